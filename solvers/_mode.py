@@ -40,7 +40,7 @@ class Mode:
         return self.problem.requirements.streams
 
     def seconds_at(self, samples_per_second: float) -> float:
-        """Length of a round in which so many samples/s count."""
+        """Return the length of a round in which so many samples/s count."""
         return (
             self.samples / self.multiplier / samples_per_second
             if samples_per_second > 0

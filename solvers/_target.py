@@ -216,7 +216,8 @@ class Target:
         data_usd: float,
         slowest: Array,
     ) -> Array:
-        """Values that the weighted sums of `Market.best_sums` must reach for an improvement.
+        """Return the values that the weighted sums of `Market.best_sums` must reach for an
+        improvement.
 
         Parameters
         ----------
@@ -270,8 +271,8 @@ class Target:
     def _per_sample(
         self, mode: Mode, weights: Array, communication_s: Array, usd_per_speed: Array
     ) -> Array:
-        """Tangent form of C <= (3600 z - g) X(V), with X = B V / (B + V communication), or the
-        smaller of V and B / communication.
+        """Return the tangent form of C <= (3600 z - g) X(V), with X = B V / (B + V communication),
+        or the smaller of V and B / communication.
         """
         samples = float(mode.samples)
         worth = (SECONDS_PER_HOUR * self.max_usd_per_sample - usd_per_speed) / mode.multiplier

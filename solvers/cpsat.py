@@ -86,8 +86,8 @@ def engine(model: Model, seconds: float) -> Solved:
 
 
 def step_sizes(model: Model) -> list[float]:
-    """Step of each variable: 1 for whole ones, else a power of two, so that scaling by it rounds
-    nothing.
+    """Return the step of each variable: 1 for whole ones, else a power of two, so that scaling by
+    it rounds nothing.
     """
     ends = zip(model.low, model.high, model.whole, strict=True)
     return [
@@ -97,7 +97,7 @@ def step_sizes(model: Model) -> list[float]:
 
 
 def _power(value: float) -> float:
-    """Largest power of two that is not above a number, within what makes sense here."""
+    """Return the largest power of two that is not above a number, within what makes sense here."""
     return 2.0 ** floor(log2(min(max(value, 1e-200), 1e200)))
 
 
@@ -127,7 +127,7 @@ def scaled(
 
 
 def scaled_goal(model: Model, steps: list[float]) -> tuple[dict[int, int], float, float]:
-    """Round the goal down: whole coefficients, what is added to it, and what it was multiplied by."""
+    """Round the goal down: whole coefficients, what is added to it, and its factor."""
     offset = model.goal.get(CONSTANT, 0.0)
     offset += sum(
         value * model.low[n] for n, value in model.goal.items() if n >= 0 and not model.whole[n]

@@ -31,7 +31,7 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
 
 
 def version() -> tuple[int, ...]:
-    """Version of the HiGHS that SciPy carries; empty if it does not say."""
+    """Return the version of the HiGHS that SciPy carries; empty if it does not say."""
     import importlib
 
     try:

@@ -94,7 +94,9 @@ def _rebuild(judge: Judge, start: Start, descent: Descent, draw: random.Random) 
 
 
 def _starts(judge: Judge, start: Start) -> list[Draft]:
-    """The best drafts of each strategy and number of regions, and of each set of places, in turn."""
+    """Return the best drafts of each strategy and number of regions, and of each set of places, in
+    turn.
+    """
     drafts = list(start.drafts)
     if judge.most > 1 and judge.wish.max_regions > 1:
         modes = [Mode(judge.problem, name, steps) for name, steps in judge.problem.modes]

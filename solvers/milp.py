@@ -40,8 +40,8 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
 
 
 def cbc_path() -> str:
-    """Program file of CBC: of the package cbcbox if it is installed, else PuLP's own, else the one
-    on the path.
+    """Return the program file of CBC: of the package cbcbox if it is installed, else PuLP's own,
+    else the one on the path.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def cbc_path() -> str:
 
 
 def engine(model: Model, seconds: float) -> Solved:
-    """Minimise with CBC; its word "Optimal" alone is a proof."""
+    """Minimise with CBC; "Optimal" and "Infeasible" alone are proofs."""
     with tempfile.TemporaryDirectory(prefix="placer-cbc-") as folder:
         program, answer = Path(folder, "m.mps"), Path(folder, "m.sol")
         unit = write_mps(model, program)

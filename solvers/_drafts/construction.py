@@ -80,7 +80,7 @@ def construct(judge: Judge) -> Start:
 
 
 def _with_used(near: NearPlaces, drafts: list[Draft], modes: list[Mode]) -> list[Draft]:
-    """The machines that must be used alone, and beside the drafts or half of each."""
+    """Return the machines that must be used alone, and beside the drafts or half of each."""
     alone = [
         near.judge.fitted(Draft.of(base, (mode.strategy, mode.local_steps)))
         for base in near.bases.all()
@@ -99,7 +99,7 @@ def _ranked(judge: Judge, drafts: list[Draft]) -> list[Draft]:
 
 
 def _diverse(drafts: list[Draft]) -> list[Draft]:
-    """The best draft of each set of pools, best first."""
+    """Return the best draft of each set of pools, best first."""
     first_of: dict[tuple[int, ...], Draft] = {}
     for draft in drafts:
         first_of.setdefault(tuple(i for i, _ in draft.counts), draft)
@@ -107,7 +107,9 @@ def _diverse(drafts: list[Draft]) -> list[Draft]:
 
 
 def _fallback_drafts(judge: Judge, modes: list[Mode]) -> list[Draft]:
-    """Single machines to grow from when no screened draft may be: the best value, and the fastest."""
+    """List single machines to grow from when no screened draft may be: the best value, and the
+    fastest.
+    """
     market = judge.market
     value = min(range(len(market.pools)), key=lambda i: (market.usd[i] / market.speed[i], i))
     fast = min(range(len(market.pools)), key=lambda i: (-market.speed[i], i))

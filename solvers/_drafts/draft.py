@@ -1,4 +1,4 @@
-"""A placement under construction, and the judge that ranks one: limits first, then the objective."""
+"""A placement under construction, and the judge that ranks one: limits before the objective."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Draft:
         return Draft(tuple(sorted((i, n) for i, n in counts.items() if n > 0)), mode, hub)
 
     def changed(self, changes: Mapping[int, int]) -> Draft:
-        """The same draft with more or fewer machines of some pools."""
+        """Return the same draft with more or fewer machines of some pools."""
         counts = dict(self.counts)
         for i, change in changes.items():
             counts[i] = max(0, counts.get(i, 0) + change)
@@ -54,7 +54,7 @@ class Draft:
 
 
 class Judge:
-    """Ranks drafts with the functions that price the final answer, each once, and could_improve the best in
+    """Ranks drafts with the functions that price the final answer, each once, and keeps the best in
     its target.
 
     Parameters
@@ -102,7 +102,9 @@ class Judge:
         return rank
 
     def bound(self, draft: Draft) -> Rank:
-        """A rank that the draft does not beat: as if exchanges took no time and cost nothing."""
+        """Return a rank that the draft does not beat: as if exchanges took no time and cost
+        nothing.
+        """
         market, workers = self.market, sum(n for _, n in draft.counts)
         usd, speed = (
             sum(self._usd[i] * n for i, n in draft.counts),
@@ -126,7 +128,7 @@ class Judge:
     def _over(
         self, usd_per_hour: float, samples_per_second: float, carbon_g_per_hour: float
     ) -> float:
-        """By how much price, speed and emissions miss their limits, as shares of these."""
+        """Sum by how much price, speed and emissions miss their limits, as shares of these."""
         target = self.target
         budget, floor, per_sample = (
             target.budget_usd_per_hour,
@@ -146,7 +148,7 @@ class Judge:
         return self._multipliers[mode]
 
     def by_place(self, draft: Draft) -> dict[str, int]:
-        """Machines by place."""
+        """Count the machines by place."""
         machines: dict[str, int] = {}
         for i, n in draft.counts:
             place = self._place[i]
@@ -154,14 +156,14 @@ class Judge:
         return machines
 
     def fitted(self, draft: Draft) -> Draft:
-        """The draft with a hub that its places admit."""
+        """Return the draft with a hub that its places admit."""
         places = tuple(sorted(self.by_place(draft)))
         hubs = self.hubs.of(draft.mode[0], places)
         return draft if draft.hub in hubs or not hubs else replace(draft, hub=hubs[0])
 
     def room(self, draft: Draft, pool: int) -> int:
-        """Machines of a pool that quotas, number and the range of workers still allow beside a
-        draft.
+        """Count the machines of a pool that quotas, number and the range of workers still allow
+        beside a draft.
         """
         bucket, used, there, workers = self._bucket[pool], 0, 0, 0
         for i, n in draft.counts:
@@ -178,7 +180,7 @@ class Judge:
         return max(0, min(free, self._most[pool] - there, self.most - workers))
 
     def placement(self, draft: Draft) -> Placement | None:
-        """The draft as a placement; None if its exchange cannot be had."""
+        """Return the draft as a placement; None if its exchange cannot be had."""
         exchange = self._exchange(draft, self.by_place(draft))
         if exchange is None:
             return None
@@ -248,8 +250,8 @@ class Judge:
         return lacking, *key
 
     def _lacking(self, counts: Mapping[str, int]) -> float:
-        """Workers, regions and places of data that are missing, as shares of what is wished for;
-        infinite if there are too many.
+        """Sum the workers, regions and places of data that are missing, as shares of what is wished
+        for; infinite if there are too many.
         """
         workers, wish = sum(counts.values()), self.wish
         if not 1 <= workers <= self.most or len(counts) > wish.max_regions:
@@ -262,7 +264,7 @@ class Judge:
         )
 
     def _owed(self, draft: Draft) -> float:
-        """Machines that must be used and are missing, as shares of what each rule asks for."""
+        """Sum the required machines that are missing, as shares of what each rule asks for."""
         return sum(
             max(0.0, 1 - sum(n for i, n in draft.counts if i in owns) / count)
             for count, owns in self.rules

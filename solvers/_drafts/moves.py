@@ -34,7 +34,7 @@ class Neighbourhood:
         self.judge, self.near, self.market, self.barred = judge, near, judge.market, barred
 
     def grown(self, draft: Draft) -> Iterator[Draft]:
-        """One machine more of some pool, or as many as there may be, or half of them."""
+        """Yield one machine more of some pool, or as many as there may be, or half of them."""
         for pool in self.near.of(draft):
             if pool in self.barred:
                 continue
@@ -45,15 +45,15 @@ class Neighbourhood:
                     yield draft.changed({pool: count})
 
     def shrunk(self, draft: Draft) -> Iterator[Draft]:
-        """One machine less of some pool, or none of it."""
+        """Yield one machine less of some pool, or none of it."""
         for pool, count in draft.counts:
             for less in sorted({1, count}):
                 if len(draft.counts) > 1 or less < count:
                     yield draft.changed({pool: -less})
 
     def swapped(self, draft: Draft) -> Iterator[Draft]:
-        """Another pool for one machine or for all of a group: as many, as fast together, or as dear
-        together.
+        """Yield another pool for one machine or for all of a group: as many, as fast together, or
+        as dear together.
         """
         others = self.near.of(draft)
         for pool, count in draft.counts:
@@ -73,8 +73,8 @@ class Neighbourhood:
                     yield draft.changed({pool: -1, other: 1})
 
     def moved(self, draft: Draft) -> Iterator[Draft]:
-        """All workers of one place at another: the same kinds of machines where it has them, else
-        its best ones.
+        """Yield all workers of one place at another: the same kinds of machines where it has them,
+        else its best ones.
         """
         own = list(dict.fromkeys(int(self.market.place_of[i]) for i, _ in draft.counts))
         for place in own:
@@ -88,14 +88,14 @@ class Neighbourhood:
                 yield from self._at(draft, place, other)
 
     def exchanged(self, draft: Draft) -> Iterator[Draft]:
-        """The same machines with every exchange and hub that may be."""
+        """Yield the same machines with every exchange and hub that may be."""
         places = tuple(sorted(self.judge.by_place(draft)))
         for mode in self.judge.problem.modes:
             for hub in self.judge.hubs.of(mode[0], places):
                 yield replace(draft, mode=mode, hub=hub)
 
     def _payable(self, draft: Draft, pool: int) -> int:
-        """Machines that the rest of the budget pays for; many without a budget."""
+        """Count the machines that the rest of the budget pays for; many without a budget."""
         left = self.judge.target.budget_usd_per_hour - sum(
             float(self.market.usd[i]) * n for i, n in draft.counts
         )
@@ -118,7 +118,7 @@ class Neighbourhood:
                 yield Draft.of(counts, draft.mode, draft.hub)
 
     def _kind_at(self, pool: int, place: int) -> int | None:
-        """The cheapest pool of a place with the same devices."""
+        """Return the cheapest pool of a place with the same devices."""
         offer = self.market.pools[pool].offer
         alike = [
             i
@@ -157,8 +157,8 @@ class Descent:
         return draft
 
     def _best(self, draft: Draft, kind: Change) -> Draft | None:
-        """The best of the changes that promise most; a few more are tried after the first that
-        helps.
+        """Return the best of the changes that promise most; a few more are tried after the first
+        that helps.
         """
         best, improved, patience = self.judge.rank(draft), None, PATIENCE
         promised = sorted(

@@ -38,7 +38,7 @@ class NearPlaces:
 
     @cached_property
     def km(self) -> Array:
-        """Distances; infinite where no exchange may pass between the two; shape (places, places)."""
+        """Distances; infinite where no exchange may pass; shape (places, places)."""
         regions = [self.market.problem.catalog.region(place) for place in self.market.places]
         latitude, longitude = (
             np.radians([r.latitude_deg for r in regions]),
@@ -82,7 +82,9 @@ class NearPlaces:
         return RequiredStart(self.market, lambda a, b: float(self.km[a, b]))
 
     def with_used(self, draft: Draft) -> Draft:
-        """The draft with the machines that must be used; unchanged if there is no room for them."""
+        """Return the draft with the machines that must be used; unchanged if there is no room for
+        them.
+        """
         counts = self.bases.completed(dict(draft.counts))
         return (
             draft if counts is None else self.judge.fitted(Draft.of(counts, draft.mode, draft.hub))
@@ -112,8 +114,8 @@ class NearPlaces:
         return tuple(dict.fromkeys(self.market.place_of[order].tolist()))[:CHEAPEST]
 
     def pools(self, place: int) -> tuple[int, ...]:
-        """Pools of a place with the best value, and the fastest ones that the budget pays; best
-        value first.
+        """List the pools of a place with the best value, and the fastest ones that the budget pays;
+        best value first.
         """
         if place not in self._pools:
             market, there = self.market, self._by_place[place]
@@ -124,12 +126,12 @@ class NearPlaces:
         return self._pools[place]
 
     def pools_at(self, place: int) -> tuple[int, ...]:
-        """All pools of a place."""
+        """List all pools of a place."""
         return self._by_place[place]
 
     def of(self, draft: Draft, reach: int = 4) -> list[int]:
-        """Pools worth adding to a draft: of its own places, and of a few neighbours if it may use
-        more.
+        """List the pools worth adding to a draft: of its own places, and of a few neighbours if it
+        may use more.
         """
         own = list(dict.fromkeys(int(self.market.place_of[i]) for i, _ in draft.counts))
         pools = [i for place in own for i in self.pools(place)]
@@ -147,7 +149,7 @@ class NearPlaces:
         )
 
     def _lacking(self, own: list[int]) -> list[int]:
-        """Places that need a worker and have none."""
+        """List the places that need a worker and have none."""
         used = {self.market.places[place] for place in own}
         return [
             i

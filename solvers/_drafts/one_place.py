@@ -64,7 +64,7 @@ def single_machines(judge: Judge) -> list[Draft]:
 
 
 def promise(judge: Judge, speed: Array, usd: Array) -> tuple[Indices, Array]:
-    """Order by objective and tie-break of what could_improve the limits; and the objective, lowest is best."""
+    """Return what keeps the limits, best first, and the objective of all, lowest is best."""
     target = judge.target
     value = {
         "throughput": -speed,
@@ -177,8 +177,8 @@ class OnePlaceDrafts:
         return drafts
 
     def _mixes(self, has_data: Array) -> list[dict[int, int]]:
-        """What each place gives when its kinds are taken in the order of value, or of speed, as
-        many as quotas and budget allow.
+        """List what each place gives when its kinds are taken in the order of value, or of speed,
+        as many as quotas and budget allow.
         """
         market, budget = self.judge.market, self.judge.target.budget_usd_per_hour
         mixes: list[dict[int, int]] = []
@@ -210,8 +210,8 @@ class OnePlaceDrafts:
         return mixes
 
     def _may_win(self, value: Array) -> Array:
-        """Places whose best machine has a value at which a mix could beat the best so far; shape
-        (places,).
+        """Return which places' best machine has a value at which a mix could beat the best so far;
+        shape (places,).
         """
         judge, target = self.judge, self.judge.target
         least = np.full(len(judge.market.places), np.inf)
@@ -246,8 +246,8 @@ class OnePlaceDrafts:
         return promise(self.judge, mode.samples / mode.multiplier / seconds, usd)
 
     def _keys(self, mode: Mode) -> Indices:
-        """What the exchange depends on: the host, or the place where there is a hub; shape
-        (pools,).
+        """Number the hosts, or the places where there is a hub: what the exchange of a pool depends
+        on; shape (pools,).
         """
         market = self.judge.market
         if traits(mode.strategy).hub:
@@ -285,6 +285,8 @@ class OnePlaceDrafts:
         width = PROBES[1] - PROBES[0]
         slope_s, slope_usd = (many_s - few_s) / width, (many_usd - few_usd) / width
         return Exchanges(
-            seconds=(few_s - PROBES[0] * slope_s, slope_s), usd=(few_usd - PROBES[0] * slope_usd, slope_usd),
-            server_usd_per_hour=server, hub=hubs[0],
-        )  # fmt: skip
+            seconds=(few_s - PROBES[0] * slope_s, slope_s),
+            usd=(few_usd - PROBES[0] * slope_usd, slope_usd),
+            server_usd_per_hour=server,
+            hub=hubs[0],
+        )

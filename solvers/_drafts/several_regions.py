@@ -62,8 +62,8 @@ class SeveralRegionDrafts:
         self.usd: Array = np.sum([size * self.market.prices[way] for way in ways], axis=0)
 
     def _sets(self, regions: int) -> Indices:
-        """Pairs of neighbours, each with the places that lie nearest to all of it; shape (sets,
-        regions).
+        """List the pairs of neighbours, each with the places that lie nearest to all of it; shape
+        (sets, regions).
         """
         rows = {(min(i, j), max(i, j)) for i, row in enumerate(self.near.neighbours) for j in row}
         sets: Indices = np.array(sorted(rows), dtype=np.intp).reshape(-1, 2)
@@ -92,7 +92,7 @@ class SeveralRegionDrafts:
         return sorted(drafts, key=lambda draft: (self.judge.rank(draft), draft.counts, draft.mode))
 
     def _exchanged(self, counts: dict[int, int], mode: Mode) -> list[Draft]:
-        """The draft with each hub of a mode, as far as it may be."""
+        """Return the draft with each hub of a mode, as far as it may be."""
         places = tuple(sorted({self.market.pools[i].offer.place for i in counts}))
         if len(places) < traits(mode.strategy).least_regions:
             return []
@@ -103,8 +103,8 @@ class SeveralRegionDrafts:
         return [draft for draft in drafts if self.judge.rank(draft) < NEVER]
 
     def _promising(self, mode: Mode, most: int) -> list[dict[int, int]]:
-        """Machines of the best sets by a rough round: calculation, and what one pair of workers
-        sends over the slowest link.
+        """List the machines of the best sets by a rough round: calculation, and what one pair of
+        workers sends over the slowest link.
         """
         mixes: dict[tuple[tuple[int, int], ...], dict[int, int]] = {}
         if not len(self.sets):
@@ -137,8 +137,8 @@ class SeveralRegionDrafts:
         return list(mixes.values())
 
     def _sides(self) -> list[Side]:
-        """The fastest machines that their part of the budget pays, and those with the best value,
-        by their number.
+        """Return the fastest machines that their part of the budget pays, and those with the best
+        value, by their number.
         """
         market, sides = self.market, []
         part = self.judge.target.budget_usd_per_hour / max(2, self.judge.wish.min_regions)
@@ -157,7 +157,9 @@ class SeveralRegionDrafts:
         return sides
 
     def _where_data_stays(self, modes: list[Mode]) -> list[Draft]:
-        """One machine or more at every place where data must stay: the best value, and the fastest."""
+        """Return one machine or more at every place where data must stay: the best value, and the
+        fastest.
+        """
         market, drafts = self.market, []
         homes = [place for place, name in enumerate(market.places) if name in self.judge.needed]
         for choose in (0, 1):

@@ -54,7 +54,7 @@ class BestSums:
         self._kept_totals = lru_cache(maxsize=KEPT_SUMS)(self._totals)
 
     def of(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
-        """Largest sum of exactly n machines at some places.
+        """Return the largest sum of exactly n machines at some places.
 
         Parameters
         ----------
@@ -79,7 +79,7 @@ class BestSums:
     def with_required(
         self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None
     ) -> Array:
-        """`of` some places where the machines that must be used are among the n.
+        """Return the sums of `of` where the machines that must be used are among the n.
 
         Parameters
         ----------
@@ -110,7 +110,7 @@ class BestSums:
         return built
 
     def _open_units(self, places: bytes, hosts: frozenset[str]) -> Mask:
-        """Which increments are of some places and hosts; shape (units,)."""
+        """Return which increments are of some places and hosts; shape (units,)."""
         wanted = np.zeros(self.places, dtype=bool)
         wanted[np.frombuffer(places, dtype=np.intp)] = True
         mask: Mask = wanted[self.place] & self.of_hosts(hosts)

@@ -38,8 +38,8 @@ class Conjugates:
         self._levels: dict[int, Array] = {}
 
     def _level(self, together: int) -> Array:
-        """Worth of each place with at most so many workers, rounded up to a power of two; shape
-        (rows, prices, places).
+        """Return the worth of each place with at most so many workers, rounded up to a power of
+        two; shape (rows, prices, places).
         """
         most = min(2 ** (together - 1).bit_length(), self.sums.shape[2] - 1)
         if most not in self._levels:
@@ -59,7 +59,7 @@ class Conjugates:
         charge: Array,
         must: Indices,
     ) -> Array:
-        """Largest sums of ``left`` workers in exactly ``regions`` of some places.
+        """Return the largest sums of ``left`` workers in exactly ``regions`` of some places.
 
         Parameters
         ----------
@@ -96,8 +96,8 @@ class Conjugates:
 
 
 def prices_for(workers: int) -> Indices:
-    """Which of `RANKS` may fit so many workers: with fewer regions than machines that are good, one
-    pays a lower price.
+    """Return which of `RANKS` may fit so many workers: with fewer regions than machines that are
+    good, one pays a lower price.
     """
     ranks = np.array(RANKS)
     fitting = np.flatnonzero((ranks >= workers / 2) & (ranks <= 8 * workers))

@@ -141,8 +141,8 @@ class Grid:
         return built
 
     def rows(self, needed: Array, workers: int) -> Indices:
-        """Rows for a number of workers: the ends, those around the multiplier that asks most, and
-        the tightest of the other limits.
+        """Choose the rows for a number of workers: the ends, those around the multiplier that asks
+        most, and the tightest of the other limits.
 
         Parameters
         ----------
@@ -168,7 +168,7 @@ class Grid:
 
 
 def grid_of(market: Market, hosts: frozenset[str], most: int) -> Grid:
-    """Return the grid of some hosts and a largest number of machines, kept in the market's tables."""
+    """Return the grid of some hosts and a largest number of machines; the market keeps it."""
     kept: dict[tuple[frozenset[str], int], Grid] = market.tables.setdefault("grids", {})
     if (hosts, most) not in kept:
         kept[hosts, most] = Grid(market, hosts, most)
@@ -176,7 +176,7 @@ def grid_of(market: Market, hosts: frozenset[str], most: int) -> Grid:
 
 
 def place_sums(values: Array, place: Indices, places: int, most: int) -> Array:
-    """Largest sums of n increments of each place.
+    """Return the largest sums of n increments of each place.
 
     Parameters
     ----------

@@ -20,8 +20,8 @@ its own.
 
 
 def increments(values: Array, sizes: tuple[int, ...], caps: tuple[int, ...], quota: int) -> Array:
-    """Increments of the concave majorant of the best value of m machines, for buckets alike in size
-    and quota.
+    """Return the increments of the concave majorant of the best value of m machines, for buckets
+    alike in size and quota.
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ def increments(values: Array, sizes: tuple[int, ...], caps: tuple[int, ...], quo
 
 
 def machines_of(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int) -> int:
-    """Increments of one bucket: most machines that its quota and caps allow, as far as the bound
-    knows them.
+    """Return the increments of one bucket: most machines that its quota and caps allow, as far as
+    the bound knows them.
 
     Examples
     --------
@@ -71,13 +71,13 @@ def machines_of(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int) -> in
 
 
 def _apart(sizes: tuple[int, ...], quota: int) -> bool:
-    """Whether each size has the quota to itself in the bound."""
+    """Return whether each size has the quota to itself in the bound."""
     return len(sizes) == 1 or quota > MOST_COUPLED_GPUS
 
 
 @lru_cache(maxsize=1024)
 def _mixes(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int) -> list[tuple[int, ...]]:
-    """Counts of each size that a quota holds."""
+    """Return the counts of each size that a quota holds."""
     return [
         mix
         for mix in product(*(range(cap + 1) for cap in caps))
@@ -86,7 +86,8 @@ def _mixes(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int) -> list[tu
 
 
 def suffix_sums(values: Sequence[float], caps: Sequence[int], most: int) -> list[list[float]]:
-    """Largest sum of exactly m machines among pools i, i+1, ...: one row per i, for m = 0 .. most.
+    """Return the largest sum of exactly m machines among pools i, i+1, ...: one row per i, for m =
+    0 .. most.
 
     Examples
     --------

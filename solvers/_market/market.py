@@ -42,8 +42,8 @@ class Market:
 
     @staticmethod
     def of(problem: Problem) -> Market:
-        """The market of a problem; what does not depend on limits and exchanges is shared with
-        those of other questions.
+        """Build the market of a problem; what does not depend on limits and exchanges is shared
+        with the markets of other questions.
         """
         tables = shared_tables(problem)
         if "pools" not in tables:
@@ -53,7 +53,7 @@ class Market:
     @staticmethod
     def admitted(problem: Problem) -> tuple[Pool, ...]:
         """Keep the cheapest offer of each kind; the first of the book where prices tie. Data that
-        stays could_improve workers to its places.
+        stays keeps workers to its places.
         """
         kept: dict[tuple[object, ...], Pool] = {}
         datasets = problem.requirements.datasets
@@ -261,7 +261,7 @@ class Market:
         return self.values_at(self.weights)
 
     def values_at(self, weights: Array) -> Array:
-        """Alpha v - beta c - gamma g of other rows and each pool; shape (rows, pools)."""
+        """Return alpha v - beta c - gamma g of other rows and each pool; shape (rows, pools)."""
         built: Array = (
             weights[:, :1] * self.speed - weights[:, 1:2] * self.usd - weights[:, 2:] @ self.limited
         )
@@ -279,8 +279,8 @@ class Market:
         return self.increments_at(self.weights), self._buckets.owners
 
     def increments_at(self, weights: Array) -> Array:
-        """Concave increments of every quota bucket for some rows (alpha, beta, gammas); shape
-        (rows, units).
+        """Return the concave increments of every quota bucket for some rows (alpha, beta, gammas);
+        shape (rows, units).
         """
         return self._buckets.increments(self.values_at(weights))
 
@@ -299,11 +299,11 @@ class Market:
         return built
 
     def pools_of_hosts(self, hosts: frozenset[str]) -> Mask:
-        """Which pools have hosts of some classes; shape (pools,)."""
+        """Return which pools have hosts of some classes; shape (pools,)."""
         return np.array([host in hosts for host in self.host_of], dtype=bool)
 
     def family_places(self, hosts: frozenset[str]) -> tuple[int, ...]:
-        """Places with a pool whose host is of some classes, sorted."""
+        """List the places with a pool whose host is of some classes, sorted."""
         if hosts not in self._family_places:
             self._family_places[hosts] = tuple(
                 np.unique(self.place_of[self.pools_of_hosts(hosts)]).tolist()
@@ -332,19 +332,19 @@ class Market:
         )
 
     def best_sums(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
-        """Largest sum (alpha v - beta c) of exactly n machines at some places, quotas within:
-        `BestSums.of`.
+        """Return the largest sum (alpha v - beta c) of exactly n machines at some places, quotas
+        within: `BestSums.of`.
         """
         return self._best.of(places, hosts, most)
 
     def total_sums(
         self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None
     ) -> Array:
-        """`best_sums` where the machines that must be used are among the n: `BestSums.with_required`."""
+        """Return `best_sums` where the machines that must be used are among the n."""
         return self._best.with_required(places, hosts, most, among)
 
     def of_hosts(self, hosts: frozenset[str]) -> Mask:
-        """Which increments belong to pools whose hosts are of some classes; shape (units,)."""
+        """Return which increments are of pools with hosts of some classes; shape (units,)."""
         mask = self._host_masks.get(hosts)
         if mask is None:
             mask = self._host_masks[hosts] = np.array(

@@ -1,4 +1,4 @@
-"""Multipliers of the Lagrangian bound: how dear a dollar, an emission or a device is in samples/s."""
+"""Multipliers of the Lagrangian bound: the price of a dollar, a gram or a device in samples/s."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ MULTIPLIERS = 24
 
 
 def bound_rows(speed: Array, usd: Array, limited: Array) -> Array:
-    """Rows (alpha, beta, gammas) of the tests sum (alpha v - beta c - gamma g) n >= threshold.
+    """Return the rows (alpha, beta, gammas) of the tests sum (alpha v - beta c - gamma g) n >=
+    threshold.
 
     Parameters
     ----------
@@ -42,8 +43,8 @@ def bound_rows(speed: Array, usd: Array, limited: Array) -> Array:
 
 
 def _limited_rows(speed: Array, limited: Array) -> list[Array]:
-    """Rows (1, 0, gamma) and (0, 0, 1) of each sum that some machine adds to; each of shape (rows,
-    2 + sums).
+    """Return the rows (1, 0, gamma) and (0, 0, 1) of each sum that some machine adds to; each of
+    shape (rows, 2 + sums).
     """
     built = []
     for k, each in enumerate(limited):

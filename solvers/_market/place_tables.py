@@ -15,14 +15,14 @@ from placer.problem.problem import Problem
 from .arrays import Array
 
 KEPT_TABLES = 8
-"""Tables of each kind that a network could_improve."""
+"""Tables of each kind that a network keeps."""
 Places = tuple[str, ...]
 Key = tuple[str, Places, object]
 """What a table holds, of which places, and what else it depends on."""
 
 
 def egress_table(problem: Problem, places: Places) -> Array:
-    """Egress price in USD per byte between places; shape (places, places)."""
+    """Return the egress price in USD per byte between places; shape (places, places)."""
     network, same_zone = problem.network, problem.requirements.same_zone
 
     def build() -> Array:
@@ -34,8 +34,8 @@ def egress_table(problem: Problem, places: Places) -> Array:
 
 
 def stream_table(problem: Problem, places: Places, streams: int) -> Array:
-    """Seconds per byte between places over so many streams, the slower direction, 0 from a place to
-    itself; shape (places, places).
+    """Return the seconds per byte between places over so many streams, the slower direction, 0 from
+    a place to itself; shape (places, places).
     """
     network = problem.network
 
@@ -56,7 +56,7 @@ def stream_table(problem: Problem, places: Places, streams: int) -> Array:
 
 
 def rtt_table(problem: Problem, places: Places) -> Array:
-    """Round-trip time in seconds from place to place; shape (places, places)."""
+    """Return the round-trip time in seconds from place to place; shape (places, places)."""
     network = problem.network
     return _kept(
         problem,
@@ -66,7 +66,7 @@ def rtt_table(problem: Problem, places: Places) -> Array:
 
 
 def speed_table(problem: Problem, places: Places, streams: int) -> Array:
-    """Bytes/s of so many streams from place to place; shape (places, places)."""
+    """Return the bytes/s of so many streams from place to place; shape (places, places)."""
     network = problem.network
     return _kept(
         problem,
@@ -76,7 +76,7 @@ def speed_table(problem: Problem, places: Places, streams: int) -> Array:
 
 
 def _kept(problem: Problem, key: Key, build: Callable[[], Array]) -> Array:
-    """The table of a key; a part of a table of more places where one is kept."""
+    """Return the table of a key; a part of a table of more places where one is kept."""
     kind, places, detail = key
     tables: Recent[Array] = problem.network.tables.setdefault(kind, Recent(KEPT_TABLES))
 
@@ -90,7 +90,9 @@ def _kept(problem: Problem, key: Key, build: Callable[[], Array]) -> Array:
 
 
 def _part(tables: Recent[Array], places: Places, detail: object) -> Array | None:
-    """Rows and columns of some places out of a kept table that has them all; None if there is none."""
+    """Return the rows and columns of some places out of a kept table that has them all; None if
+    there is none.
+    """
     for (others, same), table in tables.items():
         if same == detail and set(places) <= set(others):
             index = {place: i for i, place in enumerate(others)}

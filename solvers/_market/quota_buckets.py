@@ -37,7 +37,7 @@ class Buckets:
         self.owners = self._owners()
 
     def _owners(self) -> Indices:
-        """First pool of each increment's bucket; shape (units,)."""
+        """Return the first pool of each increment's bucket; shape (units,)."""
         owners = []
         for (sizes, caps, quota), group in self._alike.items():
             each = machines_of(sizes, caps, quota)
@@ -45,7 +45,7 @@ class Buckets:
         return np.concatenate(owners).astype(np.intp)
 
     def increments(self, values: Array) -> Array:
-        """Concave increments of every quota bucket.
+        """Return the concave increments of every quota bucket.
 
         Parameters
         ----------

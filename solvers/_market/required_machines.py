@@ -58,19 +58,19 @@ class RequiredMachines:
         )
 
     def within(self, owner: Array, inside: Mask, among: Mask) -> list[tuple[int, Mask]]:
-        """Rules, apart from each other, of which no unit among some lies outside of a part of them,
-        with their units.
+        """List the rules, apart from each other, whose machines can only be in a part of some
+        units, with their units.
         """
         shares = [(rule.count, rule.shares[owner]) for rule in self.apart]
         return [(count, mine) for count, mine in shares if not np.any(mine & among & ~inside)]
 
     def first(self, pools: Sequence[int]) -> list[bool]:
-        """Whether a pool is of some rule, for each pool."""
+        """Return whether a pool is of some rule, for each pool."""
         return [any(rule.owns[i] for rule in self.rules) for i in pools]
 
     def complete(self, place_of: Array) -> Mask:
-        """Pools of the places that have machines for every rule; all pools if no place has; shape
-        (pools,).
+        """List the pools of the places that have machines for every rule; all pools if no place
+        has; shape (pools,).
         """
         able = np.full(len(place_of), True)
         for rule in self.rules:
@@ -78,12 +78,13 @@ class RequiredMachines:
         return able if np.any(able) else np.full(len(place_of), True)
 
     def allows_alone(self, pool: int) -> bool:
-        """Whether one machine of a pool is all that must be used."""
+        """Return whether one machine of a pool is all that must be used."""
         return all(rule.count == 1 and rule.owns[pool] for rule in self.rules)
 
 
 def best_of(values: Array, most: int) -> Array:
-    """Sum of the n largest of each row, for n = 0 .. most; minus infinity beyond their number.
+    """Return the sum of the n largest of each row, for n = 0 .. most; minus infinity beyond their
+    number.
 
     Examples
     --------
@@ -106,7 +107,7 @@ def best_of(values: Array, most: int) -> Array:
 def best_with(
     values: Array, inside: Mask, required: Sequence[tuple[int, Mask]], most: int
 ) -> Array:
-    """`best_of` some values that has enough of certain ones among them.
+    """Return `best_of` some values with enough of certain units among them.
 
     Parameters
     ----------
@@ -124,7 +125,8 @@ def best_with(
 
     Examples
     --------
-    >>> best_with(np.array([[5.0, 4.0, 1.0, 2.0]]), np.full(4, True), [(1, np.array([False, False, True, True]))], 3)
+    >>> last_two = np.array([False, False, True, True])
+    >>> best_with(np.array([[5.0, 4.0, 1.0, 2.0]]), np.full(4, True), [(1, last_two)], 3)
     array([[-inf,   2.,   7.,  11.]])
     """
     built = np.full((len(values), most + 1), -np.inf)
@@ -150,13 +152,15 @@ def best_with(
 def with_required_places(
     required: Sequence[str], places: Sequence[str], used: tuple[int, ...], joining: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Places that are used and that may join, once places that need a worker count as used; None if
-    one is missing.
+    """List the places that are used and that may join, once places that need a worker count as
+    used; None if one is missing.
 
     Examples
     --------
-    >>> with_required_places(["b"], ["a", "b", "c"], (0,), (1, 2)), with_required_places(["b"], ["a", "b", "c"], (0,), (2,))
-    (((0, 1), (2,)), None)
+    >>> with_required_places(["b"], ["a", "b", "c"], (0,), (1, 2))
+    ((0, 1), (2,))
+    >>> with_required_places(["b"], ["a", "b", "c"], (0,), (2,)) is None
+    True
     """
     if not required:
         return used, joining
@@ -169,8 +173,8 @@ def with_required_places(
 
 
 def least_usd(usd: Array, cap: Array, required: Sequence[Rule], most: int) -> Array:
-    """Least price of n machines that keep some rules, for n = 0 .. most; infinite where there are
-    none.
+    """Return the least price of n machines that keep some rules, for n = 0 .. most; infinite where
+    there are none.
 
     Parameters
     ----------
@@ -215,11 +219,13 @@ class Owed:
             self.owed[r] -= count
 
     def possible(self, at: int) -> bool:
-        """Whether the pools from a position on can hold what is owed."""
+        """Return whether the pools from a position on can hold what is owed."""
         return all(owed <= room[at] for owed, room in zip(self.owed, self.room, strict=True))
 
     def allows(self, at: int, count: int) -> bool:
-        """Whether that would still be so after so many machines of the pool at a position."""
+        """Return whether the later pools can hold what is owed after so many machines of the pool
+        at a position.
+        """
         hits = self.hits[at]
         return all(
             owed - (count if r in hits else 0) <= self.room[r][at + 1]
@@ -227,12 +233,12 @@ class Owed:
         )
 
     def others(self, at: int) -> int:
-        """Workers that must be left for other pools than the one at a position."""
+        """Return the workers that must be left for other pools than the one at a position."""
         return max((owed for r, owed in enumerate(self.owed) if r not in self.hits[at]), default=0)
 
     def least_after(self, column: Sequence[float]) -> list[list[float]]:
-        """Least value of a machine of each rule from each position on; infinite where there is
-        none.
+        """Return the least value of a machine of each rule from each position on; infinite where
+        there is none.
         """
         rows = []
         for r in range(len(self.owed)):
@@ -243,8 +249,8 @@ class Owed:
         return rows
 
     def rest(self, at: int, least: Sequence[Sequence[float]]) -> tuple[int, float]:
-        """Machines that are owed to rules apart from each other, and the least sum of something
-        over them.
+        """List the machines that are owed to rules apart from each other, and the least sum of
+        something over them.
         """
         open_ = [r for r in self.apart if self.owed[r] > 0]
         return sum(self.owed[r] for r in open_), sum(self.owed[r] * least[r][at] for r in open_)

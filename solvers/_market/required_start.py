@@ -33,8 +33,8 @@ class RequiredStart:
         self.rankings: tuple[Array, ...] = (market.usd / market.speed, market.usd, -market.speed)
 
     def all(self) -> list[dict[int, int]]:
-        """Fewest machines that keep the rules: by value, by price, by speed; near each other, or
-        the best anywhere.
+        """Return the fewest machines that keep the rules: by value, by price, by speed; near each
+        other, or the best anywhere.
         """
         starts: dict[tuple[tuple[int, int], ...], dict[int, int]] = {}
         for ranking in self.rankings if self.rules else ():
@@ -47,8 +47,8 @@ class RequiredStart:
     def completed(
         self, counts: Mapping[int, int], ranking: Array | None = None, *, near: bool = True
     ) -> dict[int, int] | None:
-        """Counts with what they lack of the rules added, at their own places or the nearest ones;
-        None if there is no room.
+        """Return the counts with what they lack of the rules added, at their own places or the
+        nearest ones; None if there is no room.
         """
         made = dict(counts)
         ranked = self.rankings[0] if ranking is None else ranking
@@ -70,8 +70,8 @@ class RequiredStart:
     def _candidates(
         self, rule: Rule, counts: Mapping[int, int], ranking: Array, near: bool
     ) -> Iterator[int]:
-        """Pools of a rule, best first; those of the places that are used, then of the nearest ones,
-        go before.
+        """Yield pools of a rule, best first; those of the places that are used, then of the nearest
+        ones, go before.
         """
         pools = np.flatnonzero(rule.owns)
         places = self.market.place_of[pools]
@@ -86,7 +86,7 @@ class RequiredStart:
         yield from pools[np.lexsort((pools, ranking[pools], km))].tolist()
 
     def _room(self, counts: Mapping[int, int], pool: int) -> int:
-        """Machines of a pool that its quota and number still allow beside some counts."""
+        """List the machines of a pool that its quota and number still allow beside some counts."""
         market, bucket = self.market, self.market.pools[pool].bucket
         used = sum(
             n * market.pools[i].offer.gpu_count

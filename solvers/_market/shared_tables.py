@@ -14,7 +14,7 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 
 KEPT_MARKETS = 4
-"""Markets that a catalog could_improve, of some MB each."""
+"""Markets that a catalog keeps, of some MB each."""
 APART = frozenset(
     {
         "aggregator",
@@ -48,11 +48,12 @@ ALIKE = tuple(field.name for field in fields(Requirements) if field.name not in 
 
 
 def shared_tables(problem: Problem) -> dict[Any, Any]:
-    """The tables of the market of a problem, filled as they are asked for; each thread has its own.
+    """Return the tables of the market of a problem, filled as they are asked for; each thread has
+    its own.
 
     Notes
     -----
-    The key holds every wish but those of `APART`, so that a new one could_improve markets apart until
+    The key holds every wish but those of `APART`, so that a new one keeps markets apart until
     somebody knows better.
     """
     wish = problem.requirements
@@ -104,11 +105,11 @@ class shared_property(Generic[T]):  # noqa: N801 - used as functools.cached_prop
         return value
 
     def key(self, owner: Sharing) -> object:
-        """What the value depends on among those that share their tables."""
+        """Return what the value depends on among those that share their tables."""
         return self.name
 
     def value(self, owner: Sharing) -> tuple[object, ...]:
-        """The value, and what must live as long as it is kept."""
+        """Return the value, and what must live as long as it is kept."""
         return (self.build(owner),)
 
 
@@ -118,9 +119,9 @@ class network_property(shared_property[T]):  # noqa: N801
     """
 
     def key(self, owner: Sharing) -> object:
-        """Name and network."""
+        """Return what the value depends on among those that share their tables."""
         return self.name, id(owner.problem.network)
 
     def value(self, owner: Sharing) -> tuple[object, ...]:
-        """The value and its network, whose id no other one has meanwhile."""
+        """Return the value, and what must live as long as it is kept."""
         return self.build(owner), owner.problem.network

@@ -220,7 +220,7 @@ def _plain(options: SolveOptions) -> dict[str, Any]:
 
 
 def memory_gib() -> float:
-    """Address space of a child in GiB.
+    """Return the address space of a child in GiB.
 
     Raises
     ------
@@ -247,7 +247,7 @@ def die_with_parent() -> None:
 
 
 def guard() -> None:
-    """Bound this process: it dies with its parent and may not have more memory than `memory_gib`."""
+    """Bound this process: it dies with its parent and has no more memory than `memory_gib`."""
     import resource
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)

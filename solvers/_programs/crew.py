@@ -67,11 +67,11 @@ class Crew:
         return self.part.low == self.part.high
 
     def used(self, place: str) -> int:
-        """Flag of a place with workers."""
+        """Return the flag of a place with workers."""
         return self.steps[place][0]
 
     def workers_at(self, place: str) -> dict[int, float]:
-        """Number of workers of a place."""
+        """Return the number of workers of a place."""
         return {
             n: 1.0
             for n, pool in zip(self.counts, self.pools, strict=True)
@@ -79,12 +79,12 @@ class Crew:
         }
 
     def speed(self, place: str | None = None) -> dict[int, float]:
-        """Samples/s of all workers, or of those of a place."""
+        """Return the samples/s of all workers, or of those of a place."""
         rows = zip(self.counts, self.pools, self.rates, strict=True)
         return {n: rate for n, pool, rate in rows if place in (None, pool.offer.place)}
 
     def by_count(self, place: str, value: Callable[[int], float]) -> dict[int, float]:
-        """Any function of the number of workers of a place, which is 0 for none, as an exact
+        """Write any function of the number of workers of a place, which is 0 for none, as an exact
         expression.
         """
         values = [0.0, *(value(k) for k in range(1, len(self.steps[place]) + 1))]
@@ -94,7 +94,7 @@ class Crew:
         }
 
     def by_counts(self, value: Callable[[str, int], float]) -> list[dict[int, float]]:
-        """The same for each place."""
+        """Write such a function of every place as an exact expression."""
         return [self.by_count(place, partial(value, place)) for place in self.places]
 
     def flag(self, counts: Sequence[int]) -> int:
@@ -214,7 +214,7 @@ class Crew:
         self.model.at_least(away, 1.0)
 
     def machines_usd(self) -> dict[int, float]:
-        """USD/h of the machines."""
+        """Return the USD/h of the machines."""
         return {
             **{n: pool.offer.usd_per_hour for n, pool in zip(self.counts, self.pools, strict=True)},
             CONSTANT: self.hubs_usd,
@@ -242,7 +242,7 @@ class Crew:
         return this
 
     def data_usd(self) -> dict[int, float]:
-        """USD of the data of one round, from below."""
+        """Return the USD of the data of one round, from below."""
         if self.problem.data_store is None:
             return {}
         prices = {place: sample_usd(place, self.problem) for place in self.places}

@@ -75,7 +75,7 @@ class Frame:
         return tuple(place for place in places if not self.leaks((place,)))
 
     def leaks(self, places: Sequence[str]) -> bool:
-        """Whether workers in these places alone already send what must stay."""
+        """Return whether workers in these places alone already send what must stay."""
         problem, payload = self.problem, traits(self.strategy).payload
         if not problem.requirements.kept:
             return False

@@ -24,8 +24,8 @@ from .readings import calculation, egress, staying
 def _equal_shares(
     crew: Crew, extra: Callable[[str], float], per_count: Callable[[str, int], float] | None = None
 ) -> list[Terms]:
-    """Seconds of each pool that is used: its equal part of the batch, what follows it at its place,
-    and by its place's count.
+    """Return the seconds of each pool that is used: its equal part of the batch, what follows it at
+    its place, and by its place's count.
     """
     wish, batch = crew.problem.requirements, crew.problem.batch
     total = float(sum(data.samples for data in wish.datasets))
@@ -47,8 +47,8 @@ def _equal_shares(
 
 
 def server(crew: Crew) -> None:
-    """Last push by what each machine needs alone and by what the server can take after any start;
-    then the same for pulls.
+    """Bound the last push by what each machine needs alone and by what the server can take after
+    any start; then the pulls in the same way.
     """
     problem, part, network = crew.problem, crew.part, crew.problem.network
     hub, size, streams = (
@@ -92,7 +92,7 @@ def server(crew: Crew) -> None:
 
 
 def _function_usd(crew: Crew, place: str, gradients: int) -> tuple[float, float]:
-    """Dollars of a function for each second and for no time at all, from below."""
+    """Return the dollars of a function for each second and for no time at all, from below."""
     function, memory = (
         crew.problem.function(place),
         memory_gib(crew.problem.gradient_bytes, gradients),
@@ -137,7 +137,7 @@ def store(crew: Crew) -> None:
 
 
 def _waiting(crew: Crew, ready: list[Terms], last: Terms) -> dict[int, float]:
-    """Seconds from the first gradient that is ready to the last: a variable from below.
+    """Return the seconds from the first gradient that is ready to the last: a variable from below.
 
     Notes
     -----
@@ -214,8 +214,8 @@ def regional_stores(crew: Crew) -> None:
 
 
 def _run_usd(crew: Crew, place: str, seconds: float) -> float:
-    """Dollars of one run of a function, from below: with the least memory that sums two gradients
-    at most.
+    """Return the dollars of one run of a function, from below: with the least memory that sums two
+    gradients at most.
     """
     per_second, per_run = _function_usd(crew, place, 1)
     return per_second * seconds + per_run

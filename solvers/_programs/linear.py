@@ -76,7 +76,7 @@ class Model:
         self.at_least(terms, value)
 
     def reach(self, terms: Terms) -> tuple[float, float]:
-        """Least and largest value of an expression within the bounds of its variables."""
+        """Return the range of an expression within the bounds of its variables."""
         least = most = terms.get(CONSTANT, 0.0)
         for name, value in terms.items():
             if name != CONSTANT:
@@ -85,8 +85,8 @@ class Model:
         return least, most
 
     def largest(self, items: list[Terms], *, exact: bool) -> dict[int, float]:
-        """Expression that is at least every item; with ``exact`` also not more than the largest of
-        them and 0.
+        """Return the expression that is at least every item; with ``exact`` also not more than the
+        largest of them and 0.
         """
         items = [item for item in items if self.reach(item)[1] > 0]
         if not items:
@@ -127,8 +127,8 @@ Report = Callable[[float, float | None], None]
 
 
 def broken(model: Model, values: tuple[float, ...], tolerance: float = 1e-5) -> bool:
-    """Whether values that a solver returned break a bound, a row or are not whole: they are not
-    read then.
+    """Return whether values that a solver returned break a bound, a row or are not whole: they are
+    not read then.
     """
     for value, low, high, whole in zip(values, model.low, model.high, model.whole, strict=True):
         slack = tolerance * max(1.0, high - low)

@@ -29,7 +29,9 @@ def egress(crew: Crew, phases: Sequence[Phase]) -> float:
 
 
 def calculation(crew: Crew) -> dict[int, float]:
-    """Seconds of calculation of the batch where fast workers do more: B / V, or as the data lies."""
+    """Return the seconds of calculation of the batch where fast workers do more: B / V, or as the
+    data lies.
+    """
     problem, batch, model = crew.problem, crew.problem.batch, crew.model
     datasets = problem.requirements.datasets
     total = float(sum(data.samples for data in datasets))

@@ -26,8 +26,8 @@ def program(crew: Crew) -> None:
 
 
 def coarse_program(crew: Crew) -> None:
-    """Bound of every place of an exchange at once: machines, quotas and calculation, nothing that
-    is sent.
+    """Bound every place of an exchange at once: machines, quotas and calculation, nothing that is
+    sent.
     """
     least = 0.0
     if crew.frame.transport == "butterfly" and not crew.frame.exchange.overlap:
@@ -41,7 +41,7 @@ def coarse_program(crew: Crew) -> None:
 
 
 def _overlap(crew: Crew, calculation: Terms, communication: Terms) -> dict[int, float]:
-    """Seconds of a round: the sum, or the longer of both where the exchange overlaps."""
+    """Return the seconds of a round: the sum, or the longer of both where the exchange overlaps."""
     if not crew.frame.exchange.overlap:
         return plus(calculation, communication)
     return crew.model.largest([calculation, communication], exact=crew.part.least_s > 0)
@@ -69,7 +69,7 @@ def _butterfly(crew: Crew) -> None:
 
 
 def _slowest_pairs(crew: Crew, shard: float) -> Iterable[Terms]:
-    """Seconds of one transfer between two places that are both used."""
+    """Yield seconds of one transfer between two places that are both used."""
     problem = crew.problem
     for a, b in _pairs(crew):
         both = Phase("", (Transfer(a, b, shard), Transfer(b, a, shard)))
@@ -80,7 +80,7 @@ def _slowest_pairs(crew: Crew, shard: float) -> Iterable[Terms]:
 
 
 def _loads(crew: Crew, shard: float) -> Iterable[Terms]:
-    """Seconds in which the machine of a place sends a shard to every worker elsewhere."""
+    """Yield seconds in which the machine of a place sends a shard to every worker elsewhere."""
     for place in crew.places:
         each = shard / crew.problem.network.machine_bytes_per_s(place)
         away = plus(crew.total, times(-1.0, crew.workers_at(place)))
@@ -99,8 +99,8 @@ def _pairs(crew: Crew) -> list[tuple[str, str]]:
 
 
 def _crossing(crew: Crew, size: float) -> Iterable[Terms]:
-    """Dollars of the pairs of workers in two places: products of counts, exact by the unary steps
-    of one of them.
+    """Yield dollars of the pairs of workers in two places: products of counts, exact by the unary
+    steps of one of them.
     """
     usd = {
         (a, b): egress(
@@ -130,7 +130,7 @@ def _crossing(crew: Crew, size: float) -> Iterable[Terms]:
 
 
 def _meeting(crew: Crew, size: float) -> Iterable[Terms]:
-    """Dollars of one transfer each way between every two places that are used."""
+    """Yield dollars of one transfer each way between every two places that are used."""
     for a, b in _pairs(crew):
         usd = egress(
             crew, (Phase("", (Transfer(a, b, size, 1, True), Transfer(b, a, size, 1, True))),)
@@ -142,14 +142,16 @@ def _meeting(crew: Crew, size: float) -> Iterable[Terms]:
 
 
 def _inside(crew: Crew, place: str, host: str) -> dict[int, float]:
-    """Seconds of one average inside a place, if it has such hosts; at most that if it has not."""
+    """Return the seconds of one average inside a place, if it has such hosts; at most that if it
+    has not.
+    """
     terms = crew.by_count(place, lambda k: averaging(crew, host, k))
     most = crew.model.reach(terms)[1]
     return plus(terms, {crew.hosts_at[place, host]: most, CONSTANT: -most})
 
 
 def _broadcasts(crew: Crew) -> dict[int, float]:
-    """Seconds of the longest broadcast inside a region."""
+    """Return the seconds of the longest broadcast inside a region."""
     problem = crew.problem
 
     def seconds(place: str, k: int) -> float:
@@ -163,7 +165,7 @@ def _broadcasts(crew: Crew) -> dict[int, float]:
 
 
 def _regional_usd(crew: Crew, *, broadcasts: bool = True) -> Iterable[Terms]:
-    """Dollars of the averages inside the regions, and of the broadcasts."""
+    """Return the dollars of the averages inside the regions, and of the broadcasts."""
     size, steps = crew.problem.gradient_bytes, crew.frame.local_steps
 
     def usd(place: str, k: int) -> float:
@@ -199,7 +201,7 @@ def _leaders(crew: Crew) -> None:
 
 
 def _steps_inside(crew: Crew) -> dict[int, float]:
-    """Seconds until the last region has done its H steps, averages inside included."""
+    """Return the seconds until the last region has done its H steps, averages inside included."""
     model, exact, steps = crew.model, crew.part.least_s > 0, crew.frame.local_steps
     wish = crew.problem.requirements
     if wish.datasets and not wish.data_moves:
@@ -245,8 +247,8 @@ def _region_hub(crew: Crew) -> None:
 
 
 def _region_gossip(crew: Crew) -> None:
-    """From below: a round takes as long as the calculation, and as the mean send of the region that
-    waits least.
+    """Add a round that takes as long as the calculation, and as the mean send of the region that
+    waits least; both are lower bounds.
     """
     size, network, streams = (
         crew.problem.gradient_bytes,

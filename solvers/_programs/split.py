@@ -112,7 +112,7 @@ class Search:
         return outcome
 
     def bound(self) -> float | None:
-        """Objective value that no placement beats; None if nothing is known."""
+        """Return the objective value that no placement beats; None if nothing is known."""
         if not self.started:
             return None
         value = self.value_of(
@@ -121,7 +121,7 @@ class Search:
         return value if value < inf else None
 
     def value_of(self, key: float) -> float:
-        """Objective value of a key."""
+        """Return the objective value of a key."""
         return (
             key
             if self.problem.requirements.objective != "throughput"
@@ -158,8 +158,8 @@ class Search:
         return True
 
     def coarse_key(self, part: Part) -> float:
-        """Key that nothing in any place of an exchange beats: one small program for large markets;
-        infinite if nothing is there.
+        """Return the key that nothing in any place of an exchange beats: one small program for
+        large markets; infinite if nothing is there.
         """
         crew = Crew(self._narrowed(part), coarse=True)
         coarse_program(crew)
@@ -259,7 +259,9 @@ class Search:
 
 
 def _touches(part: Part, crew: Crew, counts: Sequence[int]) -> tuple[tuple[str, float], ...]:
-    """Points where tangents of B / V would touch the counts of a solution and do not yet."""
+    """Return the points where tangents of B / V would touch the counts of a solution and do not
+    yet.
+    """
     speeds = {"all": 0.0}
     for pool, rate, count in zip(crew.pools, crew.rates, counts, strict=True):
         for name in ("all", pool.offer.place):
@@ -268,8 +270,8 @@ def _touches(part: Part, crew: Crew, counts: Sequence[int]) -> tuple[tuple[str, 
 
 
 def placement_of(crew: Crew, counts: Sequence[int]) -> Placement | None:
-    """Placement of some counts in the frame of a crew; None if the frame admits no exchange for
-    them.
+    """Return the placement of some counts in the frame of a crew; None if the frame admits no
+    exchange for them.
     """
     frame = crew.frame
     groups = groups_of(crew.pools, counts)
@@ -320,11 +322,11 @@ def frames(problem: Problem) -> Iterator[Frame]:
 
 
 def _nothing(**words: object) -> None:
-    """Say nothing."""
+    """Report nothing."""
 
 
 def most_workers(problem: Problem) -> int:
-    """Workers that range, batch and quotas allow."""
+    """Return the workers that range, batch and quotas allow."""
     return min(
         problem.requirements.max_workers,
         problem.batch,
@@ -397,7 +399,7 @@ def _key(outcome: Outcome, problem: Problem) -> float:
 
 
 def _unit(frame: Frame) -> float:
-    """Key of one unit of the goal of a frame's programs."""
+    """Return the key of one unit of the goal of a frame's programs."""
     objective = frame.problem.requirements.objective
     counted = frame.multiplier / frame.samples
     return {

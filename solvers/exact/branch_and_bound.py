@@ -180,8 +180,8 @@ class Prepared:
         return not target.skipped
 
     def _break_tie(self, target: Target, best: Placement) -> tuple[Placement, Target | None]:
-        """Among placements as good as the best, find the cheapest (or the fastest, if cost is the
-        objective).
+        """Find the cheapest of the placements that are as good as the best, or the fastest where
+        cost is the objective.
         """
         if target.objective == "cost-per-sample":
             return best, None
@@ -345,8 +345,8 @@ def _offer_single_machines(market: Market, target: Target) -> None:
 
 
 def _best_single_machine(market: Market, target: Target) -> float | None:
-    """Best value of a single machine by its own price, speed and emissions; None if none could_improve the
-    limits.
+    """Return the best value of a single machine by its own price, speed and emissions; None if none
+    keeps the limits.
     """
     objective = objective_of(market.problem.requirements)
     values = [

@@ -67,7 +67,7 @@ class ButterflySearch:
                 self._several_regions(family)
 
     def _open(self, family: Family) -> Indices:
-        """Worker counts at which some placement of a family may be an improvement."""
+        """List the worker counts at which some placement of a family may be an improvement."""
         workers = np.arange(self.first, self.most + 1)
         wan = self.relaxation.fastest_pair if self.fewest_regions > 1 else 0.0
         return self.relaxation.alive(
@@ -75,7 +75,7 @@ class ButterflySearch:
         )
 
     def may_improve(self) -> bool:
-        """Whether the bound of all placements together still allows an improvement."""
+        """Return whether the bound of all placements together still allows an improvement."""
         if self.ranges.empty:
             return False
         return any(len(self._open(family)) > 0 for family in self.relaxation.families)
@@ -90,7 +90,7 @@ class ButterflySearch:
             self.target.offer(placement)
 
     def _single_regions(self, places: tuple[int, ...], alive: Indices, family: Family) -> None:
-        """Best-bound order over (place, N): the most promising first."""
+        """Search every place and number of workers, the most promising first."""
         scored = []
         for place in places:
             margins = self.relaxation.bound(Node((place,), (), alive, 0.0), family).margins(0.0)
@@ -104,7 +104,7 @@ class ButterflySearch:
                 self._offer(groups)
 
     def _several_regions(self, family: Family) -> None:
-        """One tree for each number of workers, the most promising first."""
+        """Search one tree for each number of workers, the most promising first."""
         fewest = max(2, self.fewest_regions)
         workers = np.arange(max(self.first, fewest), self.most + 1)
         node = Node(
@@ -120,13 +120,13 @@ class ButterflySearch:
         interleave([partial(self._tree, grid, n, fewest, family) for n in open_], self._offer)
 
     def _tree(self, grid: Grid, workers: int, fewest: int, family: Family) -> Tree:
-        """Placements of one number of workers over several regions."""
+        """Search the placements of one number of workers over several regions."""
         meeting = self._meeting(workers, fewest, family)
         leaf = partial(self._leaf, family)
         return RegionTree(self.relaxation, grid, meeting, leaf).improvements()
 
     def _meeting(self, workers: int, fewest: int, family: Family) -> Meeting:
-        """All workers average with all others."""
+        """Describe how all workers average with all others."""
         return Meeting(
             workers=workers,
             fewest=fewest,

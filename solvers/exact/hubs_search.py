@@ -26,7 +26,7 @@ from .hubs.workers import HubWorkers
 from .search import Ranges
 
 FIRST_ROWS = 16
-"""Rows that are searched together at first; twice as many each time until the incumbent improves."""
+"""Rows that are searched together at first, twice as many each time until one improves."""
 
 
 class HubSearch:
@@ -58,7 +58,7 @@ class HubSearch:
         self.table = HubTable(self.hubs, self.most)
 
     def _least(self, each: Array) -> Array:
-        """Least sum of some figure over n machines; shape (workers + 1,)."""
+        """Return the least sum of some figure over n machines; shape (workers + 1,)."""
         order = np.argsort(each, kind="stable")
         sizes = np.concatenate([[0.0], np.cumsum(self.market.cap[order])])
         sums = np.concatenate([[0.0], np.cumsum(each[order] * self.market.cap[order])])
@@ -66,7 +66,7 @@ class HubSearch:
         return built
 
     def _places(self) -> list[tuple[str, str | None]]:
-        """Where the hub may be."""
+        """List where the hub may be: places of function and store, or of the server."""
         wanted = self.problem.requirements.aggregator
         if self.workers.ideal.transport == "server":
             return [
@@ -99,18 +99,18 @@ class HubSearch:
                 rows, step = rows[self._open(rows)[0]], FIRST_ROWS
 
     def may_improve(self) -> bool:
-        """Whether the bound of all placements together still allows an improvement."""
+        """Return whether the bound of all placements together still allows an improvement."""
         if self.ranges.empty or not self.hubs:
             return False
         return bool(np.any(self._open(HubRows.of(self.workers.ideal, self.counts))[0]))
 
     def _open(self, rows: HubRows) -> tuple[Mask, Array]:
-        """Which rows could be an improvement, and their least rounds."""
+        """Return which rows could be an improvement, and their least rounds."""
         opened, least = self.bounds.open(self.target, rows)
         return opened & (self.cleanest[rows.workers] <= self.target.max_carbon_g_per_hour), least
 
     def _promising(self, rows: HubRows) -> Mask:
-        """Which rows could be an improvement with ideal links."""
+        """Return which rows could be an improvement with ideal links."""
         open_ = self._open(rows)[0]
         for some in np.array_split(
             np.flatnonzero(open_), np.arange(self.workers.at_once, len(rows), self.workers.at_once)
@@ -136,8 +136,8 @@ class HubSearch:
         return len(rows)
 
     def _worth(self, rows: HubRows) -> Iterator[tuple[int, AdmittedMachines]]:
-        """Positions of the rows that could be an improvement with the links that they have, each
-        with the machines that it may have.
+        """Yield positions of the rows that could be an improvement with the links that they have,
+        each with the machines that it may have.
         """
         kept, places = self.screen.ideal_worth(self.target, rows)
         left = np.flatnonzero(kept)
@@ -149,8 +149,8 @@ class HubSearch:
             yield from ((int(left[at]), admitted.row(at)) for at in np.flatnonzero(kept).tolist())
 
     def _ways(self, rows: HubRows, places: Indices) -> tuple[Array, Array]:
-        """Seconds to and from the hub of each row, known at some places, infinite where it may have
-        no worker; shapes (rows, places).
+        """Return the seconds to and from the hub of each row, known at some places, infinite where
+        it may have no worker; shapes (rows, places).
         """
         hubs = [self.hubs[k] for k in rows.hubs.tolist()]
         up, down = (
@@ -161,7 +161,9 @@ class HubSearch:
     def improves(
         self, seconds: float, usd_per_hour: float, usd_per_round: float, slowest: float = 0.0
     ) -> bool:
-        """Whether a round this short at these prices could be an improvement: `could_improve`."""
+        """Return whether a round this short at these prices could be an improvement:
+        `could_improve`.
+        """
         return bool(
             could_improve(
                 self.target,
@@ -209,8 +211,8 @@ class HubSearch:
                         self.target.offer(Placement(groups=groups, exchange=exchange))
 
     def _egress(self, hub: Hub, n: int, chosen: Indices) -> tuple[Array, Array]:
-        """USD that a worker of some pools pays a round for egress and for its part of the data, and
-        its region beside; shapes (chosen,).
+        """Return the USD that a worker of some pools pays a round for egress and for its part of
+        the data, and its region beside; shapes (chosen,).
         """
         places, at = np.unique(self.market.place_of[chosen], return_inverse=True)
         worker, region = hub.egress(places)

@@ -80,8 +80,8 @@ class RegionSearch:
                     self._grow((), self.relaxation.places(family), alive, regions, family)
 
     def _trees(self, families: list[Family]) -> None:
-        """One tree for each family of hosts, number of regions and number of workers, the most
-        promising first.
+        """Search one tree for each family of hosts, number of regions and number of workers, the
+        most promising first.
         """
         frames = []
         for family in families:
@@ -99,8 +99,8 @@ class RegionSearch:
         )
 
     def _tree(self, workers: int, regions: int, family: Family) -> Tree:
-        """Placements of one number of workers over so many regions; none if they have been ruled
-        out meanwhile.
+        """Search the placements of one number of workers over so many regions; none if they have
+        been ruled out meanwhile.
         """
         self.target.tick()
         if workers not in self._open(regions, family).tolist():
@@ -117,8 +117,8 @@ class RegionSearch:
         return Leaf(RegionLeafBound(self.rounds, node, family))
 
     def _meeting(self, workers: int, regions: int, family: Family) -> Meeting:
-        """Leaders average with each other after the workers of each region have, and before these
-        hear of it.
+        """Describe how leaders average with each other after the workers of each region have, and
+        before these get the result.
         """
         counts = np.arange(workers + 1)
         own = np.full((len(self.market.places), workers + 1), np.inf)
@@ -140,7 +140,7 @@ class RegionSearch:
         )
 
     def may_improve(self) -> bool:
-        """Whether the bound of all placements together still allows an improvement."""
+        """Return whether the bound of all placements together still allows an improvement."""
         if self.ranges.empty:
             return False
         self._fill_rough_margins(self.relaxation.families)
@@ -195,18 +195,22 @@ class RegionSearch:
             }
 
     def _forget_old_margins(self) -> None:
-        """Margins stay as they are while an improvement needs the same."""
+        """Forget the margins of another target: they hold while an improvement needs the same."""
         limits = self.target.limits
         if limits != self._limits:
             self._limits, self._roots, self._rough_margins = limits, {}, {}
 
     def _open(self, regions: int, family: Family) -> Indices:
-        """Worker counts at which some placement over so many regions may be an improvement."""
+        """List the worker counts at which some placement over so many regions may be an
+        improvement.
+        """
         margins = self._root_margins(regions, family)
         return np.array([n for n, margin in margins.items() if margin >= 0], dtype=np.intp)
 
     def _root_margins(self, regions: int, family: Family) -> dict[int, float]:
-        """Margin over an improvement of all placements over so many regions, by number of workers."""
+        """Return the margin over an improvement of all placements over so many regions, by number
+        of workers.
+        """
         self._forget_old_margins()
         key = regions, family.hosts
         if key not in self._roots:
@@ -231,8 +235,8 @@ class RegionSearch:
     def _fixed_margins(
         self, places: tuple[int, ...], workers: Indices, regions: int, family: Family
     ) -> Array:
-        """Margins of all placements over exactly so many regions, where each pays for its leader's
-        pairs; shape (workers,).
+        """Return the margins of all placements over exactly so many regions, where each pays for
+        its leader's pairs; shape (workers,).
         """
         grid, at = grid_of(self.market, family.hosts, self.most), np.array(places, dtype=np.intp)
         pair = self.rounds.leader_pairs.pair_bytes(regions)
@@ -290,7 +294,7 @@ class RegionSearch:
         regions: int,
         family: Family,
     ) -> Array:
-        """Margins over an improvement for each worker count; negative is cut."""
+        """Return the margins over an improvement for each worker count; negative is cut."""
         settled = with_required_places(
             self.problem.requirements.required_places, self.market.places, used, joining
         )

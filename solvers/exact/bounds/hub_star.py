@@ -32,8 +32,8 @@ class HubStar:
     def least(
         self, used: tuple[int, ...], joining: tuple[int, ...], regions: int
     ) -> tuple[float, float]:
-        """Least seconds and egress of a round of so many regions through a hub that may be any of
-        them.
+        """Return the least seconds and egress of a round of so many regions through a hub that may
+        be any of them.
 
         Parameters
         ----------
@@ -64,7 +64,7 @@ class HubStar:
 
     @cached_property
     def _direct(self) -> Array:
-        """Seconds in which S goes from one place to another, 0 to itself; shape (places, places)."""
+        """Seconds of one gradient from place to place, 0 to itself; shape (places, places)."""
         problem, places = self.market.problem, self.market.places
         alone = self.size / speed_table(problem, places, self.mode.streams)
         built: Array = seconds_over(rtt_table(problem, places), alone)
@@ -73,7 +73,7 @@ class HubStar:
 
 
 def _first(each: Array, count: int) -> Array:
-    """The smallest of every column, in any order; shape (count, columns)."""
+    """Return the smallest of every column, in any order; shape (count, columns)."""
     built: Array = (
         np.partition(each, count - 1, axis=0)[:count] if 0 < count < len(each) else each[:count]
     )
@@ -81,6 +81,6 @@ def _first(each: Array, count: int) -> Array:
 
 
 def _last(each: Array, count: int) -> Array:
-    """The largest of the ``count`` smallest of every column; shape (columns,)."""
+    """Return the largest of the ``count`` smallest of every column; shape (columns,)."""
     built: Array = _first(each, count).max(axis=0, initial=0.0)
     return built

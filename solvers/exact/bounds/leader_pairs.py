@@ -39,7 +39,7 @@ class LeaderPairs:
     def least(
         self, used: tuple[int, ...], joining: tuple[int, ...], regions: int
     ) -> tuple[float, float]:
-        """Least seconds and egress of a round between the regions."""
+        """Return the least seconds and egress of a round between the regions."""
         if self.transport == "region-hub":
             return self.star.least(used, joining, regions)
         pair = self.pair_bytes(regions)
@@ -56,14 +56,14 @@ class LeaderPairs:
         return (slowest * pair if self.transport == "leaders" else 0.0), usd * pair
 
     def pair_bytes(self, regions: int) -> float:
-        """Bytes that two regions send each other in a round, each way: of a butterfly of leaders,
-        or to a partner in turn.
+        """Return the bytes that two regions send each other in a round, each way: of a butterfly of
+        leaders, or to a partner in turn.
         """
         return 2 * self.size / regions if self.transport == "leaders" else self.size / (regions - 1)
 
     def nearest(self, places: tuple[int, ...], regions: int) -> tuple[float, Array]:
-        """Least slowest pair of so many regions, and least price of a byte over the pairs of one of
-        each place's heads.
+        """Return the least slowest pair of so many regions, and least price of a byte over the
+        pairs of one of each place's heads.
         """
         key = places, regions
         if key not in self._nearest:

@@ -61,8 +61,8 @@ class Ledger:
             )
 
     def _reached(self) -> float | None:
-        """What nothing that was ruled out so far is better than; None while nothing could_improve the
-        limits.
+        """Return the value that nothing which was ruled out so far beats; None while nothing keeps
+        the limits.
         """
         target = self._target
         if target.best is None:
@@ -108,7 +108,7 @@ class Ledger:
         )
 
     def _behind(self, root: float) -> bool:
-        """Whether a mode with this bound cannot beat the best by more than the gap."""
+        """Return whether a mode with this bound cannot beat the best by more than the gap."""
         reached = self._reached()
         return reached is not None and self._tighter(reached, root) == root
 
@@ -117,8 +117,8 @@ class Ledger:
 
 
 def root_bound(may_improve: Callable[[], bool], trial: Target, outermost: float) -> float | None:
-    """Best objective value that the relaxation of a mode does not exclude, by bisection; None if it
-    excludes all.
+    """Return the best objective value that the relaxation of a mode does not exclude, by bisection;
+    None if it excludes all.
 
     Parameters
     ----------

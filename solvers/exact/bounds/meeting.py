@@ -35,23 +35,25 @@ class Meeting:
     home_usd: float = 0.0
 
     def wan_s(self, per_byte: Any) -> Any:
-        """Seconds that the slowest pair adds to a round, of so many per pair byte."""
+        """Return the seconds that the slowest pair adds to a round, of so many per pair byte."""
         return per_byte * self.pair_bytes if self.waits else 0.0 * per_byte
 
     def heads(self, workers: Indices) -> Indices:
-        """Heads of one region with so many workers."""
+        """Return how many heads one region with so many workers has."""
         return np.ones_like(workers) if self.by_region else workers
 
     def heads_left(self, workers: Indices, regions: int) -> Indices:
-        """Heads that are still to come after so many regions."""
+        """Return how many heads are still to come after so many regions."""
         return np.full_like(workers, self.most - regions) if self.by_region else workers
 
     def heads_together(self, workers: Indices) -> Indices:
-        """Most heads of one region that has at most so many workers."""
+        """Return how many heads one region with at most so many workers has at most."""
         return np.ones_like(workers) if self.by_region else workers
 
     def regions_left(self, left: Indices, together: Indices, regions: int) -> Indices:
-        """Regions that are still to come at least, where each holds at most ``together`` workers."""
+        """Return how many regions are still to come at least, where each holds at most ``together``
+        workers.
+        """
         return (
             np.full_like(left, self.most - regions)
             if self.by_region
@@ -77,8 +79,8 @@ class Partners:
         )
 
     def usd(self, heads: int, together: int) -> Array:
-        """USD per pair byte of one head of each region with so many others, at most ``together`` of
-        them in one region; shape (places,).
+        """Return the USD per pair byte of one head of each region with so many others, at most
+        ``together`` of them in one region; shape (places,).
 
         Examples
         --------

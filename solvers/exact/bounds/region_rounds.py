@@ -51,7 +51,7 @@ class RegionRounds:
         regions: int,
         family: Family,
     ) -> Array:
-        """Thresholds of an improvement; ``largest`` is how many workers some region has,
+        """Return the thresholds of an improvement; ``largest`` is how many workers some region has,
         ``averaging`` what one average takes, at least.
         """
         seconds, usd = self.leader_pairs.least(used, joining, regions)
@@ -71,7 +71,7 @@ class RegionRounds:
         )
 
     def inside_s(self, largest: Indices, averaging: Array, regions: int, family: Family) -> Array:
-        """Least seconds of a round inside the regions.
+        """Return the least seconds of a round inside the regions.
 
         Notes
         -----
@@ -88,7 +88,7 @@ class RegionRounds:
         return built
 
     def home_usd(self, places: Indices, followers: Indices | int) -> Array:
-        """Least egress inside the regions of so many workers that are no leaders."""
+        """Return the least egress inside the regions of so many workers that are no leaders."""
         home = float(self.market.prices[places, places].min())
         if home == np.inf:  # a network that carries nothing there
             return np.where(np.asarray(followers) > 0, np.inf, 0.0)
@@ -101,8 +101,8 @@ class RegionRounds:
         return built
 
     def fastest_averaging(self, places: tuple[int, ...], family: Family) -> Array:
-        """Least seconds of one average in any of some places, by workers: of the fastest hosts that
-        can be there.
+        """Return the least seconds of one average in any of some places, by workers: of the fastest
+        hosts that can be there.
         """
         key = places, family.hosts
         seconds = self._fastest.get(key)

@@ -75,7 +75,9 @@ class Bound:
     least_wan_s_per_pair_byte: float = 0.0
 
     def margins(self, wan_s_per_pair_byte: float) -> Array:
-        """Smallest margin over the thresholds of an improvement; negative is cut; shape (workers,)."""
+        """Return the smallest margin over the thresholds of an improvement; negative is cut; shape
+        (workers,).
+        """
         communication_s = (
             self.averaging_s
             + max(wan_s_per_pair_byte, self.least_wan_s_per_pair_byte) * self.pair_bytes
@@ -83,7 +85,7 @@ class Bound:
         return margin(self.sums, self.thresholds(communication_s))
 
     def thresholds(self, communication_s: Array) -> Array:
-        """Thresholds of an improvement; shape (rows, workers)."""
+        """Return the thresholds of an improvement; shape (rows, workers)."""
         return self.target.thresholds(
             self.mode, self.weights, communication_s, self.egress_usd, self.data_usd, self.slowest
         )
@@ -139,8 +141,8 @@ class Relaxation:
         return sorted(built, key=lambda f: (len(f.hosts), sorted(f.hosts)))
 
     def host_steps(self, family: Family, workers: int) -> list[frozenset[str]]:
-        """Sets of hosts of a family such that in each the slowest class decides; several only where
-        classes change places as N grows.
+        """List the sets of hosts of a family such that in each the slowest class decides; several
+        only where classes change places as N grows.
         """
         if np.array_equal(family.averaging_s, family.slowest_averaging_s):
             return [family.hosts]
@@ -150,11 +152,11 @@ class Relaxation:
         return [frozenset(by_time[:k]) for k in range(1, len(by_time) + 1)]
 
     def places(self, family: Family) -> tuple[int, ...]:
-        """Places with a pool of the family, sorted."""
+        """List the places with a pool of the family, sorted."""
         return self.market.family_places(family.hosts)
 
     def alive(self, node: Node, family: Family) -> Indices:
-        """Worker counts at which some improvement may exist."""
+        """List the worker counts at which some improvement may exist."""
         return node.workers[self.bound(node, family).margins(node.wan_s_per_pair_byte) >= 0]
 
     def bound(self, node: Node, family: Family) -> Bound:
@@ -186,8 +188,8 @@ class Relaxation:
         )
 
     def _settled(self, node: Node) -> Node | None:
-        """The node with the places that need a worker among those that are used; None if it lacks
-        one.
+        """Return the node with the places that need a worker among those that are used; None if it
+        lacks one.
         """
         places = with_required_places(
             self.problem.requirements.required_places, self.market.places, node.used, node.joining
@@ -201,14 +203,14 @@ class Relaxation:
         return replace(node, used=used, joining=joining, wan_s_per_pair_byte=wan)
 
     def _slowest_wan(self, node: Node) -> float:
-        """Seconds per pair byte of the slowest pair that the node may come to use."""
+        """Return the seconds per pair byte of the slowest pair that the node may come to use."""
         if not node.joining:
             return node.wan_s_per_pair_byte
         return self._slowest_pair if node.used else np.inf
 
     def slowest(self, node: Node, workers: Indices, communication_s: Array) -> Array:
-        """Samples/s of as many of the slowest machines, with the slowest exchange; 0 where that is
-        not known.
+        """Return the samples/s of as many of the slowest machines, with the slowest exchange; 0
+        where that is not known.
         """
         places = (*node.used, *node.joining)
         speed = min(self._slowest_machine[p] for p in places)
@@ -236,7 +238,8 @@ class Relaxation:
         return least
 
     def _least_pair_usd(self, node: Node, family: Family) -> Array:
-        """Least sum of egress prices over ordered pairs of workers, for each open worker count.
+        """Return the least sum of egress prices over ordered pairs of workers, for each open worker
+        count.
 
         Notes
         -----
@@ -271,7 +274,7 @@ class Relaxation:
         return least
 
     def room(self, family: Family) -> Indices:
-        """Machines that each place can hold; shape (places,)."""
+        """Return how many machines each place can hold; shape (places,)."""
         room = self._rooms.get(family.hosts)
         if room is None:
             market = self.market
@@ -280,14 +283,16 @@ class Relaxation:
         return room
 
     def pools(self, node: Node, family: Family) -> Indices:
-        """Pools of the open regions of a node."""
+        """List the pools of the open regions of a node."""
         open_places = np.array((*node.used, *node.joining), dtype=np.intp)
         return np.flatnonzero(
             np.isin(self.market.place_of, open_places) & self.market.pools_of_hosts(family.hosts)
         )
 
     def pair_wan(self, a: int, b: int) -> float:
-        """Seconds that a pair of regions adds for each byte of a pair of workers, slower direction."""
+        """Return the seconds that a pair of regions adds for each byte of a pair of workers, slower
+        direction.
+        """
         return float(self.wan_matrix[a, b])
 
     @cached_property
@@ -315,8 +320,8 @@ class Relaxation:
 
 
 def fewest_crossing_pairs(workers: Indices, room: Indices, used: int) -> Array:
-    """Least ordered pairs of workers in different regions: fill the roomiest regions, one worker in
-    each other used one.
+    """Return the least ordered pairs of workers in different regions: fill the roomiest regions,
+    one worker in each other used one.
 
     Examples
     --------
@@ -340,8 +345,8 @@ def fewest_crossing_pairs(workers: Indices, room: Indices, used: int) -> Array:
 
 
 def margin(reached: Array, needed: Array) -> Array:
-    """Smallest margin of the rows over their thresholds, relative to the threshold; negative is
-    cut.
+    """Return the smallest margin of the rows over their thresholds, relative to the threshold;
+    negative is cut.
     """
     with np.errstate(invalid="ignore"):
         margin = np.where((reached == -np.inf) | (needed == np.inf), -np.inf, reached - needed)

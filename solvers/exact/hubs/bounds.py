@@ -28,8 +28,8 @@ def could_improve(
     usd_seconds: Any,
     slowest: float = 0.0,
 ) -> Any:
-    """Whether rounds this short at these prices could be an improvement; numbers, or arrays of one
-    shape.
+    """Return whether rounds this short at these prices could be an improvement; numbers, or arrays
+    of one shape.
 
     Notes
     -----
@@ -62,8 +62,8 @@ class HubBounds:
         self._ends: tuple[float, tuple[Array, Array]] | None = None
 
     def open(self, target: Target, rows: HubRows) -> tuple[Mask, Array]:
-        """Which rows could be an improvement by their fastest and their mean machines, and their
-        least rounds; each of shape (rows,).
+        """Return which rows could be an improvement by their fastest and their mean machines, and
+        their least rounds; each of shape (rows,).
         """
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             usd, least = (
@@ -80,8 +80,8 @@ class HubBounds:
         return kept, least
 
     def least_seconds(self, target: Target, rows: HubRows) -> Array:
-        """Least rounds: the fastest machine that the limit can pay, and of those that must be used;
-        ideal links; shape (rows,).
+        """Return the least rounds: the fastest machine that the limit can pay, and of those that
+        must be used; ideal links; shape (rows,).
         """
         if self._ends is None or self._ends[0] != target.max_usd_per_hour:
             self._ends = target.max_usd_per_hour, self._fastest(target.max_usd_per_hour)
@@ -89,8 +89,8 @@ class HubBounds:
         return self._own(rows, ready[rows.workers], back[rows.workers])
 
     def _own(self, rows: HubRows, ready: Array, back: Array) -> Array:
-        """Least rounds where a gradient is at the hub after ``ready`` s, and its calculation and
-        transfers alone take ``back`` s.
+        """Return the least rounds where a gradient is at the hub after ``ready`` s, and its
+        calculation and transfers alone take ``back`` s.
         """
         own: Array = np.maximum(
             np.maximum(back, ready + rows.shared) + rows.aggregate, self.workers.passing(rows)
@@ -98,8 +98,8 @@ class HubBounds:
         return own
 
     def _fastest(self, most_usd: float) -> tuple[Array, Array]:
-        """Least calculation with its way up, and with both ways, of a machine that can be paid;
-        each of shape (workers + 1,).
+        """Return the least calculation with its way up, and with both ways, of a machine that can
+        be paid; each of shape (workers + 1,).
         """
         least = np.full((2, self.workers.most + 1), math.inf)
         for counts in self.workers.chunks():
@@ -113,8 +113,8 @@ class HubBounds:
         return least[0], least[1]
 
     def _mean_seconds(self, target: Target, rows: HubRows) -> Array:
-        """Least rounds of workers whose speeds together are at most what the limit pays for; shape
-        (rows,).
+        """Return the least rounds of workers whose speeds together are at most what the limit pays
+        for; shape (rows,).
 
         Notes
         -----
@@ -149,7 +149,7 @@ class HubBounds:
         )
 
     def _least_product(self, rows: HubRows) -> Array:
-        """Least price per hour times seconds of rounds; shape (rows,).
+        """Return the least price per hour times seconds of rounds; shape (rows,).
 
         Notes
         -----
@@ -171,7 +171,9 @@ class HubBounds:
         return np.full(len(self.market.pools), True)
 
     def _least_own_product(self, rows: HubRows, n: int, number: int, among: Mask) -> Array:
-        """Least price times own round of some pools; rows of one number of workers; shape (rows,)."""
+        """Return the least price times own round of some pools; rows of one number of workers;
+        shape (rows,).
+        """
         if (n, number) not in self._steps:
             self._steps[n, number] = tuple(
                 _steps(self.market.usd[among], each[0, among])
@@ -194,7 +196,7 @@ class HubBounds:
 
 
 def _steps(usd: Array, seconds: Array) -> tuple[Array, Array]:
-    """Prices and seconds of machines that are quicker than every cheaper one.
+    """Return the prices and seconds of machines that are quicker than every cheaper one.
 
     Examples
     --------

@@ -41,15 +41,17 @@ class ManyPlaces:
         return self
 
     def usd_per_byte(self, src: str, dst: str, *, same_zone: bool = True) -> float | Array:
-        """Egress price in USD per byte; shape (chosen places,) where an end is `ANYWHERE`."""
+        """Return the egress price in USD per byte; shape (chosen places,) where an end is
+        `ANYWHERE`.
+        """
         if ANYWHERE not in (src, dst):
             return self._network.usd_per_byte(src, dst, same_zone=same_zone)
         out, back = self._table(dst if src == ANYWHERE else src, same_zone).at(self._chosen)
         return (out if src == ANYWHERE else back)[self._chosen]
 
     def _table(self, end: str, same_zone: bool) -> PerPlace:
-        """Prices from each place to another one and back; the other one of `ANYWHERE` is the place
-        itself.
+        """Return the prices from each place to another one and back; the other one of `ANYWHERE` is
+        the place itself.
         """
         if (end, same_zone) not in self._between:
 

@@ -93,12 +93,12 @@ class Hub:
         return IDEAL if src is None or dst is None else self.problem.network.link(src, dst)
 
     def gradients(self, workers: Any) -> Any:
-        """How many gradients one function sums at least."""
+        """Return how many gradients one function sums at least."""
         return workers if self.transport == "store" else 2
 
     def able(self, memory: Array, aggregate: Array) -> Array:
-        """Whether a function can have so many GiB for so many seconds, one of them for each number
-        of workers; of their shape.
+        """Return whether a function can have so many GiB for so many seconds, one of them for each
+        number of workers; of their shape.
         """
         if self.aggregator is None or self.transport == "server":
             return np.full(aggregate.shape, True)
@@ -107,7 +107,9 @@ class Hub:
         return able
 
     def aggregate(self, workers: Any) -> Any:
-        """Seconds between the last gradient and the result; ``workers`` is a number or an array."""
+        """Return the seconds between the last gradient and the result; ``workers`` is a number or
+        an array.
+        """
         if self.transport == "server":
             return sum_seconds(self.size, workers, self.services)
         fetch, put = (
@@ -119,8 +121,8 @@ class Hub:
         )
 
     def shared(self, workers: Any) -> Any:
-        """Seconds in which all gradients pass through the hub's own network, one way; ``workers``
-        is a number or an array.
+        """Return the seconds in which all gradients pass through the hub's own network, one way;
+        ``workers`` is a number or an array.
         """
         if self.transport != "server":
             return 0.0
@@ -133,8 +135,8 @@ class Hub:
         return max(self.problem.network.machine_bytes_per_s(place) for place in places)
 
     def ways(self, places: Indices | None = None) -> tuple[Array, Array]:
-        """Seconds from a worker to the hub and back, known at some places at least; shapes
-        (places,).
+        """Return the seconds from a worker to the hub and back, known at some places at least;
+        shapes (places,).
         """
         met = self.aggregator if self.transport == "server" else self.storage
         if met not in self.meetings:
@@ -172,8 +174,8 @@ class Hub:
         ) + stores.worker_transfer_seconds(self.size, home, self.services, self.mode.streams)
 
     def egress(self, places: Indices) -> tuple[Array, Array]:
-        """Egress of each worker and of each region that is used, at some places; what no region
-        adds is left out; shapes (places,).
+        """Return the egress of each worker and of each region that is used, at some places; what no
+        region adds is left out; shapes (places,).
         """
         one, two = self._sent_usd(1, places), self._sent_usd(2, places)
         network = self.problem.network
@@ -185,7 +187,9 @@ class Hub:
         return two - one, np.maximum(0.0, 2 * one - two - put)
 
     def _sent_usd(self, workers: int, places: Indices) -> Array:
-        """Egress of a round with all workers at one place, for some places; shape (places,)."""
+        """Return the egress of a round with all workers at one place, for some places; shape
+        (places,).
+        """
         exchange = Exchange(
             strategy=self.mode.strategy,
             compression="none",
@@ -201,8 +205,8 @@ class Hub:
         return total
 
     def fixed_usd(self, workers: int) -> float:
-        """What a round pays beside workers and regions: one result into the store, one run of the
-        function.
+        """Price what a round pays beside workers and regions: one result into the store, one run of
+        the function.
         """
         if self.aggregator is None or self.transport == "server":
             return 0.0
@@ -238,7 +242,7 @@ class Hub:
         )
 
     def taken(self, workers: int) -> dict[tuple[str, str, str], int]:
-        """GPUs of the quota that the server itself takes."""
+        """Count the GPUs of the quota that the server itself takes."""
         offer = next(
             (offer for offer in self._servers if holds(offer, workers, self.problem)), None
         )

@@ -54,7 +54,7 @@ class HubRows:
 
     @staticmethod
     def of(hub: Hub, workers: Indices, position: int = 0) -> HubRows:
-        """One hub with several numbers of workers."""
+        """Build the rows of one hub with several numbers of workers."""
         aggregate, shared = (
             np.broadcast_to(np.asarray(each), workers.shape)
             for each in (hub.aggregate(workers), hub.shared(workers))
@@ -110,14 +110,14 @@ class HubTable:
         return np.array(able, dtype=bool)
 
     def best(self, workers: Indices) -> HubRows:
-        """A hub for each of some numbers of workers that is in each figure as good as any; infinite
-        where there is none.
+        """Return for each of some numbers of workers a hub that is in each figure as good as any;
+        infinite where there is none.
         """
         least = [np.where(self._able, each, np.inf).min(axis=0)[workers] for each in self._columns]
         return HubRows(np.zeros(workers.shape, dtype=np.intp), workers, *least)
 
     def each(self, workers: Indices) -> HubRows:
-        """Every hub that can have each of some numbers of workers, hub by hub."""
+        """List every hub that can have each of some numbers of workers, hub by hub."""
         hubs, at = np.nonzero(self._able[:, workers])
         counts = workers[at]
         return HubRows(hubs, counts, *(each[hubs, counts] for each in self._columns))

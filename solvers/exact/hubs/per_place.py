@@ -32,7 +32,9 @@ class PerPlace:
         self._columns = np.full((2, len(places)), np.inf)
 
     def at(self, wanted: Indices | None = None) -> tuple[Array, Array]:
-        """Both columns, known at least at some places; at all if none are named; shapes (places,)."""
+        """Return both columns, known at least at some places; at all if none are named; shapes
+        (places,).
+        """
         missing = ~self._known if wanted is None else np.zeros(len(self._known), dtype=bool)
         if wanted is not None:
             missing[wanted] = ~self._known[wanted]

@@ -40,7 +40,7 @@ class AdmittedMachines:
     usd: Array
 
     def row(self, at: int) -> AdmittedMachines:
-        """Those of one row, of one dimension less."""
+        """Return the machines of one row, with one dimension less."""
         return AdmittedMachines(self.allowed[at], self.seconds[at], self.shortest[at], self.usd[at])
 
 
@@ -121,8 +121,8 @@ class HubScreen:
         down: Array,
         usd_per_round: Array | float = 0.0,
     ) -> tuple[Mask, AdmittedMachines]:
-        """Which rows could be an improvement with the n cheapest machines that they may have, and
-        these; shape (rows,).
+        """Return which rows could be an improvement with the n cheapest machines that they may
+        have, and these machines; shape (rows,).
         """
         with np.errstate(invalid="ignore", over="ignore"):
             admitted = self.machines(target, rows, up, down)
@@ -137,8 +137,8 @@ class HubScreen:
         return kept & (admitted.usd < math.inf), admitted
 
     def ideal_worth(self, target: Target, rows: HubRows) -> tuple[Mask, Mask]:
-        """`worth` with ideal links: which rows, and which places have a machine for one of them;
-        shapes (rows,), (places,).
+        """Return `worth` with ideal links: which rows, and which places have a machine for one of
+        them; shapes (rows,), (places,).
         """
         up, down = self.workers.ideal.ways()
         kept, admitted = self.worth(target, rows, up[None], down[None])

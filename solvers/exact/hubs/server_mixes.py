@@ -22,7 +22,7 @@ def some_mix(
     most_usd: float,
     taken: Sequence[tuple[float, int]] = (),
 ) -> bool:
-    """Whether any mix of speeds could_improve within a time and a price.
+    """Return whether any mix of speeds keeps within a time and a price.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def some_mix(
 
 
 def _ladder(usd: Array, cap: Array, most: int) -> Array:
-    """Least price of 0, 1, 2 ... machines of some pools, as many as there are."""
+    """Return the least price of 0, 1, 2 ... machines of some pools, as many as there are."""
     order = np.argsort(usd, kind="stable")
     each = np.repeat(usd[order], cap[order].astype(np.intp))[:most]
     built: Array = np.concatenate([[0.0], np.cumsum(each)])

@@ -1,4 +1,4 @@
-"""Machines around one hub: counts of each kind, cheapest first, cut as soon as nothing can improve."""
+"""Machines around one hub: counts of each pool, cheapest first, cut by the bounds of a round."""
 
 from __future__ import annotations
 
@@ -181,7 +181,9 @@ class Walk:
                 self.counts[i] = 0
 
     def _some_mix(self, at: int, left: int, so_far: tuple[float, float, float, float]) -> bool:
-        """Whether some mix of machine speeds for the rest of the workers could be an improvement."""
+        """Return whether some mix of machine speeds for the rest of the workers could be an
+        improvement.
+        """
         calculation, usd, egress, cap = (column[at:] for column in self.columns)
         longest = self.mode.seconds_at(self.target.min_speed)
         per_hour = SECONDS_PER_HOUR / longest if longest < math.inf else 0.0
@@ -198,8 +200,8 @@ class Walk:
         )
 
     def _queued(self, at: int, left: int) -> float:
-        """Least time until all gradients are through the hub: those that start last still pass one
-        after the other.
+        """Return the least time until all gradients are through the hub: those that start last
+        still pass one after the other.
         """
         kinds, waiting, latest = (
             sorted([*self.taken_kinds, (self.soonest[at], left)], reverse=True),
@@ -213,7 +215,7 @@ class Walk:
         return latest
 
     def _missing(self, used: frozenset[int]) -> int:
-        """Regions that still need a worker."""
+        """Return how many regions still need a worker."""
         return max(len(self.required - used), self.ranges.fewest_regions - len(used))
 
     def _open(self, at: int, left: int, so_far: tuple[float, float, float, float]) -> bool:
@@ -250,8 +252,8 @@ class Walk:
         return self.improves(seconds, usd_per_hour, usd_per_round, self.slowest)
 
     def _within_limits(self, at: int, left: int) -> bool:
-        """Whether the machines so far keep the joint quotas, and the limit of emissions with the
-        cleanest ones for the rest.
+        """Return whether the machines so far keep the joint quotas, and the limit of emissions with
+        the cleanest ones for the rest.
         """
         for taken, most in self.joint:
             if (

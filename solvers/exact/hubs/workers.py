@@ -47,8 +47,8 @@ class HubWorkers:
         return max(1, MOST_CELLS // len(self.market.pools))
 
     def usd_beside(self, workers: Indices, pools: Indices | None = None) -> Array:
-        """Least price of n machines of which one is of each pool; shape (numbers of workers,
-        pools).
+        """Return the least price of n machines of which one is of each pool; shape (numbers of
+        workers, pools).
         """
         usd = self.market.usd if pools is None else self.market.usd[pools]
         rest = np.repeat(self.cheapest[workers - 1][:, None], len(usd), axis=1)
@@ -59,8 +59,8 @@ class HubWorkers:
         return beside
 
     def calculation(self, workers: Indices, pools: Indices | None = None) -> Array:
-        """Least calculation of one machine of each pool among n workers; shape (numbers of workers,
-        pools).
+        """Return the least calculation of one machine of each pool among n workers; shape (numbers
+        of workers, pools).
 
         Notes
         -----
@@ -79,16 +79,16 @@ class HubWorkers:
         return placed
 
     def ideal_seconds(self, workers: Indices) -> tuple[Array, Array]:
-        """Calculation with the ideal way up, and with both ideal ways; each of shape (numbers of
-        workers, pools).
+        """Return the calculation with the ideal way up, and with both ideal ways; each of shape
+        (numbers of workers, pools).
         """
         up, down = (way[self.market.place_of] for way in self.ideal.ways())
         ready = self.calculation(workers) + up
         return ready, ready + down
 
     def passing(self, rows: HubRows) -> Array:
-        """Seconds until all gradients have passed through the hub, in and out, after the first
-        calculation has ended; shape (rows,).
+        """Return the seconds until all gradients have passed through the hub, in and out, after the
+        first calculation has ended; shape (rows,).
         """
         through: Array = self.soonest[rows.workers] + rows.aggregate + 2 * rows.shared
         return through
@@ -102,6 +102,6 @@ class HubWorkers:
         return soonest
 
     def chunks(self) -> Iterator[Indices]:
-        """Numbers of workers from 1, as many at once as fit."""
+        """Yield numbers of workers from 1, as many at once as fit."""
         for first in range(1, self.most + 1, self.at_once):
             yield np.arange(first, min(first + self.at_once, self.most + 1))

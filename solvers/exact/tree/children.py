@@ -82,7 +82,7 @@ class Children:
                 return
 
     def _prepare(self) -> None:
-        """What the bound needs of the regions that are open."""
+        """Work out what the bound needs of the regions that are open."""
         bound, node, market = self.bound, self.node, self.bound.market
         self.places = np.flatnonzero(self.open)
         self.counts = np.arange(1, min(node.left, node.most) + 1)
@@ -102,8 +102,8 @@ class Children:
         self.far = np.maximum(node.far[self.places], self._far_missing())
 
     def _far_missing(self) -> Array:
-        """Slowest pair that the regions which are still missing bring with them, if each region is
-        used too; shape (places,).
+        """Return the slowest pair that the regions which are still missing bring with them, if each
+        region is used too; shape (places,).
         """
         if not self.missing:
             return np.zeros(len(self.places))
@@ -113,8 +113,8 @@ class Children:
         return built
 
     def _margins(self, together: Indices) -> Array:
-        """Margins of all open regions and counts; ``together`` is how many of the rest one region
-        may hold; shape (places, counts).
+        """Return the margins of all open regions and counts; ``together`` is how many of the rest
+        one region may hold; shape (places, counts).
         """
         bound, node, meeting = self.bound, self.node, self.meeting
         left, together = node.left - self.counts, np.maximum(together, 1)
@@ -140,8 +140,8 @@ class Children:
     def _every_rest(
         self, left: Indices, together: Indices, heads_left: Indices, heads_together: Indices
     ) -> tuple[Array, Array]:
-        """Best sums of the workers that are left and least price of their pairs; shapes (rows,
-        places or 1, counts), (places or 1, counts).
+        """Return the best sums of the workers that are left and least price of their pairs; shapes
+        (rows, places or 1, counts), (places or 1, counts).
 
         Notes
         -----
@@ -171,8 +171,8 @@ class Children:
         must: list[int],
         placed: int | None = None,
     ) -> tuple[Array, Array]:
-        """Best sums of the workers that are left and least price of their pairs, for each count;
-        shapes (rows, counts) and (counts,).
+        """Return the best sums of the workers that are left and least price of their pairs, for
+        each count; shapes (rows, counts) and (counts,).
 
         Notes
         -----
@@ -194,8 +194,8 @@ class Children:
     def _best(
         self, pairs: Array, able: Array, together: int, left: Indices, must: list[int]
     ) -> Array:
-        """Best sums of the workers that are left, less what their heads' pairs cost above the
-        cheapest; shape (rows, counts).
+        """Return the best sums of the workers that are left, less what their heads' pairs cost
+        above the cheapest; shape (rows, counts).
 
         Notes
         -----
@@ -213,8 +213,8 @@ class Children:
         )
 
     def _sums(self, pairs: Array, able: Array, together: int, most: int, must: list[int]) -> Array:
-        """Best sums of up to ``most`` workers in the able regions, ``together`` in each at most,
-        with what pairs cost above the least.
+        """Return the best sums of up to ``most`` workers in the able regions, ``together`` in each
+        at most, with what pairs cost above the least.
         """
         built = np.full((len(self.units), most + 1), -np.inf)
         leasts = [self.bound.least[int(self.places[at])] for at in must]
@@ -247,7 +247,7 @@ class Children:
         return built
 
     def promising(self) -> list[tuple[int, int]]:
-        """Regions and counts that may improve, best first."""
+        """List the regions and counts that may improve, best first."""
         if not self.open.any():
             return []
         self._prepare()
@@ -265,8 +265,8 @@ class Children:
         return [(int(self.places[i]), int(self.counts[j])) for i, j in at[order]]
 
     def _leaves_room(self, left: Indices) -> Array:
-        """Whether regions that must be used can still follow: workers, regions, and their turn
-        among those of one worker.
+        """Return whether regions that must be used can still follow: workers, regions, and their
+        turn among those of one worker.
         """
         others = len(self.missing) - np.isin(self.places, self.missing)
         room: Array = np.minimum(left, self.meeting.most - self.used)[None, :] >= others[:, None]
@@ -279,7 +279,7 @@ class Children:
         return room & ((self.counts[None, :] > 1) | (first > self.places)[:, None])
 
     def still_open(self, place: int, count: int) -> bool:
-        """Whether a child is still open after the incumbent has improved."""
+        """Return whether a child is still open after the incumbent has improved."""
         if self.bound.target.limits != self.limits:
             self.limits = self.bound.target.limits
             self._prepare()
@@ -287,8 +287,8 @@ class Children:
         return bool(self.margins[np.searchsorted(self.places, place), count - 1] >= 0)
 
     def own_bound_allows(self, place: int, count: int) -> bool:
-        """Whether a child's own bound, with its pairs and links known, still allows an improvement:
-        one sum, no table.
+        """Return whether a child's own bound, with its pairs and links known, still allows an
+        improvement: one sum, no table.
         """
         bound, node, meeting = self.bound, self.node, self.meeting
         left = node.left - count

@@ -147,7 +147,9 @@ class FirstPlacements:
                             self.offer(groups_of([market.pools[a], market.pools[b]], [n, m]))
 
     def _neighbours(self, place: int, places: tuple[int, ...]) -> list[int]:
-        """Nearest place of the same provider, whose traffic is cheap, and nearest of another one."""
+        """Return the nearest place of the same provider, whose traffic is cheap, and nearest of
+        another one.
+        """
         provider = [name.split("/")[0] for name in self.market.places]
         others = sorted(
             (p for p in places if p != place), key=lambda p: (self.relaxation.pair_wan(place, p), p)
@@ -156,7 +158,9 @@ class FirstPlacements:
         return same[:1] + [p for p in others if provider[p] != provider[place]][:1]
 
     def _best_pools(self, place: int, family: Family) -> list[int]:
-        """The fastest pool of a place that half the budget pays, and the one with the best value."""
+        """Return the fastest pool of a place that half the budget pays, and the one with the best
+        value.
+        """
         market = self.market
         pools = self.relaxation.pools(Node((place,), (), np.array([]), 0.0), family).tolist()
         payable = [i for i in pools if market.usd[i] <= self.target.max_usd_per_hour / 2]
@@ -167,8 +171,8 @@ class FirstPlacements:
         return list(dict.fromkeys(ranked[0] for ranked in rankings if ranked))
 
     def _filled(self, order: list[int]) -> list[int] | None:
-        """Counts that place the fewest workers on pools in their order; None if the quotas do not
-        hold them.
+        """Return the counts that place the fewest workers on pools in their order; None if the
+        quotas do not hold them.
         """
         left, used, counts = (
             self.first,

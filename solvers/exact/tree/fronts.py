@@ -40,7 +40,7 @@ class States:
     choice: Indices
 
     def at(self, chosen: Indices) -> States:
-        """Some of the states."""
+        """Select some of the states."""
         return States(
             machines=self.machines[chosen],
             speed=self.speed[chosen],
@@ -55,8 +55,8 @@ NOTHING = States(machines=NONE, speed=np.zeros(1), usd=np.zeros(1), parent=NONE,
 
 
 def speed_and_price_decide(problem: Problem, strategy: str) -> bool:
-    """Whether, for known counts by region, a placement that is faster and not dearer is at least as
-    good.
+    """Return whether, for known counts by region, a placement that is faster and not dearer is at
+    least as good.
 
     Notes
     -----
@@ -92,7 +92,7 @@ class Fronts:
     -----
     Nemhauser and Ullmann (1969) with bounds: partial choices are kept if no other has at least the
     speed at no higher price; a dollar per hour of price counts with the egress that more speed
-    brings along, so that a slower choice that just could_improve a budget is not lost. What cannot reach
+    brings along, so that a slower choice that just keeps a budget is not lost. What cannot reach
     the thresholds of an improvement is cut by the best weighted sums of the rest.
     """
 
@@ -146,7 +146,9 @@ class Fronts:
                 yield self._groups(trail, int(at))
 
     def _joined(self, whole: States, region: States, k: int) -> States:
-        """Every choice so far with every choice of a further region."""
+        """Combine every choice so far with every choice of a further region, and keep what nothing
+        beats.
+        """
         n = len(region.speed)
         parent, choice = (
             np.repeat(np.arange(len(whole.speed)), n),
@@ -167,8 +169,8 @@ class Fronts:
         return self.best(built.at(np.flatnonzero(self.open(built, later[:, None]))))
 
     def open(self, states: States, ahead: Array) -> np.ndarray:
-        """Which states may still reach every threshold with what lies ahead; ``ahead`` has shape
-        (rows, states) or (rows, 1).
+        """Return which states may still reach every threshold with what lies ahead; ``ahead`` has
+        shape (rows, states) or (rows, 1).
         """
         reached = self.weights[:, :1] * states.speed - self.weights[:, 1:2] * states.usd + ahead
         slack = 1e-9 * np.maximum(1.0, np.abs(self.needed))
@@ -176,7 +178,7 @@ class Fronts:
         return open_
 
     def best(self, states: States) -> States:
-        """States that no other of as many machines beats."""
+        """Keep the states that no other of as many machines beats."""
         if len(states.speed) < 2:
             return states
         key = states.usd + self.usd_per_speed * states.speed
@@ -196,7 +198,7 @@ class Fronts:
         )
 
     def _groups(self, trail: list[tuple[States, RegionFront]], at: int) -> tuple[WorkerGroup, ...]:
-        """Machines of a complete choice."""
+        """List the machines of a complete choice."""
         pools, counts = [], []
         for whole, region in reversed(trail):
             for pool, count in region.machines(int(whole.choice[at])):
@@ -241,8 +243,8 @@ class RegionFront:
         self.states = states
 
     def _ahead(self, fronts: Fronts) -> list[Array]:
-        """Best weighted sums of m machines of the buckets after each one; shape (rows, count + 1)
-        each.
+        """Return the best weighted sums of m machines of the buckets after each one; shape (rows,
+        count + 1) each.
         """
         market, owner = fronts.market, fronts.market.units[1]
         left = np.zeros((len(fronts.rows), 0))
@@ -257,7 +259,7 @@ class RegionFront:
         return built[::-1]
 
     def machines(self, state: int) -> list[tuple[int, int]]:
-        """Pools and counts of a complete choice."""
+        """List the pools and counts of a complete choice."""
         machines = []
         for (states, mixes), bucket in zip(
             reversed(self.trail), reversed(self.buckets), strict=True
@@ -283,7 +285,7 @@ class Mixes:
 
 
 def buckets_at(market: Market, place: int, hosts: frozenset[str]) -> list[tuple[int, ...]]:
-    """Pools of each quota bucket of a place, in the order of the market."""
+    """List the pools of each quota bucket of a place, in the order of the market."""
     buckets: dict[tuple[str, str, str], list[int]] = {}
     for i in np.flatnonzero((market.place_of == place) & market.pools_of_hosts(hosts)).tolist():
         buckets.setdefault(market.pools[i].bucket, []).append(i)
@@ -291,7 +293,7 @@ def buckets_at(market: Market, place: int, hosts: frozenset[str]) -> list[tuple[
 
 
 def mixes_of(market: Market, bucket: tuple[int, ...], most: int) -> Mixes:
-    """Every mix of the machine sizes of a bucket of at most so many machines."""
+    """List every mix of the machine sizes of a bucket of at most so many machines."""
     counts = np.zeros((1, 0), dtype=np.intp)
     for i in bucket:
         each = np.arange(int(min(market.cap[i], most)) + 1)

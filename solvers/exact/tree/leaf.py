@@ -70,7 +70,7 @@ class Leaf:
             yield from MachineTree(self.bound, split, sums).improvements()
 
     def _allows_required(self, split: Indices, sums: list[Array]) -> bool:
-        """Whether a split may improve with the machines that must be used."""
+        """Return whether a split may improve with the machines that must be used."""
         if not self.market.required_machines.rules:
             return True
         total = self.market.total_sums(
@@ -84,8 +84,8 @@ class Leaf:
         )
 
     def _splits(self, sums: list[Array]) -> tuple[Indices, Array]:
-        """Workers per region that may improve, region after region; shapes (splits, regions) and
-        (rows, splits).
+        """Return the workers per region that may improve, region after region; shapes (splits,
+        regions) and (rows, splits).
         """
         workers, rooms = self.workers, self.relaxation.room(self.family)
         room = [min(int(rooms[p]), workers) for p in self.node.used]

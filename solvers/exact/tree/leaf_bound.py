@@ -1,4 +1,4 @@
-"""What a placement of one set of regions and one number of workers must reach to be an improvement."""
+"""What placements of one set of regions and one number of workers must reach to improve."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class LeafBound:
         self.workers = int(node.workers[0])
 
     def needed_speed(self, region: int) -> float:
-        """Samples/s that the data which stays in a region needs there for an improvement."""
+        """Return the samples/s that the data which stays in a region needs there for an
+        improvement.
+        """
         share = float(self.market.stay_share[self.node.used[region]])
         mode = self.relaxation.mode
         return (
@@ -42,8 +44,8 @@ class LeafBound:
         )
 
     def thresholds(self, splits: Indices) -> Array:
-        """Thresholds at known workers of the first regions, where egress is exact; shape (rows,
-        splits).
+        """Return the thresholds at known workers of the first regions, where egress is exact; shape
+        (rows, splits).
 
         Notes
         -----
@@ -74,15 +76,15 @@ class LeafBound:
         )
 
     def host_runs(self, split: Indices) -> list[tuple[frozenset[str], ...]]:
-        """Hosts by region such that in each run the slowest of them decides."""
+        """List the hosts by region such that in each run the slowest of them decides."""
         return [
             (hosts,) * split.shape[1]
             for hosts in self.relaxation.host_steps(self.family, self.workers)
         ]
 
     def egress_usd(self, splits: Indices) -> Array:
-        """Egress of one exchange at known workers of the first regions, exact if these are all;
-        shape (splits,).
+        """Return the egress of one exchange at known workers of the first regions, exact if these
+        are all; shape (splits,).
         """
         known = splits.shape[1]
         price = self.market.prices[np.ix_(self.node.used, self.node.used)]

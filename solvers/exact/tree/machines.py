@@ -81,8 +81,8 @@ class MachineTree:
         yield from self._descend(0, int(self.split[0, 0]), [0.0] * len(self.rows))
 
     def _suffixes(self) -> list[list[list[float]]]:
-        """Best sums of m machines among the pools of the same region from each position on; one
-        list per row.
+        """Return the best sums of m machines among the pools of the same region from each position
+        on; one list per row.
         """
         built = []
         for k in range(len(self.rows)):
@@ -141,7 +141,7 @@ class MachineTree:
                 self.counts[at] = 0
 
     def _within_joint(self) -> bool:
-        """Whether the machines so far keep the joint quotas."""
+        """Return whether the machines so far keep the joint quotas."""
         return all(
             sum(count * each for count, each in zip(self.counts, taken, strict=True) if count)
             <= most
@@ -149,8 +149,8 @@ class MachineTree:
         )
 
     def _room(self, at: int, region: int) -> int:
-        """Most machines that the quotas left over allow among the pools of a region from a position
-        on.
+        """Count the machines that the quotas left over allow among the pools of a region from a
+        position on.
         """
         if at == len(self.order) or self.region[at] != region:
             return 0
@@ -160,8 +160,8 @@ class MachineTree:
         )
 
     def _smallest(self) -> list[dict[tuple[str, str, str], tuple[int, int]]]:
-        """Quota and least devices per machine of each bucket, among the pools of the same region
-        from each position on.
+        """Return the quota and least devices per machine of each bucket, among the pools of the
+        same region from each position on.
         """
         built: list[dict[tuple[str, str, str], tuple[int, int]]] = []
         for at in range(len(self.order) - 1, -1, -1):

@@ -1,6 +1,4 @@
-"""What a placement of one set of regions that meet through one machine each must reach to be an
-improvement.
-"""
+"""What placements of one set of regions that meet through one machine each must reach to improve."""
 
 from __future__ import annotations
 
@@ -29,8 +27,8 @@ class RegionLeafBound(LeafBound):
         self.rounds = rounds
 
     def host_runs(self, split: Indices) -> list[tuple[frozenset[str], ...]]:
-        """Hosts by region such that the slowest average of a region decides: one run for each time
-        that it may take.
+        """List the hosts by region such that the slowest average of a region decides: one run for
+        each time that it may take.
         """
         runs: dict[tuple[frozenset[str], ...], None] = {}
         times = self.family.averaging_by_host
@@ -46,13 +44,13 @@ class RegionLeafBound(LeafBound):
         return [run for run in runs if all(run)]
 
     def egress_usd(self, splits: Indices) -> Array:
-        """Egress of one exchange at known workers; shape (splits,)."""
+        """Return the egress of one exchange at known workers; shape (splits,)."""
         used = np.array(self.node.used, dtype=np.intp)
         _, usd = self.rounds.leader_pairs.least(self.node.used, (), len(used))
         return usd + np.full(len(splits), self.rounds.home_usd(used, self.workers - len(used)))
 
     def thresholds(self, splits: Indices) -> Array:
-        """Thresholds at known workers of the first regions; shape (rows, splits)."""
+        """Return the thresholds at known workers of the first regions; shape (rows, splits)."""
         regions, known = len(self.node.used), splits.shape[1]
         left = self.workers - splits.sum(axis=1)
         rest = (
