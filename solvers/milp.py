@@ -98,9 +98,14 @@ def engine(model: Model, seconds: float) -> Solved:
         ]
         try:
             subprocess.run(  # noqa: S603
-                call, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                timeout=max(0.05, seconds) + GRACE_S, check=False, preexec_fn=die_with_parent,
-            )  # fmt: skip
+                call,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=max(0.05, seconds) + GRACE_S,
+                check=False,
+                preexec_fn=die_with_parent,
+            )
         except subprocess.TimeoutExpired:
             return Solved(status="stopped")
         if not answer.exists():

@@ -51,7 +51,7 @@ from placer.solving.result import Result
 from placer.solving.solve import solve
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
-EXACT = SolveOptions(gap=0.0)
+EXACT = SolveOptions(gap=0.0, time_limit_s=3600.0)
 ASKER = Asker(solver="exact", options=EXACT, deadline=inf, nodes=100_000)
 """Proves everything on small instances."""
 SEEDS = st.integers(0, 400)

@@ -37,7 +37,7 @@ from placer.workload.profile import load_profile
 
 exact = importlib.import_module("placer.solvers.exact.branch_and_bound")
 placements = importlib.import_module("placer.solvers.exhaustive").placements
-EXACT = SolveOptions(gap=0.0, time_limit_s=60.0)
+EXACT = SolveOptions(gap=0.0, time_limit_s=3600.0)
 ERBEN = ("--model", "roberta-xlm", "--catalog", "erben-2023")
 
 
@@ -94,7 +94,7 @@ def test_every_exchange_and_placed_data(seed: int) -> None:
     beats a point by more than the gap.
     """
     problem = exchange_problem(seed)
-    found = frontier(problem, "exact", SolveOptions(gap=0.01, time_limit_s=60.0), points=1000)
+    found = frontier(problem, "exact", SolveOptions(gap=0.01, time_limit_s=3600.0), points=1000)
     every = enumerated(problem)
     assert bool(every) is bool(found.points)
     for (
@@ -115,7 +115,7 @@ def test_points_rise_and_their_bounds_hold(seed: int, points: int) -> None:
     problem, gap = random_problem(seed), 0.02
     if not problem.pools:
         return
-    found = frontier(problem, "exact", SolveOptions(gap=gap, time_limit_s=60.0), points)
+    found = frontier(problem, "exact", SolveOptions(gap=gap, time_limit_s=3600.0), points)
     assert len(found.points) <= points
     for below, above in pairwise(found.points):
         assert below.usd_per_hour < above.usd_per_hour
@@ -198,7 +198,7 @@ def test_fewer_searches_than_two_for_each_budget(xlm: Problem) -> None:
     """A complete frontier asks for each point, its price, and what closes the box beside it: at
     most four searches for each.
     """
-    found = frontier(xlm, "exact", SolveOptions(time_limit_s=60.0), points=1000)
+    found = frontier(xlm, "exact", SolveOptions(time_limit_s=3600.0), points=1000)
     assert found.ending is Ending.COMPLETE
     assert found.solves <= 4 * len(found.points)
 
@@ -282,7 +282,7 @@ def test_same_seed_same_answer(xlm: Problem) -> None:
     """Twice the same document, apart from seconds; heuristics too."""
     for solver in ("exact", "local_search"):
         documents = [
-            frontier(xlm, solver, SolveOptions(time_limit_s=60.0, seed=3), 5).to_dict()
+            frontier(xlm, solver, SolveOptions(time_limit_s=3600.0, seed=3), 5).to_dict()
             for _ in range(2)
         ]
         for document in documents:
@@ -326,7 +326,7 @@ def test_ctrl_c_leaves_the_points_so_far(xlm: Problem) -> None:
         if len(heard) == 3:
             raise KeyboardInterrupt
 
-    found = frontier(xlm, "exact", SolveOptions(time_limit_s=60.0, on_better=press), 12)
+    found = frontier(xlm, "exact", SolveOptions(time_limit_s=3600.0, on_better=press), 12)
     assert found.ending is Ending.INTERRUPTED
     assert 1 <= len(found.points) < 12
 

@@ -21,7 +21,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import instances
-
 from placer.problem.problem import Problem
 from placer.solving.result import Result, SolveOptions
 from placer.solving.solve import solve

@@ -23,7 +23,7 @@ from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
 
-PROOF = SolveOptions(gap=0.0)
+PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 
 
 def ask(book: Catalog, **wishes: object) -> Problem:

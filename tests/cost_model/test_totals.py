@@ -24,7 +24,7 @@ from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
 
-PROOF = SolveOptions(gap=0.0)
+PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 WISH = Requirements(gpus=("T4", "A10", "V100"), max_workers=8)
 
 

@@ -45,7 +45,7 @@ from placer.solving.solve import solve
 from placer.solving.solve_again import solved_again
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
-PROOF = SolveOptions(gap=0.0, certificate=True)
+PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0, certificate=True)
 SEVERAL = [name for name in STRATEGIES if name != "none"]
 
 

@@ -22,7 +22,7 @@ from placer.solving.by_hand import place_by_hand
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
 
-PROOF = SolveOptions(gap=0.0)
+PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 
 
 def together(gpus: int, place: str = "*", gpu: str = "*", market: str = "*") -> Quota:

@@ -26,7 +26,7 @@ from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 
 FORCED = importlib.import_module("placer.solvers._market.required_machines")
-PROOF = SolveOptions(gap=0.0)
+PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 SITE = "onprem/erben-eu"
 CHUNKS = 20
 SEEDS = 300

@@ -55,7 +55,7 @@ cpsat, highs, milp, child, linear, split = (
         "_programs.split",
     )
 )
-PROOF = SolveOptions(gap=0.0, time_limit_s=60)
+PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 ENGINES: dict[str, Any] = {"highs": highs.engine, "milp": milp.engine, "cpsat": cpsat.engine}
 MARKETS: dict[str, Callable[[int], Problem]] = {
     "random": random_problem,
@@ -64,13 +64,15 @@ MARKETS: dict[str, Callable[[int], Problem]] = {
 }
 
 
-def assert_same(problem: Problem, engine: Any, seed: int) -> None:
-    """Status and value are those of plain enumeration, the bound is not beaten by the optimum."""
+def assert_same(problem: Problem, engine: Any, seed: int) -> bool:
+    """Status and value are those of plain enumeration, the bound is not beaten by the optimum;
+    whether there is a placement.
+    """
     oracle, answer = solve(problem, "exhaustive"), split.search(problem, PROOF, engine)
     assert answer.status == oracle.status, seed
     assert (answer.placement is None) == (oracle.value is None), seed
     if answer.placement is None or oracle.value is None:
-        return
+        return False
     assert violations(answer.placement, problem) == (), seed
     got, objective = evaluate(answer.placement, problem), problem.requirements.objective
     value = objective_of(problem.requirements).value(got)
@@ -80,6 +82,7 @@ def assert_same(problem: Problem, engine: Any, seed: int) -> None:
         oracle.value - answer.bound if objective == "throughput" else answer.bound - oracle.value
     )
     assert beaten <= 1e-9 * abs(oracle.value), seed
+    return True
 
 
 @pytest.mark.parametrize("market", MARKETS)
@@ -87,8 +90,8 @@ def test_the_formulation_equals_plain_enumeration(market: str) -> None:
     """15 instances of each kind with HiGHS: all strategies, objectives, budgets, floors, quotas,
     local steps, placed data.
     """
-    for seed in range(300, 315):
-        assert_same(MARKETS[market](seed), ENGINES["highs"], seed)
+    same = [assert_same(MARKETS[market](seed), ENGINES["highs"], seed) for seed in range(300, 315)]
+    assert sum(same) >= 3
 
 
 def test_a_function_may_wait_less_for_fewer_workers() -> None:
@@ -155,12 +158,12 @@ def test_machines_that_must_be_used_are() -> None:
 @pytest.mark.parametrize("market", MARKETS)
 def test_other_engines_equal_plain_enumeration(name: str, market: str) -> None:
     """4 instances of each kind: the same programs, other solvers."""
-    for seed in range(400, 404):
-        assert_same(MARKETS[market](seed), ENGINES[name], seed)
+    same = [assert_same(MARKETS[market](seed), ENGINES[name], seed) for seed in range(400, 404)]
+    assert any(same)
 
 
 def test_a_stopped_search_has_a_true_bound() -> None:
-    """After 2 programs of each instance the bound, if there is one, is not beaten by the optimum."""
+    """After 2 programs of an instance no placement beats the bound, if there is one."""
     bounds = 0
     for seed in range(30):
         problem = random_problem(seed)
@@ -222,7 +225,7 @@ def test_only_cbcs_own_word_is_a_proof() -> None:
 
 
 def test_names_cannot_clash(tmp_path: Path) -> None:
-    """Columns are numbered: no name of a region reaches CBC, so us-east-1 and us_east_1 stay two."""
+    """Columns are numbered, no region is named to CBC: us-east-1 and us_east_1 stay two."""
     milp.write_mps(_program(4.2), tmp_path / "m.mps")
     columns = {
         line.split()[0]
@@ -393,7 +396,7 @@ print(child_process.run_child("x", {{}}, SolveOptions(time_limit_s=60), body).st
 
 
 def parent_of(body: str, pids: Path) -> tuple[subprocess.Popen[str], list[int]]:
-    """Start a parent whose child writes its process ids and those of its own children into a file."""
+    """Start a parent whose child writes its own process ids and its children's into a file."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT.format(body=body)], env=env, stdout=subprocess.PIPE, text=True

@@ -25,7 +25,10 @@ from placer.solving.result import Result
 from placer.solving.solve import solve, solver_names
 from placer.workload.profile import load_profile
 
-PROOF = SolveOptions(gap=0.0)
+PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
+"""Proofs of small instances; the limit is no part of any test."""
+BY_NODES = SolveOptions(node_limit=50_000, time_limit_s=3600.0)
+"""Proofs within so many nodes, however busy the machine is; the largest takes about 15,000."""
 SEEDS = 500
 CHUNKS = 20
 UNPROVED = ("greedy", "local_search")
@@ -40,13 +43,14 @@ def tie_break(result: Result) -> float:
     return result.estimate.samples_per_second.value
 
 
-def assert_same(problem: Problem, seed: int) -> None:
-    """Status and value of `exact` are those of plain enumeration."""
+def assert_same(problem: Problem, seed: int) -> bool:
+    """Status and value of `exact` are those of plain enumeration; whether there is a placement."""
     oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
     assert answer.status == oracle.status, seed
     assert (answer.value is None) == (oracle.value is None), seed
     if oracle.value is not None:
         assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
+    return oracle.value is not None
 
 
 def test_solvers_are_found_without_a_list() -> None:
@@ -86,6 +90,7 @@ def test_contract(solver: str, seed: int) -> None:
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_exact_equals_exhaustive(chunk: int) -> None:
     """500 random instances: status, objective and tie-break agree."""
+    placed = 0
     for seed in range(chunk * SEEDS // CHUNKS, (chunk + 1) * SEEDS // CHUNKS):
         problem = random_problem(seed)
         oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
@@ -93,9 +98,11 @@ def test_exact_equals_exhaustive(chunk: int) -> None:
         if oracle.value is None:
             assert answer.value is None, seed
             continue
+        placed += 1
         assert answer.value == pytest.approx(oracle.value, rel=1e-8), seed
         if problem.requirements.objective != "cost-per-sample":
             assert tie_break(answer) == pytest.approx(tie_break(oracle), rel=1e-8), seed
+    assert placed >= 5
 
 
 @pytest.mark.parametrize("chunk", range(10))
@@ -103,8 +110,8 @@ def test_exact_equals_exhaustive_on_wide_markets(chunk: int) -> None:
     """150 instances with up to six regions, owned and limited machines, measured links and free
     providers.
     """
-    for seed in range(chunk * 15, chunk * 15 + 15):
-        assert_same(wide_problem(seed), seed)
+    seeds = range(chunk * 15, chunk * 15 + 15)
+    assert sum(assert_same(wide_problem(seed), seed) for seed in seeds) >= 3
 
 
 @pytest.mark.parametrize("seed", [422, 717, 763, 764, 2588, 2629])
@@ -124,8 +131,8 @@ def test_exact_equals_exhaustive_with_every_exchange(chunk: int) -> None:
     """200 instances with any strategy, up to 8 local steps, streams, overlap, own multipliers and
     data that has its place.
     """
-    for seed in range(chunk * 20, chunk * 20 + 20):
-        assert_same(exchange_problem(seed), seed)
+    seeds = range(chunk * 20, chunk * 20 + 20)
+    assert sum(assert_same(exchange_problem(seed), seed) for seed in seeds) >= 5
 
 
 @pytest.mark.parametrize("chunk", range(5))
@@ -133,6 +140,7 @@ def test_limits_at_the_optimum_leave_it_alone(chunk: int) -> None:
     """With floor and budget at the optimum's own figures nothing else is left to find: a bound that
     cuts too much shows here.
     """
+    judged = 0
     for seed in range(2_000 + chunk * 20, 2_000 + chunk * 20 + 20):
         problem = exchange_problem(seed)
         best = solve(problem, "exhaustive").estimate
@@ -142,30 +150,39 @@ def test_limits_at_the_optimum_leave_it_alone(chunk: int) -> None:
         tight = replace(
             problem.requirements, min_samples_per_second=floor, budget_usd_per_hour=budget
         )
-        found = solve(replace(problem, requirements=tight), "exact", PROOF).estimate
-        assert found is not None, seed
-        assert found.effective_samples_per_second.value == pytest.approx(floor, rel=1e-8), seed
+        again = solve(replace(problem, requirements=tight), "exact", PROOF).estimate
+        assert again is not None, seed
+        assert again.effective_samples_per_second.value == pytest.approx(floor, rel=1e-8), seed
+        judged += 1
+    assert judged >= 5
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 100_000), st.integers(0, 20), st.sampled_from([0.05, 0.3, 0.9]))
-def test_the_bound_of_a_stopped_search_knows_small_multipliers(
-    seed: int, nodes: int, factor: float
-) -> None:
-    """Where fewer samples are said to be needed, more samples count than pass through the workers."""
-    problem = exchange_problem(seed)
-    given_ = tuple((name, factor) for name in STRATEGIES if name != "none")
-    problem = replace(problem, requirements=replace(problem.requirements, samples_to_target=given_))
-    stopped, best = (
-        solve(problem, "exact", SolveOptions(gap=0.0, node_limit=nodes)),
-        solve(problem, "exhaustive").value,
-    )
-    if stopped.bound is None or best is None:
-        return
-    if problem.requirements.objective == "throughput":
-        assert stopped.bound >= best * (1 - 1e-9)
-    else:
-        assert stopped.bound <= best * (1 + 1e-9) + 1e-12
+def test_the_bound_of_a_stopped_search_knows_small_multipliers() -> None:
+    """With a multiplier below 1 more samples count than pass through the workers."""
+    judged = []
+
+    @settings(max_examples=30, deadline=None)
+    @given(st.integers(0, 100_000), st.integers(0, 20), st.sampled_from([0.05, 0.3, 0.9]))
+    def check(seed: int, nodes: int, factor: float) -> None:
+        problem = exchange_problem(seed)
+        given_ = tuple((name, factor) for name in STRATEGIES if name != "none")
+        problem = replace(
+            problem, requirements=replace(problem.requirements, samples_to_target=given_)
+        )
+        stopped, best = (
+            solve(problem, "exact", replace(PROOF, node_limit=nodes)),
+            solve(problem, "exhaustive").value,
+        )
+        if stopped.bound is None or best is None:
+            return
+        judged.append(seed)
+        if problem.requirements.objective == "throughput":
+            assert stopped.bound >= best * (1 - 1e-9)
+        else:
+            assert stopped.bound <= best * (1 + 1e-9) + 1e-12
+
+    check()
+    assert len(judged) >= 3
 
 
 def test_exchange_instances_choose_every_strategy() -> None:
@@ -176,21 +193,28 @@ def test_exchange_instances_choose_every_strategy() -> None:
     assert {p.exchange.strategy for p in answers if p is not None} >= {*STRATEGIES}
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 100_000), st.integers(0, 40))
-def test_a_stopped_search_has_an_honest_bound(seed: int, nodes: int) -> None:
+def test_a_stopped_search_has_an_honest_bound() -> None:
     """Whatever the node limit, no placement beats the bound."""
-    problem = wide_problem(seed, most=600)
-    stopped, best = (
-        solve(problem, "exact", SolveOptions(gap=0.0, node_limit=nodes)),
-        solve(problem, "exhaustive").value,
-    )
-    if stopped.value is None or stopped.bound is None or best is None:
-        return
-    if problem.requirements.objective == "throughput":
-        assert stopped.bound >= best * (1 - 1e-9)
-    else:
-        assert stopped.bound <= best * (1 + 1e-9) + 1e-12
+    judged = []
+
+    @settings(max_examples=40, deadline=None)
+    @given(st.integers(0, 100_000), st.integers(0, 40))
+    def check(seed: int, nodes: int) -> None:
+        problem = wide_problem(seed, most=600)
+        stopped, best = (
+            solve(problem, "exact", replace(PROOF, node_limit=nodes)),
+            solve(problem, "exhaustive").value,
+        )
+        if stopped.value is None or stopped.bound is None or best is None:
+            return
+        judged.append(seed)
+        if problem.requirements.objective == "throughput":
+            assert stopped.bound >= best * (1 - 1e-9)
+        else:
+            assert stopped.bound <= best * (1 + 1e-9) + 1e-12
+
+    check()
+    assert len(judged) >= 5
 
 
 def test_instances_exercise_every_strategy_objective_and_outcome() -> None:
@@ -210,53 +234,70 @@ def test_instances_exercise_every_strategy_objective_and_outcome() -> None:
     assert {a.problem.requirements.objective for a in answers if a.placement} == set(OBJECTIVES)
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 100_000))
-def test_gap_is_kept(seed: int) -> None:
+def test_gap_is_kept() -> None:
     """With a gap of 5 % the answer is within 5 % of the optimum."""
-    problem = random_problem(seed)
-    best, near = (
-        solve(problem, "exact", PROOF).value,
-        solve(problem, "exact", SolveOptions(gap=0.05)).value,
-    )
-    if best is None:
-        assert near is None
-        return
-    assert near == pytest.approx(best, rel=0.0501)
+    judged = []
+
+    @settings(max_examples=40, deadline=None)
+    @given(st.integers(0, 100_000))
+    def check(seed: int) -> None:
+        problem = random_problem(seed)
+        best, near = (
+            solve(problem, "exact", PROOF).value,
+            solve(problem, "exact", replace(PROOF, gap=0.05)).value,
+        )
+        if best is None:
+            assert near is None
+            return
+        judged.append(seed)
+        assert near == pytest.approx(best, rel=0.0501)
+
+    check()
+    assert len(judged) >= 10
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 100_000))
-def test_more_is_never_worse(seed: int) -> None:
+def test_more_is_never_worse() -> None:
     """More budget, or one more offer (a dearer twin), never lowers throughput; zero egress is never
     dearer.
     """
-    problem = random_problem(seed)
-    wish = replace(problem.requirements, objective="throughput", min_samples_per_second=None)
-    before = solve(replace(problem, requirements=wish), "exact", PROOF).value or 0.0
-    if wish.budget_usd_per_hour is not None:
-        richer = replace(
-            problem, requirements=replace(wish, budget_usd_per_hour=wish.budget_usd_per_hour * 1.3)
+    judged = []
+
+    @settings(max_examples=40, deadline=None)
+    @given(st.integers(0, 100_000))
+    def check(seed: int) -> None:
+        problem = random_problem(seed)
+        wish = replace(problem.requirements, objective="throughput", min_samples_per_second=None)
+        before = solve(replace(problem, requirements=wish), "exact", PROOF).value or 0.0
+        if before > 0:
+            judged.append(seed)
+        if wish.budget_usd_per_hour is not None:
+            richer = replace(
+                problem,
+                requirements=replace(wish, budget_usd_per_hour=wish.budget_usd_per_hour * 1.3),
+            )
+            assert (solve(richer, "exact", PROOF).value or 0.0) >= before * (1 - 1e-9)
+        twins = tuple(
+            msgspec.structs.replace(
+                o, instance_type=o.instance_type + "-dear", usd_per_hour=o.usd_per_hour * 2
+            )
+            for o in problem.catalog.offers
         )
-        assert (solve(richer, "exact", PROOF).value or 0.0) >= before * (1 - 1e-9)
-    twins = tuple(
-        msgspec.structs.replace(
-            o, instance_type=o.instance_type + "-dear", usd_per_hour=o.usd_per_hour * 2
+        wider = replace(
+            problem,
+            requirements=wish,
+            catalog=replace(problem.catalog, offers=problem.catalog.offers + twins),
         )
-        for o in problem.catalog.offers
-    )
-    wider = replace(
-        problem,
-        requirements=wish,
-        catalog=replace(problem.catalog, offers=problem.catalog.offers + twins),
-    )
-    assert solve(wider, "exact", PROOF).value == (pytest.approx(before) if before else None)
-    free = replace(
-        problem.catalog, egress=tuple(replace(e, usd_per_gib=0.0) for e in problem.catalog.egress)
-    )
-    assert (
-        solve(replace(problem, requirements=wish, catalog=free), "exact", PROOF).value or 0.0
-    ) >= before * (1 - 1e-9)
+        assert solve(wider, "exact", PROOF).value == (pytest.approx(before) if before else None)
+        free = replace(
+            problem.catalog,
+            egress=tuple(replace(e, usd_per_gib=0.0) for e in problem.catalog.egress),
+        )
+        assert (
+            solve(replace(problem, requirements=wish, catalog=free), "exact", PROOF).value or 0.0
+        ) >= before * (1 - 1e-9)
+
+    check()
+    assert len(judged) >= 10
 
 
 @settings(max_examples=25, deadline=None)
@@ -275,13 +316,27 @@ def test_node_limit_gives_the_best_so_far_with_a_bound(default: Catalog) -> None
     """A stopped search says so, and its bound is honest: not below the proven optimum."""
     wish = Requirements(budget_usd_per_hour=20.0, gpus=("T4",))
     problem = Problem(profile=load_profile("resnet50"), catalog=default, requirements=wish)
-    stopped, proved = solve(problem, "exact", SolveOptions(node_limit=3)), solve(problem, "exact")
+    stopped = solve(problem, "exact", SolveOptions(node_limit=3, time_limit_s=3600.0))
+    proved = solve(problem, "exact", BY_NODES)
     assert stopped.status is Status.TIME_LIMIT
     assert proved.status is Status.OPTIMAL
     assert stopped.value is not None
     assert stopped.bound is not None
     assert proved.value is not None
     assert stopped.value <= proved.value * 1.001 <= stopped.bound * 1.002
+
+
+def test_any_placement_is_feasible_and_no_more() -> None:
+    """Asked for any placement, `exact` stops at the first that keeps the limits and calls it
+    feasible; where there is none it proves that.
+    """
+    statuses = []
+    for seed in range(20):
+        problem = random_problem(seed)
+        first = solve(problem, "exact", replace(PROOF, first=True))
+        assert (first.placement is None) == (solve(problem, "exact", PROOF).placement is None), seed
+        statuses.append(first.status)
+    assert {*statuses} == {Status.FEASIBLE, Status.INFEASIBLE}
 
 
 def test_exhaustive_refuses_large_markets(default: Catalog) -> None:
@@ -293,6 +348,7 @@ def test_exhaustive_refuses_large_markets(default: Catalog) -> None:
         solve(problem, "exhaustive")
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("model", "wishes"),
     [
@@ -314,13 +370,14 @@ def test_optimum_on_the_default_book_is_proved(
         catalog=default,
         requirements=Requirements(**wishes),  # type: ignore[arg-type]
     )
-    result = solve(problem, "exact", SolveOptions(time_limit_s=60))
+    result = solve(problem, "exact", BY_NODES)
     assert result.status is Status.OPTIMAL
     assert isinstance(result.placement, Placement)
     assert result.gap is not None
     assert result.gap <= 0.001 + 1e-9
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("budget", [1.0, 5.0, 10.0, 30.0])
 @pytest.mark.parametrize("model", ["roberta-xlm", "convnext-large", "resnet18"])
 def test_optimum_on_the_erben_book_is_proved(erben: Catalog, model: str, budget: float) -> None:
@@ -330,7 +387,7 @@ def test_optimum_on_the_erben_book_is_proved(erben: Catalog, model: str, budget:
         catalog=erben,
         requirements=Requirements(budget_usd_per_hour=budget),
     )
-    assert solve(problem, "exact", SolveOptions(time_limit_s=60)).status is Status.OPTIMAL
+    assert solve(problem, "exact", BY_NODES).status is Status.OPTIMAL
 
 
 def test_a_lying_solver_is_caught_and_the_problem_kept(

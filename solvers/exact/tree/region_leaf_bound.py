@@ -1,4 +1,4 @@
-"""What placements of one set of regions that meet through one machine each must reach to improve."""
+"""What placements of regions that meet through one machine each must reach to improve."""
 
 from __future__ import annotations
 
