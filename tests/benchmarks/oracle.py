@@ -22,7 +22,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import instances
 from placer.problem.problem import Problem
-from placer.solving.result import Result, SolveOptions
+from placer.solving.answer import SolveOptions
+from placer.solving.result import Result
 from placer.solving.solve import solve
 
 GENERATORS: dict[str, Callable[[int], Problem]] = {
