@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from placer.cost_model.estimate import evaluate
-from placer.cost_model.objective import objective_of
-from placer.cost_model.violations import TOLERANCE, violations
+from placer.cost_model.estimate import Outcome, evaluate
+from placer.cost_model.objective import Objective, objective_of
+from placer.cost_model.violations import TOLERANCE, broken_limits, violations
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import missing
@@ -48,7 +48,7 @@ class Target:
     """
 
     problem: Problem
-    objective: str
+    objective: Objective
     budget_usd_per_hour: float
     floor_samples_per_second: float
     limit_usd_per_sample: float
@@ -63,6 +63,7 @@ class Target:
     candidates: int = 0
     skipped: bool = False
     first: bool = False
+    tied: tuple[Objective, float] | None = None
     ticks: int = field(default=0, repr=False)
 
     @staticmethod
@@ -80,7 +81,7 @@ class Target:
         per_million = wish.max_usd_per_million_samples
         return Target(
             problem=problem,
-            objective=wish.objective,
+            objective=objective_of(wish),
             budget_usd_per_hour=wish.budget_usd_per_hour or math.inf,
             floor_samples_per_second=wish.floor_samples_per_second or 0.0,
             limit_usd_per_sample=math.inf if per_million is None else per_million / 1e6,
@@ -107,24 +108,23 @@ class Target:
         ):
             return
         outcome = evaluate(placement, self.problem)
-        speed, usd = outcome.samples_per_second, outcome.usd
-        if usd.total > self.budget_usd_per_hour * (
-            1 + TOLERANCE
-        ) or speed < self.floor_samples_per_second * (1 - TOLERANCE):
+        key = self.objective.score(outcome)
+        if key >= self.best_key or self._loses_tie(outcome) or broken_limits(outcome, wish):
             return
-        if outcome.usd_per_million_samples / 1e6 > self.limit_usd_per_sample * (1 + TOLERANCE):
-            return
-        if (outcome.carbon_g_per_hour or 0.0) > self.limit_carbon_g_per_hour * (1 + TOLERANCE):
-            return
-        objective = objective_of(wish)
-        key = objective.score(outcome)
-        if key < self.best_key and not violations(placement, self.problem):
+        if not violations(placement, self.problem):
             self.best, self.best_key = placement, key
-            self.best_value = objective.value(outcome)
+            self.best_value = self.objective.value(outcome)
             if self.on_better is not None:
                 self.on_better(self.best_value)
             if self.first:
                 raise FirstPlacementError
+
+    def _loses_tie(self, outcome: Outcome) -> bool:
+        """Return whether a placement is worse by the objective of which this search breaks ties."""
+        if self.tied is None:
+            return False
+        objective, value = self.tied
+        return objective.better(value, objective.value(outcome), 2 * TOLERANCE)
 
     def tick(self) -> None:
         """Count one node of a search.
@@ -157,35 +157,40 @@ class Target:
         return max(self.gap, STRICT)
 
     @property
+    def _improved_value(self) -> float:
+        """Value of the least improvement that is worth finding."""
+        return self.objective.ahead(self.best_value, self.slack)
+
+    @property
     def min_speed(self) -> float:
         """Samples/s that a better placement has at least; 0 without a limit."""
         floor = self.floor_samples_per_second * (1 - TOLERANCE)
-        if self.objective == "throughput" and self.best is not None:
-            return max(floor, self.best_value * (1 + self.slack))
+        if self.objective.name == "throughput" and self.best is not None:
+            return max(floor, self._improved_value)
         return floor
 
     @property
     def max_usd_per_hour(self) -> float:
         """USD/h that a better placement has at most."""
         limit = self.budget_usd_per_hour * (1 + TOLERANCE)
-        if self.objective == "cost" and self.best is not None:
-            return min(limit, self.best_value * (1 - self.slack))
+        if self.objective.name == "cost" and self.best is not None:
+            return min(limit, self._improved_value)
         return limit
 
     @property
     def max_usd_per_sample(self) -> float:
         """USD per sample that a better placement has at most; infinite without a limit."""
         limit = self.limit_usd_per_sample * (1 + TOLERANCE)
-        if self.objective == "cost-per-sample" and self.best is not None:
-            return min(limit, self.best_value * (1 - self.slack) / 1e6)
+        if self.objective.name == "cost-per-sample" and self.best is not None:
+            return min(limit, self._improved_value / 1e6)
         return limit
 
     @property
     def max_carbon_g_per_hour(self) -> float:
         """Emissions that a better placement has at most; infinite without a limit."""
         limit = self.limit_carbon_g_per_hour * (1 + TOLERANCE)
-        if self.objective == "carbon" and self.best is not None:
-            return min(limit, self.best_value * (1 - self.slack))
+        if self.objective.name == "carbon" and self.best is not None:
+            return min(limit, self._improved_value)
         return limit
 
     @property

@@ -8,7 +8,6 @@ from math import inf
 
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import evaluate, exchange_phases
-from placer.cost_model.objective import objective_of
 from placer.cost_model.violations import TOLERANCE
 from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import exchange_for, needs_quota, server_at
@@ -68,7 +67,6 @@ class Judge:
     def __init__(self, market: Market, target: Target) -> None:
         self.market, self.target, self.problem = market, target, market.problem
         self.wish = market.problem.requirements
-        self.objective = objective_of(self.wish)
         self.hubs = HubPlaces(market.problem)
         self.most = min(self.wish.max_workers, self.problem.batch)
         self.needed = frozenset(needs_place(self.wish.datasets))
@@ -118,12 +116,9 @@ class Judge:
         carbon = sum(self._carbon[i] * n for i, n in draft.counts)
         lacking = self._over(usd, speed, carbon)
         lacking += max(0.0, 1 - workers / self.wish.min_workers) + self._owed(draft)
-        value = self.objective.value_at(speed, usd, carbon)
-        return (
-            (lacking, -value, usd)
-            if self.target.objective == "throughput"
-            else (lacking, value, -speed)
-        )
+        objective = self.target.objective
+        value = objective.value_at(speed, usd, carbon)
+        return lacking, -objective.sign * value, usd if objective.by_speed else -speed
 
     def _over(
         self, usd_per_hour: float, samples_per_second: float, carbon_g_per_hour: float
@@ -241,7 +236,7 @@ class Judge:
             leaks(placement, exchange_phases(placement, self.problem), (), self.problem)
         ):
             lacking += 1  # data that moves is looked at when the draft is offered
-        key = self.objective.score(outcome)
+        key = self.target.objective.score(outcome)
         if lacking == 0 and key < self.target.best_key:
             self.target.offer(placement)
             if self.target.best is not placement:

@@ -71,7 +71,7 @@ def promise(judge: Judge, speed: Array, usd: Array) -> tuple[Indices, Array]:
         "cost": usd,
         "cost-per-sample": usd / speed * 1e6 / SECONDS_PER_HOUR,
     }.get(
-        target.objective, np.zeros(len(usd))
+        target.objective.name, np.zeros(len(usd))
     )  # of carbon nothing is known here: no draft is left out, the cheapest come first
     within = (usd <= target.budget_usd_per_hour * (1 + 1e-6)) & (
         speed >= target.floor_samples_per_second * (1 - 1e-6)
@@ -79,7 +79,7 @@ def promise(judge: Judge, speed: Array, usd: Array) -> tuple[Indices, Array]:
     if target.limit_usd_per_sample < np.inf:
         within &= usd <= target.limit_usd_per_sample * SECONDS_PER_HOUR * speed * (1 + 1e-6)
     keep = np.flatnonzero(within)
-    second = usd if target.objective in ("throughput", "carbon") else -speed
+    second = usd if target.objective.name in ("throughput", "carbon") else -speed
     return keep[np.lexsort((keep, second[keep], value[keep]))], value
 
 
@@ -216,14 +216,14 @@ class OnePlaceDrafts:
         judge, target = self.judge, self.judge.target
         least = np.full(len(judge.market.places), np.inf)
         np.minimum.at(least, judge.market.place_of, value)
-        if target.best is None or not judge.problem.modes or target.objective == "carbon":
+        if target.best is None or not judge.problem.modes or target.objective.name == "carbon":
             return np.full(len(least), True)
         least = least * min(Mode(judge.problem, *mode).multiplier for mode in judge.problem.modes)
-        if target.objective == "throughput":
+        if target.objective.name == "throughput":
             return least * -target.best_key[0] < target.budget_usd_per_hour
         bound: Array = least * (
             target.floor_samples_per_second
-            if target.objective == "cost"
+            if target.objective.name == "cost"
             else 1e6 / SECONDS_PER_HOUR
         )
         return bound < target.best_key[0]

@@ -16,7 +16,7 @@ import numpy as np
 
 from placer.cost_model.convergence import batch_factor
 from placer.cost_model.dollars.components import usd_per_million_samples
-from placer.cost_model.objective import objective_of
+from placer.cost_model.objective import Objective, objective_named
 from placer.cost_model.violations import TOLERANCE
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
@@ -106,7 +106,7 @@ class Prepared:
         return Answer(
             status=_status(target, finished=finished),
             placement=None if best is None else best.canonical(),
-            bound=None if best is None else total_bound(proof, objective_of(problem.requirements)),
+            bound=None if best is None else total_bound(proof, target.objective),
             candidates=target.candidates + (0 if second is None else second.candidates),
             nodes=target.ticks + (0 if second is None else second.ticks),
             proof=proof,
@@ -183,26 +183,17 @@ class Prepared:
         """Find the cheapest of the placements that are as good as the best, or the fastest where
         cost is the objective.
         """
-        if target.objective == "cost-per-sample":
+        objective, value = target.objective, target.best_value
+        if objective.name == "cost-per-sample":
             return best, None
-        if target.objective == "throughput":
-            second = replace(
-                target,
-                objective="cost",
-                floor_samples_per_second=target.best_value * (1 - TOLERANCE),
-            )
-        elif target.objective == "carbon":
-            second = replace(
-                target,
-                objective="throughput",
-                limit_carbon_g_per_hour=target.best_value * (1 + TOLERANCE),
-            )
+        second = replace(target, objective=_tie_breaker(objective), tied=(objective, value))
+        limit = objective.ahead(value, -TOLERANCE)
+        if objective.name == "throughput":
+            second.floor_samples_per_second = limit
+        elif objective.name == "carbon":
+            second.limit_carbon_g_per_hour = limit
         else:
-            second = replace(
-                target,
-                objective="throughput",
-                budget_usd_per_hour=target.best_value * (1 + TOLERANCE),
-            )
+            second.budget_usd_per_hour = limit
         second.on_better, second.best, second.best_key, second.candidates = (
             None,
             None,
@@ -248,6 +239,11 @@ def _opening(problem: Problem, options: SolveOptions) -> SolveOptions | None:
     if known or options.first or options.node_limit:
         return None
     return replace(options, on_better=None)
+
+
+def _tie_breaker(objective: Objective) -> Objective:
+    """Return what decides among equals: the price behind speed, the speed behind all else."""
+    return objective_named("cost" if objective.by_speed else "throughput")
 
 
 def _best_without_moving_data(problem: Problem, options: SolveOptions) -> Placement | None:
@@ -325,7 +321,7 @@ def _offer_single_machines(market: Market, target: Target) -> None:
     }
     exchange = exchange_for("none", 1, problem)
     able = market.alone >= target.min_speed  # what an improvement needs only grows
-    order = np.lexsort((market.usd, orders[target.objective]()))
+    order = np.lexsort((market.usd, orders[target.objective.name]()))
     for i in order[able[order]].tolist():
         pool = market.pools[i]
         if not market.required_machines.allows_alone(i):
@@ -348,22 +344,23 @@ def _best_single_machine(market: Market, target: Target) -> float | None:
     """Return the best value of a single machine by its own price, speed and emissions; None if none
     keeps the limits.
     """
-    objective = objective_of(market.problem.requirements)
     values = [
-        objective.value_at(float(market.alone[i]), pool.offer.usd_per_hour, float(market.carbon[i]))
+        target.objective.value_at(
+            float(market.alone[i]), pool.offer.usd_per_hour, float(market.carbon[i])
+        )
         for i, pool in enumerate(market.pools)
         if market.required_machines.allows_alone(i)
         and pool.offer.usd_per_hour <= target.budget_usd_per_hour * (1 + TOLERANCE)
         and market.alone[i] >= target.floor_samples_per_second * (1 - TOLERANCE)
     ]
-    return objective.best(values)
+    return target.objective.best(values)
 
 
-def _unbeatable_value(market: Market, objective: str) -> float:
+def _unbeatable_value(market: Market, objective: Objective) -> float:
     """Return a value that no placement beats: as many of the fastest machine as may run, without
     any exchange, or 0 where less is better.
     """
-    if objective != "throughput":
+    if not objective.maximised:
         return 0.0
     fastest = max((max(pool.alone.value, pool.shared.value) for pool in market.pools), default=0.0)
     return (

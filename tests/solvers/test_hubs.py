@@ -23,6 +23,7 @@ from instances import (
 )
 from placer.cost_model.dollars.components import egress_usd
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.objective import objective_named
 from placer.cost_model.violations import violations
 from placer.market.catalog import MeasuredLink
 from placer.problem.admitted_exchanges import SERVER_VCPUS, server_at, server_bytes, servers_at
@@ -74,7 +75,7 @@ def at_the_limits(target: Any, placement: Placement) -> Any:
     got = evaluate(placement, target.problem)
     return replace(
         target,
-        objective="throughput",
+        objective=objective_named("throughput"),
         floor_samples_per_second=got.samples_per_second,
         budget_usd_per_hour=got.usd.total,
         limit_usd_per_sample=got.usd_per_million_samples / 1e6,

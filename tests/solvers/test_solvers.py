@@ -339,6 +339,29 @@ def test_any_placement_is_feasible_and_no_more() -> None:
     assert {*statuses} == {Status.FEASIBLE, Status.INFEASIBLE}
 
 
+def test_a_prepared_market_answers_every_objective_as_a_fresh_one() -> None:
+    """What a question prepares is used for the others: value, bound and the proof of every mode are
+    those of a search of its own.
+    """
+    exact = importlib.import_module("placer.solvers.exact")
+    certified, placed = replace(PROOF, certificate=True), 0
+    for seed in range(40, 60):
+        problem = random_problem(seed)
+        prepared = exact.prepare(problem)
+        for objective in OBJECTIVES:
+            asked = replace(
+                problem, requirements=replace(problem.requirements, objective=objective)
+            )
+            shared, fresh = prepared(asked, certified), exact.solve(asked, certified)
+            assert (shared.status, shared.bound, shared.proof) == (
+                fresh.status,
+                fresh.bound,
+                fresh.proof,
+            ), (seed, objective)
+            placed += fresh.placement is not None
+    assert placed >= 10
+
+
 def test_exhaustive_refuses_large_markets(default: Catalog) -> None:
     """It says how large and what to use instead."""
     problem = Problem(

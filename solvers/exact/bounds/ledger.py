@@ -67,9 +67,7 @@ class Ledger:
         target = self._target
         if target.best is None:
             return None
-        return target.best_value * (
-            1 + target.slack if target.objective == "throughput" else 1 - target.slack
-        )
+        return target.objective.ahead(target.best_value, target.slack)
 
     def proofs(self, roots: Mapping[tuple[str, int], float | None]) -> tuple[ModeProof, ...]:
         """Put the notes and the bounds of the relaxations together.
@@ -113,7 +111,8 @@ class Ledger:
         return reached is not None and self._tighter(reached, root) == root
 
     def _tighter(self, one: float, other: float) -> float:
-        return min(one, other) if self._target.objective == "throughput" else max(one, other)
+        # Of two bounds that both hold, the worse value is the tighter one.
+        return one if self._target.objective.better(other, one) else other
 
 
 def root_bound(may_improve: Callable[[], bool], trial: Target, outermost: float) -> float | None:
@@ -129,7 +128,7 @@ def root_bound(may_improve: Callable[[], bool], trial: Target, outermost: float)
     outermost
         A value that no placement is better than.
     """
-    best, value, throughput = trial.best, trial.best_value, trial.objective == "throughput"
+    best, value, maximised = trial.best, trial.best_value, trial.objective.maximised
     trial.best = None
     if not may_improve():
         return None
@@ -139,8 +138,8 @@ def root_bound(may_improve: Callable[[], bool], trial: Target, outermost: float)
         trial.best_value = at
         return may_improve()
 
-    hard = outermost if throughput else value / FARTHEST**2
-    easy = value / FARTHEST if throughput else value * FARTHEST
+    hard = outermost if maximised else value / FARTHEST**2
+    easy = value / FARTHEST if maximised else value * FARTHEST
     if hard <= 0 or easy <= 0 or open_at(hard):
         return outermost
     if open_at(easy):
@@ -149,4 +148,4 @@ def root_bound(may_improve: Callable[[], bool], trial: Target, outermost: float)
             easy, hard = (middle, hard) if open_at(middle) else (easy, middle)
     else:
         hard = easy
-    return hard * (1 + STRICT if throughput else 1 - STRICT)
+    return trial.objective.ahead(hard, STRICT)

@@ -190,7 +190,7 @@ class Fronts:
         return states.at(order[lifted > before])
 
     def _order(self, whole: States) -> Indices:
-        objective = self.bound.target.objective
+        objective = self.bound.target.objective.name
         if objective == "throughput":
             return np.lexsort((whole.usd, -whole.speed))
         return np.argsort(
