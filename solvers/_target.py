@@ -253,6 +253,8 @@ class Target:
         samples, speed = mode.samples, self.min_speed
         usd_per_speed = SECONDS_PER_HOUR * mode.multiplier * (egress_usd / samples + data_usd)
         round_s = mode.seconds_at(speed)
+        # Seconds that are left for the calculation, at most: communication is a lower bound, so the
+        # speed that is asked for below is never too high.
         calculation_s = (
             np.where(communication_s <= round_s, round_s, 0.0)
             if mode.overlap
@@ -260,17 +262,22 @@ class Target:
         )
         with np.errstate(divide="ignore", invalid="ignore"):
             least_v = np.where(calculation_s > 0, samples / calculation_s, np.inf)
+            # Egress and data are charged for the least samples/s that an improvement can have, so
+            # what is left for machines is never too little.
             most_c = self.max_usd_per_hour - usd_per_speed * np.maximum(speed, slowest)
             paid = np.where(weights[:, 1:2] > 0, weights[:, 1:2] * most_c, 0.0)
             built = np.where(weights[:, :1] > 0, least_v, 0.0) - paid
             if weights.shape[1] > 2:
                 taken = np.where(weights[:, 2:] > 0, weights[:, 2:] * self.most_of_sums, 0.0)
                 built = built - taken.sum(axis=1, keepdims=True)
+        # Communication alone takes longer than the round may, or egress alone costs more than the
+        # limit: no sum can reach an infinite threshold.
         built = np.where(np.isinf(least_v) | (most_c < 0), np.inf, built)
         if self.max_usd_per_sample < math.inf:
             built = np.maximum(
                 built, self._per_sample(mode, weights, communication_s, usd_per_speed)
             )
+        # Lower by a little: sums that the search adds in another order must not miss by rounding.
         return built - 1e-9 * np.maximum(1.0, np.abs(np.where(np.isfinite(built), built, 0.0)))
 
     def _per_sample(
@@ -283,6 +290,8 @@ class Target:
         worth = (SECONDS_PER_HOUR * self.max_usd_per_sample - usd_per_speed) / mode.multiplier
         multiplier = weights[:, 1:2]
         with np.errstate(divide="ignore", invalid="ignore"):
+            # X(V) is concave, so it lies below each of its tangents: a limit that the tangent
+            # breaks is broken by X(V) too.
             slope = 1 / (multiplier * worth)
             if mode.overlap:
                 most = np.where(communication_s > 0, samples / communication_s, np.inf)
@@ -292,6 +301,7 @@ class Target:
                 x_tangent = samples * v_tangent / (samples + v_tangent * communication_s)
                 intercept = np.where(slope >= 1, 0.0, x_tangent - slope * v_tangent)
                 built = -multiplier * worth * intercept
+        # Where the tangent says nothing the threshold is minus infinity: nothing is cut.
         usable = (weights[:, :1] > 0) & (multiplier > 0) & np.isfinite(built)
         built = np.where(usable, built, -np.inf)
         return np.where(worth <= 0, np.inf, built)

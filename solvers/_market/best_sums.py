@@ -97,6 +97,8 @@ class BestSums:
         )
 
     def _sums(self, places: bytes, hosts: frozenset[str], most: int) -> Array:
+        # The sum keeps the quota of each bucket, but no joint quota, so it is at least that of any
+        # n machines that can be had.
         built = best_of(self.values[:, self._open_units(places, hosts)], most)
         built.setflags(write=False)
         return built

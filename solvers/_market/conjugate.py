@@ -81,10 +81,12 @@ class Conjugates:
         """
         if regions == 0 and len(must) == 0:
             return np.where(left == 0, 0.0, -np.inf) * np.ones((len(rows), 1))
+        # Every price gives a valid bound; trying fewer of them only makes the least one larger.
         tried = prices_for(int(left.max()))
         worth = self._level(together)[np.ix_(rows, tried, able)] - charge[:, None]
         if worth.shape[2] < regions or len(must) > regions:
             return np.full((len(worth), len(left)), -np.inf)
+        # Regions that must be used count with their worth even if it is negative.
         top, more = worth[:, :, must].sum(axis=2), regions - len(must)
         if more:
             others = np.delete(worth, must, axis=2) if len(must) else worth
@@ -92,6 +94,7 @@ class Conjugates:
         bound: Array = (top[:, :, None] + self.prices[np.ix_(rows, tried)][:, :, None] * left).min(
             axis=1
         )
+        # Each region needs a worker, so fewer workers than regions have no placement.
         return np.where(left >= regions, bound, -np.inf)
 
 

@@ -157,6 +157,8 @@ class Grid:
         )
         with np.errstate(invalid="ignore"):
             spare = (self.everywhere[:, workers] - needed) / np.maximum(own, 1e-12)
+        # Rows are chosen by how little is to spare in them. Any choice is valid: a row that is left
+        # out can only cut less.
         limited = np.argsort(spare[:first], kind="stable")[:LIMITED]
         ends, spare_usd = np.array([first, first + 1]), spare[first + 2 :]
         if not np.isfinite(spare_usd).any():
@@ -194,6 +196,8 @@ def place_sums(values: Array, place: Indices, places: int, most: int) -> Array:
     array([[[  0.,   3.,   5.],
             [  0.,   1., -inf]]])
     """
+    # Increments of a bucket fall, so that sorting those of a place never takes a later one of a
+    # bucket before an earlier one.
     built = np.full((len(values), places, most + 1), -np.inf)
     built[:, :, 0] = 0.0
     order = np.argsort(place, kind="stable")

@@ -37,6 +37,8 @@ def increments(values: Array, sizes: tuple[int, ...], caps: tuple[int, ...], quo
     Array
         Shape (rows, buckets, machines), not increasing along the last axis.
     """
+    # Each size has the whole quota to itself: more machines than there can be, so the sum errs
+    # high.
     if _apart(sizes, quota):
         return np.concatenate(
             [np.repeat(values[:, :, k : k + 1], cap, axis=2) for k, cap in enumerate(caps)], axis=2
@@ -47,6 +49,8 @@ def increments(values: Array, sizes: tuple[int, ...], caps: tuple[int, ...], quo
     for mix in mixes:
         m = sum(mix)
         best[:, :, m] = np.maximum(best[:, :, m], values @ np.array(mix, dtype=float))
+    # The majorant is at least the best value of m machines and its increments fall, so that the n
+    # largest increments of all buckets are a sum that can be taken in order.
     hull = best.copy()
     for low in range(machines + 1):
         for high in range(low + 2, machines + 1):

@@ -207,6 +207,8 @@ class Market:
             if usd_per_hour < np.inf
             else reached[price == 0]
         )
+        # The largest speed that the limit pays for errs high, so the share of a machine, and with
+        # it the price of the data that moves to it, errs low.
         share = self.speed / float(limits.min())
         moving = SECONDS_PER_HOUR * samples_per_second * share * self._moved_usd[self.place_of]
         return replace(self, moving_usd=tuple(moving.tolist()), tables={})
@@ -227,6 +229,7 @@ class Market:
             [
                 0.0
                 if p in homes
+                # From the cheapest home: where the samples really lie may only be dearer.
                 else min(network.usd_per_byte(h, p) for h in homes) * size / wish.passes
                 for p in self.places
             ]

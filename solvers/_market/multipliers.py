@@ -28,6 +28,8 @@ def bound_rows(speed: Array, usd: Array, limited: Array) -> Array:
         Shape (rows, 2 + sums): speed alone, multipliers of the price, rows of each sum that some
         machine adds to, the price alone.
     """
+    # The range reaches beyond the worst and the best speed for a dollar: outside of it a row
+    # decides as the ends do. Any finite set of multipliers gives valid bounds.
     ratio = speed / np.maximum(usd, 1e-6)
     multipliers = np.geomspace(ratio.min() / 20, ratio.max() * 5, MULTIPLIERS)
     priced = np.column_stack(

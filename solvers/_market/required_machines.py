@@ -62,6 +62,7 @@ class RequiredMachines:
         units, with their units.
         """
         shares = [(rule.count, rule.shares[owner]) for rule in self.apart]
+        # A rule that other places could keep as well binds nothing here.
         return [(count, mine) for count, mine in shares if not np.any(mine & among & ~inside)]
 
     def first(self, pools: Sequence[int]) -> list[bool]:
@@ -132,6 +133,8 @@ def best_with(
     built = np.full((len(values), most + 1), -np.inf)
     base, count, free = np.zeros((len(values), 1)), 0, inside
     blocks = []
+    # Exchange argument: other units of the same rule can be replaced by its best ones without loss,
+    # so the best c are in some best set.
     for least, mine in required:
         here = mine & inside
         block = -values[:, here]

@@ -154,6 +154,8 @@ class Prepared:
             if self.market.fewest_regions <= 1 and target.problem.requirements.min_workers == 1:
                 with ledger.mode(NO_EXCHANGE, 1):
                     _offer_single_machines(self.market, target)
+            # Data that moves is charged for the least samples that an improvement has pass through
+            # its workers.
             market = self.market.with_moving_data(
                 target.min_speed * _least_multiplier(self.market.problem), target.max_usd_per_hour
             )
@@ -200,6 +202,7 @@ class Prepared:
             (float("inf"), float("inf")),
             0,
         )
+        # A stopped second search leaves the answer optimal: only the tie stays undecided.
         second.ticks, second.node_limit = 0, TIE_NODES
         second.offer(best)
         self._search(second, Ledger(second))

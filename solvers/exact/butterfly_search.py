@@ -69,6 +69,7 @@ class ButterflySearch:
     def _open(self, family: Family) -> Indices:
         """List the worker counts at which some placement of a family may be an improvement."""
         workers = np.arange(self.first, self.most + 1)
+        # Several regions have a pair, and no pair is faster than the fastest.
         wan = self.relaxation.fastest_pair if self.fewest_regions > 1 else 0.0
         return self.relaxation.alive(
             Node((), self.relaxation.places(family), workers, wan, self.fewest_regions), family

@@ -59,6 +59,7 @@ class HubSearch:
 
     def _least(self, each: Array) -> Array:
         """Return the least sum of some figure over n machines; shape (workers + 1,)."""
+        # Machines by their figure, as many as their caps allow, quotas left out: errs low.
         order = np.argsort(each, kind="stable")
         sizes = np.concatenate([[0.0], np.cumsum(self.market.cap[order])])
         sums = np.concatenate([[0.0], np.cumsum(each[order] * self.market.cap[order])])
@@ -93,6 +94,7 @@ class HubSearch:
             self.target.check_time()
             some = rows[: min(step, self.workers.at_once)]
             done = self._search(some)
+            # Rows are in best-bound order, so that an incumbent comes early and ends the rest.
             rows = rows[done:]
             step *= 2
             if done < len(some):  # a better incumbent rules out some of the rows that are left

@@ -174,6 +174,7 @@ class RegionSearch:
             for regions in counts:
                 workers = np.arange(max(self.first, regions), self.most + 1)
                 seconds, usd = self.rounds.leader_pairs.least((), places, regions)
+                # Some region has at least the mean number of workers, rounded up.
                 largest = -(-workers // regions)
                 inside = self.rounds.inside_s(largest, averaging[largest], regions, family)
                 parts.append(
@@ -244,6 +245,8 @@ class RegionSearch:
         rounds_per_hour = (
             SECONDS_PER_HOUR * self.mode.multiplier / self.mode.samples * self.target.min_speed
         )
+        # What the pairs of a region's leader cost above the cheapest region's, at the least number
+        # of rounds per hour; the common part is in `egress` below.
         charge = grid.weights[:, 1:2] * rounds_per_hour * pair * (pairs - pairs.min())
         rows = np.arange(len(grid.weights))
         must = np.flatnonzero(np.isin(at, list(grid.least)))
@@ -304,6 +307,7 @@ class RegionSearch:
         places = np.array((*used, *joining), dtype=np.intp)
         sums = self.market.total_sums(places, family.hosts, self.most)[:, workers]
         largest = -(-workers // regions)
+        # Averages grow with the workers, so the least largest region bounds the longest average.
         averaging = self.rounds.fastest_averaging(tuple(sorted((*used, *joining))), family)[largest]
         return margin(
             sums,

@@ -50,6 +50,9 @@ class HubStar:
         if len(hubs) == 0 or left > len(rest):
             return np.inf, np.inf
         ups, downs, usd = self._direct, self._direct.T, self.market.both_ways
+        # For each hub alone: the regions in use, and of the open ones the nearest. Then the best
+        # hub for the seconds and the best for the dollars, which need not be the same: both err
+        # low.
         seconds = sum(
             np.maximum(
                 each[np.ix_(here, hubs)].max(axis=0, initial=0.0),

@@ -44,11 +44,14 @@ class LeaderPairs:
             return self.star.least(used, joining, regions)
         pair = self.pair_bytes(regions)
         if not used:
+            # No region is known yet: the regions with the nearest partners, and the cheapest ones,
+            # which need not be the same regions.
             slowest, each = self.nearest(joining, regions)
             return (slowest * pair if self.transport == "leaders" else 0.0), float(
                 np.sort(each)[:regions].sum()
             ) * pair
         here = np.array(used, dtype=np.intp)
+        # Only the pairs that are known; those to come can only add dollars and a slower link.
         usd = float(self.market.both_ways[np.ix_(here, here)].sum()) / 2
         slowest = max(
             (self.relaxation.pair_wan(a, b) for a in used for b in used if a < b), default=0.0

@@ -87,6 +87,8 @@ class Ledger:
         method, reached, nodes, priced = self._closed.get(mode, ("stopped", None, 0, 0))
         root, worked_out = roots.get(mode), mode in roots
         if method == "stopped":
+            # A mode that was never begun is closed all the same if its relaxation cannot beat the
+            # incumbent.
             behind = (
                 worked_out and not nodes and not priced and (root is None or self._behind(root))
             )
@@ -140,6 +142,8 @@ def root_bound(may_improve: Callable[[], bool], trial: Target, outermost: float)
 
     hard = outermost if maximised else value / FARTHEST**2
     easy = value / FARTHEST if maximised else value * FARTHEST
+    # Bisection needs a value that is ruled out at one end; without one the outermost value is all
+    # that is proved.
     if hard <= 0 or easy <= 0 or open_at(hard):
         return outermost
     if open_at(easy):
@@ -148,4 +152,5 @@ def root_bound(may_improve: Callable[[], bool], trial: Target, outermost: float)
             easy, hard = (middle, hard) if open_at(middle) else (easy, middle)
     else:
         hard = easy
+    # The last value that was ruled out, and a little more: a tie counts as no improvement.
     return trial.objective.ahead(hard, STRICT)

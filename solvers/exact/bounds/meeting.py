@@ -89,8 +89,11 @@ class Partners:
         array([4., 6., 8.])
         """
         full, some = divmod(heads, together)
+        # There are not enough other regions for so many partners.
         if full + (some > 0) >= self.ranked.shape[1] and heads:
             return np.full(len(self.ranked), np.inf)
+        # As many partners as one region may hold at the nearest, then at the next: the cheapest way
+        # to meet them, whatever the real split is.
         built: Array = together * self.total[:, full] + (
             some * self.ranked[:, full] if some else 0.0
         )

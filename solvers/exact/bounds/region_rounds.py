@@ -55,6 +55,7 @@ class RegionRounds:
         ``averaging`` what one average takes, at least.
         """
         seconds, usd = self.leader_pairs.least(used, joining, regions)
+        # No hub is allowed among these regions, or too few are open.
         if seconds == np.inf:
             return np.full((len(self.market.weights), len(workers)), np.inf)
         places = np.array((*used, *joining), dtype=np.intp)
@@ -80,6 +81,8 @@ class RegionRounds:
         """
         if self.transport == "region-gossip":
             return np.zeros(len(largest))
+        # The largest region has at least `largest` workers; its leader sends to all others through
+        # the fastest network that any machine has.
         spread = share_seconds(1.0, self._fastest_machine) * (largest - 1) * self.size
         among = family.averaging_s[regions] if self.transport == "leaders" else 0.0
         if self.transport == "region-hub" and self.problem.requirements.datasets:
@@ -89,6 +92,7 @@ class RegionRounds:
 
     def home_usd(self, places: Indices, followers: Indices | int) -> Array:
         """Return the least egress inside the regions of so many workers that are no leaders."""
+        # The cheapest place of the node for all followers: none of them can pay less.
         home = float(self.market.prices[places, places].min())
         if home == np.inf:  # a network that carries nothing there
             return np.where(np.asarray(followers) > 0, np.inf, 0.0)

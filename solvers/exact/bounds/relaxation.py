@@ -134,6 +134,8 @@ class Relaxation:
             crossing = any(np.any(smaller) and not np.all(smaller) for smaller in below.values())
             chosen = frozenset(seconds) if crossing else frozenset(within)
             every = list(seconds.values())
+            # Where classes cross as N grows, no one of them is the slowest for all N: the least
+            # time bounds the round, the most time bounds the egress that is paid for certain.
             least, most = (
                 (np.minimum.reduce(every), np.maximum.reduce(every)) if crossing else (own, own)
             )
@@ -175,6 +177,7 @@ class Relaxation:
             sums=sums,
             averaging_s=family.averaging_s[n],
             pair_bytes=shard,
+            # Cheapest data of any open place, fewest and cheapest crossing pairs: both err low.
             egress_usd=shard * self._least_pair_usd(node, family),
             data_usd=min(self.market.data_usd[p] for p in places),
             slowest=self.slowest(
@@ -214,6 +217,7 @@ class Relaxation:
         """
         places = (*node.used, *node.joining)
         speed = min(self._slowest_machine[p] for p in places)
+        # Placed data may leave one machine to decide alone, so only its own speed is certain.
         together = 1 if self.problem.requirements.datasets else workers
         built: Array = (
             self.mode.samples
@@ -225,6 +229,8 @@ class Relaxation:
     @cached_property
     def most_load_s(self) -> float:
         """Most seconds that a machine's own network can add: it sends 2 S at most."""
+        # The slowest network of all places: this enters speeds that are paid for at least, so it
+        # must err high in seconds.
         slowest = min(
             self.problem.network.machine_bytes_per_s(place) for place in self.market.places
         )
@@ -256,18 +262,22 @@ class Relaxation:
         places = np.array((*used, *node.joining), dtype=np.intp)
         if len(places) < 2:
             return np.zeros(len(n))
+        # Both directions of a pair carry the same bytes, so their mean is exact for the pair.
         mutual = (
             self.market.prices[np.ix_(places, places)]
             + self.market.prices[np.ix_(places, places)].T
         ) / 2
         np.fill_diagonal(mutual, np.inf)
         room = self.room(family)
+        # Fewest pairs times the cheapest price: neither is above that of any split.
         least = np.asarray(
             fewest_crossing_pairs(n, room[places], node.regions) * float(mutual.min()),
             dtype=np.float64,
         )
         if node.regions > 1:
             for at, place in enumerate(used):
+                # A used region holds between one and so many workers; k (n - k) is concave in k, so
+                # one of the two ends has the fewest crossing pairs.
                 most = np.minimum(room[place], n - (node.regions - 1))
                 own = 2.0 * np.minimum(n - 1, most * (n - most)) * float(mutual[at].min())
                 least = np.maximum(least, own, dtype=np.float64)
@@ -333,6 +343,8 @@ def fewest_crossing_pairs(workers: Indices, room: Indices, used: int) -> Array:
     """
     left, together = workers.copy(), np.zeros(len(workers))
     for opened, places in enumerate(np.sort(room)[::-1], start=1):
+        # Fill the roomiest first and leave one worker for each region that must still be used: this
+        # maximises the sum of squares, hence minimises the pairs that cross.
         inside = np.where(
             left > 0, np.minimum(places, np.maximum(left - max(used - opened, 0), 1)), 0
         )
@@ -349,6 +361,7 @@ def margin(reached: Array, needed: Array) -> Array:
     negative is cut.
     """
     with np.errstate(invalid="ignore"):
+        # No n machines, or a threshold that nothing reaches: cut, whatever the other one is.
         margin = np.where((reached == -np.inf) | (needed == np.inf), -np.inf, reached - needed)
     scale = np.maximum(np.abs(np.where(np.isfinite(needed), needed, 1.0)), 1e-9)
     lowest: Array = np.min(margin / scale, axis=0)

@@ -36,11 +36,14 @@ def could_improve(
     Seconds, prices and ``usd_seconds``, price per hour times seconds, are lower bounds; ``slowest``
     is the least samples/s, for which rounds are paid.
     """
+    # All three tests are necessary for an improvement. Seconds and prices err low, so none of them
+    # fails for a real one.
     counted, speed, most = (
         mode.samples / mode.multiplier,
         target.min_speed,
         target.max_usd_per_sample,
     )
+    # Rounds are paid for at the least samples/s of an improvement: more would cost more.
     paid = usd_per_hour + usd_per_round * SECONDS_PER_HOUR * max(speed, slowest) / counted
     kept = (seconds < math.inf) & (counted / seconds >= speed) & (paid <= target.max_usd_per_hour)
     if most < math.inf:
@@ -70,6 +73,7 @@ class HubBounds:
                 self.workers.cheapest[rows.workers] + rows.usd,
                 self.least_seconds(target, rows),
             )
+            # Two lower bounds of the same round: the larger one holds.
             seconds = np.maximum(least, self._mean_seconds(target, rows))
             product = usd * seconds
             if target.max_usd_per_sample < math.inf:
@@ -104,11 +108,13 @@ class HubBounds:
         least = np.full((2, self.workers.most + 1), math.inf)
         for counts in self.workers.chunks():
             beside = self.workers.usd_beside(counts)
+            # A machine is out only if it cannot be paid even beside the cheapest others.
             payable = (beside <= most_usd) & np.isfinite(beside)
             for each, seconds in zip(least, self.workers.ideal_seconds(counts), strict=True):
                 each[counts] = np.where(payable, seconds, math.inf).min(axis=1)
                 for rule in self.workers.required:
                     mine = np.where(payable & rule.owns, seconds, math.inf).min(axis=1)
+                    # A machine of each rule must be there, and the round waits for the slowest.
                     each[counts] = np.maximum(each[counts], mine)
         return least[0], least[1]
 
@@ -129,8 +135,10 @@ class HubBounds:
             & ~np.any(weights[:, 2:] > 0, axis=1)
             & ((weights[:, 1] == 0) | limited)
         )
+        # Largest V that the limit pays for: v <= (v - lambda c) + lambda USD/h for each lambda.
         speed = (self._sums[fit][:, n] + weights[fit, 1:2] * (usd if limited else 0.0)).min(axis=0)
         up, down = (float(way.min()) for way in self.workers.ideal.ways())
+        # Mean of the waits in the queue; the last gradient waits at least as long as the mean.
         queue = rows.shared * (0.0 if self.market.problem.requirements.datasets else 0.5 + 0.5 / n)
         mean = (
             self.market.problem.batch / speed
@@ -161,6 +169,8 @@ class HubBounds:
         for n in np.unique(rows.workers).tolist():
             mine = np.flatnonzero(rows.workers == n)
             parts = [(rule.count, rule.owns) for rule in self.workers.required]
+            # Each worker pays for the whole round, which lasts at least as long as its own round
+            # would.
             parts.append((n - sum(count for count, _ in parts), self._anywhere))
             for number, (count, among) in enumerate(parts):
                 product[mine] += count * self._least_own_product(rows[mine], n, number, among)
@@ -204,6 +214,7 @@ def _steps(usd: Array, seconds: Array) -> tuple[Array, Array]:
     (array([1., 3.]), array([6., 4.]))
     """
     order = np.lexsort((seconds, usd))
+    # A machine that is dearer and not quicker than another never has the least product.
     quickest = np.minimum.accumulate(seconds[order])
     kept = order[np.concatenate([[True], quickest[1:] < quickest[:-1]])[: len(order)]]
     return usd[kept], seconds[kept]

@@ -184,6 +184,8 @@ class Hub:
             if self.transport == "server"
             else self.size * network.usd_per_byte(self.aggregator or "", self.storage or "")
         )
+        # Linear in the workers of a region: the slope is what one adds, the rest is what the region
+        # adds once. The result that goes into the store once is priced apart.
         return two - one, np.maximum(0.0, 2 * one - two - put)
 
     def _sent_usd(self, workers: int, places: Indices) -> Array:
@@ -211,6 +213,7 @@ class Hub:
         if self.aggregator is None or self.transport == "server":
             return 0.0
         gradients = workers if self.transport == "store" else 1
+        # Charged for the sum alone: waiting for gradients only makes the run longer.
         run = cost.function_usd(
             self.problem.function(self.aggregator),
             memory_gib(self.size, gradients),

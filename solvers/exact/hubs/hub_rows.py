@@ -113,6 +113,7 @@ class HubTable:
         """Return for each of some numbers of workers a hub that is in each figure as good as any;
         infinite where there is none.
         """
+        # Each figure from another hub if need be: no real hub is better in any of them.
         least = [np.where(self._able, each, np.inf).min(axis=0)[workers] for each in self._columns]
         return HubRows(np.zeros(workers.shape, dtype=np.intp), workers, *least)
 

@@ -89,11 +89,13 @@ class HubScreen:
         """
         pools, n, server = self.by_price, rows.workers, rows.usd[:, None]
         place = self.market.place_of[pools]
+        # A round with this machine in it lasts at least as long as the machine alone makes it.
         ready = self.workers.calculation(n, pools) + up[:, place]
         seconds = np.maximum(
             ready + rows.aggregate[:, None] + np.maximum(down[:, place], rows.shared[:, None]),
             self.workers.passing(rows)[:, None],
         )
+        # What n machines cost at least if one of them is of this pool.
         beside = self.workers.usd_beside(n, pools)
         allowed = (beside + server <= target.max_usd_per_hour) & (
             seconds <= self.mode.seconds_at(target.min_speed)
@@ -105,6 +107,7 @@ class HubScreen:
                 usd_per_round / (self.mode.samples / self.mode.multiplier)
                 <= target.max_usd_per_sample
             )
+        # The n cheapest that are allowed, without regard to quotas that they share: errs low.
         taken = np.minimum(
             np.cumsum(np.where(allowed, self.market.cap[pools], 0.0), axis=1), n[:, None]
         )

@@ -60,6 +60,7 @@ def some_mix(
     placed, paid = np.zeros(1, dtype=np.intp), np.zeros(1)
     for k, (start, ladder) in enumerate(zip(classes, ladders, strict=True)):
         if len(placed) * len(ladder) > MOST_MIXES:
+            # Too many to look at: nothing is ruled out.
             return True
         chosen = sum(count for at, count in taken if at >= start)
         here = any(at == start for at, _ in taken)
@@ -72,10 +73,13 @@ def some_mix(
             & (left >= 0)
             & (left <= room[k + 1])
         )
+        # The rest at its cheapest, whatever its speed: a mix that fails even then is out.
         keep[keep] &= cost[keep] + least[left[keep]] <= most_usd
         now, cost = now[keep], cost[keep]
         if len(now) == 0:
             return False
+        # Of mixes with as many machines so far only the cheapest matters: later tests see their
+        # number and their price alone.
         order = np.lexsort((cost, now))
         first = np.concatenate([[True], np.diff(now[order]) > 0])
         placed, paid = now[order][first], cost[order][first]

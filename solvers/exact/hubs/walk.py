@@ -226,6 +226,7 @@ class Walk:
         count, price = self.owed.rest(at, self.owed_usd)
         if count > left or not self._within_limits(at, left):
             return False
+        # Cheapest first: the next machines in order are the cheapest way to fill up.
         usd_per_hour = (
             usd + self.usd_sums[first + left] - self.usd_sums[first]
         )  # cheapest first: the next ones
@@ -237,10 +238,14 @@ class Walk:
             ready = max(
                 ready, *(self.owed_ready[r][at] for r in self.owed.apart if self.owed.owed[r] > 0)
             )
+        # The least egress of any later pool for each worker that is still to come.
         usd_per_round = egress + left * self.least_egress[at]
+        # The slowest machine so far decides; later ones can only make the round longer.
         seconds = max(ready + self.aggregate + max(down, self.shared), self.least_s)
+        # A server takes one gradient after the other, so late ones queue.
         if self.shared:
             seconds = max(seconds, self._queued(at, left) + self.aggregate + self.shared)
+        # With placed data the batch takes at least B / V of all machines at their fastest.
         if self.speed_left:
             placed = sum(
                 count * speed for count, speed in zip(self.counts, self.speed, strict=True) if count

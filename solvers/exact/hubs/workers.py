@@ -55,6 +55,7 @@ class HubWorkers:
         for rule in self.required:
             mine = rule.owns if pools is None else rule.owns[pools]
             rest[:, mine] = self._freest[workers - 1][:, None]
+        # One of this pool and the n - 1 cheapest; never below the n cheapest that keep the rules.
         beside: Array = np.maximum(usd + rest, self.cheapest[workers][:, None])
         return beside
 
@@ -74,6 +75,7 @@ class HubWorkers:
             equal: Array = self.problem.batch / n / speed
             return equal
         others = len(self.problem.requirements.required_places) - (self.market.stay_share > 0)
+        # As many as possible share a region's part, so the part of each errs low.
         most = np.maximum(1, np.minimum(self.market.room, n - others))
         placed: Array = (self.market.stay_share / most)[:, place] * self.problem.batch / speed
         return placed

@@ -74,6 +74,8 @@ class Children:
                 return
             self._prepare()
             keep = np.zeros_like(self.open)
+            # A region stays if any count in it may improve, with as many of the rest in one region
+            # as the node allows: the most generous case of its children.
             keep[self.places] = (self._margins(np.full(len(self.counts), self.node.most)) >= 0).any(
                 axis=1
             )
@@ -91,6 +93,7 @@ class Children:
         rounds_per_hour = (
             SECONDS_PER_HOUR * bound.mode.multiplier / bound.mode.samples * bound.target.min_speed
         )
+        # Price of a pair at the least rounds per hour of an improvement.
         self.usd_per_hour = rounds_per_hour * self.meeting.pair_bytes
         self.units = bound.steps[:, self.places, : len(self.counts)]
         apart = np.maximum(
@@ -126,8 +129,12 @@ class Children:
             for m, most in zip(heads_left, heads_together, strict=True)
         ]
         pairs = np.outer(self.toward, heads) + 2.0 * heads * np.stack(across, axis=1) + rest_usd
+        # Known pairs exactly, pairs to placed regions exactly, pairs among the rest at the cheapest
+        # partners: errs low.
         egress = meeting.pair_bytes * (node.pairs_usd + pairs) + meeting.home_usd
         further = np.minimum(meeting.regions_left(left, together, self.used), len(self.places) - 1)
+        # A region with so many more to come meets that many others, the last of them no nearer than
+        # its own nearest that many: this bounds the slowest link.
         last = np.where(further > 0, self.apart[:, np.maximum(further, 1) - 1], 0.0)
         wan = np.maximum(np.maximum(node.wan, self.far[:, None]), last)
         seconds = np.maximum(
@@ -179,6 +186,8 @@ class Children:
         One partial sort for all counts that allow about as many workers in one region.
         """
         rest, usd = np.empty((len(self.bound.weights), len(left))), np.empty(len(left))
+        # Rounded up to a power of two: more machines of one region are allowed than there may be,
+        # so the sums err high and fewer sorts are needed.
         caps = 2 ** np.ceil(np.log2(together)).astype(np.intp)
         for cap in np.unique(caps):
             at = caps == cap
@@ -222,6 +231,8 @@ class Children:
             return built
         base, count = np.zeros((len(built), 1)), sum(leasts)
         if able.any():
+            # Only what a region's pairs cost above the cheapest is charged here, as the cheapest is
+            # in the egress already.
             paid = self.bound.weights[:, 1:2] * (
                 self.usd_per_hour * np.where(able, pairs - pairs[able].min(), 0.0)
             )
@@ -302,6 +313,7 @@ class Children:
         heads_left = int(meeting.heads_left(np.array(left), self.used))
         toward = self.toward + heads * bound.market.both_ways[place, self.places]
         pairs = toward + self.partners.usd(max(0, heads_left - together), together)
+        # Now the region and its count are known, so its pairs and links are exact for this child.
         able = (self.places != place) & np.isfinite(pairs)
         further = int(meeting.regions_left(np.array(left), np.array(count), self.used))
         if able.sum() < further:

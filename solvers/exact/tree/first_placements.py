@@ -143,6 +143,8 @@ class FirstPlacements:
                         and m <= market.cap[b]
                     ):
                         usd = n * market.usd[a] + m * market.usd[b]
+                        # Machines alone above the limit: not worth pricing. First placements prove
+                        # nothing, so any of them may be left out.
                         if usd <= self.target.max_usd_per_hour:
                             self.offer(groups_of([market.pools[a], market.pools[b]], [n, m]))
 

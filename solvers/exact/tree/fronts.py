@@ -101,6 +101,8 @@ class Fronts:
     ) -> None:
         self.bound, self.hosts, self.split, self.market = bound, hosts, split, bound.market
         mode = bound.relaxation.mode
+        # More speed brings more rounds and more egress. Counting it with the price keeps a slower
+        # choice that just stays within a budget.
         self.usd_per_speed = SECONDS_PER_HOUR * egress_usd / mode.samples
         needed = bound.thresholds(split)[:, 0]
         regions = zip(bound.node.used, hosts, split[0].tolist(), strict=True)
@@ -173,6 +175,7 @@ class Fronts:
         shape (rows, states) or (rows, 1).
         """
         reached = self.weights[:, :1] * states.speed - self.weights[:, 1:2] * states.usd + ahead
+        # Loose by rounding: sums of parts differ from the sum of the whole in the last digits.
         slack = 1e-9 * np.maximum(1.0, np.abs(self.needed))
         open_: np.ndarray = np.all(reached >= (self.needed - slack)[:, None], axis=0)
         return open_
@@ -183,6 +186,8 @@ class Fronts:
             return states
         key = states.usd + self.usd_per_speed * states.speed
         order = np.lexsort((-states.speed, key, states.machines))
+        # Machines are separated by a gap wider than any speed, so that one running maximum compares
+        # only states of as many machines.
         lifted = states.speed[order] + states.machines[order] * (
             2.0 * float(states.speed.max()) + 1.0
         )

@@ -95,6 +95,7 @@ class Leaf:
         for k in range(len(self.node.used)):
             self.target.tick()
             self.target.check_time()
+            # Too many to list. The search goes on, but says that it has proved nothing.
             if len(splits) * (room[k] + 1) > MOST_SPLITS:
                 self.target.skipped = True
                 return splits[:0], reached[:, :0]
@@ -106,6 +107,8 @@ class Leaf:
             parent, count, after = parent[keep], count[keep], after[keep]
             splits = np.column_stack([splits[parent], count])
             reached = reached[:, parent] + sums[k][:, count]
+            # Machines of the regions to come at their best, and never above the best of all
+            # together.
             rest = self.market.total_sums(used[k + 1 :], self.family.hosts, workers, used)
             open_ = (
                 margin(np.minimum(reached + rest[:, after], total), self.bound.thresholds(splits))

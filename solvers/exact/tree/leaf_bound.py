@@ -59,6 +59,8 @@ class LeafBound:
             len(splits), self.family.averaging_s[workers] + self.node.wan_s_per_pair_byte * shard
         )
         data = min(self.market.data_usd[p] for p in self.node.used)
+        # The slowest hosts and the slowest network: a speed that every placement of the leaf has,
+        # so that egress is charged for no more than is certain.
         longest = (
             communication
             - self.family.averaging_s[workers]
@@ -91,6 +93,8 @@ class LeafBound:
         placed = price[:known, :known]
         pairs = np.einsum("si,ij,sj->s", splits, placed, splits) - splits @ np.diag(placed)
         if known < len(self.node.used):
+            # Workers to come pay the cheapest price to and from each placed one, and nothing among
+            # themselves yet.
             outward = price[:known, known:].min(axis=1) + price[known:, :known].min(axis=0)
             pairs = pairs + (splits @ outward) * (self.workers - splits.sum(axis=1))
         built: Array = pair_bytes(self.relaxation.problem.gradient_bytes, self.workers) * pairs

@@ -124,6 +124,7 @@ class MachineTree:
             if last and rest:
                 return
             now = [r + v * count for r, v in zip(reached, self.value[at], strict=True)]
+            # Best sums of the rest of this region and of all later ones, each by itself: errs high.
             ahead = [0.0] * len(self.rows) if last else [rows[at + 1][rest] for rows in self.suffix]
             enough = now[0] - before + ahead[0] >= self.bound.needed_speed(self.region[at])
             worth = enough and all(

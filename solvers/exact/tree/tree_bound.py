@@ -34,6 +34,8 @@ class TreeBound:
         self.market, self.target, self.mode = relaxation.market, relaxation.target, relaxation.mode
         self.data_usd = min(self.market.data_usd)
         workers, home_usd = meeting.workers, np.full(1, meeting.home_usd)
+        # Least seconds of any place where some region must have the mean number of workers: used to
+        # choose rows, not to cut.
         least_s = float(np.nanmin(meeting.own_s[:, -(-workers // meeting.most) :]))
         needed = self.needed(grid.weights, np.full(1, least_s), home_usd)[:, 0]
         self.rows = grid.rows(needed, workers)
@@ -46,6 +48,7 @@ class TreeBound:
         """Return the thresholds of an improvement; infinite where the egress is; shape (rows,
         communication).
         """
+        # Arithmetic with infinite egress would give nan, which is no threshold.
         finite = np.where(np.isfinite(egress_usd), egress_usd, 0.0)
         thresholds = self.target.thresholds(
             self.mode,
