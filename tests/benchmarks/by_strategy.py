@@ -42,7 +42,7 @@ def _timed(run: Callable[[Any], None], spent: dict[str, dict[str, float]]) -> Ca
         try:
             run(search)
         finally:
-            own = target.objective == target.problem.requirements.objective
+            own = target.tied is None
             mode = search.mode
             name = f"{mode.strategy}{f' H {mode.local_steps}' if mode.local_steps > 1 else ''}{'' if own else ' (tie)'}"
             part = spent.setdefault(name, {"cpu_s": 0.0, "nodes": 0})
