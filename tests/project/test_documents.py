@@ -1,46 +1,368 @@
-"""README commands and snippets run as they are written; examples: test_examples.py."""
+"""The documents: commands and snippets run as they are written, and every option, link, anchor, file
+and module that a page names exists. Examples: test_examples.py.
+"""
 
+from __future__ import annotations
+
+import importlib
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
+import click
 import pytest
 
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run
+from placer.cli import cli
+from structure import FLOORS
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMANDS = [
-    shlex.split(line.replace("\\\n", " "))[1:]
-    for block in re.findall(r"```console\n(.*?)```", README, flags=re.S)
-    for line in re.findall(r"^\$ (placer (?:.*\\\n)*.*)$", block, flags=re.M)
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "examples" / "README.md"]
+)
+"""Every page of the project."""
+TEXT = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in DOCUMENTS}
+"""Text of each page by its path."""
+SOURCE_FOLDERS = ("placer", "solvers", "catalogs", "profiles", "tests", "docs", "examples")
+RECORDS = ("CHANGELOG.md",)
+"""Pages about the past: they may name what is gone."""
+SECOND_WORDS = {("profile", "exchange"): "placer.cli.measure.profile_exchange"}
+"""Modules of commands that are no part of a group."""
+
+
+def without_blocks(text: str) -> str:
+    """Take the fenced blocks out of a page."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    page: str
+    kind: str
+    text: str
+
+
+class Example(NamedTuple):
+    """Commands of a page, where a later one reads what an earlier one wrote; each with the output
+    that the page shows, or nothing.
+    """
+
+    page: str
+    commands: list[tuple[tuple[str, ...], str]]
+
+    def files(self) -> set[str]:
+        """List the names of what the commands write."""
+        pairs = [pair for command, _ in self.commands for pair in pairwise(command)]
+        return {name for option, name in pairs if option in {"-o", "--manifest", "--dir"}}
+
+
+def blocks_of(page: str) -> list[Block]:
+    """List the fenced blocks of a page in order."""
+    fences = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT[page], flags=re.M | re.S)
+    return [Block(page, kind, text) for kind, text in fences]
+
+
+BLOCKS = [block for page in TEXT for block in blocks_of(page)]
+
+
+def commands_of(block: Block, prompt: str = "") -> list[tuple[str, ...]]:
+    """List the calls of placer in a block, without comments."""
+    lines = block.text.replace("\\\n", " ").splitlines()
+    calls = [shlex.split(line.removeprefix(prompt), comments=True) for line in lines]
+    return [tuple(words[1:]) for words in calls if words and words[0] == "placer"]
+
+
+def examples() -> list[Example]:
+    """Collect the commands of ``console`` blocks page by page; one that writes nothing and stands
+    on several pages runs once.
+    """
+    seen: set[tuple[str, ...]] = set()
+    collected: list[Example] = []
+    for page in TEXT:
+        for block, after in pairwise([*blocks_of(page), Block(page, "", "")]):
+            commands = commands_of(block, "$ ") if block.kind == "console" else []
+            shown = [""] * (len(commands) - 1) + [after.text if after.kind == "text" else ""]
+            for command, text in zip(commands, shown, strict=False):
+                earlier = [e for e in collected if e.page == page and e.files() & set(command)]
+                if earlier:
+                    earlier[-1].commands.append((command, text))
+                elif command not in seen or Example(page, [(command, text)]).files():
+                    collected.append(Example(page, [(command, text)]))
+                seen.add(command)
+    return collected
+
+
+EXAMPLES = examples()
+SHELL = [(b.page, c) for b in BLOCKS if b.kind == "sh" for c in commands_of(b)]
+INLINE = [
+    (page, code)
+    for page, text in TEXT.items()
+    for code in re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S))
 ]
-SNIPPETS = re.findall(r"```python\n(.*?)```", README, flags=re.S)
+"""Code within a line of text, with its page."""
 
 
-@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda a: " ".join(a)[:60])
-def test_readme_commands_run(run: Run, arguments: list[str], tmp_path: Path) -> None:
-    """In a folder that holds nothing but the examples."""
+@pytest.mark.parametrize(
+    "example", EXAMPLES, ids=[f"{e.page} {' '.join(e.commands[0][0])}"[:80] for e in EXAMPLES]
+)
+def test_commands_run(run: Run, example: Example, tmp_path: Path) -> None:
+    """In a folder that holds nothing but the examples. Output that is shown is what is printed,
+    piece by piece between the marks ``...``; line breaks do not count.
+    """
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    done = run(*arguments, cwd=tmp_path)
+    settings = {"OMP_NUM_THREADS": "1"}
+    if any("pin" in command for command, _ in example.commands):
+        settings["PLACER_HOME"] = str(tmp_path / "home")
+    for command, shown in example.commands:
+        done = run(*command, columns=100, cwd=tmp_path, **settings)
+        assert done.returncode == 0, f"placer {shlex.join(command)}\n{done.stdout}{done.stderr}"
+        printed = " ".join(done.stdout.split())
+        for piece in shown.split("..."):
+            words = " ".join(piece.split())
+            assert words in printed
+            printed = printed.partition(words)[2]
+
+
+def test_documents_have_what_is_looked_for() -> None:
+    """The parsers above find commands, snippets, options and links."""
+    commands = [command for example in EXAMPLES for command in example.commands]
+    assert len(commands) >= 40
+    assert [shown.count("...") for _, shown in commands if shown] == [6]
+    assert len(SHELL) >= 20
+    assert len([b for b in BLOCKS if b.kind == "python"]) >= 3
+    assert len(list(links())) >= 60
+    assert len([code for _, code in INLINE if code.startswith("--")]) >= 40
+
+
+@pytest.mark.parametrize(
+    "block", [b for b in BLOCKS if b.kind == "python"], ids=lambda block: block.page
+)
+def test_snippets_run(block: Block) -> None:
+    """As they stand; those that only define something need what they import."""
+    if "import torch" in block.text:
+        pytest.importorskip("torch")
+    done = subprocess.run(
+        [sys.executable, "-c", block.text],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=PROCESS_TIMEOUT_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 
-def test_readme_has_commands_and_snippets() -> None:
-    """The parser above finds them."""
-    assert len(COMMANDS) >= 5
-    assert SNIPPETS
+@lru_cache
+def options_of(*names: str) -> frozenset[str]:
+    """List the options of a command, ``--help`` among them; empty for a name that is none."""
+    command: click.Command | None = cli
+    context = click.Context(cli, info_name="placer")
+    if names in SECOND_WORDS:
+        command, names = importlib.import_module(SECOND_WORDS[names]).command, ()
+    for name in names:
+        if not isinstance(command, click.Group):
+            return frozenset()
+        command = command.get_command(context, name)
+        if command is None:
+            return frozenset()
+        context = click.Context(command, parent=context, info_name=name)
+    assert command is not None
+    parameters = command.get_params(context)
+    return frozenset(word for p in parameters for word in (*p.opts, *p.secondary_opts))
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS)
-def test_readme_snippets_run(snippet: str) -> None:
-    """As they stand."""
-    subprocess.run(
-        [sys.executable, "-c", snippet],
-        check=True,
-        capture_output=True,
-        cwd=ROOT,
-        timeout=PROCESS_TIMEOUT_S,
-    )
+def named_command(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Take the leading words that name a command or a command of a group."""
+    names: tuple[str, ...] = ()
+    for word in words:
+        if not options_of(*names, word):
+            break
+        names = (*names, word)
+    return names
+
+
+def flags(words: tuple[str, ...]) -> set[str]:
+    """List the options among the words of a command, without their values."""
+    return {re.split("=", word)[0] for word in words if re.match(r"--?[A-Za-z]", word)}
+
+
+@pytest.mark.parametrize(
+    ("page", "words"), SHELL, ids=[" ".join((page, *words))[:60] for page, words in SHELL]
+)
+def test_commands_that_do_not_run_here_have_their_options(
+    page: str, words: tuple[str, ...]
+) -> None:
+    """They need a network, rights, minutes, or what the user has."""
+    name = named_command(words)
+    assert name, f"{page}: no command placer {words[0]}"
+    assert flags(words) <= options_of(*name), f"{page}: placer {shlex.join(words)}"
+
+
+def test_options_in_the_text_exist() -> None:
+    """An option alone is one of some command or script; after the name of a command it is one of
+    that.
+    """
+    every = {word for name in command_names() for word in options_of(*name)}
+    for folder in ("examples", "tests/benchmarks"):
+        for script in (ROOT / folder).rglob("*.py"):
+            every |= set(re.findall(r'"(--[\w-]+)"', script.read_text(encoding="utf-8")))
+    wrong = []
+    for page, code in INLINE:
+        words = tuple(code.replace("|", " ").split())
+        if page in RECORDS:
+            continue
+        if code.startswith("--") and not flags(words) <= every:
+            wrong.append(f"{page}: {code}")
+        if words[:1] == ("placer",) and words[1:] and not words[1].startswith("-"):
+            name = named_command(words[1:])
+            if not name or not flags(words) <= options_of(*name):
+                wrong.append(f"{page}: {code}")
+    assert wrong == []
+
+
+def command_names(prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """List the commands, and those of groups below them."""
+    command: click.Command = cli
+    context = click.Context(cli)
+    for name in prefix:
+        assert isinstance(command, click.Group)
+        below = command.get_command(context, name)
+        assert below is not None
+        command = below
+    yield prefix
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            yield from command_names((*prefix, name))
+
+
+def test_make_targets_and_scripts_exist() -> None:
+    """`make NAME` is in the Makefile, and `python FILE` and `sh FILE` are there."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, flags=re.M))
+    lines = [code for _, code in INLINE]
+    lines += [line for b in BLOCKS if b.kind == "sh" for line in b.text.splitlines()]
+    made = {words[1] for line in lines if (words := line.split())[:1] == ["make"] and words[1:]}
+    assert "recommend" in made
+    assert made <= targets
+    scripts = {
+        word
+        for line in lines
+        if line.startswith(("python ", "sh "))
+        for word in line.split()[1:]
+        if word.endswith((".py", ".sh"))
+    }
+    assert scripts
+    assert [script for script in sorted(scripts) if not (ROOT / script).exists()] == []
+
+
+def links() -> Iterator[tuple[str, str]]:
+    """List the links of all pages: page and target."""
+    for page, text in TEXT.items():
+        for target in re.findall(r"\]\(([^)\s]+)\)", without_blocks(text)):
+            yield page, target
+
+
+def anchors(path: Path) -> set[str]:
+    """List the anchors of a page's headings, as GitHub makes them."""
+    plain = without_blocks(path.read_text(encoding="utf-8"))
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", plain, flags=re.M)
+    }
+
+
+def test_links_lead_somewhere() -> None:
+    """Files are there, and pages have the headings; other sites are not asked."""
+    wrong = []
+    for page, target in links():
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        path = (ROOT / page).parent / file if file else ROOT / page
+        if not path.exists() or (anchor and anchor not in anchors(path)):
+            wrong.append(f"{page}: {target}")
+    assert wrong == []
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    """By links over links: nobody reads a page that no other leads to."""
+    leads = defaultdict(set)
+    for page, target in links():
+        path = ((ROOT / page).parent / target.partition("#")[0]).resolve()
+        if path.is_relative_to(ROOT):
+            leads[page].add(path.relative_to(ROOT).as_posix())
+    reached, new = {"README.md"}, {"README.md"}
+    while new:
+        new = {target for page in new for target in leads[page]} - reached
+        reached |= new
+    assert set(TEXT) - reached == set(RECORDS)
+
+
+def is_there(code: str) -> bool:
+    """Whether a path or a dotted name of placer exists; NAME stands for any."""
+    if re.fullmatch(r"placer(\.\w+)+", code):
+        return dotted(code)
+    return any(ROOT.glob(code.rstrip("/").replace("NAME", "*")))
+
+
+def dotted(name: str) -> bool:
+    """Whether a dotted name is a module of placer or what one holds."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            thing = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for attribute in parts[cut:]:
+            if not hasattr(thing, attribute):
+                return False
+            thing = getattr(thing, attribute)
+        return True
+    return False
+
+
+def test_files_and_modules_in_the_text_exist() -> None:
+    """Paths below a folder of the project, dotted names of placer, and modules alone."""
+    modules = {p.name for name in SOURCE_FOLDERS for p in (ROOT / name).rglob("*.py")}
+    path = re.compile(rf"(?:{'|'.join(SOURCE_FOLDERS)})/[\w./*-]*|placer(?:\.\w+)+")
+    drawn = [
+        (b.page, word.rstrip(",:")) for b in BLOCKS if b.kind == "text" for word in b.text.split()
+    ]
+    named = [(page, code) for page, code in INLINE + drawn if page not in RECORDS]
+    wrong = [(page, code) for page, code in named if path.fullmatch(code) and not is_there(code)]
+    wrong += [
+        (page, code)
+        for page, code in named
+        if re.fullmatch(r"\w+\.py", code) and code not in modules | {"train.py"}
+    ]
+    assert wrong == []
+
+
+def test_architecture_draws_the_floors() -> None:
+    """Each line between two lines of dashes is a floor of tests/structure.py, from the top."""
+    drawing = next(b.text for b in BLOCKS if b.page == "ARCHITECTURE.md" and b.kind == "text")
+    floors = [
+        re.findall(r"(?:placer/)?(\w+)(?:\.py|/)", line.partition("|  ")[0])
+        for line in drawing.splitlines()
+    ]
+    assert [set(floor) for floor in floors if floor] == [set(floor) for floor in FLOORS]
+
+
+def test_a_page_that_names_what_is_gone_is_noticed() -> None:
+    """A path, a module, an attribute, an option and a command that do not exist."""
+    assert not is_there("placer/estimator.py")
+    assert not is_there("placer.cost_model.estimator")
+    assert not is_there("placer.Adviser")
+    assert is_there("placer.Advisor")
+    assert is_there("solvers/NAME.py")
+    assert not options_of("recomend")
+    assert "--budgets" not in options_of("recommend")
+    assert named_command(("catalog", "import", "csv", "quote.csv")) == ("catalog", "import", "csv")
