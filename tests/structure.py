@@ -18,7 +18,8 @@ from pathlib import Path
 import networkx as nx
 
 FLOORS = (
-    ("cli", "__main__"),
+    ("__main__",),
+    ("cli",),
     ("__init__",),
     ("interface",),
     ("advice", "launch"),
