@@ -18,7 +18,7 @@ from placer.market.catalog import (
     StoreOffer,
     VmOffer,
 )
-from placer.problem.data_shares import Dataset
+from placer.problem.datasets import Dataset
 from placer.problem.problem import Pool, Problem
 from placer.problem.requirements import EXCHANGES, Quota, Requirements, Used
 from placer.workload.profile import Efficiency, ModelProfile, Rate

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import Outcome, estimate, evaluate, exchange_phases, pool_of
 from placer.problem.admitted_exchanges import needs_quota, server_bytes, server_offer
-from placer.problem.data_shares import Move, needs_place
+from placer.problem.data_shares import Move
+from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem

@@ -7,27 +7,34 @@ from fnmatch import fnmatchcase
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog, VmOffer
-from placer.problem.requirements import Requirements
-from placer.problem.words.data import places_of
 
 Words = str | Iterable[str] | None
+MARKETS = ("any", "spot", "on_demand")
+CONTINENTS = {
+    "africa": "AF",
+    "asia": "AS",
+    "europe": "EU",
+    "north-america": "NA",
+    "oceania": "OC",
+    "south-america": "SA",
+}
+"""Continents as --in, --not-in and --keep take them: by name or code."""
 
 
 def filter_offers(
     catalog: Catalog, *, gpu: Words = None, places: Words = None, market: str = "any"
 ) -> list[VmOffer]:
     """Offers of a catalog with some GPUs, at some places, in one market; in the order of the book."""
-    wish = Requirements(
-        gpus=gpus_of(gpu, catalog),
-        places_in=patterns_of(places, catalog),
-        market=market.replace("-", "_"),
-    )
+    market = market.replace("-", "_")
+    if market not in MARKETS:
+        raise unknown("market", market, MARKETS)
+    gpus, patterns = gpus_of(gpu, catalog), patterns_of(places, catalog)
     return [
         offer
         for offer in catalog.offers
-        if (not wish.gpus or offer.gpu in wish.gpus)
-        and wish.market in ("any", offer.market)
-        and (not wish.places_in or any(fnmatchcase(offer.place, p) for p in wish.places_in))
+        if (not gpus or offer.gpu in gpus)
+        and market in ("any", offer.market)
+        and (not patterns or any(fnmatchcase(offer.place, p) for p in patterns))
     ]
 
 
@@ -81,3 +88,24 @@ def gpus_of(value: Words, catalog: Catalog) -> tuple[str, ...]:
 def patterns_of(value: Words, catalog: Catalog) -> tuple[str, ...]:
     """Read names of places, providers and continents as patterns of places."""
     return tuple(place for word in words(value, "place") for place in places_of(word, catalog))
+
+
+def places_of(word: str, catalog: Catalog) -> list[str]:
+    """Places that a name, a pattern or a continent stands for; patterns stay patterns.
+
+    Raises
+    ------
+    PlacerError
+        If nothing matches.
+    """
+    continent = CONTINENTS.get(
+        word.lower(), word.upper() if word.upper() in CONTINENTS.values() else None
+    )
+    if continent is not None:
+        return [place for place, region in catalog.regions.items() if region.continent == continent]
+    pattern = word if "/" in word or word.startswith("*") else f"{word}/*"
+    if not any(fnmatchcase(place, pattern) for place in catalog.regions):
+        raise unknown(
+            "place", word, [*catalog.regions, *{r.provider for r in catalog.regions.values()}]
+        )
+    return [pattern]

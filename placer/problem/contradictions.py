@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from placer.errors import PlacerError
 from placer.problem.admitted_exchanges import server_at
-from placer.problem.data_shares import needs_place
+from placer.problem.datasets import needs_place
 from placer.problem.problem import MOST_KNOWN_LOCAL_STEPS, Problem
 from placer.problem.required_machines import unusable
 from placer.problem.requirements import LOCAL

@@ -10,25 +10,10 @@ from math import fsum
 
 from placer.errors import PlacerError
 from placer.market.network.graph import Network
+from placer.problem.datasets import Dataset
 
 COPY_STREAMS = 16
 """Streams side by side when a dataset moves: copy tools use that many or more."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Dataset:
-    """Samples that lie in one place; they stay there, or may move to where the workers are."""
-
-    place: str
-    samples: int
-    may_move: bool
-
-    def __post_init__(self) -> None:
-        """Refuse empty datasets."""
-        if self.samples < 1:
-            raise PlacerError(
-                f"dataset in {self.place} has {self.samples} samples", "give a whole number above 0"
-            )
 
 
 def shares(datasets: Sequence[Dataset], speed: Mapping[str, float]) -> dict[str, float]:
@@ -84,11 +69,6 @@ def shares(datasets: Sequence[Dataset], speed: Mapping[str, float]) -> dict[str,
         place: max(stay[place], level * speed[place] if free else stay[place]) / total
         for place in speed
     }
-
-
-def needs_place(datasets: Sequence[Dataset]) -> tuple[str, ...]:
-    """Return the places where data must stay, so that workers must be there; sorted."""
-    return tuple(sorted({data.place for data in datasets if not data.may_move}))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

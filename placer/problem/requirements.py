@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from placer.errors import PlacerError, unknown
-from placer.problem.data_shares import Dataset, needs_place
+from placer.problem.datasets import Dataset, needs_place
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import WorkerGroup
 from placer.units import format_duration, format_usd

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from placer.problem.data_shares import Move, needs_place
+from placer.problem.data_shares import Move
+from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
 from placer.problem.exchange.phase import Phase
 from placer.problem.placement import Placement

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from placer.errors import PlacerError
 
+NINETY_PERCENT = 1.645
+"""Standard errors on each side that hold 90 % of a normal distribution: intervals of fits."""
+
 
 @dataclass(frozen=True, slots=True)
 class HostConstants:

@@ -11,7 +11,7 @@ from placer.cost_model.estimate import evaluate, exchange_phases
 from placer.cost_model.violations import TOLERANCE
 from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import exchange_for, needs_quota, server_at
-from placer.problem.data_shares import needs_place
+from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
 from placer.problem.residency import leaks

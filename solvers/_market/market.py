@@ -10,7 +10,7 @@ import numpy as np
 from placer.cost_model.convergence import batch_factor
 from placer.cost_model.dollars.data import sample_usd
 from placer.market.carbon import offer_carbon
-from placer.problem.data_shares import needs_place
+from placer.problem.datasets import needs_place
 from placer.problem.placement import MOST_WORKERS
 from placer.problem.problem import Pool, Problem
 from placer.units import SECONDS_PER_HOUR

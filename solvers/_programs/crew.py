@@ -18,7 +18,7 @@ from placer.cost_model.dollars.data import sample_usd
 from placer.cost_model.timing.crew import worker_rate
 from placer.cost_model.violations import TOLERANCE
 from placer.problem.admitted_exchanges import needs_quota, server_at
-from placer.problem.data_shares import needs_place
+from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
 from placer.problem.problem import Pool
 from placer.problem.requirements import uses

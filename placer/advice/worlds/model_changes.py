@@ -10,10 +10,9 @@ from fnmatch import fnmatchcase
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog
-from placer.market.selection import gpus_of
+from placer.market.selection import gpus_of, places_of
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
-from placer.problem.words.data import places_of
 from placer.workload.profile import ModelProfile, Rate
 
 Row = tuple[str, tuple[str, ...], float | None, float | None]

@@ -15,7 +15,7 @@ from placer.cost_model.outlook.interruptions import (
 )
 from placer.cost_model.outlook.spot import chance_all_lost, chance_any_lost, expected_share
 from placer.problem.admitted_exchanges import exchanges, server_offer
-from placer.problem.data_shares import needs_place
+from placer.problem.datasets import needs_place
 from placer.problem.placement import Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR, Interval

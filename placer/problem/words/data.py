@@ -7,42 +7,13 @@ from fnmatch import fnmatchcase
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog
-from placer.problem.data_shares import Dataset
+from placer.market.selection import places_of
+from placer.problem.datasets import Dataset
 from placer.problem.requirements import EXCHANGES, Kept
 from placer.units import parse_count
 
 KINDS = ("raw-data", "gradients", "checkpoints")
 """What a residency rule can be about."""
-CONTINENTS = {
-    "africa": "AF",
-    "asia": "AS",
-    "europe": "EU",
-    "north-america": "NA",
-    "oceania": "OC",
-    "south-america": "SA",
-}
-"""Continents as --in, --not-in and --keep take them: by name or code."""
-
-
-def places_of(word: str, catalog: Catalog) -> list[str]:
-    """Places that a name, a pattern or a continent stands for; patterns stay patterns.
-
-    Raises
-    ------
-    PlacerError
-        If nothing matches.
-    """
-    continent = CONTINENTS.get(
-        word.lower(), word.upper() if word.upper() in CONTINENTS.values() else None
-    )
-    if continent is not None:
-        return [place for place, region in catalog.regions.items() if region.continent == continent]
-    pattern = word if "/" in word or word.startswith("*") else f"{word}/*"
-    if not any(fnmatchcase(place, pattern) for place in catalog.regions):
-        raise unknown(
-            "place", word, [*catalog.regions, *{r.provider for r in catalog.regions.values()}]
-        )
-    return [pattern]
 
 
 def parse_datasets(given: list[str], catalog: Catalog) -> tuple[Dataset, ...]:

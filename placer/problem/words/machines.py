@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog
+from placer.market.selection import CONTINENTS, places_of
 from placer.problem.requirements import Used
-from placer.problem.words.data import CONTINENTS, places_of
 
 _RULE = re.compile(
     r"(?P<place>[^=\s]+)(?:=(?P<count>[0-9]{1,9})x(?P<device>[A-Za-z0-9*?-]+(?::[0-9]{1,6})?)(?::(?P<market>spot|on-demand))?)?"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from placer.cost_model.timing.averaging import GB
 from placer.errors import PlacerError
 from placer.units import Interval
-from placer.validation.calibration.outcome import NINETY_PERCENT
+from placer.workload.constants import NINETY_PERCENT
 
 LEAST_RELATIVE = 0.02
 """Least relative half-width of an interval: what a processor's clock varies from day to day."""

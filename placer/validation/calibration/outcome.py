@@ -17,12 +17,10 @@ from placer.validation.calibration.parameters import (
     overlay_of,
 )
 from placer.validation.calibration.runs import MeasuredRun
-from placer.workload.constants import PUBLISHED
+from placer.workload.constants import NINETY_PERCENT, PUBLISHED
 from placer.workload.overlay import ModelEfficiency, Overlay
 from placer.workload.profile import Efficiency
 
-NINETY_PERCENT = 1.645
-"""Standard errors on each side that hold 90 % of a normal distribution."""
 LEAST_HALF_WIDTH = {RATE: 0.02, LINK: 0.05, KAPPA: 0.02, SCALE: 0.02, CONSTANT: 0.0}
 """Least relative half-width of an interval: what a speed or a link varies from day to day."""
 ENOUGH = 5
