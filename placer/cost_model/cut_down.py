@@ -4,10 +4,11 @@ along.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from placer.cost_model.estimate import pool_of
-from placer.market.catalog import Catalog
+from placer.market.catalog import Catalog, VmOffer
 from placer.market.network.graph import largest_cards
 from placer.problem.admitted_exchanges import server_offer
 from placer.problem.placement import Placement
@@ -17,37 +18,65 @@ KINDS = ("intra_zone", "inter_zone", "internet")
 """Destinations of egress prices that are no places."""
 
 
-def used_problem(problem: Problem, placement: Placement) -> Problem:
-    """Cut the catalog down to the regions, offers, prices and links that a placement uses."""
+def used_problem(problem: Problem, placement: Placement, *, links_fixed: bool = False) -> Problem:
+    """Cut the price book down to what a placement uses; its figures stay the same.
+
+    Parameters
+    ----------
+    links_fixed
+        Write every link among the places down as it is, so that none is worked out again.
+    """
     exchange, book = placement.exchange, problem.catalog
-    wish = problem.requirements
     places = {
         *placement.places,
-        *filter(None, (exchange.aggregator, exchange.storage, wish.data_store)),
-        *(d.place for d in wish.datasets),
+        *filter(None, (exchange.aggregator, exchange.storage)),
+        *_data_places(problem),
     }
-    server = [] if exchange.server is None else [server_offer(exchange.server, problem)]
-    used = [book.region(place) for place in places]
-    ends = {
-        "*",
-        *KINDS,
-        *places,
-        *(region.region for region in used),
-        *(region.egress_zone for region in used),
-    }
-    providers = {region.provider for region in used}
+    offers = [
+        *(pool_of(group, problem).offer for group in placement.groups),
+        *([] if exchange.server is None else [server_offer(exchange.server, problem)]),
+        *largest_cards(book, sorted(places)),
+    ]
+    small = cut_down(problem, places, offers)
+    if not links_fixed:
+        return small
+    links = tuple(
+        problem.network.link(a, b).row(book.as_of[1])
+        for a in small.catalog.regions
+        for b in small.catalog.regions
+    )
+    return replace(small, catalog=replace(small.catalog, links=links))
+
+
+def question_alone(problem: Problem) -> Problem:
+    """Cut the price book down to the places that the wishes name: what is saved where nothing fits."""
+    wish = problem.requirements
+    return cut_down(
+        problem, {*filter(None, (wish.aggregator, wish.storage)), *_data_places(problem)}
+    )
+
+
+def cut_down(problem: Problem, places: Collection[str], offers: Iterable[VmOffer] = ()) -> Problem:
+    """Cut the price book down to some places.
+
+    Parameters
+    ----------
+    places
+        What lies there stays: regions, functions, stores, and the egress prices and measured links
+        among them.
+    offers
+        Machines that stay.
+    """
+    book = problem.catalog
+    regions = {place: region for place, region in book.regions.items() if place in places}
+    ends = {"*", *KINDS, *places}
+    for region in regions.values():
+        ends |= {region.region, region.egress_zone}
+    providers = {region.provider for region in regions.values()}
     catalog: Catalog = replace(
         book,
-        regions={place: region for place, region in book.regions.items() if place in places},
-        offers=tuple(
-            dict.fromkeys(
-                [
-                    *(pool_of(group, problem).offer for group in placement.groups),
-                    *server,
-                    *largest_cards(book, sorted(places)),
-                ]
-            )
-        ),
+        regions=regions,
+        offers=tuple(dict.fromkeys(offers)),
         functions=tuple(f for f in book.functions if f.place in places),
         stores=tuple(s for s in book.stores if s.place in places),
         egress=tuple(
@@ -58,3 +87,9 @@ def used_problem(problem: Problem, placement: Placement) -> Problem:
         links=tuple(link for link in book.links if link.src in places and link.dst in places),
     )
     return replace(problem, catalog=catalog)
+
+
+def _data_places(problem: Problem) -> set[str]:
+    """List the places of the store and of the datasets."""
+    wish = problem.requirements
+    return {*filter(None, (wish.data_store,)), *(d.place for d in wish.datasets)}

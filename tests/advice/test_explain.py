@@ -32,11 +32,6 @@ from placer.advice.explanation.stay_or_leave import stay_or_leave
 from placer.advice.explanation.subject import place_subject, read_subject
 from placer.advice.explanation.why_not import why_not
 from placer.advice.explanation.wishes import wishes_of, without
-from placer.advice.worlds.scaled_market import (
-    with_scaled_egress,
-    with_scaled_links,
-    with_scaled_prices,
-)
 from placer.cli.report.explain.explain_text import sections
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.violations import violations
@@ -44,6 +39,11 @@ from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.market.network.graph import network_of
+from placer.market.scaled_market import (
+    with_scaled_egress,
+    with_scaled_links,
+    with_scaled_prices,
+)
 from placer.problem.problem import Problem
 from placer.problem.requirements import Used
 from placer.solving.answer import SolveOptions, Status

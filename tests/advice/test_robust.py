@@ -15,7 +15,7 @@ import placer
 from conftest import Run
 from instances import random_problem, two_places
 from placements import random_placement
-from placer.advice.robustness.candidates import Candidate, cut
+from placer.advice.robustness.candidates import Candidate
 from placer.advice.robustness.regret import Robustness, assess
 from placer.advice.robustness.uncertainty import (
     Factor,
@@ -26,6 +26,7 @@ from placer.advice.robustness.uncertainty import (
 )
 from placer.advice.robustness.value_of_information import INNER, LEVELS
 from placer.advice.worlds.scenario import apply
+from placer.cost_model.cut_down import used_problem
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.objective import objective_of
 from placer.documents.schemas import schema_text
@@ -158,7 +159,10 @@ def test_a_candidate_does_in_its_part_of_the_market_what_it_does_in_the_whole(
 ) -> None:
     """As it is, and in a drawn world whose changes are applied to the whole catalog."""
     placement, problem = random_placement(strategy, seed)
-    whole, part = evaluate(placement, problem), evaluate(placement, cut(problem, placement))
+    whole, part = (
+        evaluate(placement, problem),
+        evaluate(placement, used_problem(problem, placement, links_fixed=True)),
+    )
     assert (part.step.total, part.usd.total) == pytest.approx(
         (whole.step.total, whole.usd.total), rel=1e-12
     )

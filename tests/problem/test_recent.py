@@ -13,7 +13,8 @@ import pytest
 
 from placer import Advisor
 from placer.errors import PlacerError
-from placer.market.network.graph import network_of, with_free_egress
+from placer.market.network.graph import network_of
+from placer.market.scaled_market import with_scaled_egress
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import Placement
 from placer.problem.problem import KEPT_POOLS, Problem
@@ -157,8 +158,8 @@ def test_free_egress_is_made_once_and_shares_all_but_prices(advisor: Advisor) ->
     """
     problem = advisor.problem("roberta-xlm", budget="5/h", gpu="T4,A10")
     mine = markets.Market.of(problem)
-    blind = replace(problem, catalog=with_free_egress(problem.catalog))
-    assert with_free_egress(problem.catalog) is blind.catalog
+    blind = replace(problem, catalog=with_scaled_egress(problem.catalog, 0.0))
+    assert with_scaled_egress(problem.catalog, 0.0) is blind.catalog
     assert markets.Market.of(blind).weights is mine.weights
     assert mine.prices.max() > 0.0
     assert markets.Market.of(blind).prices.max() == 0.0

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 from placer.advice.explanation.side_questions import Asker, wanting
 from placer.advice.explanation.subject import Subject
-from placer.advice.worlds.scaled_market import (
+from placer.cost_model.estimate import estimate, evaluate
+from placer.market.catalog import Catalog, VmOffer
+from placer.market.scaled_market import (
     with_scaled_egress,
     with_scaled_links,
     with_scaled_prices,
 )
-from placer.cost_model.estimate import estimate, evaluate
-from placer.market.catalog import Catalog
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.result import Option, Result
@@ -159,9 +159,13 @@ def price_break_even(
     questions
         The request with the subject forced in; any of them may be answered.
     """
+
+    def rented(offer: VmOffer) -> bool:
+        return subject.matches(offer) and offer.price_basis != "owned"
+
     return _from_below(
         "price",
-        lambda book, factor: with_scaled_prices(book, subject.matches, factor),
+        lambda book, factor: with_scaled_prices(book, rented, factor),
         questions,
         result,
         asker,

@@ -22,7 +22,7 @@ from placer.cost_model.estimate import Estimate, estimate, evaluate, pool_of
 from placer.cost_model.objective import objective_of
 from placer.cost_model.outlook.totals import totals_of
 from placer.cost_model.violations import Violation, violations
-from placer.market.network.graph import with_free_egress
+from placer.market.scaled_market import with_scaled_egress
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem.problem import Pool, Problem
@@ -193,7 +193,7 @@ def _baselines(
 ) -> Iterator[Option]:
     """Yield what simpler tools would choose, priced truly."""
     assert result.placement is not None
-    sightless = replace(problem, catalog=with_free_egress(problem.catalog))
+    sightless = replace(problem, catalog=with_scaled_egress(problem.catalog, 0.0))
     blind = solve(
         sightless, solver, short_search(options, BASELINE_NODES, result.placement)
     ).placement

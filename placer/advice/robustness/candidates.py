@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from placer.advice.robustness.uncertainty import Factor, changes_of, factors_of
-from placer.advice.worlds.market_changes import link_as_it_is
 from placer.advice.worlds.scenario import apply
 from placer.cost_model.convergence import samples_to_target
-from placer.cost_model.estimate import evaluate, exchange_phases, offers_of, pool_of
+from placer.cost_model.cut_down import used_problem
+from placer.cost_model.estimate import evaluate
 from placer.cost_model.objective import objective_of
 from placer.cost_model.violations import broken_limits, violations
-from placer.market.catalog import Catalog
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
 
@@ -51,7 +50,7 @@ class Candidate:
         uses = tuple(i for i, factor in enumerate(factors) if factor.words in own)
         return Candidate(
             placement=placement,
-            problem=cut(problem, placement),
+            problem=used_problem(problem, placement, links_fixed=True),
             factors=tuple(factors[i] for i in uses),
             uses=uses,
         )
@@ -98,46 +97,6 @@ def candidates_of(
         Candidate.of(p, problem, factors, [f.words for f in factors_of(problem, [p], boxes)])
         for p in placements
     )
-
-
-def cut(problem: Problem, placement: Placement) -> Problem:
-    """Return the same question with nothing in its catalog but what a placement uses; its figures
-    there are the same.
-    """
-    exchange, book, wish = placement.exchange, problem.catalog, problem.requirements
-    moved = {
-        place
-        for phase in exchange_phases(placement, problem)
-        for t in phase.transfers
-        for place in (t.src, t.dst)
-    }
-    named = filter(
-        None,
-        (
-            exchange.aggregator,
-            exchange.storage,
-            wish.data_store and book.store(wish.data_store).place,
-        ),
-    )
-    places = list(
-        dict.fromkeys(
-            [*placement.places, *sorted(moved), *named, *(data.place for data in wish.datasets)]
-        )
-    )
-    machines = [(pool_of(group, problem), group.count) for group in placement.groups]
-    providers = {book.region(place).provider for place in places}
-    small: Catalog = replace(
-        book,
-        regions={place: book.regions[place] for place in places},
-        offers=tuple(dict.fromkeys(offer for offer, _ in offers_of(machines, placement, problem))),
-        functions=tuple(f for f in book.functions if f.place in places),
-        stores=tuple(s for s in book.stores if s.place in places),
-        egress=tuple(price for price in book.egress if price.provider in providers),
-        links=tuple(
-            link_as_it_is(problem.network, a, b, book.as_of[1]) for a in places for b in places
-        ),
-    )
-    return replace(problem, catalog=small)
 
 
 def with_phi(

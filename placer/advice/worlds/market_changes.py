@@ -12,9 +12,10 @@ import msgspec
 
 from placer.advice.worlds.model_changes import Row, gpus_like
 from placer.errors import PlacerError, unknown
-from placer.market.catalog import Catalog, EgressPrice, MeasuredLink, VmOffer
-from placer.market.network.graph import GBPS, Network, network_of
-from placer.problem.words.data import places_of
+from placer.market.catalog import Catalog, EgressPrice, VmOffer
+from placer.market.network.graph import Link, Network, network_of
+from placer.market.scaled_market import with_offers, with_scaled_prices
+from placer.market.selection import places_of
 
 SCOPES = ("internet", "inter-region", "inter-zone")
 """What stands for a destination: places of other providers, other regions of the provider, other
@@ -36,36 +37,27 @@ def set_prices(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
     PlacerError
         If a pattern matches no offer.
     """
-    offers = list(catalog.offers)
     for text, target, factor, value in rows:
-        admits = _matcher(catalog, target)
-        touched = [i for i, offer in enumerate(offers) if admits(offer)]
-        if not touched:
+        admits, source = _matcher(catalog, target), f"what if: {text}"
+        if not any(map(admits, catalog.offers)):
             raise _no_offer(text, target, catalog)
-        for i in touched:
-            offers[i] = _priced(offers[i], factor, value, text)
-    return _with_links_of(catalog, replace(catalog, offers=tuple(offers)))
+        if factor is not None:
+            catalog = with_scaled_prices(catalog, admits, factor, source)
+        else:
+            offers = (_priced(o, value, source) if admits(o) else o for o in catalog.offers)
+            catalog = with_offers(catalog, tuple(offers))
+    return catalog
 
 
-def _priced(offer: VmOffer, factor: float | None, value: float | None, text: str) -> VmOffer:
-    """Return one offer at its changed price; a price that is given is exact, whatever the old one
-    was.
-    """
-    source = f"what if: {text}; {offer.source}"
-    if factor is None:
-        given = {
-            "usd_per_hour": value,
-            "usd_per_hour_low": None,
-            "usd_per_hour_high": None,
-            "price_basis": "negotiated",
-        }
-        return msgspec.structs.replace(offer, source=source, **given)
-    ends = {
-        name: getattr(offer, name)
-        for name in ("usd_per_hour", "usd_per_hour_low", "usd_per_hour_high")
-    }
+def _priced(offer: VmOffer, usd_per_hour: float | None, source: str) -> VmOffer:
+    """Return an offer at a given price, which is exact, whatever the old one was."""
     return msgspec.structs.replace(
-        offer, source=source, **{name: usd and usd * factor for name, usd in ends.items()}
+        offer,
+        usd_per_hour=usd_per_hour,
+        usd_per_hour_low=None,
+        usd_per_hour_high=None,
+        price_basis="negotiated",
+        source=f"{source}; {offer.source}",
     )
 
 
@@ -129,7 +121,9 @@ def set_egress(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
         kept = (
             price for price in catalog.egress if (price.provider, price.src, price.dst) not in gone
         )
-        catalog = _with_links_of(catalog, replace(catalog, egress=(*kept, *changed)))
+        repriced = replace(catalog, egress=(*kept, *changed))
+        repriced.memo["network"] = Network(repriced, network_of(catalog))  # links are the same
+        catalog = repriced
     return catalog
 
 
@@ -239,50 +233,17 @@ def set_bandwidths(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
             )
         both = len(target) == 2
         for src, dst in dict.fromkeys([*ends, *((b, a) for a, b in ends if both)]):
-            links[src, dst] = _linked(network, src, dst, factor, value, text, catalog.as_of[1])
+            link = _linked(network.link(src, dst), factor, value)
+            source = f"what if: {text}; {link.source}"
+            links[src, dst] = replace(link, basis=ASSUMED, source=source).row(catalog.as_of[1])
     return replace(catalog, links=tuple(links.values()))
 
 
-def link_as_it_is(network: Network, src: str, dst: str, day: str) -> MeasuredLink:
-    """Return the row of a link that says what the network knows of it, so that it stays the same in
-    a smaller catalog.
-    """
-    return _linked(network, src, dst, 1.0, None, "", day)
-
-
-def _linked(
-    network: Network,
-    src: str,
-    dst: str,
-    factor: float | None,
-    value: float | None,
-    text: str,
-    day: str,
-) -> MeasuredLink:
-    link, times = network.link(src, dst), factor or 1.0
-    one, low, high = (
-        (link.bytes_per_second, link.low, link.high) if value is None else (value, value, value)
-    )
-    return MeasuredLink(
-        src=src,
-        dst=dst,
-        gbps_one_stream=one * times / GBPS,
-        gbps_low=low * times / GBPS,
-        gbps_high=high * times / GBPS,
-        gbps_many_streams=link.cap * times / GBPS,
-        rtt_ms=link.rtt_s * 1e3,
-        basis=ASSUMED if text else link.basis,
-        source=f"what if: {text}; {link.source}" if text else link.source,
-        as_of=day,
-    )
-
-
-def _with_links_of(catalog: Catalog, changed: Catalog) -> Catalog:
-    """Let a catalog whose regions, machines and measured links are the same use the links that are
-    worked out already.
-    """
-    changed.memo["network"] = Network(changed, network_of(catalog))
-    return changed
+def _linked(link: Link, factor: float | None, value: float | None) -> Link:
+    """Return a link with its changed bandwidth; a given ``value`` is that of one stream."""
+    if value is not None:
+        return replace(link, bytes_per_second=value, low=value, high=value)
+    return link.scaled(factor or 1.0)
 
 
 def _places(pattern: str, catalog: Catalog) -> list[str]:

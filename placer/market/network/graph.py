@@ -69,6 +69,33 @@ class Link:
         one = (self.bytes_per_second, self.low, self.high)[case]
         return min(streams * one, max(self.cap, one))
 
+    def scaled(self, factor: float) -> Link:
+        """Return the link with a multiple of its bandwidth; its round-trip time stays."""
+        return replace(
+            self,
+            bytes_per_second=self.bytes_per_second * factor,
+            low=self.low * factor,
+            high=self.high * factor,
+            cap=self.cap * factor,
+        )
+
+    def row(self, day: str) -> MeasuredLink:
+        """Return the row of a price book that says what is known of the link, so that it stays the
+        same in a smaller book.
+        """
+        return MeasuredLink(
+            src=self.src,
+            dst=self.dst,
+            gbps_one_stream=self.bytes_per_second / GBPS,
+            gbps_low=self.low / GBPS,
+            gbps_high=self.high / GBPS,
+            gbps_many_streams=self.cap / GBPS,
+            rtt_ms=self.rtt_s * 1e3,
+            basis=self.basis,
+            source=self.source,
+            as_of=day,
+        )
+
 
 def first_paid(tiers: Sequence[EgressPrice]) -> EgressPrice:
     """Return the lowest volume tier that costs something; the first one if all are free."""
@@ -83,21 +110,6 @@ def network_of(catalog: Catalog) -> Network:
     if network is None:
         network = catalog.memo.setdefault("network", Network(catalog))
     assert isinstance(network, Network)
-    return network
-
-
-def with_free_egress(catalog: Catalog) -> Catalog:
-    """Make all egress free, as a tool that does not know of it thinks; links and admitted offers
-    stay what they are.
-    """
-    network = catalog.memo.get("free-egress")
-    if network is None:
-        network = replace(
-            catalog, egress=tuple(replace(price, usd_per_gib=0.0) for price in catalog.egress)
-        )
-        network.memo.update({**catalog.memo, "network": Network(network, network_of(catalog))})
-        catalog.memo["free-egress"] = network  # whole, since other threads may ask
-    assert isinstance(network, type(catalog))
     return network
 
 

@@ -1,4 +1,4 @@
-"""The same market at other prices or with other links: what break-even questions are asked of."""
+"""The same market at other prices or with other links."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from placer.market.network.graph import Link, Network, network_of
 
 
 def with_scaled_prices(
-    catalog: Catalog, matches: Callable[[VmOffer], bool], factor: float
+    catalog: Catalog, matches: Callable[[VmOffer], bool], factor: float, source: str = "what if"
 ) -> Catalog:
-    """Multiply the price of some machines; links, egress and everything else stay.
+    """Multiply the price of some machines, with the ends of its spread; all else stays.
 
     Parameters
     ----------
@@ -22,26 +22,29 @@ def with_scaled_prices(
         Says which offers are scaled.
     factor
         From 0; 0 gives them away.
+    source
+        What is put before the source of each scaled price.
     """
 
     def scaled(offer: VmOffer) -> VmOffer:
+        low, high = offer.usd_per_hour_low, offer.usd_per_hour_high
         return msgspec.structs.replace(
             offer,
             usd_per_hour=offer.usd_per_hour * factor,
-            usd_per_hour_low=None,
-            usd_per_hour_high=None,
-            price_basis="what-if",
+            usd_per_hour_low=low and low * factor,
+            usd_per_hour_high=high and high * factor,
+            source=f"{source}; {offer.source}",
         )
 
-    changed = replace(
-        catalog,
-        offers=tuple(
-            scaled(o) if matches(o) and o.price_basis != "owned" else o for o in catalog.offers
-        ),
-    )
-    changed.memo["network"] = network_of(
-        catalog
-    )  # knows no machine prices, so links and egress are worked out once
+    return with_offers(catalog, tuple(scaled(o) if matches(o) else o for o in catalog.offers))
+
+
+def with_offers(catalog: Catalog, offers: tuple[VmOffer, ...]) -> Catalog:
+    """Put offers that differ in their prices alone in place of the old ones: links and egress stay
+    worked out.
+    """
+    changed = replace(catalog, offers=offers)
+    changed.memo["network"] = network_of(catalog)  # it knows no prices of machines
     return changed
 
 
@@ -51,8 +54,11 @@ def with_scaled_egress(catalog: Catalog, factor: float) -> Catalog:
     Parameters
     ----------
     factor
-        From 0; 0 makes egress free.
+        From 0; 0 makes egress free, as a tool that ignores it assumes. That market is kept.
     """
+    free: Catalog | None = catalog.memo.get("free-egress") if factor == 0 else None
+    if free is not None:
+        return free
     changed = replace(
         catalog,
         egress=tuple(
@@ -60,6 +66,8 @@ def with_scaled_egress(catalog: Catalog, factor: float) -> Catalog:
         ),
     )
     changed.memo.update({**catalog.memo, "network": Network(changed, network_of(catalog))})
+    if factor == 0:
+        catalog.memo["free-egress"] = changed  # whole, since other threads may ask
     return changed
 
 
@@ -88,14 +96,8 @@ class _ScaledLinks(Network):
 
     def link(self, src: str, dst: str) -> Link:
         """Find the link from ``src`` to ``dst`` and scale it."""
-        found = self._links.get((src, dst))
-        if found is None:
-            link, times = self._plain.link(src, dst), self._factor if src != dst else 1.0
-            found = self._links[src, dst] = replace(
-                link,
-                bytes_per_second=link.bytes_per_second * times,
-                low=link.low * times,
-                high=link.high * times,
-                cap=link.cap * times,
-            )
-        return found
+        link = self._links.get((src, dst))
+        if link is None:
+            link = self._plain.link(src, dst).scaled(self._factor if src != dst else 1.0)
+            self._links[src, dst] = link
+        return link
