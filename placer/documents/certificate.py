@@ -4,7 +4,7 @@ checked with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from placer.cost_model.convergence import batch_factor, multiplier_of
@@ -15,8 +15,6 @@ from placer.documents.manifest.reading import document_digest
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import PARTS, Problem
-from placer.solving.answer import SolveOptions
-from placer.solving.result import Result
 from placer.version import __version__
 
 SCHEMA = "placer.certificate/v1"
@@ -24,28 +22,32 @@ MULTIPLIERS = 24
 """Lagrange multipliers between the worst and the best speed for a dollar of the market."""
 
 
-def certificate_document(result: Result, problem: Mapping[str, Any]) -> dict[str, Any]:
+def certificate_document(
+    saved: Mapping[str, Any],
+    problem: Problem,
+    placement: Placement | None,
+    solver: str,
+    limits: Mapping[str, Any],
+) -> dict[str, Any]:
     """Build the certificate of a result.
 
     Parameters
     ----------
-    result
-        What was found.
-    problem
-        The problem as it is saved beside it, or would be.
+    saved
+        The problem as it is saved beside the certificate, or would be.
+    problem, placement
+        The question and its answer.
+    solver, limits
+        Name of the solver; ``gap``, ``time_limit_s``, ``node_limit`` and ``seed`` of the search.
     """
-    options = result.limits or SolveOptions()
     return {
         "schema": SCHEMA,
         "placer": __version__,
-        "solver": result.solver,
-        "gap": options.gap,
-        "time_limit_s": options.time_limit_s,
-        "node_limit": options.node_limit,
-        "seed": options.seed,
-        "book": result.problem.catalog.digest,
-        "inputs": input_digests(problem),
-        "figures": None if result.placement is None else figures(result.placement, result.problem),
+        "solver": solver,
+        **limits,
+        "book": problem.catalog.digest,
+        "inputs": input_digests(saved),
+        "figures": None if placement is None else figures(placement, problem),
         "relaxation": None,
     }
 
@@ -56,7 +58,7 @@ def input_digests(problem: Mapping[str, Any]) -> dict[str, str]:
 
 
 def figures(placement: Placement, problem: Problem) -> dict[str, Any]:
-    """Speeds of the machines and links of a placement, as the model has them.
+    """Build the speeds of the machines and links of a placement, as the model has them.
 
     Notes
     -----
@@ -102,25 +104,29 @@ def figures(placement: Placement, problem: Problem) -> dict[str, Any]:
     }
 
 
-def relaxation_document(result: Result, problem: Mapping[str, Any]) -> dict[str, Any]:
+def relaxation_document(
+    saved: Mapping[str, Any], problem: Problem, modes: Iterable[tuple[str, int]]
+) -> dict[str, Any]:
     """Build what the bounds of whole strategies are checked with: speeds by device, multipliers,
     and the bounds themselves.
 
     Parameters
     ----------
-    problem
+    saved
         The whole problem as it is saved.
+    modes
+        Strategy and local steps of each mode of the proof.
     """
-    speeds = device_speeds(result.problem)
-    machines = machines_of(problem, speeds)
+    speeds = device_speeds(problem)
+    machines = machines_of(saved, speeds)
     ratios = [machine.speed / max(machine.usd, 1e-6) for machine in machines]
     low, high = min(ratios) / 20, max(ratios) * 5
     multipliers = [low * (high / low) ** (k / (MULTIPLIERS - 1)) for k in range(MULTIPLIERS)]
-    modes = mode_factors(result)
+    factors = [mode_factor(strategy, local_steps, problem) for strategy, local_steps in modes]
     return {
         "speeds": speeds,
         "multipliers": multipliers,
-        "modes": relaxed_modes(problem, speeds, multipliers, modes),
+        "modes": relaxed_modes(saved, speeds, multipliers, factors),
     }
 
 
@@ -143,29 +149,18 @@ def relaxed_modes(
     ]
 
 
-def mode_factors(result: Result) -> list[dict[str, Any]]:
-    """Each mode of a proof with its samples-to-target factor."""
-    problem, found = result.problem, []
-    for proof in result.proof:
-        exchange = exchange_for(proof.strategy, 1, problem, local_steps=proof.local_steps)
-        factor = (
-            batch_factor(problem)
-            if proof.strategy == NO_EXCHANGE
-            else multiplier_of(exchange, problem).value
-        )
-        found.append(
-            {
-                "strategy": proof.strategy,
-                "local_steps": proof.local_steps,
-                "samples_to_target": factor,
-            }
-        )
-    return found
+def mode_factor(strategy: str, local_steps: int, problem: Problem) -> dict[str, Any]:
+    """Build one mode with its samples-to-target factor."""
+    exchange = exchange_for(strategy, 1, problem, local_steps=local_steps)
+    factor = (
+        batch_factor(problem) if strategy == NO_EXCHANGE else multiplier_of(exchange, problem).value
+    )
+    return {"strategy": strategy, "local_steps": local_steps, "samples_to_target": factor}
 
 
 def device_speeds(problem: Problem) -> list[dict[str, Any]]:
-    """Samples/s of each admitted device, alone and in a group."""
-    found: dict[tuple[str, int], dict[str, Any]] = {}
+    """List samples/s of each admitted device, alone and in a group."""
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
     for pool in problem.pools:
         kind = pool.offer.gpu, pool.offer.gpu_count
         row = {
@@ -175,5 +170,5 @@ def device_speeds(problem: Problem) -> list[dict[str, Any]]:
             "in_group": pool.shared.value,
             "basis": pool.alone.basis,
         }
-        found.setdefault(kind, row)
-    return [found[kind] for kind in sorted(found)]
+        rows.setdefault(kind, row)
+    return [rows[kind] for kind in sorted(rows)]

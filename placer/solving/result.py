@@ -9,6 +9,7 @@ from msgspec import to_builtins
 
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.objective import Objective, gap_between, objective_of
+from placer.documents.manifest.native import build_manifest
 from placer.documents.parts import (
     data_document,
     estimate_document,
@@ -17,7 +18,9 @@ from placer.documents.parts import (
     totals_document,
 )
 from placer.documents.request import request_document
+from placer.documents.saved_result import saved_document
 from placer.documents.schemas import RESULT_SCHEMA
+from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import BatchRow, ModeProof, SolveOptions, Status, Verification, Warn
@@ -147,17 +150,31 @@ class Result:
         whole
             Keep the whole market, so that the bounds can be worked out again as well.
         """
-        from placer.documents.saved import saved_document
-
-        return saved_document(self, whole=whole)
+        options = self.limits or SolveOptions()
+        limits = {
+            "gap": options.gap,
+            "time_limit_s": options.time_limit_s,
+            "node_limit": options.node_limit,
+            "seed": options.seed,
+        }
+        return saved_document(self.to_dict(), self.problem, self.placement, limits, whole=whole)
 
     def to_manifest(self) -> dict[str, Any]:
         """Build the ``placer.manifest/v1`` document that an executor can start; see
         `placer.documents.manifest`.
-        """
-        from placer.documents.manifest import manifest_document
 
-        return manifest_document(self)
+        Raises
+        ------
+        PlacerError
+            If the result has no placement.
+        """
+        if self.placement is None or self.estimate is None:
+            raise PlacerError(
+                "nothing fits the request, so there is no manifest", "relax a limit first"
+            )
+        return build_manifest(
+            self.problem, self.placement, self.estimate, str(self.status), self.gap
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """Build one row for each considered placement, the chosen one first (pandas)."""
@@ -195,6 +212,17 @@ def objective_document(result: Result) -> dict[str, Any]:
         "value": result.value,
         "bound": result.bound,
         "gap": result.gap,
+    }
+
+
+def answer_document(result: Result) -> dict[str, Any]:
+    """Build what other documents say of a result: status, objective, placement and estimate."""
+    placement, estimate = result.placement, result.estimate
+    return {
+        "status": str(result.status),
+        "objective": objective_document(result),
+        "placement": None if placement is None else placement_document(placement, result.problem),
+        "estimate": None if estimate is None else estimate_document(estimate),
     }
 
 

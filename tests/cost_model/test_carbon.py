@@ -12,7 +12,7 @@ from conftest import Run
 from instances import carbon_problem, offer
 from placer.advice.recommendation.nearest import nearest
 from placer.cost_model.violations import violations
-from placer.documents.saved import check_document, saved_document
+from placer.documents.saved import check_document
 from placer.errors import PlacerError
 from placer.market.books.folders import shipped_folder
 from placer.market.carbon import carbon_of, carbon_unknown, figure, offer_carbon, parse_carbon
@@ -226,7 +226,7 @@ def test_documents_and_terminal(run: Run, default: Catalog) -> None:
     assert "carbon " in done.stdout
     assert "places are left out: nobody publishes the carbon intensity" in done.stderr
     answer = solve(ask(default, gpus=("T4",), budget_usd_per_hour=1.0, objective="carbon"))
-    document = json.loads(json.dumps(saved_document(answer)))
+    document = json.loads(json.dumps(answer.to_saved()))
     assert document["estimate"]["carbon_g_per_hour"]["value"] == document["objective"]["value"]
     assert "priced again" in check_document(document, "it")
     listed = json.loads(run("offers", "--gpu", "T4", "--limit", "3", "--json").stdout)["offers"]

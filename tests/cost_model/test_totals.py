@@ -14,7 +14,7 @@ from placer.advice.recommendation.nearest import nearest
 from placer.cost_model.estimate import estimate
 from placer.cost_model.outlook.totals import totals_of
 from placer.cost_model.violations import violations
-from placer.documents.saved import check_document, saved_document
+from placer.documents.saved import check_document
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
@@ -234,7 +234,7 @@ def test_terminal_and_documents_say_the_totals(run: Run, tmp_path: Path, erben: 
     assert done.returncode == 0, done.stderr
     assert "10,000,000 samples: " in out
     assert "budget $50.00 in total" in out
-    document = saved_document(solve(ask(erben, samples=10**7, budget_usd=50.0, objective="time")))
+    document = solve(ask(erben, samples=10**7, budget_usd=50.0, objective="time")).to_saved()
     totals, value = document["totals"], document["objective"]["value"]
     assert totals["seconds"]["value"] == pytest.approx(value)
     assert document["request"]["budget_usd"] == 50.0

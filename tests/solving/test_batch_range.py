@@ -14,7 +14,7 @@ from instances import batch_problem
 from placer.cost_model.convergence import batch_factor, multiplier_of
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.violations import violations
-from placer.documents.saved import check_document, saved_document
+from placer.documents.saved import check_document
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.problem.placement import Exchange
@@ -168,7 +168,7 @@ def test_heuristics_answer_ranges(erben: Catalog, solver: str) -> None:
 def test_documents_hold_the_table(erben: Catalog) -> None:
     """The request has the range and the chosen batch; a saved file is priced again with it."""
     document = json.loads(
-        json.dumps(saved_document(solve(ask(erben, batch_range=RANGE, critical_batch=20_000))))
+        json.dumps(solve(ask(erben, batch_range=RANGE, critical_batch=20_000)).to_saved())
     )
     assert document["request"]["batch_range"] == [*RANGE]
     chosen = document["request"]["target_batch_size"]

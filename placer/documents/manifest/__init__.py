@@ -1,6 +1,6 @@
 """The native launch manifest: all that an executor needs to start the training, and no secrets."""
 
-from placer.documents.manifest.native import build_manifest, manifest_document
+from placer.documents.manifest.native import build_manifest
 from placer.documents.manifest.reading import document_digest, edited, read_manifest
 from placer.documents.manifest.types import Manifest
 from placer.documents.manifest.versions import SCHEMA
@@ -11,6 +11,5 @@ __all__ = [
     "build_manifest",
     "document_digest",
     "edited",
-    "manifest_document",
     "read_manifest",
 ]

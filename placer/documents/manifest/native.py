@@ -14,12 +14,10 @@ from placer.documents.manifest.meeting import bucket_name, plain_name
 from placer.documents.manifest.reading import document_digest
 from placer.documents.manifest.versions import SCHEMA, completed
 from placer.documents.parts import data_document, estimate_document
-from placer.errors import PlacerError
 from placer.market.catalog import VmOffer
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.solving.result import Result
 from placer.workload.profile import profile_document
 
 EXPECTED = (
@@ -43,27 +41,6 @@ DRIFT = 0.25
 """A run that is slower or dearer than its interval by this share should raise an alarm."""
 
 
-def manifest_document(result: Result) -> dict[str, Any]:
-    """Build the manifest of a result.
-
-    Raises
-    ------
-    PlacerError
-        If the result has no placement.
-
-    Notes
-    -----
-    ``digest`` is the SHA-256 of the document without it, keys sorted, no spaces.
-    """
-    if result.placement is None or result.estimate is None:
-        raise PlacerError(
-            "nothing fits the request, so there is no manifest", "relax a limit first"
-        )
-    return build_manifest(
-        result.problem, result.placement, result.estimate, str(result.status), result.gap
-    )
-
-
 def build_manifest(
     problem: Problem,
     placement: Placement,
@@ -81,6 +58,10 @@ def build_manifest(
     data
         Names and dates of the price book, where the problem holds only a part of it; None: those of
         the problem.
+
+    Notes
+    -----
+    ``digest`` is the SHA-256 of the document without it, keys sorted, no spaces.
     """
     words = (
         problem.profile.name,

@@ -1,0 +1,220 @@
+"""A saved result: the answer with what it needs to be priced again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from placer.cost_model.cut_down import question_alone, used_problem
+from placer.cost_model.estimate import Estimate, estimate
+from placer.cost_model.objective import gap_between, objective_of
+from placer.cost_model.violations import violations
+from placer.documents.certificate import certificate_document, relaxation_document
+from placer.documents.parts import (
+    estimate_document,
+    outlook_document,
+    placement_document,
+    totals_document,
+)
+from placer.documents.request import request_document
+from placer.errors import PlacerError
+from placer.problem.placement import Exchange, Placement, WorkerGroup
+from placer.problem.problem import Problem
+
+RESULT_KEYS = (
+    "schema", "request", "data", "status", "objective", "solver", "placement", "estimate", "totals", "outlook", "alternatives", "baselines",
+    "near_misses", "nearest", "verdict", "notes", "warnings", "batches",
+)  # fmt: skip
+"""Keys of a result document."""
+LATER_KEYS = ("proof", "problem", "question", "certificate", "verification")
+"""Keys that not every result document has."""
+MOST_GAP = 0.5
+"""Largest gap that can be asked for."""
+LARGEST = 1e300
+"""Numbers above are not compared."""
+SAME = 1e-9
+"""Relative difference up to which a figure counts as the same."""
+
+
+def saved_document(
+    document: Mapping[str, Any],
+    problem: Problem,
+    placement: Placement | None,
+    limits: Mapping[str, Any],
+    *,
+    whole: bool = False,
+) -> dict[str, Any]:
+    """Add the problem and a certificate to the document of a result.
+
+    Parameters
+    ----------
+    document
+        ``placer.result/v1``; its proof names the modes that are bounded again.
+    problem, placement
+        The question and its answer. Without an answer the question is saved without its market.
+    limits
+        ``gap``, ``time_limit_s``, ``node_limit`` and ``seed`` of the search.
+    whole
+        Keep the whole market, so that bounds can be worked out again, and not only what the
+        placement uses.
+    """
+    if whole:
+        kept = problem
+    else:
+        kept = question_alone(problem) if placement is None else used_problem(problem, placement)
+    key = "problem" if whole or placement is not None else "question"
+    saved = kept.to_dict()
+    certificate = certificate_document(
+        saved if key == "problem" else problem.to_dict(),
+        problem,
+        placement,
+        document["solver"]["name"],
+        limits,
+    )
+    # The second implementation bounds no emissions.
+    if whole and problem.requirements.objective != "carbon":
+        modes = [(mode["strategy"], mode["local_steps"]) for mode in document["proof"]]
+        certificate["relaxation"] = relaxation_document(saved, problem, modes)
+    return {**document, key: saved, "certificate": certificate}
+
+
+def placement_from(document: Mapping[str, Any]) -> Placement:
+    """Rebuild a placement from its part of a result document."""
+    aggregator, storage, server = document["aggregator"], document["storage"], document["server"]
+    return Placement(
+        groups=tuple(_group_from(w) for w in document["workers"]),
+        exchange=Exchange(
+            strategy=document["exchange"],
+            compression=document["compression"],
+            local_steps=document["local_steps"],
+            streams=document["streams"],
+            overlap=document["overlap"],
+            aggregator=aggregator and aggregator["place"],
+            aggregator_memory_gib=aggregator and aggregator["memory_gib"],
+            server=server and _group_from(server),
+            storage=storage and storage["place"],
+        ),
+    )
+
+
+def _group_from(row: Mapping[str, Any]) -> WorkerGroup:
+    return WorkerGroup(
+        place=row["place"],
+        instance_type=row["offer"],
+        gpu=row["gpu"],
+        gpu_count=row["gpu_count"],
+        market=row["market"],
+        count=row["count"],
+    )
+
+
+def check_result(document: Mapping[str, Any], where: str) -> str:
+    """Price the placement of a saved result again, from the file alone.
+
+    Returns
+    -------
+    str
+        What it is, in words.
+
+    Raises
+    ------
+    PlacerError
+        If a key is unknown, a limit is broken, or a figure differs from what is written.
+    """
+    extra = sorted(set(document) - {*RESULT_KEYS, *LATER_KEYS})
+    if extra:
+        raise PlacerError(
+            f"{where}: unknown key '{extra[0]}'", "the file was edited, or made by another version"
+        )
+    if document["placement"] is None:
+        if document["status"] not in ("infeasible", "time_limit", "unknown"):
+            raise PlacerError(
+                f"{where}: no placement, but the status is {document['status']}",
+                "the file was edited",
+            )
+        return "result without a placement"
+    if "problem" not in document:
+        raise PlacerError(
+            f"{where}: has no problem to price again", "save it with placer recommend -o FILE"
+        )
+    problem, placement = (
+        Problem.from_dict(document["problem"]),
+        placement_from(document["placement"]),
+    )
+    broken = violations(placement, problem)
+    if broken:
+        raise PlacerError(
+            f"{where}: the placement breaks a limit: {broken[0].message}", "solve it again"
+        )
+    got = estimate(placement, problem)
+    for name, value in (
+        ("placement", placement_document(placement, problem)),
+        ("estimate", estimate_document(got)),
+        ("totals", totals_document(got, problem)),
+        ("outlook", outlook_document(placement, got, problem)),
+    ):
+        difference = _difference(value, document.get(name), name)
+        if difference:
+            raise PlacerError(
+                f"{where}: {difference}", "the file was edited, or made by another version"
+            )
+    wrong = _wrong_status(document, got, problem)
+    if document["request"] != request_document(problem) or wrong:
+        raise PlacerError(
+            f"{where}: {wrong or 'the request does not fit the problem'}",
+            "the file was edited, or made by another version",
+        )
+    return (
+        f"result, priced again: {got.samples_per_second.value:.6g} samples/s for "
+        f"{got.usd_per_hour.total:.6g} USD/h"
+    )
+
+
+def _wrong_status(document: Mapping[str, Any], got: Estimate, problem: Problem) -> str:
+    """Say where objective, bound, gap and status contradict each other; empty if nowhere."""
+    objective, asked = document["objective"], objective_of(problem.requirements)
+    value = asked.value(got)
+    written, bound, gap = objective["value"], objective["bound"], objective["gap"]
+    if objective["name"] != asked.name or _difference(value, written, "objective.value"):
+        return f"the objective is written as {str(written)[:40]} but comes to {value:.9g}"
+    if document["status"] not in ("optimal", "feasible", "time_limit"):
+        return f"a placement with the status {str(document['status'])[:40]}"
+    if bound is None:
+        return "an optimal answer without a bound" if document["status"] == "optimal" else ""
+    if asked.beats_bound(value, bound):
+        return f"the bound {bound:.9g} is beaten by the value {value:.9g}"
+    if _difference(gap_between(value, bound), gap, "objective.gap"):
+        return "gap, bound and value do not fit each other"
+    return (
+        f"an optimal answer with a gap of {gap:.3g}"
+        if document["status"] == "optimal" and gap > MOST_GAP
+        else ""
+    )
+
+
+def _difference(computed: Any, written: Any, at: str) -> str:
+    """Say where a written document differs from the computed one; empty if it does not."""
+    if isinstance(computed, dict) and isinstance(written, Mapping):
+        if computed.keys() != written.keys():
+            return f"{at} has other keys"
+        return next(
+            filter(None, (_difference(computed[k], written[k], f"{at}.{k}") for k in computed)), ""
+        )
+    if isinstance(computed, list) and isinstance(written, list) and len(computed) == len(written):
+        return next(
+            filter(
+                None,
+                (
+                    _difference(c, w, f"{at}[{i}]")
+                    for i, (c, w) in enumerate(zip(computed, written, strict=True))
+                ),
+            ),
+            "",
+        )
+    number = (
+        isinstance(computed, float) and isinstance(written, int | float) and abs(written) < LARGEST
+    )
+    if computed == written or (number and math.isclose(computed, written, rel_tol=SAME)):
+        return ""
+    return f"{at} is written as {str(written)[:40]} but comes to {str(computed)[:40]}"
