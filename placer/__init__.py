@@ -9,10 +9,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from placer.advice.explanation.explain import Explanation
+    from placer.advice.explanation.answer import Explanation
     from placer.advice.frontier.points import Frontier, FrontierPoint
     from placer.advice.robustness.regret import Robustness
-    from placer.advice.sweep.run import Sweep
+    from placer.advice.sweep.answer import Sweep
     from placer.advice.worlds.whatif import WhatIf
     from placer.cost_model.estimate import Estimate
     from placer.errors import PlacerError
@@ -54,7 +54,7 @@ _HOMES = {
     "Catalog": "placer.market.catalog",
     "Estimate": "placer.cost_model.estimate",
     "Exchange": "placer.problem.placement",
-    "Explanation": "placer.advice.explanation.explain",
+    "Explanation": "placer.advice.explanation.answer",
     "Frontier": "placer.advice.frontier.points",
     "FrontierPoint": "placer.advice.frontier.points",
     "Interval": "placer.units",
@@ -70,7 +70,7 @@ _HOMES = {
     "Simulation": "placer.validation.simulation.replay",
     "SolveOptions": "placer.solving.answer",
     "Status": "placer.solving.answer",
-    "Sweep": "placer.advice.sweep.run",
+    "Sweep": "placer.advice.sweep.answer",
     "WhatIf": "placer.advice.worlds.whatif",
     "WorkerGroup": "placer.problem.placement",
     "calibrate": "placer.validation.calibration.calibrate",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Unpack
 
-from placer.advice.explanation.explain import Explanation
+from placer.advice.explanation.answer import Explanation
 from placer.advice.explanation.explain import explain as explain_problem
 from placer.advice.frontier.points import Frontier
 from placer.advice.frontier.search import frontier

@@ -14,8 +14,9 @@ from typing import Unpack
 
 from placer.advice.robustness.regret import WORLDS, Robustness, assess
 from placer.advice.robustness.uncertainty import parse_boxes
+from placer.advice.sweep.answer import Sweep
 from placer.advice.sweep.axes import parse_axis, parse_shard
-from placer.advice.sweep.run import Runner, Sweep, Tell, run_sweep
+from placer.advice.sweep.run import Runner, Tell, run_sweep
 from placer.advice.sweep.workers import dask as on_dask
 from placer.advice.sweep.workers import processes
 from placer.advice.worlds.replan import MOVE_S, Replan

@@ -20,10 +20,10 @@ from conftest import Run
 from instances import exchange_problem, random_problem, wide_problem
 from placer.advice.frontier.points import Ending, Frontier, knee_of
 from placer.advice.frontier.search import frontier
-from placer.cli.report.frontier.frontier_document import check_frontier
 from placer.cli.report.frontier.scatter import scatter
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.violations import violations
+from placer.documents.frontier_check import check_frontier
 from placer.documents.saved import check_document
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError

@@ -15,12 +15,12 @@ import pytest
 import placer
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from instances import two_places
+from placer.advice.sweep.answer import Sweep, breakpoints, stretches
 from placer.advice.sweep.axes import parse_axis, parse_shard, points_of
 from placer.advice.sweep.file import read_points
-from placer.advice.sweep.run import Sweep, run_sweep
+from placer.advice.sweep.run import run_sweep
 from placer.advice.sweep.workers import processes
 from placer.advice.worlds.scenario import apply, parse_changes
-from placer.cli.report.sweep import breakpoints, stretches
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.solving.answer import SolveOptions

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 from placer.advice.explanation.alternatives import tempting
-from placer.advice.explanation.binding import Binding, find_binding
-from placer.advice.explanation.conflict import Conflict, find_conflict
-from placer.advice.explanation.marginal_values import Worth, worth_of_more
+from placer.advice.explanation.answer import Explanation
+from placer.advice.explanation.binding import find_binding
+from placer.advice.explanation.conflict import find_conflict
+from placer.advice.explanation.marginal_values import worth_of_more
 from placer.advice.explanation.side_questions import SIDE_NODES, Asker, require_asker_solver
-from placer.advice.explanation.stay_or_leave import Staying, stay_or_leave
+from placer.advice.explanation.stay_or_leave import stay_or_leave
 from placer.advice.explanation.subject import Subject, read_subject
 from placer.advice.explanation.why_not import WhyNot, why_not
 from placer.problem.contradictions import contradiction
@@ -27,35 +27,6 @@ from placer.solving.solve import solve
 
 TIME_LIMIT_S = 120.0
 """An explanation ends after this long, and says what is missing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Explanation:
-    """What can be said about an answer, or about having none.
-
-    Notes
-    -----
-    With a placement in ``result``: ``binding``, ``why_not``, ``worth`` and ``staying``. Without:
-    ``conflict``, unless the search was stopped before it was proved that nothing fits. ``complete``
-    is False if the time was up before every question was asked; what could not be asked is None or
-    missing, what was not proved says so itself.
-    """
-
-    problem: Problem = field(repr=False)
-    result: Result = field(repr=False)
-    binding: Binding | None = None
-    why_not: tuple[WhyNot, ...] = ()
-    worth: tuple[Worth, ...] = ()
-    staying: Staying | None = None
-    conflict: Conflict | None = None
-    complete: bool = True
-    seconds: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.explanation/v1`` document: plain types, ready for JSON."""
-        from placer.cli.report.explain.explanation_document import explanation_document
-
-        return explanation_document(self)
 
 
 def explain(

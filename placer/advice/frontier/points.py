@@ -13,12 +13,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
+
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import Estimate
+from placer.documents.parts import data_document, estimate_document, placement_document
+from placer.documents.request import request_document
+from placer.documents.schemas import PARETO_SCHEMA
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import Status, Warn
-from placer.solving.result import Result
+from placer.solving.result import Result, option_document
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,16 +157,83 @@ class Frontier:
         return (None, *steps) if self.points else ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.pareto/v1`` document: plain types, ready for JSON."""
-        from placer.cli.report.frontier.frontier_document import frontier_document
+        """Build the ``placer.pareto/v1`` document: plain types, ready for JSON; within v1 keys are
+        only added.
+        """
+        problem, failed = self.problem, self.failed
+        request = request_document(problem)
+        del request["objective"]
+        return {
+            "schema": PARETO_SCHEMA,
+            "request": request,
+            "data": data_document(problem),
+            "axes": {"cost": "usd_per_hour", "gain": "samples_per_second"},
+            "status": str(self.ending) if failed is None else str(failed.status),
+            "proved": self.proved,
+            "gap": self.gap,
+            "solver": {
+                "name": self.solver,
+                "seconds": round(self.seconds, 6),
+                "solves": self.solves,
+            },
+            "knee": self.knee,
+            "best_value": self.best_value,
+            "points": [
+                {
+                    **figures,
+                    "placement": placement_document(point.placement, problem),
+                    "estimate": estimate_document(point.estimate),
+                }
+                for point, figures in zip(self.points, self._figures(), strict=True)
+            ],
+            "nearest": []
+            if failed is None
+            else [option_document(option, option.label, problem) for option in failed.nearest],
+            "warnings": [to_builtins(warning) for warning in self.warnings],
+        }
 
-        return frontier_document(self)
+    def rows(self) -> list[dict[str, Any]]:
+        """List one flat row for each point, from the cheapest on."""
+        return [
+            {
+                **figures,
+                "mark": self.mark(at),
+                "workers": " + ".join(group.spec for group in self.points[at].placement.groups),
+                "exchange": self.points[at].placement.exchange.strategy,
+                "local_steps": self.points[at].placement.exchange.local_steps,
+            }
+            for at, figures in enumerate(self._figures())
+        ]
+
+    def mark(self, at: int) -> str:
+        """Return what stands out about a point: ``knee``, ``value`` (lowest price of a sample), both
+        or nothing.
+        """
+        marks = (("knee", self.knee), ("value", self.best_value))
+        return " ".join(word for word, where in marks if where == at)
 
     def to_frame(self) -> pd.DataFrame:
-        """Build a table of the points, one row each (pandas)."""
-        from placer.cli.report.frontier.frontier_document import frontier_frame
+        """Build a table of `rows` (pandas)."""
+        import pandas as pd
 
-        return frontier_frame(self)
+        return pd.DataFrame(self.rows())
+
+    def _figures(self) -> list[dict[str, Any]]:
+        """List the figures of each point."""
+        marginal = self.marginal_usd_per_million_samples
+        return [
+            {
+                "usd_per_hour": point.usd_per_hour,
+                "samples_per_second": point.samples_per_second,
+                "usd_per_million_samples": point.usd_per_million_samples,
+                "marginal_usd_per_million_samples": more,
+                "least_usd_per_hour": point.least_usd_per_hour,
+                "most_samples_per_second": point.most_samples_per_second,
+                "gap": point.gap,
+                "status": str(point.status),
+            }
+            for point, more in zip(self.points, marginal, strict=True)
+        ]
 
     def _repr_html_(self) -> str:
         frame: str = self.to_frame().to_html(index=False)

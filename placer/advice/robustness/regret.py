@@ -19,14 +19,17 @@ from placer.advice.robustness.competitors import (
     solved_world,
     worlds_of,
 )
-from placer.advice.robustness.uncertainty import Factor, check_count
+from placer.advice.robustness.uncertainty import Factor, changes_of, check_count
 from placer.advice.robustness.value_of_information import Worth, losses_of, values_of, worth_of
+from placer.documents.parts import data_document, placement_document
+from placer.documents.request import request_document
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions, Status
-from placer.solving.result import Result
+from placer.solving.result import Result, answer_document
 from placer.solving.solve import require_pools, solve
 
+SCHEMA = "placer.robust/v1"
 FRAGILE_REGRET = 0.05
 """Relative regret beyond which a world counts against a recommendation ..."""
 FRAGILE_SHARE = 0.10
@@ -130,10 +133,76 @@ class Robustness:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.robust/v1`` document: plain types, ready for JSON."""
-        from placer.cli.report.robust import robust_document
+        """Build the ``placer.robust/v1`` document: plain types, ready for JSON; within v1 keys are
+        only added.
+        """
+        problem, worst = self.result.problem, self.worst
+        head = {
+            "schema": SCHEMA,
+            "request": request_document(problem),
+            "data": data_document(problem),
+            **answer_document(self.result),
+        }
+        if self.result.placement is None:
+            nothing = dict.fromkeys(("regret", "worst", "steadiest"))
+            return {**head, "factors": [], **nothing, "worth": []}
+        return {
+            **head,
+            "factors": [_factor(factor) for factor in self.factors],
+            "regret": {
+                "kind": "exact" if self.exact else "lower bound",
+                "candidates": len(self.pool),
+                "worlds": len(self.sample),
+                "corners": len(self.worlds) - len(self.sample),
+                "mean": self.mean_regret,
+                "worst": None if worst is None else worst.regret,
+                "expected_loss": self.expected_loss,
+                "share_best": self.share("best"),
+                "share_bad": self.share("bad"),
+                "share_broken": self.share("broken"),
+                "fragile": self.fragile,
+                "limits": {
+                    "regret": FRAGILE_REGRET,
+                    "share": FRAGILE_SHARE,
+                    "worst": FRAGILE_WORST,
+                },
+            },
+            "worst": None
+            if worst is None
+            else {
+                "set": [change.text for change in changes_of(self.factors, worst.shares)],
+                "value": worst.value,
+                "best_value": worst.best_value,
+                "relative_regret": worst.regret,
+                "best_placement": _placed(worst.best, problem),
+            },
+            "steadiest": {
+                "placement": _placed(self.steadiest, problem),
+                "expected_loss": self.steadiest_regret,
+            },
+            "worth": [
+                {
+                    **_factor(worth.factor),
+                    "expected_loss_saved": worth.gain,
+                    "measure": worth.factor.measure,
+                }
+                for worth in self.worth
+            ],
+        }
 
-        return robust_document(self)
+
+def _factor(factor: Factor) -> dict[str, Any]:
+    return {
+        "kind": factor.kind,
+        "figure": factor.words,
+        "low": factor.low,
+        "high": factor.high,
+        "basis": factor.basis,
+    }
+
+
+def _placed(placement: Placement | None, problem: Problem) -> dict[str, Any] | None:
+    return None if placement is None else placement_document(placement, problem)
 
 
 def assess(

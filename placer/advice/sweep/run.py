@@ -8,11 +8,12 @@ import contextlib
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from placer.advice.sweep.answer import Row, Sweep
 from placer.advice.sweep.axes import Axis, points_of
 from placer.advice.sweep.file import SCHEMA, append, open_points, question_digest
 from placer.advice.worlds.scenario import Change, apply, parse_changes
@@ -25,7 +26,7 @@ from placer.solving.solve import check_solver, require_pools, solve
 from placer.version import __version__
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 AHEAD = 4
 """Points for each process that are handed out before the oldest one is back: rows are written in
@@ -33,42 +34,7 @@ order.
 """
 REFUSED = "refused"
 """Status of a point whose question contradicts itself or admits no machine."""
-Row = dict[str, Any]
 Tell = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sweep:
-    """The points of a sweep that are solved.
-
-    Notes
-    -----
-    ``rows`` are plain dictionaries, one a point, in order; ``points`` counts all that the ranges
-    span. ``interrupted``: Ctrl-C came before the last one.
-    """
-
-    header: Mapping[str, Any]
-    rows: tuple[Row, ...] = field(repr=False)
-    interrupted: bool = False
-
-    @property
-    def points(self) -> int:
-        """Points that the ranges span."""
-        return int(self.header["points"])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.sweep/v1`` document: plain types, ready for JSON."""
-        from placer.cli.report.sweep import sweep_document
-
-        return sweep_document(self)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Build a table with one row a point (pandas)."""
-        import pandas as pd
-
-        return pd.DataFrame(
-            [{**dict(word.split("=", 1) for word in row["set"]), **row} for row in self.rows]
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

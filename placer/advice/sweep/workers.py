@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
 
-from placer.advice.sweep.run import Row, Runner, on_executor, solve_point
+from placer.advice.sweep.answer import Row
+from placer.advice.sweep.run import Runner, on_executor, solve_point
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions

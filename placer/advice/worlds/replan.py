@@ -10,10 +10,14 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from placer.advice.worlds.scenario import Change, apply, parse_changes
+from msgspec import to_builtins
+
+from placer.advice.worlds.scenario import Change, apply, change_document, parse_changes
 from placer.advice.worlds.whatif import Kept, keep
 from placer.cost_model.estimate import estimate
 from placer.documents.manifest.types import Manifest
+from placer.documents.parts import data_document, estimate_document, placement_document
+from placer.documents.request import request_document
 from placer.errors import PlacerError
 from placer.market.catalog import device_name
 from placer.problem.admitted_exchanges import exchange_for
@@ -21,10 +25,11 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Used
 from placer.solving.answer import SolveOptions
-from placer.solving.result import Result
+from placer.solving.result import Result, answer_document
 from placer.solving.solve import solve
 from placer.validation.calibration.observations import Lost, Observed, group_of
 
+SCHEMA = "placer.replan/v1"
 MOVE_S = 600.0
 """A move stops the training for so long: a spot machine starts within seconds to ten minutes (Erben
 et al., 2024); the slow end.
@@ -86,10 +91,56 @@ class Replan:
         return (_machines(self.running.placement) & _machines(self.answer.placement)).total()
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.replan/v1`` document."""
-        from placer.cli.report.replan import replan_document
+        """Build the ``placer.replan/v1`` document: plain types, ready for JSON; within v1 keys are
+        only added.
+        """
+        world = self.answer.problem
+        return {
+            "schema": SCHEMA,
+            "manifest": {"name": self.manifest.name, "digest": self.manifest.digest},
+            "request": request_document(world),
+            "data": data_document(world),
+            "observed": _observed(self.observed),
+            "changes": [change_document(change) for change in self.changes],
+            "running": None if self.running is None else _running(self.running, world),
+            "answer": answer_document(self.answer),
+            "verdict": self.verdict,
+            "gain": self.gain,
+            "move_seconds": self.move_s,
+            "break_even_seconds": self.break_even_s,
+            "kept_machines": self.kept_machines,
+            "notes": list(self.notes),
+        }
 
-        return replan_document(self)
+
+def _observed(seen: Observed) -> dict[str, Any]:
+    return {
+        "links": seen.links,
+        "rounds": seen.rounds,
+        "speeds": [
+            {
+                "device": speed.device,
+                "workers": speed.workers,
+                "planned": speed.planned,
+                "measured": speed.measured,
+                "factor": speed.factor,
+            }
+            for speed in seen.speeds
+        ],
+        "samples_per_second": seen.samples_per_second,
+        "exchange_s": seen.exchange_s,
+        "lost": [{**to_builtins(lost), "place": lost.place or None} for lost in seen.lost],
+    }
+
+
+def _running(running: Kept, world: Problem) -> dict[str, Any]:
+    estimate = running.estimate
+    return {
+        "placement": None if estimate is None else placement_document(running.placement, world),
+        "estimate": None if estimate is None else estimate_document(estimate),
+        "value": running.value,
+        "violations": list(running.broken),
+    }
 
 
 def break_even_seconds(move_s: float, gain: float) -> float:

@@ -9,6 +9,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
+
+from msgspec import to_builtins
 
 from placer.advice.worlds.market_changes import drop_offers, set_bandwidths, set_egress, set_prices
 from placer.advice.worlds.model_changes import set_gradient, set_quota, set_rates
@@ -60,6 +63,11 @@ class Change:
     target: tuple[str, ...] = ()
     factor: float | None = None
     value: float | str | None = None
+
+
+def change_document(change: Change) -> dict[str, Any]:
+    """Build one change as it was written and as it was read."""
+    return {**to_builtins(change), "target": list(change.target)}
 
 
 def parse_changes(given: Iterable[str] = (), drop: Iterable[str] = ()) -> tuple[Change, ...]:

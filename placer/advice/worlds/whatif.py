@@ -9,16 +9,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from placer.advice.worlds.scenario import Change, apply
+from placer.advice.worlds.scenario import Change, apply, change_document
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.objective import objective_of
 from placer.cost_model.violations import violations
+from placer.documents.parts import data_document, estimate_document
+from placer.documents.request import request_document
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions, Status
-from placer.solving.result import Result
+from placer.solving.result import Result, answer_document
 from placer.solving.solve import require_pools, solve
+
+SCHEMA = "placer.whatif/v1"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,10 +71,49 @@ class WhatIf:
         return self.after.objective.regret(self.kept.value, self.after.value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.whatif/v1`` document: plain types, ready for JSON."""
-        from placer.cli.report.whatif import whatif_document
+        """Build the ``placer.whatif/v1`` document: plain types, ready for JSON; within v1 keys are
+        only added.
+        """
+        kept, world = self.kept, self.after.problem
+        return {
+            "schema": SCHEMA,
+            "request": request_document(self.before.problem),
+            "data": data_document(self.before.problem),
+            "changes": [change_document(change) for change in self.changes],
+            "before": _side(self.before),
+            "after": _side(self.after),
+            "difference": self._difference(),
+            "same_placement": self.same,
+            "kept": None
+            if kept is None
+            else {
+                "estimate": None if kept.estimate is None else estimate_document(kept.estimate),
+                "objective": {"name": world.requirements.objective, "value": kept.value},
+                "violations": list(kept.broken),
+                "relative_regret": self.regret,
+            },
+        }
 
-        return whatif_document(self)
+    def _difference(self) -> dict[str, float] | None:
+        one, other = self.before.estimate, self.after.estimate
+        if one is None or other is None:
+            return None
+        before, after = figures_of(one), figures_of(other)
+        return {name: after[name] - before[name] for name in before}
+
+
+def figures_of(estimate: Estimate) -> dict[str, float]:
+    """Return the figures that are put side by side; samples are those that count."""
+    return {
+        "samples_per_second": estimate.effective_samples_per_second.value,
+        "usd_per_hour": estimate.usd_per_hour.total,
+        "egress_usd_per_hour": estimate.usd_per_hour.egress,
+        "usd_per_million_samples": estimate.usd_per_million_samples,
+    }
+
+
+def _side(result: Result) -> dict[str, Any]:
+    return {"request": request_document(result.problem), **answer_document(result)}
 
 
 def keep(placement: Placement, world: Problem) -> Kept:

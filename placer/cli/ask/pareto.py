@@ -77,9 +77,7 @@ def _write(found: Any, output: str | None, table: str | None, plot: str | None) 
     if output:
         write_json(output, found.to_dict())
     if table and found.points:
-        from placer.cli.report.frontier.frontier_document import frontier_rows
-
-        rows = frontier_rows(found)
+        rows = found.rows()
         text = io.StringIO()
         writer = csv.DictWriter(text, rows[0], lineterminator="\n")
         writer.writeheader()

@@ -14,7 +14,8 @@ from placer.cli.output import check_targets, console, print_json, write_text
 from placer.errors import PlacerError
 
 if TYPE_CHECKING:
-    from placer.advice.sweep.run import Sweep, Tell
+    from placer.advice.sweep.answer import Sweep
+    from placer.advice.sweep.run import Tell
 
 EXAMPLE = """\b
 Examples:
@@ -122,8 +123,8 @@ def _run(
 
 
 def _merged(files: tuple[str, ...], output: str | None) -> Sweep:
+    from placer.advice.sweep.answer import Sweep
     from placer.advice.sweep.file import line_of, merged
-    from placer.advice.sweep.run import Sweep
 
     header, rows = merged(files)
     if output:

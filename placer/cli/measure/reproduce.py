@@ -18,11 +18,11 @@ def command(paper: str, all_rows: bool, as_json: bool) -> None:
     """Work a published paper out again from the shipped books and compare; PAPER is erben, phalak
     or cloudless.
     """
-    from placer.cli.report.reproduction import print_reproduction, reproduction_document
+    from placer.cli.report.reproduction import print_reproduction
     from placer.validation.reproduction import reproduce
 
     found = reproduce(paper)
     if as_json:
-        print_json(reproduction_document(found))
+        print_json(found.to_dict())
     else:
         print_reproduction(console(), found, all_rows=all_rows)

@@ -1,58 +1,16 @@
-"""A calibration: the ``placer.calibration/v1`` document and its tables."""
+"""The tables of a calibration."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from placer.version import __version__
-from placer.workload.overlay import SCHEMA, overlay_document
-
-if TYPE_CHECKING:
-    from placer.validation.calibration.calibrate import CalibrationReport
-    from placer.validation.calibration.outcome import Fitted
-    from placer.validation.calibration.quality import Check, Errors
-
-
-def calibration_document(got: CalibrationReport) -> dict[str, Any]:
-    """Build the document of a calibration: what ``--calibration`` reads, and a report; errors are
-    shares of 1.
-    """
-    figures = overlay_document(got.overlay)
-    return {
-        "schema": SCHEMA,
-        "name": figures.pop("name"),
-        "created": got.created,
-        "placer_version": __version__,
-        "catalog": {"name": got.catalog.name, "digest": got.catalog.digest},
-        "runs": {"file": got.file, "sha256": got.sha256, "rows": len(got.checks)},
-        **figures,
-        "report": {
-            "fitted": [_figure(figure) for figure in got.figures],
-            "not_fitted": [
-                {
-                    "figure": p.label,
-                    "kind": p.kind,
-                    "key": list(p.key),
-                    "unit": p.unit,
-                    "published": p.published,
-                    "because": why,
-                }
-                for p, why in got.unfitted
-            ],
-            "runs": [_check(check) for check in got.checks],
-            "errors": {
-                "before": _errors(got.before),
-                "after": _errors(got.after),
-                "left_out": _errors(got.left_out),
-            },
-            "warnings": list(got.warnings),
-        },
-    }
+from placer.validation.calibration.outcome import Fitted
+from placer.validation.calibration.quality import Check
+from placer.validation.calibration.report import CalibrationReport
 
 
 def print_calibration(console: Console, got: CalibrationReport) -> None:
@@ -149,41 +107,3 @@ def _table(headers: Iterable[str], text: Iterable[str]) -> Table:
 
 def _number(value: float) -> str:
     return f"{value:.4g}" if value < 1e4 else f"{value:,.0f}"
-
-
-def _figure(f: Fitted) -> dict[str, Any]:
-    p = f.parameter
-    return {
-        "figure": p.label,
-        "kind": p.kind,
-        "key": list(p.key),
-        "unit": p.unit,
-        "published": p.published,
-        "value": f.value,
-        "low": f.low,
-        "high": f.high,
-        "runs": f.runs,
-        "at_limit": f.at_limit,
-    }
-
-
-def _check(check: Check) -> dict[str, Any]:
-    return {
-        "line": check.line,
-        "model": check.model,
-        "workers": check.workers,
-        "samples_per_second": check.measured,
-        "error_before": check.before,
-        "error_after": check.after,
-        "error_left_out": check.left_out,
-        "weight": check.weight,
-        "outlier": check.outlier,
-    }
-
-
-def _errors(errors: Errors | None) -> dict[str, float] | None:
-    return (
-        None
-        if errors is None
-        else {"mean": errors.mean, "worst": errors.worst, "runs": errors.runs}
-    )

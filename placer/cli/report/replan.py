@@ -1,95 +1,23 @@
-"""The ``placer.replan/v1`` document and the terminal view of ``placer replan``."""
+"""The terminal view of ``placer replan``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from placer.advice.worlds.replan import Replan
 from placer.cli.report.recommend.sentences import headline
-from placer.cli.report.whatif import change_document
 from placer.cost_model.estimate import Estimate
-from placer.documents.parts import data_document, estimate_document, placement_document
-from placer.documents.request import request_document
 from placer.problem.placement import Placement
 from placer.units import counted, format_duration, format_number, format_usd
 
-SCHEMA = "placer.replan/v1"
 GAINS = {
     "throughput": "more samples/s",
     "cost": "less USD/h",
     "cost-per-sample": "less USD per sample",
 }
-
-
-def replan_document(got: Replan) -> dict[str, Any]:
-    """Build the document; within v1 keys are only added."""
-    seen, answer, running = got.observed, got.answer, got.running
-    world = answer.problem
-    return {
-        "schema": SCHEMA,
-        "manifest": {"name": got.manifest.name, "digest": got.manifest.digest},
-        "request": request_document(world),
-        "data": data_document(world),
-        "observed": {
-            "links": seen.links,
-            "rounds": seen.rounds,
-            "speeds": [
-                {
-                    "device": s.device,
-                    "workers": s.workers,
-                    "planned": s.planned,
-                    "measured": s.measured,
-                    "factor": s.factor,
-                }
-                for s in seen.speeds
-            ],
-            "samples_per_second": seen.samples_per_second,
-            "exchange_s": seen.exchange_s,
-            "lost": [
-                {
-                    "rank": one.rank,
-                    "place": one.place or None,
-                    "step": one.step,
-                    "reason": one.reason,
-                }
-                for one in seen.lost
-            ],
-        },
-        "changes": [change_document(change) for change in got.changes],
-        "running": None
-        if running is None
-        else {
-            "placement": placement_document(running.placement, world)
-            if running.estimate is not None
-            else None,
-            "estimate": None if running.estimate is None else estimate_document(running.estimate),
-            "value": running.value,
-            "violations": list(running.broken),
-        },
-        "answer": {
-            "status": str(answer.status),
-            "objective": {
-                "name": world.requirements.objective,
-                "value": answer.value,
-                "bound": answer.bound,
-                "gap": answer.gap,
-            },
-            "placement": None
-            if answer.placement is None
-            else placement_document(answer.placement, world),
-            "estimate": None if answer.estimate is None else estimate_document(answer.estimate),
-        },
-        "verdict": got.verdict,
-        "gain": got.gain,
-        "move_seconds": got.move_s,
-        "break_even_seconds": got.break_even_s,
-        "kept_machines": got.kept_machines,
-        "notes": list(got.notes),
-    }
 
 
 def replan_view(got: Replan) -> Table:

@@ -1,10 +1,9 @@
-"""A paper worked out again: the ``placer.reproduction/v1`` document and its tables."""
+"""The tables of a paper worked out again."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -14,7 +13,6 @@ from placer.cli.report.recommend.terminal import MOST_WIDTH
 from placer.units import format_number
 from placer.validation.reproduction.comparison import Claim, Group, Reproduction, Row, Verdict
 
-SCHEMA = "placer.reproduction/v1"
 STYLES = {
     Verdict.REPRODUCED: "green",
     Verdict.NOT_REPRODUCIBLE: "yellow",
@@ -24,21 +22,6 @@ SHORT = {"calculation": "calc."}
 """Headers that would not fit 80 columns."""
 USD_DECIMALS = 6
 """A mini-batch costs thousandths of a dollar."""
-
-
-def reproduction_document(got: Reproduction) -> dict[str, Any]:
-    """Build the document of a reproduction; errors and coverage are shares of 1; within v1 keys are
-    only added.
-    """
-    return {
-        "schema": SCHEMA,
-        "paper": got.paper,
-        "title": got.title,
-        "rows": [_row(row) for row in got.rows],
-        "groups": [_group(group) for group in got.groups],
-        "claims": [_claim(claim) for claim in got.claims],
-        "notes": list(got.notes),
-    }
 
 
 def print_reproduction(console: Console, got: Reproduction, *, all_rows: bool = False) -> None:
@@ -180,49 +163,3 @@ def _amount(value: float, unit: str) -> str:
 
 def _percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:+,.1f} %"
-
-
-def _row(row: Row) -> dict[str, Any]:
-    return {
-        "groups": list(row.groups),
-        "label": row.label,
-        "family": row.family,
-        "quantity": row.quantity,
-        "unit": row.unit,
-        "published": row.published,
-        "ours": row.ours,
-        "low": row.low,
-        "high": row.high,
-        "error": row.error,
-        "inside_interval": row.inside,
-        "calibrates": row.calibrates,
-        "parts": dict(row.parts),
-        "best": row.best,
-    }
-
-
-def _group(group: Group) -> dict[str, Any]:
-    return {
-        "name": group.name,
-        "quantity": group.quantity,
-        "rows": group.rows,
-        "mean_error": group.mean_error,
-        "worst_error": group.worst_error,
-        "coverage": group.coverage,
-    }
-
-
-def _claim(claim: Claim) -> dict[str, Any]:
-    said, found = claim.published, claim.finding
-    return {
-        "id": said.id,
-        "statement": said.statement,
-        "published": said.value,
-        "unit": said.unit,
-        "passage": said.passage,
-        "source": said.source,
-        "as_of": said.as_of,
-        "verdict": str(found.verdict),
-        "ours": found.ours,
-        "why": found.why,
-    }

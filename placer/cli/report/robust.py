@@ -1,11 +1,10 @@
-"""The ``placer.robust/v1`` document and what ``placer robust`` prints: the regret, the worst world,
+"""What ``placer robust`` prints: the regret, the worst world,
 and what to measure first.
 """
 
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -16,18 +15,13 @@ from placer.advice.robustness.regret import (
     FRAGILE_SHARE,
     FRAGILE_WORST,
     Robustness,
-    World,
 )
-from placer.advice.robustness.uncertainty import BOXES, Factor, changes_of
+from placer.advice.robustness.uncertainty import BOXES, changes_of
 from placer.advice.robustness.value_of_information import Worth
 from placer.cli.report.recommend.sentences import brief, headline
 from placer.cli.report.recommend.terminal import reading
-from placer.documents.parts import data_document, estimate_document, placement_document
-from placer.documents.request import request_document
-from placer.problem.placement import Placement
 from placer.units import counted, format_number, format_usd
 
-SCHEMA = "placer.robust/v1"
 KIND_WORDS = {
     "price": "price",
     "bandwidth": "link",
@@ -43,86 +37,6 @@ OBJECTIVE_UNITS = {
     "cost": "USD/h",
     "cost-per-sample": "USD per million samples",
 }
-
-
-def robust_document(got: Robustness) -> dict[str, Any]:
-    """Build the document; within v1 keys are only added."""
-    problem, placement, worst = got.result.problem, got.result.placement, got.worst
-    found: dict[str, Any] = {
-        "schema": SCHEMA,
-        "request": request_document(problem),
-        "data": data_document(problem),
-        "status": str(got.result.status),
-        "objective": {
-            "name": problem.requirements.objective,
-            "value": got.result.value,
-            "bound": got.result.bound,
-            "gap": got.result.gap,
-        },
-        "placement": None if placement is None else placement_document(placement, problem),
-        "estimate": None if got.result.estimate is None else estimate_document(got.result.estimate),
-    }
-    if placement is None:
-        return {
-            **found,
-            "factors": [],
-            "regret": None,
-            "worst": None,
-            "steadiest": None,
-            "worth": [],
-        }
-    return {
-        **found,
-        "factors": [_factor(factor) for factor in got.factors],
-        "regret": {
-            "kind": "exact" if got.exact else "lower bound",
-            "candidates": len(got.pool),
-            "worlds": len(got.sample),
-            "corners": len(got.worlds) - len(got.sample),
-            "mean": got.mean_regret,
-            "worst": None if worst is None else worst.regret,
-            "expected_loss": got.expected_loss,
-            "share_best": got.share("best"),
-            "share_bad": got.share("bad"),
-            "share_broken": got.share("broken"),
-            "fragile": got.fragile,
-            "limits": {"regret": FRAGILE_REGRET, "share": FRAGILE_SHARE, "worst": FRAGILE_WORST},
-        },
-        "worst": None
-        if worst is None
-        else {**_world(worst, got), "best_placement": _placed(worst.best, got)},
-        "steadiest": {
-            "placement": _placed(got.steadiest, got),
-            "expected_loss": got.steadiest_regret,
-        },
-        "worth": [
-            {**_factor(w.factor), "expected_loss_saved": w.gain, "measure": w.factor.measure}
-            for w in got.worth
-        ],
-    }
-
-
-def _factor(factor: Factor) -> dict[str, Any]:
-    return {
-        "kind": factor.kind,
-        "figure": factor.words,
-        "low": factor.low,
-        "high": factor.high,
-        "basis": factor.basis,
-    }
-
-
-def _world(world: World, got: Robustness) -> dict[str, Any]:
-    return {
-        "set": [change.text for change in changes_of(got.factors, world.shares)],
-        "value": world.value,
-        "best_value": world.best_value,
-        "relative_regret": world.regret,
-    }
-
-
-def _placed(placement: Placement | None, got: Robustness) -> dict[str, Any] | None:
-    return None if placement is None else placement_document(placement, got.result.problem)
 
 
 def robust_view(got: Robustness) -> RenderableType:

@@ -1,94 +1,23 @@
-"""The ``placer.sweep/v1`` document and the table of ``placer sweep``: where the choice changes, and
+"""The table of ``placer sweep``: where the choice changes, and
 how the figures move.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.advice.sweep.run import Row, Sweep
+from placer.advice.sweep.answer import Row, Sweep, along, breakpoints, choice, stretches
 from placer.units import counted, format_number, format_usd
 
-SCHEMA = "placer.sweep/v1"
 BRIEF = 3
 """More groups of workers are counted, not listed."""
 MOST_ROWS = 60
 """Stretches that the table shows; --json has all points."""
-
-
-def sweep_document(sweep: Sweep) -> dict[str, Any]:
-    """Build the document; within v1 keys are only added."""
-    header = {key: value for key, value in sweep.header.items() if key != "schema"}
-    return {
-        "schema": SCHEMA,
-        **header,
-        "complete": len(sweep.rows) == sweep.points,
-        "breakpoints": [
-            {"from": one["set"], "to": other["set"]} for one, other in breakpoints(sweep)
-        ],
-        "rows": list(sweep.rows),
-    }
-
-
-def choice(row: Row) -> tuple[str, ...]:
-    """What decides whether two points have the same answer: workers and exchange, or that there is
-    none.
-    """
-    if "workers" not in row:
-        return (str(row["status"]),)
-    return (*row["workers"], str(row["exchange"]), str(row["local_steps"]))
-
-
-def along(sweep: Sweep) -> int:
-    """Position of the range that the table goes along: that with the most values, of several the
-    last.
-    """
-    counts = [len(axis["values"]) for axis in sweep.header["over"]]
-    return max(range(len(counts)), key=lambda i: (counts[i], i))
-
-
-def stretches(sweep: Sweep) -> list[list[Row]]:
-    """Neighbouring points along one range that have the same choice; the values of the others are
-    the same in a stretch.
-    """
-    found: list[list[Row]] = []
-    at: tuple[tuple[int, ...], int] | None = None
-    for row in sorted(sweep.rows, key=lambda row: _coordinates(sweep, row)):
-        others, step = _coordinates(sweep, row)
-        if at == (others, step - 1) and choice(row) == choice(found[-1][-1]):
-            found[-1].append(row)
-        else:
-            found.append([row])
-        at = (others, step)
-    return found
-
-
-def breakpoints(sweep: Sweep) -> list[tuple[Row, Row]]:
-    """Neighbours along one range between which the choice changes."""
-    found = []
-    for one, other in pairwise(stretches(sweep)):
-        (others, step), (there, after) = _coordinates(sweep, one[-1]), _coordinates(sweep, other[0])
-        if others == there and after == step + 1:
-            found.append((one[-1], other[0]))
-    return found
-
-
-def _coordinates(sweep: Sweep, row: Row) -> tuple[tuple[int, ...], int]:
-    """Positions of a point on the other ranges, and on the one that the table goes along."""
-    rest, found = int(row["point"]), []
-    for axis in reversed(sweep.header["over"]):
-        rest, position = divmod(rest, len(axis["values"]))
-        found.append(position)
-    step = found[::-1].pop(along(sweep))
-    others = found[::-1]
-    del others[along(sweep)]
-    return tuple(others), step
 
 
 def sweep_view(sweep: Sweep) -> RenderableType:

@@ -1,26 +1,19 @@
-"""The ``placer.whatif/v1`` document and the difference table of ``placer whatif``."""
+"""The difference table of ``placer whatif``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.advice.worlds.scenario import Change
-from placer.advice.worlds.whatif import WhatIf
+from placer.advice.worlds.whatif import WhatIf, figures_of
 from placer.cli.report.recommend.sentences import brief, headline
 from placer.cli.report.recommend.terminal import reading
-from placer.cost_model.estimate import Estimate
-from placer.documents.parts import data_document, estimate_document, placement_document
-from placer.documents.request import request_document
 from placer.problem.placement import Placement
-from placer.solving.result import Result
 from placer.units import format_number, format_usd
 
-SCHEMA = "placer.whatif/v1"
 NOTHING = "nothing fits"
 STATUS_WORDS = {
     "optimal": "proved",
@@ -29,81 +22,13 @@ STATUS_WORDS = {
     "time_limit": "stopped early",
     "unknown": "not proved",
 }
-Figure = tuple[str, str, Callable[[Estimate], float], Callable[[float], str]]
-FIGURES: tuple[Figure, ...] = (
-    (
-        "samples/s",
-        "samples_per_second",
-        lambda got: got.effective_samples_per_second.value,
-        format_number,
-    ),
-    ("USD/h", "usd_per_hour", lambda got: got.usd_per_hour.total, format_usd),
-    ("  of it egress", "egress_usd_per_hour", lambda got: got.usd_per_hour.egress, format_usd),
-    (
-        "USD per million samples",
-        "usd_per_million_samples",
-        lambda got: got.usd_per_million_samples,
-        format_usd,
-    ),
+FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("samples/s", "samples_per_second", format_number),
+    ("USD/h", "usd_per_hour", format_usd),
+    ("  of it egress", "egress_usd_per_hour", format_usd),
+    ("USD per million samples", "usd_per_million_samples", format_usd),
 )
-"""Label, key, figure and its words; samples are those that count towards the target."""
-
-
-def whatif_document(got: WhatIf) -> dict[str, Any]:
-    """Build the document; within v1 keys are only added."""
-    kept, world = got.kept, got.after.problem
-    return {
-        "schema": SCHEMA,
-        "request": request_document(got.before.problem),
-        "data": data_document(got.before.problem),
-        "changes": [change_document(change) for change in got.changes],
-        "before": _side(got.before),
-        "after": _side(got.after),
-        "difference": _difference(got),
-        "same_placement": got.same,
-        "kept": None
-        if kept is None
-        else {
-            "estimate": None if kept.estimate is None else estimate_document(kept.estimate),
-            "objective": {"name": world.requirements.objective, "value": kept.value},
-            "violations": list(kept.broken),
-            "relative_regret": got.regret,
-        },
-    }
-
-
-def change_document(change: Change) -> dict[str, Any]:
-    """One change as it was written and as it was read."""
-    return {
-        "text": change.text,
-        "what": change.what,
-        "target": list(change.target),
-        "factor": change.factor,
-        "value": change.value,
-    }
-
-
-def _side(result: Result) -> dict[str, Any]:
-    placement, problem = result.placement, result.problem
-    return {
-        "request": request_document(problem),
-        "status": str(result.status),
-        "objective": {
-            "name": problem.requirements.objective,
-            "value": result.value,
-            "bound": result.bound,
-            "gap": result.gap,
-        },
-        "placement": None if placement is None else placement_document(placement, problem),
-        "estimate": None if result.estimate is None else estimate_document(result.estimate),
-    }
-
-
-def _difference(got: WhatIf) -> dict[str, float] | None:
-    one, other = got.before.estimate, got.after.estimate
-    if one is None or other is None:
-        return None
-    return {key: figure(other) - figure(one) for _, key, figure, _ in FIGURES}
+"""Label, figure of `figures_of` and its words."""
 
 
 def whatif_view(got: WhatIf) -> RenderableType:
@@ -144,8 +69,10 @@ def _table(got: WhatIf) -> RenderableType:
         "the same" if got.same else "another",
         style="bold",
     )
-    for label, _, figure, words in FIGURES:
-        one, other = (None if r.estimate is None else figure(r.estimate) for r in (before, after))
+    for label, name, words in FIGURES:
+        one, other = (
+            None if r.estimate is None else figures_of(r.estimate)[name] for r in (before, after)
+        )
         table.add_row(
             label,
             *("-" if value is None else words(value) for value in (one, other)),

@@ -5,70 +5,29 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from placer.errors import PlacerError
 from placer.market.books.reading import load_catalog
 from placer.market.catalog import Catalog
 from placer.validation.calibration.equations import Equations, touches
 from placer.validation.calibration.least_squares import solve
-from placer.validation.calibration.outcome import Fitted, finished, fitted_figures
+from placer.validation.calibration.outcome import finished, fitted_figures
 from placer.validation.calibration.parameter_choice import Pair
-from placer.validation.calibration.parameters import Parameter
 from placer.validation.calibration.quality import (
-    Check,
-    Errors,
     check_runs,
-    errors_of,
     not_fitted,
     warnings_of,
 )
+from placer.validation.calibration.report import CalibrationReport
 from placer.validation.calibration.runs import MeasuredRun, read_runs
-from placer.workload.overlay import Overlay
 
 TOLD = (
     "a run of two workers or more tells the averaging time, a link or kappa; "
     "calculation_s or one machine alone tells a speed"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class CalibrationReport:
-    """An overlay, how it came about and how good it is."""
-
-    overlay: Overlay
-    file: str
-    sha256: str
-    created: str
-    catalog: Catalog
-    figures: tuple[Fitted, ...]
-    unfitted: tuple[tuple[Parameter, str], ...]
-    checks: tuple[Check, ...]
-    warnings: tuple[str, ...]
-
-    @property
-    def before(self) -> Errors | None:
-        """Errors with the published figures."""
-        return errors_of([check.before for check in self.checks])
-
-    @property
-    def after(self) -> Errors | None:
-        """Errors on the runs that were fitted."""
-        return errors_of([check.after for check in self.checks])
-
-    @property
-    def left_out(self) -> Errors | None:
-        """Errors on runs that the fit had not seen."""
-        return errors_of([check.left_out for check in self.checks])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.calibration/v1`` document."""
-        from placer.cli.report.calibration import calibration_document
-
-        return calibration_document(self)
 
 
 def calibrate(

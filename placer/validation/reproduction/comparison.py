@@ -6,8 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean
+from typing import Any
+
+from msgspec import to_builtins
 
 from placer.validation.reproduction.published import PublishedClaim
+
+SCHEMA = "placer.reproduction/v1"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,6 +115,21 @@ class Reproduction:
         """Errors by quantity and group, in the order of the rows."""
         return group_errors(self.rows)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``placer.reproduction/v1`` document; errors and coverage are shares of 1.
+
+        Within v1 keys are only added.
+        """
+        return {
+            "schema": SCHEMA,
+            "paper": self.paper,
+            "title": self.title,
+            "rows": [_row_document(row) for row in self.rows],
+            "groups": [to_builtins(group) for group in self.groups],
+            "claims": [_claim_document(claim) for claim in self.claims],
+            "notes": list(self.notes),
+        }
+
 
 def group_errors(rows: Iterable[Row]) -> tuple[Group, ...]:
     """Average the absolute errors of each group and quantity over the rows with a published figure.
@@ -175,3 +195,38 @@ def percent_range(shares: Sequence[float]) -> str:
         f"{100 * share:+.1f}".replace("-0.0", "+0.0") for share in (min(shares), max(shares))
     )
     return f"{low} %" if low == high else f"{low} % to {high} %"
+
+
+def _row_document(row: Row) -> dict[str, Any]:
+    return {
+        "groups": list(row.groups),
+        "label": row.label,
+        "family": row.family,
+        "quantity": row.quantity,
+        "unit": row.unit,
+        "published": row.published,
+        "ours": row.ours,
+        "low": row.low,
+        "high": row.high,
+        "error": row.error,
+        "inside_interval": row.inside,
+        "calibrates": row.calibrates,
+        "parts": dict(row.parts),
+        "best": row.best,
+    }
+
+
+def _claim_document(claim: Claim) -> dict[str, Any]:
+    said, found = claim.published, claim.finding
+    return {
+        "id": said.id,
+        "statement": said.statement,
+        "published": said.value,
+        "unit": said.unit,
+        "passage": said.passage,
+        "source": said.source,
+        "as_of": said.as_of,
+        "verdict": str(found.verdict),
+        "ours": found.ours,
+        "why": found.why,
+    }

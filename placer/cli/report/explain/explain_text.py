@@ -7,8 +7,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from placer.advice.explanation.answer import Explanation
 from placer.advice.explanation.binding import Binding, Limit
-from placer.advice.explanation.explain import Explanation
 from placer.advice.explanation.marginal_values import Worth
 from placer.advice.explanation.stay_or_leave import Staying
 from placer.cli.report.explain.conflict_text import conflict_lines

@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from placer.advice.frontier.points import LEAST_USD_PER_HOUR, Ending, Frontier, FrontierPoint
-from placer.cli.report.frontier.frontier_document import mark_of
 from placer.cli.report.frontier.scatter import scatter
 from placer.cli.report.recommend.sentences import brief, device_words
 from placer.cli.report.recommend.terminal import MOST_WIDTH
@@ -137,7 +136,7 @@ def _table(frontier: Frontier, width: int) -> Table:
         )
     marginal = frontier.marginal_usd_per_million_samples
     for at, point in enumerate(frontier.points):
-        mark, placement = mark_of(frontier, at), point.placement
+        mark, placement = frontier.mark(at), point.placement
         cells = (
             mark.replace(" ", ", "),
             _dollars(point.usd_per_hour),
@@ -162,7 +161,7 @@ def _dollars(value: float) -> str:
 
 def _plot(frontier: Frontier, width: int) -> list[str]:
     costs = [max(point.usd_per_hour, LEAST_USD_PER_HOUR) for point in frontier.points]
-    marks = [SHORT.get(mark_of(frontier, at), "o") for at in range(len(costs))]
+    marks = [SHORT.get(frontier.mark(at), "o") for at in range(len(costs))]
     room = max(20, min(PLOT_WIDTH, width - 30))
     return [
         "  samples/s, log",

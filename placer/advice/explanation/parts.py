@@ -1,4 +1,4 @@
-"""The ``placer.explanation/v1`` document: plain types with units in every name."""
+"""The parts of an explanation as plain types, with units in every name."""
 
 from __future__ import annotations
 
@@ -8,54 +8,17 @@ from typing import Any
 from placer.advice.explanation.binding import Binding, Limit
 from placer.advice.explanation.break_even import BreakEven
 from placer.advice.explanation.conflict import Conflict, Remedy
-from placer.advice.explanation.explain import Explanation
 from placer.advice.explanation.marginal_values import Worth
 from placer.advice.explanation.stay_or_leave import Staying
 from placer.advice.explanation.why_not import WhyNot
 from placer.advice.explanation.wishes import Wish
-from placer.documents.parts import data_document, placement_document
-from placer.documents.request import request_document
+from placer.documents.parts import placement_document
 from placer.problem.problem import Problem
 from placer.solving.result import Option
 
-SCHEMA = "placer.explanation/v1"
 
-
-def explanation_document(explanation: Explanation) -> dict[str, Any]:
-    """Build the document of an explanation; within v1 keys are only added."""
-    problem, result = explanation.problem, explanation.result
-    best = None
-    if result.placement is not None and result.estimate is not None:
-        best = Option(
-            placement=result.placement,
-            estimate=result.estimate,
-            proved=str(result.status) == "optimal",
-        )
-    return {
-        "schema": SCHEMA,
-        "request": request_document(problem),
-        "data": data_document(problem),
-        "status": str(result.status),
-        "objective": {
-            "name": problem.requirements.objective,
-            "value": result.value,
-            "bound": result.bound,
-            "gap": result.gap,
-        },
-        "best": _option(best, problem),
-        "binding": None if explanation.binding is None else _binding(explanation.binding, problem),
-        "why_not": [_why_not(row, problem) for row in explanation.why_not],
-        "worth": [_worth(row, problem) for row in explanation.worth],
-        "staying": None if explanation.staying is None else _staying(explanation.staying, problem),
-        "conflict": None
-        if explanation.conflict is None
-        else _conflict(explanation.conflict, problem),
-        "complete": explanation.complete,
-        "seconds": round(explanation.seconds, 3),
-    }
-
-
-def _option(option: Option | None, problem: Problem) -> dict[str, Any] | None:
+def option_part(option: Option | None, problem: Problem) -> dict[str, Any] | None:
+    """Build a placement with the figures that matter beside others; None if there is none."""
     if option is None:
         return None
     got = option.estimate
@@ -73,10 +36,11 @@ def _option(option: Option | None, problem: Problem) -> dict[str, Any] | None:
     }
 
 
-def _binding(binding: Binding, problem: Problem) -> dict[str, Any]:
+def binding_part(binding: Binding, problem: Problem) -> dict[str, Any]:
+    """Build what binds, and what one machine more would bring."""
     return {
         "limits": [_limit(row, problem) for row in binding.limits],
-        "one_more": _option(binding.one_more, problem),
+        "one_more": option_part(binding.one_more, problem),
     }
 
 
@@ -89,17 +53,18 @@ def _limit(limit: Limit, problem: Problem) -> dict[str, Any]:
         "limit": limit.limit,
         "binds": limit.binds,
         "gain": limit.gain,
-        "without": _option(limit.better, problem),
-        "nearest": _option(limit.nearest, problem),
+        "without": option_part(limit.better, problem),
+        "nearest": option_part(limit.nearest, problem),
     }
 
 
-def _why_not(row: WhyNot, problem: Problem) -> dict[str, Any]:
+def why_not_part(row: WhyNot, problem: Problem) -> dict[str, Any]:
+    """Build why one subject was not chosen."""
     return {
         "subject": row.subject,
         "kind": row.kind,
         "status": row.status,
-        "best_with_it": _option(row.option, problem),
+        "best_with_it": option_part(row.option, problem),
         "difference": row.difference,
         "regret": None if row.regret is None or math.isinf(row.regret) else row.regret,
         "proved": row.proved,
@@ -117,11 +82,12 @@ def _break_even(found: BreakEven, problem: Problem) -> dict[str, Any]:
         "factor": None if endless else found.factor,
         "at_any_price": endless,
         "proved": found.proved,
-        "placement": _option(found.option, problem),
+        "placement": option_part(found.option, problem),
     }
 
 
-def _worth(row: Worth, problem: Problem) -> dict[str, Any]:
+def worth_part(row: Worth, problem: Problem) -> dict[str, Any]:
+    """Build what one more of something is worth."""
     return {
         "code": row.code,
         "unit": row.unit,
@@ -129,35 +95,37 @@ def _worth(row: Worth, problem: Problem) -> dict[str, Any]:
         "step": row.step,
         "difference": row.difference,
         "gain": row.gain,
-        "best": _option(row.option, problem),
+        "best": option_part(row.option, problem),
         "least": row.least,
         "least_gain": row.least_gain,
-        "least_best": _option(row.least_option, problem),
+        "least_best": option_part(row.least_option, problem),
     }
 
 
-def _staying(row: Staying, problem: Problem) -> dict[str, Any]:
+def staying_part(row: Staying, problem: Problem) -> dict[str, Any]:
+    """Build the verdict on one region against several."""
     return {
         "regions": row.regions,
-        "best_in_one_region": _option(row.alone, problem),
+        "best_in_one_region": option_part(row.alone, problem),
         "loss": row.loss,
         "proved": row.proved,
-        "leave": _option(row.leave, problem),
-        "last_in_one_region": _option(row.last, problem),
+        "leave": option_part(row.leave, problem),
+        "last_in_one_region": option_part(row.last, problem),
         "never": row.never,
         "unlimited": row.unlimited,
         "most_usd_per_hour": row.most_usd_per_hour,
     }
 
 
-def _conflict(conflict: Conflict, problem: Problem) -> dict[str, Any]:
+def conflict_part(conflict: Conflict, problem: Problem) -> dict[str, Any]:
+    """Build why nothing fits."""
     return {
         "wishes": [_wish(wish) for wish in conflict.wishes],
         "others": [_wish(wish) for wish in conflict.others],
         "minimal": conflict.minimal,
         "remedies": [_remedy(r, problem) for r in conflict.remedies],
-        "together": _option(conflict.together, problem),
-        "further": None if conflict.further is None else _conflict(conflict.further, problem),
+        "together": option_part(conflict.together, problem),
+        "further": None if conflict.further is None else conflict_part(conflict.further, problem),
     }
 
 
@@ -170,6 +138,6 @@ def _remedy(row: Remedy, problem: Problem) -> dict[str, Any]:
     return {
         "code": row.wish.code,
         "change": note,
-        "best": _option(row.option, problem),
+        "best": option_part(row.option, problem),
         "proved": row.proved,
     }

@@ -1,0 +1,112 @@
+"""The answer of a sweep: its points, and where the choice changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA = "placer.sweep/v1"
+Row = dict[str, Any]
+"""Figures of one point, as its file has them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """The points of a sweep that are solved.
+
+    Notes
+    -----
+    ``rows`` are plain dictionaries, one a point, in order; ``points`` counts all that the ranges
+    span. ``interrupted``: Ctrl-C came before the last one.
+    """
+
+    header: Mapping[str, Any]
+    rows: tuple[Row, ...] = field(repr=False)
+    interrupted: bool = False
+
+    @property
+    def points(self) -> int:
+        """Points that the ranges span."""
+        return int(self.header["points"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``placer.sweep/v1`` document: plain types, ready for JSON; within v1 keys are
+        only added.
+        """
+        return {
+            **self.header,
+            "schema": SCHEMA,
+            "complete": len(self.rows) == self.points,
+            "breakpoints": [
+                {"from": one["set"], "to": other["set"]} for one, other in breakpoints(self)
+            ],
+            "rows": list(self.rows),
+        }
+
+    def to_frame(self) -> pd.DataFrame:
+        """Build a table with one row a point (pandas)."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [{**dict(word.split("=", 1) for word in row["set"]), **row} for row in self.rows]
+        )
+
+
+def choice(row: Row) -> tuple[str, ...]:
+    """What decides whether two points have the same answer: workers and exchange, or that there is
+    none.
+    """
+    if "workers" not in row:
+        return (str(row["status"]),)
+    return (*row["workers"], str(row["exchange"]), str(row["local_steps"]))
+
+
+def along(sweep: Sweep) -> int:
+    """Position of the range that the table goes along: that with the most values, of several the
+    last.
+    """
+    counts = [len(axis["values"]) for axis in sweep.header["over"]]
+    return max(range(len(counts)), key=lambda i: (counts[i], i))
+
+
+def stretches(sweep: Sweep) -> list[list[Row]]:
+    """Neighbouring points along one range that have the same choice; the values of the others are
+    the same in a stretch.
+    """
+    found: list[list[Row]] = []
+    at: tuple[tuple[int, ...], int] | None = None
+    for row in sorted(sweep.rows, key=lambda row: _coordinates(sweep, row)):
+        others, step = _coordinates(sweep, row)
+        if at == (others, step - 1) and choice(row) == choice(found[-1][-1]):
+            found[-1].append(row)
+        else:
+            found.append([row])
+        at = (others, step)
+    return found
+
+
+def breakpoints(sweep: Sweep) -> list[tuple[Row, Row]]:
+    """Neighbours along one range between which the choice changes."""
+    found = []
+    for one, other in pairwise(stretches(sweep)):
+        (others, step), (there, after) = _coordinates(sweep, one[-1]), _coordinates(sweep, other[0])
+        if others == there and after == step + 1:
+            found.append((one[-1], other[0]))
+    return found
+
+
+def _coordinates(sweep: Sweep, row: Row) -> tuple[tuple[int, ...], int]:
+    """Positions of a point on the other ranges, and on the one that the table goes along."""
+    rest, found = int(row["point"]), []
+    for axis in reversed(sweep.header["over"]):
+        rest, position = divmod(rest, len(axis["values"]))
+        found.append(position)
+    step = found[::-1].pop(along(sweep))
+    others = found[::-1]
+    del others[along(sweep)]
+    return tuple(others), step

@@ -1,0 +1,112 @@
+"""A calibration with how it came about and how good it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import to_builtins
+
+from placer.market.catalog import Catalog
+from placer.validation.calibration.outcome import Fitted
+from placer.validation.calibration.parameters import Parameter
+from placer.validation.calibration.quality import Check, Errors, errors_of
+from placer.version import __version__
+from placer.workload.overlay import SCHEMA, Overlay, overlay_document
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationReport:
+    """An overlay, how it came about and how good it is."""
+
+    overlay: Overlay
+    file: str
+    sha256: str
+    created: str
+    catalog: Catalog
+    figures: tuple[Fitted, ...]
+    unfitted: tuple[tuple[Parameter, str], ...]
+    checks: tuple[Check, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def before(self) -> Errors | None:
+        """Errors with the published figures."""
+        return errors_of([check.before for check in self.checks])
+
+    @property
+    def after(self) -> Errors | None:
+        """Errors on the runs that were fitted."""
+        return errors_of([check.after for check in self.checks])
+
+    @property
+    def left_out(self) -> Errors | None:
+        """Errors on runs that the fit had not seen."""
+        return errors_of([check.left_out for check in self.checks])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``placer.calibration/v1`` document: what ``--calibration`` reads, and a report.
+
+        Errors are shares of 1.
+        """
+        figures = overlay_document(self.overlay)
+        return {
+            "schema": SCHEMA,
+            "name": figures.pop("name"),
+            "created": self.created,
+            "placer_version": __version__,
+            "catalog": {"name": self.catalog.name, "digest": self.catalog.digest},
+            "runs": {"file": self.file, "sha256": self.sha256, "rows": len(self.checks)},
+            **figures,
+            "report": {
+                "fitted": [_figure(figure) for figure in self.figures],
+                "not_fitted": [
+                    {
+                        "figure": p.label,
+                        "kind": p.kind,
+                        "key": list(p.key),
+                        "unit": p.unit,
+                        "published": p.published,
+                        "because": why,
+                    }
+                    for p, why in self.unfitted
+                ],
+                "runs": [_check(check) for check in self.checks],
+                "errors": {
+                    "before": to_builtins(self.before),
+                    "after": to_builtins(self.after),
+                    "left_out": to_builtins(self.left_out),
+                },
+                "warnings": list(self.warnings),
+            },
+        }
+
+
+def _figure(f: Fitted) -> dict[str, Any]:
+    p = f.parameter
+    return {
+        "figure": p.label,
+        "kind": p.kind,
+        "key": list(p.key),
+        "unit": p.unit,
+        "published": p.published,
+        "value": f.value,
+        "low": f.low,
+        "high": f.high,
+        "runs": f.runs,
+        "at_limit": f.at_limit,
+    }
+
+
+def _check(check: Check) -> dict[str, Any]:
+    return {
+        "line": check.line,
+        "model": check.model,
+        "workers": check.workers,
+        "samples_per_second": check.measured,
+        "error_before": check.before,
+        "error_after": check.after,
+        "error_left_out": check.left_out,
+        "weight": check.weight,
+        "outlier": check.outlier,
+    }
