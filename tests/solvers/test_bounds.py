@@ -1,0 +1,134 @@
+"""Parts of the bounds of `exact` against plain enumeration: none is on the wrong side."""
+
+import importlib
+import random
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import numpy as np
+import pytest
+
+relaxation, meeting = (
+    importlib.import_module(f"placer.solvers.exact.bounds.{name}")
+    for name in ("relaxation", "meeting")
+)
+conjugate, increments, required = (
+    importlib.import_module(f"placer.solvers._market.{name}")
+    for name in ("conjugate", "increments", "required_machines")
+)
+DRAWS = 150
+
+
+def splits(workers: int, rooms: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield every split of some workers over regions that hold so many machines."""
+    for split in product(*(range(room + 1) for room in rooms)):
+        if sum(split) == workers:
+            yield split
+
+
+def test_fewest_crossing_pairs_are_those_of_the_best_split() -> None:
+    """Over all splits that use enough regions none has fewer pairs of workers in two regions, and
+    one has as few: n squared less the sum of squares.
+    """
+    draw, judged = random.Random(1), 0
+    for _ in range(DRAWS):
+        rooms = [draw.randint(1, 5) for _ in range(draw.randint(1, 4))]
+        workers, used = draw.randint(1, sum(rooms)), draw.randint(1, len(rooms))
+        crossing = [
+            workers**2 - sum(count**2 for count in split)
+            for split in splits(workers, rooms)
+            if sum(count > 0 for count in split) >= used
+        ]
+        if crossing:
+            judged += 1
+            (least,) = relaxation.fewest_crossing_pairs(
+                np.array([workers]), np.array(rooms), used
+            ).tolist()
+            assert least == min(crossing), (rooms, workers, used)
+    assert judged >= DRAWS / 2
+
+
+def test_partners_are_the_cheapest_that_a_head_can_have() -> None:
+    """One head meets others elsewhere, at most so many in one region: no choice is cheaper."""
+    draw, judged = random.Random(2), 0
+    for _ in range(DRAWS):
+        regions, together = draw.randint(2, 4), draw.randint(1, 3)
+        heads = draw.randint(0, together * regions)
+        prices = np.array([[draw.uniform(0, 2) for _ in range(regions)] for _ in range(regions)])
+        bounds = meeting.Partners(prices).usd(heads, together)
+        for region in range(regions):
+            rooms = [0 if other == region else together for other in range(regions)]
+            costs = [float(prices[region] @ np.array(split)) for split in splits(heads, rooms)]
+            judged += bool(costs)
+            assert bounds[region] == pytest.approx(min(costs, default=np.inf)) or not heads
+    assert judged >= DRAWS
+
+
+def test_a_price_for_workers_never_loses_the_best_regions() -> None:
+    """Exactly R regions with concave sums and a charge for each: no choice of regions and counts
+    has more than the conjugate bound, with required regions or without.
+    """
+    draw, judged, tight = np.random.default_rng(3), 0, 0
+    for _ in range(DRAWS):
+        places, most = int(draw.integers(2, 5)), int(draw.integers(2, 5))
+        steps = -np.sort(-draw.uniform(0, 10, size=(1, places, most)), axis=2)
+        sums = np.concatenate([np.zeros((1, places, 1)), np.cumsum(steps, axis=2)], axis=2)
+        charge = draw.uniform(0, 3, size=(1, places))
+        regions = int(draw.integers(1, places + 1))
+        workers = int(draw.integers(regions, most * regions + 1))
+        must = np.array([0] if draw.random() < 0.4 else [], dtype=np.intp)
+        (bound,) = conjugate.Conjugates(sums, steps).best(
+            np.array([0]), np.arange(places), regions, most, np.array([workers]), charge, must
+        )[0]
+        best = max(
+            sum(sums[0, p, k] - charge[0, p] for p, k in enumerate(split) if k)
+            for split in splits(workers, [most] * places)
+            if sum(k > 0 for k in split) == regions and all(split[p] for p in must)
+        )
+        judged += 1
+        assert bound >= best - 1e-9
+        tight += bound <= best * 1.1
+    assert judged == DRAWS
+    assert tight >= DRAWS / 4
+
+
+def test_increments_are_a_concave_majorant_of_every_mix() -> None:
+    """Machines of several sizes share a quota: the m first increments sum to at least the best mix
+    of m machines, and increments never rise.
+    """
+    draw, judged = random.Random(4), 0
+    for _ in range(DRAWS):
+        sizes = tuple(sorted(draw.sample((1, 2, 4, 8), draw.randint(1, 3))))
+        quota = draw.choice((2, 4, 8, 16, 24))
+        caps = tuple(min(quota // size, 4) for size in sizes)
+        worth = np.array([[[draw.uniform(-2, 10) * size for size in sizes]]])
+        if not any(caps):
+            continue
+        each = increments.increments(worth, sizes, caps, quota)[0, 0]
+        reached = np.concatenate([[0.0], np.cumsum(-np.sort(-each))])
+        for mix in product(*(range(cap + 1) for cap in caps)):
+            if sum(n * size for n, size in zip(mix, sizes, strict=True)) <= quota:
+                judged += 1
+                assert reached[sum(mix)] >= float(worth[0, 0] @ np.array(mix)) - 1e-9
+    assert judged >= DRAWS
+
+
+def test_the_best_sum_with_required_machines_is_that_of_enumeration() -> None:
+    """Of all sets of n units with enough of the required ones, none has a larger sum."""
+    draw, judged = np.random.default_rng(5), 0
+    for _ in range(DRAWS):
+        units = int(draw.integers(2, 8))
+        values = draw.normal(size=(1, units))
+        mine = draw.random(units) < 0.5
+        least = int(draw.integers(0, max(1, int(mine.sum())) + 1))
+        reached = required.best_with(values, np.full(units, True), [(least, mine)], units)[0]
+        for n in range(units + 1):
+            sets = [
+                chosen
+                for chosen in product((0, 1), repeat=units)
+                if sum(chosen) == n and np.array(chosen) @ mine >= least
+            ]
+            best = max((float(values[0] @ np.array(chosen)) for chosen in sets), default=-np.inf)
+            judged += bool(sets)
+            assert reached[n] == pytest.approx(best)
+    assert judged >= DRAWS
