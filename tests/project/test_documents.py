@@ -33,6 +33,10 @@ TEXT = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for 
 SOURCE_FOLDERS = ("placer", "solvers", "catalogs", "profiles", "tests", "docs", "examples")
 RECORDS = ("CHANGELOG.md",)
 """Pages about the past: they may name what is gone."""
+ELSEWHERE = ("train.py", "experiments/code/param/bee.py")
+"""Files of users and of a paper."""
+FILES = ("json", "jsonl", "csv", "toml", "md")
+"""Endings of files that share their name with a module."""
 SECOND_WORDS = {("profile", "exchange"): "placer.cli.measure.profile_exchange"}
 """Modules of commands that are no part of a group."""
 
@@ -330,19 +334,39 @@ def dotted(name: str) -> bool:
 
 
 def test_files_and_modules_in_the_text_exist() -> None:
-    """Paths below a folder of the project, dotted names of placer, and modules alone."""
-    modules = {p.name for name in SOURCE_FOLDERS for p in (ROOT / name).rglob("*.py")}
+    """Paths below a folder of the project, and dotted names of placer."""
     path = re.compile(rf"(?:{'|'.join(SOURCE_FOLDERS)})/[\w./*-]*|placer(?:\.\w+)+")
     drawn = [
         (b.page, word.rstrip(",:")) for b in BLOCKS if b.kind == "text" for word in b.text.split()
     ]
     named = [(page, code) for page, code in INLINE + drawn if page not in RECORDS]
-    wrong = [(page, code) for page, code in named if path.fullmatch(code) and not is_there(code)]
-    wrong += [
-        (page, code)
-        for page, code in named
-        if re.fullmatch(r"\w+\.py", code) and code not in modules | {"train.py"}
-    ]
+    assert [(p, code) for p, code in named if path.fullmatch(code) and not is_there(code)] == []
+
+
+def test_short_names_of_modules_in_the_text_exist() -> None:
+    """The end of a path, such as `exact/search.py`, and what a module holds, such as `search.Ranges`."""
+    texts = defaultdict(str)
+    for folder in SOURCE_FOLDERS:
+        for file in (ROOT / folder).rglob("*.py"):
+            texts["/" + file.relative_to(ROOT).as_posix()] = file.read_text(encoding="utf-8")
+    wrong = []
+    for page, code in INLINE:
+        module, _, name = code.partition(".")
+        held = [text for path, text in texts.items() if path.endswith(f"/{module}.py")]
+        if (
+            page in RECORDS
+            or code in ELSEWHERE
+            or "NAME" in code
+            or not re.fullmatch(r"[\w/]+(\.\w+)+", code)
+        ):
+            continue
+        if code.endswith(".py"):
+            there = any(path.endswith(f"/{code}") for path in texts)
+        else:
+            word = name.partition(".")[0]
+            there = not held or word in FILES or any(re.search(rf"\b{word}\b", t) for t in held)
+        if not there:
+            wrong.append((page, code))
     assert wrong == []
 
 
