@@ -92,14 +92,14 @@ def figures(placement: Placement, problem: Problem) -> dict[str, Any]:
         ],
         "links": [
             {
-                "from": k.src,
-                "to": k.dst,
-                "bytes_per_second": k.bytes_per_second,
-                "cap": k.cap,
-                "rtt_s": k.rtt_s,
-                "basis": k.basis,
+                "from": link.src,
+                "to": link.dst,
+                "bytes_per_second": link.bytes_per_second,
+                "cap": link.cap,
+                "rtt_s": link.rtt_s,
+                "basis": link.basis,
             }
-            for k in links
+            for link in links
         ],
     }
 

@@ -1,6 +1,4 @@
-"""A saved result, asked again on the whole book: the file itself keeps only what its placement
-uses.
-"""
+"""The question of a saved result on a whole price book, of which its file holds only a part."""
 
 from __future__ import annotations
 
@@ -43,12 +41,43 @@ def reopened_problem(
         raise PlacerError(
             f"{where}: not a {RESULT_SCHEMA} document", "give a file that placer recommend -o wrote"
         )
-    found = document.get("problem", document.get("question"))
-    if found is None:
+    question = document.get("problem", document.get("question"))
+    if question is None:
         raise PlacerError(
             f"{where}: has no problem to ask again", "save it with placer recommend -o FILE"
         )
-    return with_present_book(Problem.from_dict(found), where, catalog)
+    return with_present_book(Problem.from_dict(question), where, catalog)
+
+
+def whole_problem(document: Mapping[str, Any], where: str) -> Problem:
+    """Rebuild the question of a saved result with the market that it was solved on.
+
+    Parameters
+    ----------
+    document
+        A ``placer.result/v1`` document with its problem and a certificate.
+    where
+        Name of the file, for errors.
+
+    Raises
+    ------
+    PlacerError
+        If that market is neither in the file nor on this machine.
+    """
+    saved, certificate = Problem.from_dict(document["problem"]), document["certificate"]
+    if certificate["relaxation"] is not None:
+        return saved
+    try:
+        problem = with_present_book(saved, where)[0]
+    except PlacerError:
+        problem = None
+    name, digest = saved.catalog.name, certificate["book"]
+    if problem is None or problem.catalog.digest != digest:
+        raise PlacerError(
+            f"{where}: the price book '{name}' with the digest {digest[:12]} is not on this machine",
+            "save the result with --certificate -o: then the market is in the file",
+        )
+    return problem
 
 
 def with_present_book(
@@ -67,14 +96,14 @@ def with_present_book(
             f"{where}: its catalog '{saved.catalog.name}' is not here ({error.message})",
             "name it with --catalog",
         ) from None
-    said = []
+    changes = []
     if book.digest != saved.catalog.digest:
-        said.append(
+        changes.append(
             f"catalog {book.name} differs from the one of the plan ({book.digest} now, "
             f"{saved.catalog.digest} then): "
             "everything is worked out with the present one"
         )
-    return replace(saved, catalog=_with_links_of(saved.catalog, book)), tuple(said)
+    return replace(saved, catalog=_with_links_of(saved.catalog, book)), tuple(changes)
 
 
 def _with_links_of(saved: Catalog, book: Catalog) -> Catalog:

@@ -99,14 +99,8 @@ def placement_from(document: Mapping[str, Any]) -> Placement:
 
 
 def _group_from(row: Mapping[str, Any]) -> WorkerGroup:
-    return WorkerGroup(
-        place=row["place"],
-        instance_type=row["offer"],
-        gpu=row["gpu"],
-        gpu_count=row["gpu_count"],
-        market=row["market"],
-        count=row["count"],
-    )
+    fields = ("place", "gpu", "gpu_count", "market", "count")
+    return WorkerGroup(instance_type=row["offer"], **{name: row[name] for name in fields})
 
 
 def check_result(document: Mapping[str, Any], where: str) -> str:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
+from placer.documents.reopen import whole_problem
 from placer.errors import PlacerError
-from placer.market.books.reading import load_catalog
-from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 from placer.units import format_number
@@ -34,7 +32,7 @@ def solved_again(document: Mapping[str, Any], where: str, solver: str) -> str:
             f"{where}: holds no question that could be solved again",
             "write it again with --certificate -o",
         )
-    problem = _whole(document, where)
+    problem = whole_problem(document, where)
     limit = SolveOptions(
         gap=certificate["gap"], time_limit_s=certificate["time_limit_s"], seed=certificate["seed"]
     )
@@ -72,23 +70,3 @@ def solved_again(document: Mapping[str, Any], where: str, solver: str) -> str:
             )
     said = f"{format_number(value)}, where the file has {format_number(before)}"
     return f"{solver} solved it again: {said} ({result.status}, {result.seconds:.1f} s)"
-
-
-def _whole(document: Mapping[str, Any], where: str) -> Problem:
-    """The whole problem: from the file if it holds the market, else with the book of the same
-    digest on this machine.
-    """
-    problem, certificate = Problem.from_dict(document["problem"]), document["certificate"]
-    if certificate["relaxation"] is not None:
-        return problem
-    name, digest = document["data"]["catalog"], certificate["book"]
-    try:
-        book = load_catalog(name)
-    except PlacerError:
-        book = None
-    if book is None or book.digest != digest:
-        raise PlacerError(
-            f"{where}: the price book '{name}' with the digest {digest[:12]} is not on this machine",
-            "save the result with --certificate -o: then the market is in the file",
-        )
-    return replace(problem, catalog=book)

@@ -48,13 +48,11 @@ def planted(root: Path, file: str, code: str) -> tuple[list[list[str]], list[str
     return [circle for circle in after.circles() if circle not in circles], new
 
 
-@pytest.mark.xfail(reason="the last imports are turned round in the next commits")
 def test_imports_go_down_only() -> None:
     """Every import of another room is of a lower floor, wherever the import stands."""
     assert [f"{i.source}:{i.line} imports {i.target}" for i in read_structure(ROOT).upward()] == []
 
 
-@pytest.mark.xfail(reason="the last circles are opened in the next commits")
 def test_no_modules_import_each_other() -> None:
     """No circle, not even by imports inside functions or under TYPE_CHECKING."""
     assert read_structure(ROOT).circles() == []
