@@ -124,3 +124,31 @@ def run() -> Run:
         )
 
     return call
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command line in this process, else as `run` does.
+
+    Cheaper where PyTorch is needed: this process, and the server from which a run's processes are
+    forked, load it once for all tests.
+    """
+
+    def call(
+        *arguments: str, columns: int = 80, cwd: Path | None = None, **extra: str
+    ) -> subprocess.CompletedProcess[str]:
+        from placer.cli import run as run_command
+
+        environment = {"COLUMNS": str(columns), "NO_COLOR": "1", "PYTHONPATH": str(ROOT), **extra}
+        with monkeypatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            if cwd is not None:
+                patch.chdir(cwd)
+            capsys.readouterr()
+            with pytest.raises(SystemExit) as end:
+                run_command(arguments)
+        out, err = capsys.readouterr()
+        return subprocess.CompletedProcess(list(arguments), int(end.value.code or 0), out, err)
+
+    return call

@@ -329,10 +329,10 @@ class TestWords:
         ],
     )
     def test_words_that_are_none(
-        self, run: Run, tmp_path: Path, words: list[str], message: str
+        self, command: Run, tmp_path: Path, words: list[str], message: str
     ) -> None:
         """One line, exit code 2."""
-        done = run("rehearse", str(written(tmp_path)), *words)
+        done = command("rehearse", str(written(tmp_path)), *words)
         assert done.returncode == 2
         assert message in done.stderr
         assert "Traceback" not in done.stderr
@@ -349,12 +349,12 @@ class TestWords:
         ],
     )
     def test_what_cannot_work_is_refused_before_it_takes_time(
-        self, run: Run, tmp_path: Path, words: list[str], message: str
+        self, command: Run, tmp_path: Path, words: list[str], message: str
     ) -> None:
         """No process of the run was started: there is no log."""
         pytest.importorskip("torch")
         pytest.importorskip("pyroute2")
-        done = run("rehearse", str(written(tmp_path)), "--dir", "logs", *words, cwd=tmp_path)
+        done = command("rehearse", str(written(tmp_path)), "--dir", "logs", *words, cwd=tmp_path)
         assert done.returncode == 2
         assert message in done.stderr
         assert not (tmp_path / "logs" / "machine").exists()
@@ -365,7 +365,7 @@ class TestWords:
         """It would exchange nothing."""
         pytest.importorskip("torch")
         text = """import torch
-from placer.profiler.workload import Workload
+from placer.profiler.target.workload import Workload
 def empty():
     return Workload(name="e", title="e", family="other", module=torch.nn.Identity(),
                     batch=torch.randn, loss=lambda m, x: x.sum(), optimizer=list)
@@ -376,10 +376,10 @@ def empty():
         with pytest.raises(PlacerError, match="no parameter that is trained"):
             own_elements("empty_model:empty")
 
-    def test_one_worker_has_nothing_to_rehearse(self, run: Run, tmp_path: Path) -> None:
+    def test_one_worker_has_nothing_to_rehearse(self, command: Run, tmp_path: Path) -> None:
         """It exchanges nothing."""
         pytest.importorskip("torch")
-        done = run("rehearse", str(written(tmp_path, workers=f"{US}=1xT4:spot")))
+        done = command("rehearse", str(written(tmp_path, workers=f"{US}=1xT4:spot")))
         assert (done.returncode, "nothing to rehearse" in done.stderr) == (2, True)
 
 
@@ -387,11 +387,11 @@ Document = dict[str, Any]
 
 
 @pytest.fixture
-def rehearsed(run: Run, tmp_path: Path) -> Callable[..., tuple[Document, str]]:
+def rehearsed(command: Run, tmp_path: Path) -> Callable[..., tuple[Document, str]]:
     """Rehearse a plan; its document and what was said."""
 
     def one(path: Path, *words: str) -> tuple[Document, str]:
-        done = run("rehearse", str(path), "--dir", str(tmp_path / "logs"), "--json", *words)
+        done = command("rehearse", str(path), "--dir", str(tmp_path / "logs"), "--json", *words)
         assert done.returncode in (0, 6), done.stderr
         document: Document = json.loads(done.stdout)
         jsonschema.validate(document, json.loads(schema_text("rehearsal")))
@@ -516,10 +516,10 @@ def test_requests_to_the_stores_of_regions_are_exact(
 
 
 @shaped
-def test_a_rehearsal_of_fewer_says_so_and_ends_with_a_verdict(run: Run, tmp_path: Path) -> None:
+def test_a_rehearsal_of_fewer_says_so_and_ends_with_a_verdict(command: Run, tmp_path: Path) -> None:
     """Within 80 columns; bytes in MB."""
     plan = written(tmp_path, workers=f"{US}=3xT4:spot,{EU}=1xT4:spot")
-    done = run(
+    done = command(
         "rehearse",
         str(plan),
         "--dir",
@@ -665,7 +665,7 @@ def test_deaths_are_read() -> None:
     assert WorkerDeath.of(" 3@12 ") == WorkerDeath(rank=3, step=12)
 
 
-def test_an_early_manifest_has_no_links(tmp_path: Path, run: Run) -> None:
+def test_an_early_manifest_has_no_links(tmp_path: Path, command: Run) -> None:
     """It says to write it again."""
     from placer.documents.manifest import document_digest
 
@@ -677,6 +677,6 @@ def test_an_early_manifest_has_no_links(tmp_path: Path, run: Run) -> None:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({**told, "digest": document_digest(told)}), encoding="utf-8")
     read_manifest(json.loads(path.read_text(encoding="utf-8")), "plan.json")
-    done = run("rehearse", str(path))
+    done = command("rehearse", str(path))
     assert done.returncode == 2
     assert "an early manifest without links and prices" in done.stderr

@@ -137,14 +137,14 @@ def test_a_relay_that_is_killed_ends_the_run_and_is_named(tmp_path: Path) -> Non
             network.ask()
 
 
-def test_one_rehearsal_at_a_time_has_a_folder(run: Run, tmp_path: Path) -> None:
+def test_one_rehearsal_at_a_time_has_a_folder(command: Run, tmp_path: Path) -> None:
     """The second is refused in one line, before it writes anything; other folders are free."""
     path = tmp_path / "plan.json"
     from test_rehearsal import by_hand, manifest_of
 
     path.write_text(json.dumps(manifest_of(*by_hand())), encoding="utf-8")
     with locked_folder(tmp_path / "logs"), locked_folder(tmp_path / "others"):
-        done = run("rehearse", str(path), "--dir", str(tmp_path / "logs"))
+        done = command("rehearse", str(path), "--dir", str(tmp_path / "logs"))
         assert done.returncode == 2
         assert (
             done.stderr.splitlines()[0]

@@ -339,12 +339,12 @@ def test_a_gloo_all_reduce_is_not_faster_than_its_link_and_its_bytes_are_counted
 
 
 @pytest.fixture
-def rehearsed(run: Run, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def rehearsed(command: Run, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """Rehearse a plan through relays."""
 
     def one(path: Path, *words: str) -> dict[str, Any]:
         pytest.importorskip("torch")
-        done = run(
+        done = command(
             "rehearse",
             str(path),
             "--method",

@@ -43,7 +43,7 @@ def test_the_test_manifest_follows_the_schema() -> None:
         check.validate(document(strategy, (A, 2), (B, 1)))
 
 
-def test_a_recommended_plan_runs(run: Run, tmp_path: Path) -> None:
+def test_a_recommended_plan_runs(run: Run, command: Run, tmp_path: Path) -> None:
     """Manifest of `placer recommend`, four workers in two regions: table, notes, and a log that
     follows its schema.
 
@@ -55,7 +55,7 @@ def test_a_recommended_plan_runs(run: Run, tmp_path: Path) -> None:
         "--model resnet18 --catalog erben-2023 --exchange all-reduce --budget 5/h --in gcp/* "
         "--regions 2..2 --workers 4..4"
     )
-    made = run("recommend", *words.split(), "--manifest", "plan.json", cwd=tmp_path)
+    made = command("recommend", *words.split(), "--manifest", "plan.json", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     more = "--train run_plans:loose --local --steps 5 --tbs 16 --microbatch 2 -o out"
     done = run("run", "plan.json", *more.split(), cwd=tmp_path, columns=120, **PATHS)
@@ -76,7 +76,7 @@ def test_a_recommended_plan_runs(run: Run, tmp_path: Path) -> None:
     pairs = [row for row in records[-1]["bytes"] if row["src"] != row["dst"]]
     assert [row["predicted"] for row in pairs] == pytest.approx([132.0, 132.0])
     assert [row["measured"] for row in pairs] == pytest.approx([132.0, 132.0], rel=0.09)
-    refused = run("calibrate", str(tmp_path / "out" / "run.jsonl"), "--catalog", "erben-2023")
+    refused = command("calibrate", str(tmp_path / "out" / "run.jsonl"), "--catalog", "erben-2023")
     assert refused.returncode == 2
     assert "all workers ran on one machine" in refused.stderr
 
@@ -84,10 +84,10 @@ def test_a_recommended_plan_runs(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("strategy", "words"), [("none", "--gpu T4 --workers 1..1"), ("all-reduce", "")]
 )
-def test_one_worker_and_one_region(run: Run, tmp_path: Path, strategy: str, words: str) -> None:
+def test_one_worker_and_one_region(command: Run, tmp_path: Path, strategy: str, words: str) -> None:
     """A machine alone exchanges nothing; two in one region are in 1 region."""
     if strategy == "none":
-        made = run(
+        made = command(
             "recommend",
             "--model",
             "resnet18",
@@ -103,7 +103,7 @@ def test_one_worker_and_one_region(run: Run, tmp_path: Path, strategy: str, word
     else:
         saved(tmp_path, document("all-reduce", (A, 2)))
     more = "--train run_plans:tiny --local --steps 3 --tbs 6 --microbatch 3 -o out"
-    done = run("run", "plan.json", *more.split(), cwd=tmp_path, columns=120, **PATHS)
+    done = command("run", "plan.json", *more.split(), cwd=tmp_path, columns=120, **PATHS)
     assert done.returncode == 0, done.stderr
     said = {
         "none": "no exchange, 1 worker in 1 region; 2 rounds measured",
@@ -114,7 +114,7 @@ def test_one_worker_and_one_region(run: Run, tmp_path: Path, strategy: str, word
     assert "Traceback" not in done.stderr
 
 
-def test_bad_input_is_said_in_one_line(run: Run, tmp_path: Path) -> None:
+def test_bad_input_is_said_in_one_line(command: Run, tmp_path: Path) -> None:
     """Exit code 2, the thing and what to do; nothing is started."""
     told = document("all-reduce", (A, 2))
     cases = [
@@ -141,7 +141,7 @@ def test_bad_input_is_said_in_one_line(run: Run, tmp_path: Path) -> None:
         (told, ("--local", "--timeout", "1e300"), "1e+300 is not in the range"),
     ]
     for document_, words, said in cases:
-        done = run(
+        done = command(
             "run",
             saved(tmp_path, document_),
             "--train",
@@ -156,12 +156,12 @@ def test_bad_input_is_said_in_one_line(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "tiny-all-reduce-2-run").exists()
 
 
-def test_one_run_at_a_time_has_a_folder(run: Run, tmp_path: Path) -> None:
+def test_one_run_at_a_time_has_a_folder(command: Run, tmp_path: Path) -> None:
     """The second is refused in one line, before it writes anything."""
     words = ("--train", "run_plans:tiny", "--local", "-o", "out")
     path = saved(tmp_path, document("none", (A, 1)))
     with locked_folder(tmp_path / "out"):
-        refused = run("run", path, *words, cwd=tmp_path, **PATHS)
+        refused = command("run", path, *words, cwd=tmp_path, **PATHS)
     assert refused.returncode == 2
     assert refused.stderr.splitlines() == [
         "error: another run is writing into 'out'",
@@ -170,9 +170,9 @@ def test_one_run_at_a_time_has_a_folder(run: Run, tmp_path: Path) -> None:
     assert not list((tmp_path / "out").iterdir())
 
 
-def test_a_wrong_train_function_is_said_once(run: Run, tmp_path: Path) -> None:
+def test_a_wrong_train_function_is_said_once(command: Run, tmp_path: Path) -> None:
     """Both processes fail alike; the user reads it once, without a traceback."""
-    done = run(
+    done = command(
         "run",
         saved(tmp_path, document("all-reduce", (A, 2))),
         "--train",
@@ -187,16 +187,16 @@ def test_a_wrong_train_function_is_said_once(run: Run, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_job_that_is_restarted_begins_or_goes_on(run: Run, tmp_path: Path) -> None:
+def test_a_job_that_is_restarted_begins_or_goes_on(command: Run, tmp_path: Path) -> None:
     """--resume-if-any: the first start begins with step 0, the second goes on before step 2; plain
     --resume refuses the first.
     """
     path = saved(tmp_path, document("none", (A, 1)))
     more = ["--train", "run_plans:tiny", "--local", "-o", "out"]
-    refused = run("run", path, *more, "--steps", "2", "--resume", cwd=tmp_path, **PATHS)
+    refused = command("run", path, *more, "--steps", "2", "--resume", cwd=tmp_path, **PATHS)
     assert (refused.returncode, "no checkpoint in" in refused.stderr) == (2, True)
     for steps, start in ((2, 0), (3, 2)):
-        done = run(
+        done = command(
             "run", path, *more, "--steps", str(steps), "--resume-if-any", cwd=tmp_path, **PATHS
         )
         assert done.returncode == 0, done.stderr
@@ -204,7 +204,7 @@ def test_a_job_that_is_restarted_begins_or_goes_on(run: Run, tmp_path: Path) -> 
             json.loads(line) for line in (tmp_path / "out" / "run.jsonl").read_text().splitlines()
         ]
         assert [record["start"] for record in records if record["kind"] == "ready"] == [start]
-    refused = run("run", path, *more, "--steps", "1", "--resume", cwd=tmp_path, **PATHS)
+    refused = command("run", path, *more, "--steps", "1", "--resume", cwd=tmp_path, **PATHS)
     assert refused.returncode == 2
     assert "begin with one after step 2, the run ends after 1" in refused.stderr
 
