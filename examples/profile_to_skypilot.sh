@@ -7,8 +7,8 @@
 # Prints: what was measured on this CPU, what is estimated for GPUs with intervals, the
 # recommendation, the files, and how to launch.
 # Needs: pip install 'placer[profile]' (PyTorch). Takes about a minute, half of it measuring.
-# Usage: sh profile_to_skypilot.sh [FOLDER for what is written [MODULE:FUNCTION [options of placer
-# profile]]]
+# Usage: sh profile_to_skypilot.sh [FOLDER for what is written
+#   [MODULE:FUNCTION [options of placer profile]]]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-$(mktemp -d)}

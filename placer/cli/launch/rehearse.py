@@ -23,10 +23,11 @@ Examples:
   placer rehearse plan.json --scale 1/100 --rounds 8 -o rehearsal.json
   placer rehearse plan.json --kill 1@3
 \b
-Each machine of the plan is a process here; each TCP stream between them gets the plan's bandwidth and round-trip time.
-Bytes and calculation are scaled down by one factor, links and exchange are not. As root, or with user namespaces, each
-machine has a network of its own; else relays carry the streams. Nothing outside this machine is reached.
-Exit code 6: a line is further off than it may be (15 % of a round, 2 % of the bytes of a link, requests exactly).
+Each machine of the plan is a process here. Each TCP stream between them gets the bandwidth and
+round-trip time of the plan. Bytes and calculation are scaled down by one factor; links and
+exchange are not. As root, or with user namespaces, each machine has a network of its own; else
+relays carry the streams. Nothing outside this machine is contacted.
+Exit code 6: a figure is out of tolerance (round 15 %, bytes of a link 2 %, requests exact).
 """
 
 
@@ -43,13 +44,13 @@ Exit code 6: a line is further off than it may be (15 % of a round, 2 % of the b
     default=5,
     show_default=True,
     metavar="N",
-    help="Rounds that are measured.",
+    help="Number of measured rounds.",
 )
 @click.option(
     "--per-group",
     type=click.IntRange(1),
     metavar="N",
-    help="At most so many workers of each group.",
+    help="Most workers of each group.",
 )
 @click.option(
     "--train",
@@ -64,7 +65,7 @@ Exit code 6: a line is further off than it may be (15 % of a round, 2 % of the b
     type=click.Choice(["auto", "namespaces", "relays"]),
     default="auto",
     show_default=True,
-    help="How links are shaped; auto: namespaces where they can be made.",
+    help="How links are shaped; auto: namespaces where they are available, else relays.",
 )
 @click.option(
     "--limit",
@@ -73,7 +74,9 @@ Exit code 6: a line is further off than it may be (15 % of a round, 2 % of the b
     show_default=True,
     help="Longest predicted time of all rounds.",
 )
-@click.option("--dir", "folder", metavar="DIR", help="Of the logs; default: ./NAME-rehearsal.")
+@click.option(
+    "--dir", "folder", metavar="DIR", help="Folder of the logs; default: ./NAME-rehearsal."
+)
 @click.option("-o", "--out", metavar="FILE", help="Write the comparison as JSON.")
 @json_option
 def command(manifest: str, as_json: bool, **words: Any) -> None:
@@ -146,7 +149,7 @@ def _scale(words: str | None) -> float | None:
 
 
 def _print(found: Rehearsal, lines: list[Line], folder: Path, workers: int) -> None:
-    """Predicted beside measured."""
+    """Print the predicted figures beside the measured ones."""
     from rich.markup import escape
 
     from placer.launch.runtime.log.comparison import requests_text
@@ -198,7 +201,7 @@ def _print(found: Rehearsal, lines: list[Line], folder: Path, workers: int) -> N
 
 
 def _remarks(found: Rehearsal, lines: list[Line], workers: int) -> list[str]:
-    """What must be known to read the figures."""
+    """List what a reader must know to judge the figures."""
     from placer.launch.rehearsal.comparison import SECONDS_TOLERANCE
 
     said = []
@@ -231,7 +234,7 @@ def _verdict(lines: list[Line]) -> str:
 
 
 def _figure(value: float, line: Line) -> str:
-    """A figure with its unit; bytes in MB with four digits, as 2 % count."""
+    """Format a figure with its unit; bytes in MB with four digits, as 2 % count."""
     if line.kind == "bytes":
         return f"{value / 1e6:,.4g} MB"
     number = f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"

@@ -28,10 +28,11 @@ Examples:
   placer run plan.json --train mymodel.train:profile --local --steps 20 --tbs 64 --microbatch 8
   MASTER_ADDR=10.0.0.1 RANK=0 placer run plan.json --train mymodel.train:profile --steps 1000
 \b
-The function is the one of 'placer profile': it returns a Workload, (module, batch) or (module, batch, loss).
---local starts one process for each worker here, and the server, function and object store that the plan needs.
-Without it, this machine's ranks are run (RANK or --rank); a server or function is the last rank.
-DIR/run.jsonl is the log: 'placer calibrate' and 'placer replan' read it. DIR/checkpoints is what --resume goes on from.
+The function is that of 'placer profile': it returns a Workload, (module, batch) or (module, batch,
+loss). --local starts a process for each worker here, and the server, function and object store
+that the plan needs. Without it, the ranks of this machine run (RANK or --rank); a server or
+function has the last rank. 'placer calibrate' and 'placer replan' read the log, DIR/run.jsonl;
+--resume continues from DIR/checkpoints.
 """
 
 
@@ -62,21 +63,26 @@ DIR/run.jsonl is the log: 'placer calibrate' and 'placer replan' read it. DIR/ch
     "--tbs",
     type=click.IntRange(1),
     metavar="N",
-    help="Another target batch size than the plan's, for a try.",
+    help="Target batch size; default: the plan's.",
 )
 @click.option(
     "--microbatch",
     type=click.IntRange(1),
     metavar="N",
-    help="Samples that a worker takes at once; default: the plan's.",
+    help="Samples that a worker processes at once; default: the plan's.",
 )
 @click.option(
-    "--seed", type=int, default=0, show_default=True, metavar="N", help="Of parameters and samples."
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Seed of parameters and samples.",
 )
 @click.option(
     "--elastic",
     is_flag=True,
-    help="Go on without workers that die: parameter-server, central, asgd-ga.",
+    help="Continue without workers that die: parameter-server, central, asgd-ga.",
 )
 @click.option(
     "-o", "--out", metavar="DIR", help="Folder of log and checkpoints; default: ./NAME-run."
@@ -87,15 +93,15 @@ DIR/run.jsonl is the log: 'placer calibrate' and 'placer replan' read it. DIR/ch
     default=100,
     show_default=True,
     metavar="N",
-    help="Steps; 0: never.",
+    help="Steps between checkpoints; 0: none.",
 )
 @click.option(
-    "--resume", is_flag=True, help="Go on from the newest checkpoint that all ranks have."
+    "--resume", is_flag=True, help="Continue from the newest checkpoint that all ranks have."
 )
 @click.option(
     "--resume-if-any",
     is_flag=True,
-    help="The same; where no rank has a checkpoint, begin. For jobs that are restarted.",
+    help="As --resume, but start from step 0 where no rank has a checkpoint; for restarted jobs.",
 )
 @click.option(
     "--device",
@@ -112,35 +118,35 @@ DIR/run.jsonl is the log: 'placer calibrate' and 'placer replan' read it. DIR/ch
     "--timeout",
     type=Range(0.1, 86_400),
     metavar="SECONDS",
-    help="A silent peer is lost then; default: the plan's, at least 60.",
+    help="Time after which a silent peer is lost; default: the plan's, at least 60.",
 )
 @click.option(
     "--endpoint-url",
     metavar="URL",
-    help="Of an S3 object store; default: the provider's, with --local one of its own.",
+    help="URL of an S3 object store; default: the provider's, with --local one on this machine.",
 )
 @click.option(
     "--poll",
     type=Range(0.001, 60),
     metavar="SECONDS",
-    help="Between two looks into the store; default: the plan's.",
+    help="Time between two polls of the store; default: the plan's.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
     metavar="N",
-    help="Where --local processes meet; default: a free one.",
+    help="Rendezvous port of --local processes; default: a free one.",
 )
 @click.option(
     "--one-machine",
     is_flag=True,
-    help="All ranks share a machine, though started apart: their links are not the plan's.",
+    help="All ranks share one machine, though started separately; the log says so.",
 )
 @json_option
 def command(manifest: str, as_json: bool, **words: Any) -> None:
-    """Execute the plan of MANIFEST for real: train a model with its strategy, measure, and compare
-    with the prediction.
+    """Execute the plan of MANIFEST: train a model with its strategy, measure, and compare with the
+    prediction.
     """
     from placer.launch.folder_lock import locked_folder
     from placer.launch.runtime.log.comparison import summary
@@ -184,7 +190,7 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
 
 
 def _settings(plan: RunPlan, words: dict[str, Any], folder: Path) -> Settings:
-    """Settings from the command's words, the manifest's where nothing is said."""
+    """Make the settings from the options, and from the manifest where an option is absent."""
     from placer.launch.runtime.strategies import executed
     from placer.launch.runtime.training.context import Settings
 
@@ -221,7 +227,7 @@ def _settings(plan: RunPlan, words: dict[str, Any], folder: Path) -> Settings:
 
 
 def _watch(plan: RunPlan, settings: Settings, *, quiet: bool) -> Callable[[dict[str, Any]], None]:
-    """Say how far the run is, once a second at most, and what happens beside."""
+    """Report progress, once a second at most, and lost ranks at once."""
     losses: dict[int, list[float]] = {}
     last = [0.0]
 
@@ -249,7 +255,7 @@ def _watch(plan: RunPlan, settings: Settings, *, quiet: bool) -> Callable[[dict[
 
 
 def _print(plan: RunPlan, found: dict[str, Any], folder: Path) -> None:
-    """Predicted beside measured."""
+    """Print the predicted figures beside the measured ones."""
     from rich.markup import escape
 
     from placer.launch.runtime.log.comparison import requests_text

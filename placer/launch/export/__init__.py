@@ -1,4 +1,4 @@
-"""Exporters of the launch manifest, one file a target: a target is a pure function from a plan to
+"""Exporters of the launch manifest, one file per target: each is a pure function from a plan to
 named texts.
 """
 
@@ -36,7 +36,7 @@ SHORT = {
 
 
 class Target(Protocol):
-    """What a target module offers."""
+    """The interface of a target module."""
 
     def files(self, plan: ExportPlan) -> dict[str, str]:
         """Return texts by file name, the README among them; `PlacerError` if the target cannot run

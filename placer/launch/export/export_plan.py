@@ -1,4 +1,4 @@
-"""What an exporter gets: a checked manifest, its text, and what the machines are to run."""
+"""The input of an exporter: a checked manifest, its text, and what the machines are to run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9_.:/@-]*")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportPlan:
-    """A manifest to be launched.
+    """A manifest to be exported.
 
     Notes
     -----
@@ -59,15 +59,15 @@ class ExportPlan:
 
     @property
     def uses_runtime(self) -> bool:
-        """Whether the machines start ``placer run`` with a function, not a script of the user's."""
+        """Return whether the machines start ``placer run``, not a script of the user's."""
         return ":" in self.train
 
     @property
     def module(self) -> str:
-        """Module of the function."""
+        """Return the module of the function."""
         return self.train.partition(":")[0]
 
 
 def _has_keyword(train: str) -> bool:
-    """Whether a part of a name is a word of Python, which no module or function can have."""
+    """Return whether a part of a dotted name is a Python keyword, which no module can have."""
     return any(map(iskeyword, re.split("[.:]", train)))

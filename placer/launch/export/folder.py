@@ -1,4 +1,4 @@
-"""Writing an export: all files or none, and the difference to what lies in a folder."""
+"""The folder of an export: written whole or not at all, and compared with what lies there."""
 
 from __future__ import annotations
 
@@ -60,8 +60,7 @@ def write_folder(path: str, files: Mapping[str, str]) -> None:
 
 
 def difference(path: str, files: Mapping[str, str]) -> str:
-    """Unified difference between what lies in a folder and what would be written; empty if there is
-    none.
+    """Compare what lies in a folder with what would be written, as a unified diff; empty if equal.
 
     Raises
     ------
@@ -87,8 +86,8 @@ def difference(path: str, files: Mapping[str, str]) -> str:
 
 
 def left_over(path: str, files: Mapping[str, str]) -> list[str]:
-    """Names of files that an earlier export wrote and this one does not, such as the script of a
-    group that is gone.
+    """List files that an earlier export wrote and this one does not, such as the script of a group
+    that no longer exists.
     """
     folder = _target(path)
     if not (folder / MANIFEST).is_file():
@@ -102,7 +101,7 @@ def left_over(path: str, files: Mapping[str, str]) -> list[str]:
 
 
 def _words(error: OSError) -> str:
-    """What the system said, also where many files were copied and some of them failed."""
+    """Return the system's message, also where many files were copied and some of them failed."""
     if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
         return str(error.args[0][0][-1])
     return error.strerror or str(error)

@@ -1,5 +1,5 @@
-"""``--train module:function``: fixed shell lines that start placer's own runtime on one machine,
-and plans that it cannot run.
+"""Shell lines that start placer's own runtime on one machine (``--train module:function``), and a
+check that it can run the plan.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ in a folder that they may share.
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Site:
-    """Where a script runs; fixed words of a target.
+    """The machine on which a script runs; fixed words of a target.
 
     Notes
     -----
@@ -82,7 +82,7 @@ class Site:
 
 
 def runtime_lines(plan: ExportPlan, site: Site, ask_address: str) -> list[str]:
-    """Lines that start ``placer run`` for the rank of this machine, whose number is known.
+    """Write the lines that start ``placer run`` for the rank of this machine.
 
     Parameters
     ----------

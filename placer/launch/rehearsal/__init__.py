@@ -1,3 +1,1 @@
-"""A rehearsal: the plan of a manifest, executed on one machine whose links are shaped to those of
-the plan.
-"""
+"""A rehearsal: the plan of a manifest, executed on one machine with links shaped as in the plan."""

@@ -1,6 +1,4 @@
-"""A rehearsal line by line: seconds, bytes on each link, requests and dollars, predicted and
-measured.
-"""
+"""A rehearsal line by line: seconds, bytes per link, requests, dollars; predicted and measured."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ class Line:
 
     @property
     def difference(self) -> float | None:
-        """Measured over predicted less 1."""
+        """Return measured over predicted less 1."""
         return (
             self.measured / self.predicted - 1
             if self.predicted and self.measured is not None
@@ -89,7 +87,7 @@ def _judged(line: Line, tolerance: float) -> Line:
 
 
 def _bytes(found: Rehearsal) -> list[Line]:
-    """Bytes on the wire, counted by the relay, beside the payload that the exchange should send.
+    """Compare the bytes on the wire, as the relay counted them, with the payload of the exchange.
 
     Notes
     -----
@@ -113,8 +111,8 @@ def _bytes(found: Rehearsal) -> list[Line]:
 
 
 def _usd(found: Rehearsal, round_s: float | None) -> list[Line]:
-    """Dollars per hour of the plan in small: bytes and seconds shrink alike, so they are near those
-    of the plan.
+    """Price the scaled plan per hour. Bytes and seconds shrink alike, so it costs about what the
+    plan costs.
 
     Notes
     -----
@@ -142,8 +140,8 @@ def _usd(found: Rehearsal, round_s: float | None) -> list[Line]:
 
 
 def _functions(found: Rehearsal) -> list[Line]:
-    """Seconds of each run of a function: from the first upload that it hears of to the end of its
-    last write.
+    """Compare the seconds of each run of a function: from the first upload that it hears of to the
+    end of its last write.
     """
     rounds, predicted = _counted(found), found.small.estimate.step.functions
     return [
@@ -159,7 +157,7 @@ def _functions(found: Rehearsal) -> list[Line]:
 
 
 def _services_usd(found: Rehearsal, round_s: float) -> dict[str, tuple[float, float]]:
-    """Stores and functions of a serverless exchange: USD/h predicted, and USD of a round as
+    """Price stores and functions of a serverless exchange: USD/h predicted, and USD of a round as
     measured.
     """
     problem, exchange, plan = found.small.problem, found.small.placement.exchange, found.plan
@@ -189,7 +187,7 @@ def _services_usd(found: Rehearsal, round_s: float) -> dict[str, tuple[float, fl
 
 
 def _counted(found: Rehearsal) -> list[list[Record]]:
-    """Whole rounds after the first."""
+    """Return the whole rounds after the first."""
     steps = (record for record in found.records if record["kind"] == "step")
     rounds = whole_rounds(steps, found.plan.workers, found.plan.steps_per_round)
     return rounds[1:] if len(rounds) > 1 else rounds
@@ -228,5 +226,5 @@ def document_of(found: Rehearsal, lines: Sequence[Line]) -> dict[str, Any]:
 
 
 def confirmed(lines: Sequence[Line]) -> bool:
-    """Whether every line that is judged is within its tolerance."""
+    """Return whether every line that is judged is within its tolerance."""
     return all(line.within is not False for line in lines)

@@ -1,4 +1,4 @@
-"""The runs of cloud functions in a rehearsal: how often, how long, from what phases."""
+"""The runs of cloud functions in a rehearsal: how often, how long, and in which phases."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run a round: of which rank, what it does, and the phases that it is paid for (waiting,
-    but not deletes).
+    """One run per round: its rank, its name, and the phases that are paid for (waiting, but not
+    deletes).
     """
 
     rank: int
@@ -27,7 +27,7 @@ class Run:
     phases: tuple[str, ...]
 
     def seconds(self, rounds: Sequence[Sequence[Record]]) -> float:
-        """Median over rounds, s."""
+        """Return the median over rounds, s."""
         found = [
             sum(r["exchange_s"].get(p, 0.0) for p in self.phases)
             for records in rounds
@@ -38,8 +38,9 @@ class Run:
 
 
 def runs_of(plan: RunPlan) -> tuple[Run, ...]:
-    """Runs of all functions in the order of `placer.cost_model.timing.step.StepSeconds.functions`:
-    those of each region, the last one at the end.
+    """List the runs of all functions in the order of
+    `placer.cost_model.timing.step.StepSeconds.functions`: those of each region, then the global
+    one.
     """
     return tuple(_runs(plan)) if plan.hub == "function" else ()
 

@@ -1,5 +1,5 @@
-"""What this machine itself takes for an exchange: constants of a run without shaped links, for the
-prediction of the run with them.
+"""The time that this machine itself takes for an exchange: constants of a run without shaped links,
+for the prediction of the run with them.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def _hosts(small: Scaled, base_s: float) -> dict[str, HostConstants]:
 
 
 def _beside_s(rounds: Sequence[Sequence[Record]], workers: int) -> float:
-    """Seconds of a round beside calculation and messages under way: the slowest rank's of each
-    round, their median.
+    """Return the seconds of a round that are neither calculation nor messages: those of the slowest
+    rank in each round, then their median.
     """
     return _median(
         rounds, lambda r: r["step_s"] - r["calculation_s"] - r["wire_s"], max, range(workers)
@@ -87,8 +87,8 @@ def _beside_s(rounds: Sequence[Sequence[Record]], workers: int) -> float:
 
 
 def _way_s(small: Scaled, transport: str) -> float:
-    """Two round trips of the slowest pair of regions that average together; averages inside regions
-    have none.
+    """Return two round trips of the slowest pair of regions that average together; averages inside
+    regions have none.
     """
     places, network = small.placement.places, small.problem.network
     if transport not in ("butterfly", "leaders"):
@@ -98,8 +98,8 @@ def _way_s(small: Scaled, transport: str) -> float:
 
 
 def _services(small: Scaled, rounds: Sequence[Sequence[Record]]) -> ServiceConstants:
-    """Starts from uploads and downloads that had the store to themselves, sums from what the
-    functions do beside.
+    """Calibrate the services: the latency of the store from uploads and downloads that had it to
+    themselves, sums from the other phases of the functions.
 
     Notes
     -----
@@ -132,7 +132,7 @@ def _phase_s(
     pick: Callable[[Iterable[float]], float],
     ranks: Collection[int],
 ) -> float:
-    """Median over rounds of what one of some ranks took for some phases."""
+    """Return the median over rounds of the seconds that the picked rank took for some phases."""
     return _median(
         rounds,
         lambda record: sum(record["exchange_s"].get(phase, 0.0) for phase in phases),
@@ -147,7 +147,7 @@ def _median(
     pick: Callable[[Iterable[float]], float],
     ranks: Collection[int],
 ) -> float:
-    """Median over rounds of the least or most that one of some ranks took."""
+    """Return the median over rounds of the least or most seconds that one of some ranks took."""
     each = []
     for found in rounds:
         by_rank: defaultdict[int, float] = defaultdict(float)

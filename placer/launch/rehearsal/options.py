@@ -1,4 +1,4 @@
-"""What is wished of a rehearsal, and what is refused before anything is measured."""
+"""The options of a rehearsal, and the checks before anything is measured."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_BYTES = 8e9
 
 @dataclass(frozen=True, kw_only=True)
 class RehearsalOptions:
-    """How a plan is rehearsed.
+    """The options of a rehearsal.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class RehearsalOptions:
     train: str | None = None
 
     def all_rounds(self, *, overlap: bool) -> int:
-        """Rounds that are run through shaped links."""
+        """Return the number of rounds that are run through shaped links."""
         return self.rounds + WARM_ROUNDS + (OVERLAP_ROUNDS if overlap else 0)
 
 
@@ -101,7 +101,7 @@ def check_size(small: Scaled, wishes: RehearsalOptions) -> None:
 
 
 def own_elements(train: str) -> int:
-    """Trainable parameters of a user's model."""
+    """Count the trainable parameters of a user's model."""
     from placer.profiler.target.target import load_target
     from placer.profiler.target.workload import Workload
 

@@ -1,5 +1,5 @@
-"""A rehearsal from end to end: make the plan small, measure this machine, predict, run through
-shaped links, compare.
+"""A rehearsal from end to end: scale the plan, measure this machine, predict, run through shaped
+links.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ POLL_S = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Rehearsal:
-    """What came of it.
+    """The result of a rehearsal.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Rehearsal:
 
     @property
     def went_on(self) -> bool:
-        """Whether some worker died and the others went on without it."""
+        """Return whether a worker died and the others went on without it."""
         return any(record["kind"] == "notice" for record in self.records)
 
 
@@ -183,7 +183,7 @@ def _settings(
 def _unshaped(
     small: Scaled, network: ShapedNetwork, wishes: RehearsalOptions, folder: Path
 ) -> list[list[Mapping[str, Any]]]:
-    """Warm rounds with next to no calculation over the loopback device, past the relay.
+    """Run warm rounds with next to no calculation over the loopback device, past the relay.
 
     Notes
     -----
@@ -268,7 +268,7 @@ def _rounds(records: Sequence[Record], plan: RunPlan) -> list[list[Mapping[str, 
 
 
 def _watch(plan: RunPlan, rounds: int, began: float, say: Said) -> Callable[[Record], None]:
-    """Say when a round is through."""
+    """Report when a round has ended."""
     ended: Counter[int] = Counter()
     lost: set[int] = set()
     said: set[int] = set()

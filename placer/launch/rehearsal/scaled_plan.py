@@ -1,6 +1,4 @@
-"""A plan made small: fewer bytes and less calculation by one factor, links and exchange as they
-are.
-"""
+"""A scaled plan: bytes and calculation are divided by one factor, links and exchange stay."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ FREE_HOST = HostConstants(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Scaled:
-    """A plan in small.
+    """A scaled plan.
 
     Parameters
     ----------
@@ -67,11 +65,11 @@ class Scaled:
     elements: int
 
     def calibrated(self, calibration: Calibration) -> Scaled:
-        """The same with other times of hosts, stores and functions."""
+        """Return the same plan with other times of hosts, stores and functions."""
         return replace(self, problem=replace(self.problem, calibration=calibration))
 
     def in_turn(self) -> Scaled:
-        """The same with the exchange after the calculation, not beside the next one."""
+        """Return the same plan with the exchange after the calculation, not overlapped."""
         exchange = replace(self.placement.exchange, overlap=False)
         problem = replace(
             self.problem, requirements=replace(self.problem.requirements, overlap=False)
@@ -80,23 +78,23 @@ class Scaled:
 
     @property
     def estimate(self) -> Estimate:
-        """What the model of placer says of it."""
+        """Return the estimate of the cost model."""
         return estimate(self.placement, self.problem)
 
     def manifest(self) -> dict[str, Any]:
-        """Manifest of the small plan; its expected figures are the prediction."""
+        """Build the manifest of the scaled plan; its expected figures are the prediction."""
         return build_manifest(self.problem, self.placement, self.estimate, "feasible", None)
 
     @property
     def machines(self) -> tuple[str, ...]:
-        """Places of the processes by rank, then of the object stores; see
+        """List the places of the processes by rank, then of the object stores; see
         `placer.launch.runtime.run_plan.RunPlan.machines`.
         """
         return plan_from(self.manifest(), "rehearsal").machines
 
     @property
     def shapes(self) -> list[Shape]:
-        """Links between all places, and inside each."""
+        """List the links between all places, and inside each."""
         places = sorted(set(self.machines))
         links = (self.problem.network.link(src, dst) for src, dst in product(places, places))
         return [
@@ -112,7 +110,7 @@ class Scaled:
 
 
 def fewer(placement: Placement, per_group: int | None) -> Placement:
-    """The plan with at most so many workers in each group.
+    """Cut each group of the plan to at most so many workers.
 
     Raises
     ------
@@ -133,14 +131,16 @@ def fewer(placement: Placement, per_group: int | None) -> Placement:
 
 
 def without_hosts(problem: Problem) -> Problem:
-    """The question with hosts, stores and functions that take no time: links and devices alone."""
+    """Return the question with hosts, stores and functions that take no time: links and devices
+    alone.
+    """
     hosts = {gpu.host: FREE_HOST for gpu in problem.catalog.gpus.values()}
     return replace(problem, calibration=replace(NOTHING, hosts=hosts))
 
 
 def usual_scale(problem: Problem, placement: Placement) -> float:
-    """Scale that makes a round about `ROUND_S` seconds long, with at most `MOST_WIRE_BYTES`; never
-    above 1.
+    """Return the scale that makes a round about `ROUND_S` seconds long, with at most
+    `MOST_WIRE_BYTES`; never above 1.
     """
     step = estimate(placement, without_hosts(problem)).step
     least = LEAST_ELEMENTS * COMPRESSION_BYTES[problem.compression] / problem.gradient_bytes
@@ -218,8 +218,8 @@ def _faster(rate: Rate, factor: float) -> Rate:
 
 
 def _carried(problem: Problem, placement: Placement, most_bytes_per_s: float) -> Catalog:
-    """The book with a row for each link between places of the plan, none above what is carried
-    here.
+    """Return the book with a row for each link between places of the plan, none above what is
+    carried here.
     """
     exchange = placement.exchange
     places = sorted({*placement.places, *filter(None, (exchange.aggregator, exchange.storage))})

@@ -1,5 +1,5 @@
-"""The model of a rehearsal: as many parameters as the scaled plan exchanges, gradients that cost
-next to nothing.
+"""The model of a rehearsal: as many parameters as the scaled plan exchanges, with gradients that
+cost next to nothing.
 """
 
 from __future__ import annotations

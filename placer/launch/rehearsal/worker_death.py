@@ -1,4 +1,4 @@
-"""The death of a worker in a rehearsal: what happens, and what is lost."""
+"""The death of a worker in a rehearsal: its time, its effect, and what is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ last waits for its own.
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerDeath:
-    """A worker that gets SIGKILL when it has done some steps: it dies in the next one."""
+    """A worker that gets SIGKILL after some steps, so that it dies in the next one."""
 
     rank: int
     step: int
@@ -124,8 +124,8 @@ def run_with_death(
             raise
         waited_s = time.monotonic() - died[0]
         tell(
-            f"{plan.rank_name(kill.rank)} killed in step {kill.step}; {waited_s:.1f} s later the run "
-            f"had ended: {error.message}"
+            f"{plan.rank_name(kill.rank)} killed in step {kill.step}; {waited_s:.1f} s later the "
+            f"run had ended: {error.message}"
         )
         before = [r for r in seen if r["kind"] != "run"]
         records = run(replace(settings, resume=_kept(plan, settings)), watch)
@@ -155,8 +155,8 @@ def run_with_death(
 
 
 def _every(kill: WorkerDeath, plan: RunPlan) -> int:
-    """Steps between checkpoints: a round, unless that would leave nothing of an exchange beside the
-    next round.
+    """Return the steps between checkpoints: a round, unless that would leave no overlapped
+    exchange.
 
     Notes
     -----
@@ -171,8 +171,8 @@ def _every(kill: WorkerDeath, plan: RunPlan) -> int:
 
 
 def _kept(plan: RunPlan, settings: Settings) -> bool:
-    """Whether all workers have a checkpoint of one step; early in the first round of local steps
-    they have none.
+    """Return whether all workers have a checkpoint of one step. Early in the first round of local
+    steps they have none.
     """
     folder, replicated = Path(settings.checkpoints or ""), executed(plan).REPLICATED
     return bool(

@@ -1,6 +1,4 @@
-"""The processes of a run beside its workers: the server, or the cloud functions with the bucket
-that each reads.
-"""
+"""The hubs of a run: its parameter server, or its cloud functions with the bucket of each."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from placer.problem.exchange import traits
 
 @dataclass(frozen=True, kw_only=True)
 class Hub:
-    """One of them.
+    """A process beside the workers: a parameter server or a cloud function.
 
     Parameters
     ----------
@@ -34,8 +32,8 @@ class Hub:
 def hubs_of(
     manifest: Manifest, regions: Sequence[tuple[str, tuple[int, ...]]], where: str
 ) -> tuple[Hub, ...]:
-    """Hubs in the order of their ranks, which begin after the workers': a function of each region,
-    if they have any, then the last one.
+    """List the hubs in the order of their ranks, which begin after the workers': a function of each
+    region, if there are any, then the global one.
 
     Parameters
     ----------

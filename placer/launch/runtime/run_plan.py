@@ -1,5 +1,5 @@
-"""What the runtime reads of a manifest: ranks with their places, shares of the batch, the exchange
-and what is expected of it.
+"""The plan of a run, from its manifest: ranks with their places, shares of the batch, exchange and
+expected figures.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from placer.problem.placement import Exchange
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """A manifest in the words of an executor.
+    """A manifest in the terms of the runtime.
 
     Parameters
     ----------
@@ -62,29 +62,27 @@ class RunPlan:
 
     @property
     def workers(self) -> int:
-        """Number of workers."""
+        """Return the number of workers."""
         return len(self.places)
 
     @property
     def hub(self) -> str:
-        """``server`` or ``function`` if the strategy needs processes beside the workers, else
-        empty.
-        """
+        """Return ``server`` or ``function`` if the strategy needs a hub, else an empty text."""
         return traits(self.exchange.strategy).hub if self.hubs else ""
 
     @property
     def ranks(self) -> int:
-        """Processes of the run: workers, then hubs."""
+        """Return the number of processes: workers, then hubs."""
         return self.workers + len(self.hubs)
 
     @property
     def buckets(self) -> tuple[Bucket, ...]:
-        """Buckets of the object stores, in the order of the functions that read them."""
+        """List the buckets of the object stores, in the order of the functions that read them."""
         return tuple(hub.bucket for hub in self.hubs if hub.bucket is not None)
 
     @property
     def machines(self) -> tuple[str, ...]:
-        """Places of the processes by rank, then of the object stores."""
+        """List the places of the processes by rank, then of the object stores."""
         return (
             *self.places,
             *(hub.place for hub in self.hubs),
@@ -93,35 +91,35 @@ class RunPlan:
 
     @property
     def steps_per_round(self) -> int:
-        """Optimizer steps from exchange to exchange."""
+        """Return the optimizer steps from exchange to exchange."""
         return self.exchange.local_steps
 
     @property
     def regions(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """Places with the ranks of their workers; the first rank of each is its leader."""
+        """List the places with the ranks of their workers; the first rank of each is its leader."""
         return regions_of(self.places)
 
     def place_of(self, rank: int) -> str:
-        """Place of a worker or of a hub."""
+        """Return the place of a worker or of a hub."""
         return self.places[rank] if rank < self.workers else self.hub_at(rank).place
 
     def hub_at(self, rank: int) -> Hub:
-        """The hub of a rank after the workers."""
+        """Return the hub of a rank after the workers."""
         return self.hubs[rank - self.workers]
 
     def hub_over(self, rank: int) -> int:
-        """Rank of the hub that gathers from a rank."""
+        """Return the rank of the hub that gathers from a rank."""
         return self.workers + next(
             number for number, hub in enumerate(self.hubs) if rank in hub.gathers
         )
 
     def rank_name(self, rank: int) -> str:
-        """A rank as messages name it."""
+        """Return the name of a rank in messages."""
         kind = f"{self.hub} " if rank >= self.workers else ""
         return f"{kind}rank {rank} ({self.place_of(rank)})"
 
     def phases(self, payload_bytes: float) -> tuple[Phase, ...]:
-        """Transfers of one round for a payload of some bytes, as the model of placer knows them."""
+        """List the transfers of one round for a payload of some bytes, as in the cost model."""
         counted = [(place, len(ranks)) for place, ranks in self.regions]
         return (
             ()
@@ -130,14 +128,14 @@ class RunPlan:
         )
 
     def shares(self, batch: int, members: Sequence[int]) -> dict[int, int]:
-        """Samples of each member in one step: as the plan's timing divides the batch; see
+        """Return the samples of each member in one step, divided as in the plan's timing; see
         `placer.launch.runtime.training.batch_shares`.
         """
         return apportioned(batch, weights(self.groups, self.exchange.strategy, members))
 
 
 def regions_of(places: Sequence[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Places with the ranks of their workers.
+    """List the places with the ranks of their workers.
 
     Examples
     --------
@@ -151,7 +149,7 @@ def regions_of(places: Sequence[str]) -> tuple[tuple[str, tuple[int, ...]], ...]
 
 
 def read_document(path: str) -> Any:
-    """JSON of a manifest file, not yet checked."""
+    """Read the JSON of a manifest file without checking it."""
     try:
         return json.loads(Path(path).read_bytes())
     except (OSError, ValueError, RecursionError) as error:

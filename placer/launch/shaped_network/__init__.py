@@ -1,4 +1,4 @@
-"""A wide-area network on one machine: each machine of a plan gets an address of its own, each link
+"""A wide-area network on one machine: each machine of a plan has an address of its own, each link
 its rate and its delay.
 """
 

@@ -1,5 +1,5 @@
-"""Where a machine finds the others: their own addresses, or those at which the relay takes
-connections for them.
+"""The addresses at which a machine reaches the others: their own, or those at which the relay
+accepts connections for them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ANSWER_BYTES = 4096
 
 
 def seen(entry: Mapping[str, Any], address: str, port: int) -> tuple[str, int]:
-    """Where a machine finds an address and port of another.
+    """Return the address and port at which a machine reaches a port of another.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def seen(entry: Mapping[str, Any], address: str, port: int) -> tuple[str, int]:
 
 
 def seen_url(entry: Mapping[str, Any], url: str) -> str:
-    """Where a machine finds a server such as ``http://127.0.3.1:5000``."""
+    """Return the URL at which a machine reaches a server such as ``http://127.0.3.1:5000``."""
     parts = urlsplit(url)
     if not parts.hostname or not parts.port:
         return url

@@ -1,4 +1,4 @@
-"""How a process joins the network namespace of its machine."""
+"""The entrance of a process into the network namespace of its machine."""
 
 from __future__ import annotations
 

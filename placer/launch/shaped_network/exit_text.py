@@ -1,4 +1,4 @@
-"""How a process ended, in words."""
+"""The exit code of a process, in words."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""gloo on a machine of a network of relays: it listens on the machine's address, and finds the
-others where the relay takes connections.
+"""gloo on a machine of a network of relays: it listens on the machine's address, and reaches the
+others through the relay.
 
 gloo's ranks write their addresses to the store at which they meet, as the kernel's ``sockaddr_in``,
 and read those of the others. Here the addresses that are read are replaced by the relay's.
@@ -27,7 +27,7 @@ SOCKADDR = re.compile(
 
 
 def gloo_backend(entry: Mapping[str, Any] | None) -> str:
-    """Name of the backend for ``torch.distributed`` on a machine.
+    """Return the name of the backend for ``torch.distributed`` on a machine, and register it.
 
     Parameters
     ----------
@@ -53,11 +53,11 @@ def gloo_backend(entry: Mapping[str, Any] | None) -> str:
 
 
 def seeing_store(store: Any, entry: Mapping[str, Any]) -> Any:
-    """A store from which a machine reads the addresses at which it sees the others."""
+    """Wrap a store: a machine reads from it the addresses at which it reaches the others."""
     import torch.distributed as dist
 
     class SeeingStore(dist.Store):  # type: ignore[misc]
-        """What gloo calls."""
+        """The part of a store that gloo calls."""
 
         def set(self, key: str, value: bytes) -> None:
             store.set(key, value)
@@ -84,7 +84,9 @@ def seeing_store(store: Any, entry: Mapping[str, Any]) -> Any:
 
 
 def as_seen(value: bytes, entry: Mapping[str, Any]) -> bytes:
-    """Exchange the socket addresses in what gloo published for those of the relay; one's own stays."""
+    """Replace the socket addresses that gloo published by those of the relay; the machine's own
+    stays.
+    """
 
     def exchanged(match: re.Match[bytes]) -> bytes:
         address, port = seen(entry, socket.inet_ntoa(match[2]), int.from_bytes(match[1], "big"))

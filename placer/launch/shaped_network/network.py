@@ -36,7 +36,9 @@ class ShapedNetwork(ABC):
 
     @abstractmethod
     def entry(self, machine: int) -> dict[str, Any]:
-        """What `placer.launch.shaped_network.entrance.enter` needs to join a machine; plain JSON."""
+        """Return what `placer.launch.shaped_network.entrance.enter` needs to join a machine; plain
+        JSON.
+        """
 
     def ask(self) -> dict[str, Any]:
         """Ask the relay; its answer has ``sent`` bytes, ``dropped`` packets and ``cpu_s``, the
@@ -45,24 +47,26 @@ class ShapedNetwork(ABC):
         return self.process.ask()
 
     def sent_bytes(self) -> dict[tuple[int, int], int]:
-        """Bytes sent so far by ordered pair of machines: of IP packets with namespaces, as if cut
-        to the MTU, else without headers.
+        """Return the bytes sent so far by ordered pair of machines. With namespaces they are those
+        of IP packets as if cut to the MTU, else without headers.
         """
         return {(src, dst): sent for src, dst, sent in self.ask()["sent"]}
 
     @property
     def processes(self) -> dict[str, subprocess.Popen[str]]:
-        """What must not end before those who use it, by the name that messages give it."""
+        """Return the processes that must outlive the users of the network, by their names in
+        messages.
+        """
         return {NAME: self.process.process}
 
     @abstractmethod
     def carries_bytes_per_s(self) -> float:
-        """What all links together carry on a usual machine: a measured constant."""
+        """Return what all links together carry on a usual machine: a measured constant."""
 
     @property
     def slower(self) -> tuple[Shape, ...]:
-        """Links that are asked to be faster than what is carried here: they are as fast as this
-        machine goes.
+        """Return the links whose rate is above what this machine can carry, so that they are slower
+        here.
         """
         counts = Counter(self.places)
         used = (

@@ -1,5 +1,5 @@
-"""What relays of both kinds have in common: one line of JSON says what to make, then comes a call a
-line, until stdin ends.
+"""The protocol of both kinds of relay: one line of JSON says what to make, then comes one line per
+call, until stdin ends.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Carries(Protocol):
 
     @property
     def loop(self) -> Loop:
-        """What carries."""
+        """Return the loop that carries."""
 
     @property
     def told(self) -> dict[str, Any]:
-        """Its first answer."""
+        """Return the first answer."""
 
     def figures(self) -> dict[str, Any]:
-        """Its answer whenever it is asked."""
+        """Return the answer to each later question."""
 
 
 def serve(make: Callable[[dict[str, Any]], Carries]) -> None:
@@ -68,12 +68,12 @@ def serve(make: Callable[[dict[str, Any]], Carries]) -> None:
 
 
 def answered(queues: Queues, links: Mapping[tuple[int, int], Link]) -> dict[str, Any]:
-    """Say ``sent`` bytes, ``dropped`` packets and the CPU time so far."""
+    """Return ``sent`` bytes, ``dropped`` packets and the CPU time so far."""
     sent = [[src, dst, link.sent_bytes] for (src, dst), link in links.items()]
     return {"sent": sent, "dropped": queues.dropped, "cpu_s": sum(os.times()[:2])}
 
 
 def _say(words: dict[str, Any]) -> None:
-    """Answer the parent."""
+    """Send an answer to the parent."""
     sys.stdout.write(json.dumps(words) + "\n")
     sys.stdout.flush()

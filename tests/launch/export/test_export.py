@@ -441,8 +441,8 @@ def test_a_jobset_for_each_cluster(three: ExportPlan, server: ExportPlan) -> Non
     pod = jobs[0]["template"]["spec"]["template"]["spec"]
     assert pod["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
     assert pod["nodeSelector"]["topology.kubernetes.io/region"] == three.manifest.groups[0].region
-    names = {job["name"] for name, body in export(server, "jobset").items() if name.endswith(".yaml")
-             for job in yaml.safe_load(body)["spec"]["replicatedJobs"]}  # fmt: skip
+    sets = [body for name, body in export(server, "jobset").items() if name.endswith(".yaml")]
+    names = {job["name"] for body in sets for job in yaml.safe_load(body)["spec"]["replicatedJobs"]}
     assert "server" in names
 
 

@@ -224,7 +224,7 @@ class TestMachine:
     def test_a_butterfly_takes_what_is_beside_calculation_and_messages_and_two_round_trips(
         self,
     ) -> None:
-        """1 - 0.25 - 0.35 = 0.4 s of the slower rank, and twice the 103 ms to the other continent."""
+        """1 - 0.25 - 0.35 = 0.4 s of the slower rank, and twice 103 ms to the other continent."""
         small = scaled(*by_hand(), 0.01, 1e9)
         found = machine_calibration(
             small,

@@ -158,7 +158,7 @@ def tcp_packet(ack: int, payload: bytes = b"", flags: int = 0x10) -> bytes:
 
 
 def test_data_that_was_overtaken_gets_the_last_confirmation() -> None:
-    """Confirmation and window, across the wrap of sequence numbers; a new connection begins anew."""
+    """Confirmation and window, across the wrap of sequence numbers; a new connection resets."""
     read, write = os.pipe()
     outlet = Outlet(write)
     for came, expected in (
@@ -334,7 +334,8 @@ sys.path.insert(0, {tests!r})
 from shaped_peers import Peers, best
 from placer.launch.shaped_network import Shape, open_network
 way = {{"stream_bytes_per_s": 1e7, "pair_bytes_per_s": 1e7, "rtt_s": 0.01}}
-with open_network(["US", "EU"], [Shape(src="US", dst="EU", **way), Shape(src="EU", dst="US", **way)], "namespaces") as network:
+ways = [Shape(src=a, dst=b, **way) for a, b in (("US", "EU"), ("EU", "US"))]
+with open_network(["US", "EU"], ways, "namespaces") as network:
     peers = Peers(network)
     print(json.dumps([network.entry(0), network.entry(1)]), flush=True)
     time.sleep(600)
@@ -403,10 +404,13 @@ if __name__ == "__main__":
     folder = Path({folder!r})
     with open_network(places, shapes, "namespaces") as network:
         entries = [network.entry(machine) for machine in range(len(places))]
+        inodes = [entry["inode"] for entry in entries]
         def watch(record):
-            print(json.dumps([record["kind"], record.get("rank"), [entry["inode"] for entry in entries]]), flush=True)
-        run_here(plan, told, settings_of(folder, plan, steps={steps}), folder, watch, network=network)
-        print(json.dumps(["sent", [[*pair, sent] for pair, sent in network.sent_bytes().items()], []]), flush=True)
+            print(json.dumps([record["kind"], record.get("rank"), inodes]), flush=True)
+        settings = settings_of(folder, plan, steps={steps})
+        run_here(plan, told, settings, folder, watch, network=network)
+        sent = [[*pair, sent] for pair, sent in network.sent_bytes().items()]
+        print(json.dumps(["sent", sent, []]), flush=True)
 """
 
 

@@ -117,7 +117,7 @@ def test_of_several_stores_the_one_that_is_killed_is_named(tmp_path: Path) -> No
 
 
 def test_a_relay_that_is_killed_ends_the_run_and_is_named(tmp_path: Path) -> None:
-    """Its workers lose their connections with it: the cause is said, not that they lost each other."""
+    """Its workers lose their connections with it: the cause is named, not that loss."""
     told = document("all-reduce", (A, 1), (B, 1))
     plan = plan_of(told)
     settings = settings_of(tmp_path, plan, steps=100_000, checkpoints="", timeout_s=3600.0)

@@ -116,7 +116,7 @@ def test_all_workers_of_a_recommended_plan_end_at_once() -> None:
 
 @given(st.integers(1, 100_000), st.lists(st.floats(0.01, 1e6), min_size=1, max_size=40))
 def test_whole_samples_add_up(batch: int, speeds: list[float]) -> None:
-    """Nobody gets more or less than a sample beside the exact part, and all of the batch is done."""
+    """Nobody is off by more than a sample from the exact part, and all of the batch is done."""
     shares = apportioned(batch, dict(enumerate(speeds)))
     assert sum(shares.values()) == batch
     for rank, speed in enumerate(speeds):

@@ -22,7 +22,7 @@ def kept(folder: Path, step: int, rank: int) -> None:
 
 
 def resumed(folders: list[Path]) -> int:
-    """The step that all go on from, as `placer.launch.runtime.processes.rank_run` agrees on it; each
+    """The step from which all resume, as `placer.launch.runtime.processes.rank_run` agrees; each
     leaves behind what it had kept after it.
     """
     start = max(

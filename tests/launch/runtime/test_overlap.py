@@ -119,7 +119,7 @@ def test_all_reduce_is_sgd_one_step_late(tmp_path: Path) -> None:
     )  # it is late
     assert (
         compared["rounds"] == 6
-    )  # 1 to 7 have an exchange of the round before and none of their own; the first of them is warm-up
+    )  # 1 to 7 have the exchange of the round before, none of their own; the first is warm-up
     assert HIDDEN in {row["what"] for row in compared["seconds"]}
     check = Draft202012Validator(json.loads(schema_text("run")))
     for line in (tmp_path / "run.jsonl").read_text().splitlines():

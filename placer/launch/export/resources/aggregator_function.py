@@ -1,5 +1,5 @@
-"""The aggregator as it runs in AWS Lambda: shipped as text inside the stack, so it knows nothing of
-placer.
+"""The aggregator that runs in AWS Lambda. It is shipped as text inside the stack, so it imports
+nothing of placer.
 
 Objects: RUN/gradients/ROUND/PART in, RUN/means/ROUND out (from a region: RUN/gradients/ROUND/REGION
 of the next bucket). Every upload calls the function; the one that finds all parts sums them.

@@ -1,4 +1,4 @@
-"""What JobSets and TrainJobs share: names, containers, and the labels of nodes."""
+"""Parts that JobSets and TrainJobs share: names, containers, and the labels of nodes."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ POD_SUFFIX = 12
 
 
 def escaped(text: str) -> str:
-    """Text in which neither Kubernetes nor Compose replaces ``$(NAME)``, ``$NAME`` or ``${NAME}``."""
+    """Escape dollar signs, so that neither Kubernetes nor Compose expands a variable."""
     return text.replace("$", "$$")
 
 
 def object_name(name: str, longest_part: int) -> str:
-    """Name of an object whose pods are hosts too: begins with a letter, leaves room for a part of
-    the name and numbers.
+    """Return the name of an object whose pods are host names too. It begins with a letter and
+    leaves room for a part of the name and numbers.
     """
     lettered = name if name[0].isalpha() else f"run-{name}"
     return lettered[: 63 - POD_SUFFIX - longest_part].strip("-")
 
 
 def group_script(plan: ExportPlan, name: str, target: str, node: str = NODE) -> str:
-    """Script of one group as a container's argument."""
+    """Write the script of one group as a container's argument."""
     return escaped(
         script(heading(plan, target), machines(plan)[name], start_lines(plan, node, SITE))
     )
@@ -62,7 +62,7 @@ def group_script(plan: ExportPlan, name: str, target: str, node: str = NODE) -> 
 def container(
     plan: ExportPlan, name: str, target: str, address: str | None, config: str
 ) -> dict[str, Any]:
-    """Container of a group.
+    """Build the container of a group.
 
     Parameters
     ----------
@@ -84,8 +84,8 @@ def container(
 
 
 def variables(plan: ExportPlan, address: str | None, config: str) -> list[dict[str, Any]]:
-    """Variables of a container: the address of rank 0, if the machines need one, and what may be
-    changed before the start.
+    """List the variables of a container: the address of rank 0 where machines need one, and the
+    options that may be changed before the start.
     """
     wishes = (
         [{"name": name, "value": value} for name, value in WISHES.items()]
@@ -103,12 +103,12 @@ def variables(plan: ExportPlan, address: str | None, config: str) -> list[dict[s
 
 
 def manifest_map(plan: ExportPlan) -> str:
-    """Name of the ConfigMap with the manifest, for placer's own runtime."""
+    """Return the name of the ConfigMap that holds the manifest for placer's own runtime."""
     return f"{object_name(plan.manifest.name, len('manifest'))}-manifest"
 
 
 def manifest_mount(plan: ExportPlan) -> dict[str, Any]:
-    """Part of a container: where it reads the manifest, if placer's own runtime does."""
+    """Build the part of a container that mounts the manifest, if placer's own runtime reads it."""
     return (
         {"volumeMounts": [{"name": "manifest", "mountPath": MANIFEST, "readOnly": True}]}
         if plan.uses_runtime
@@ -117,7 +117,7 @@ def manifest_mount(plan: ExportPlan) -> dict[str, Any]:
 
 
 def manifest_volume(plan: ExportPlan) -> dict[str, Any]:
-    """Part of a pod to `manifest_mount`."""
+    """Build the part of a pod that `manifest_mount` refers to."""
     return (
         {"volumes": [{"name": "manifest", "configMap": {"name": manifest_map(plan)}}]}
         if plan.uses_runtime
@@ -126,7 +126,7 @@ def manifest_volume(plan: ExportPlan) -> dict[str, Any]:
 
 
 def manifest_command(plan: ExportPlan) -> list[str]:
-    """Command that makes the ConfigMap with the manifest, in every cluster."""
+    """Return the command that makes the ConfigMap with the manifest, for every cluster."""
     command = (
         f"kubectl --context CLUSTER create configmap {manifest_map(plan)} "
         f"--from-file=manifest.json    # in every cluster"
@@ -161,14 +161,14 @@ def image_words(plan: ExportPlan) -> list[str]:
 
 
 def devices(group: Group | None) -> dict[str, Any]:
-    """Requests and limits of a container: the GPUs of one machine."""
+    """Build requests and limits of a container: the GPUs of one machine."""
     if group is None or group.on_cpu:
         return {}
     return {"limits": {"nvidia.com/gpu": str(group.offer.gpu_count)}}
 
 
 def node_labels(provider: str, region: str, instance_type: str, market: str) -> dict[str, str]:
-    """Labels of the nodes that are meant."""
+    """Return the labels of the nodes that the plan means."""
     host = instance_type.split("+", 1)[0] if provider == "gcp" else instance_type
     spot = SPOT_LABELS.get(provider, {}) if market == "spot" else {}
     return {
@@ -179,12 +179,12 @@ def node_labels(provider: str, region: str, instance_type: str, market: str) -> 
 
 
 def tolerations(provider: str, market: str) -> list[dict[str, str]]:
-    """Taints that pods must tolerate: Azure keeps pods off its spot nodes."""
+    """List the taints that pods must tolerate: Azure keeps pods off its spot nodes."""
     return [AZURE_SPOT_TAINT] if provider == "azure" and market == "spot" else []
 
 
 def runtime_sections(plan: ExportPlan) -> list[Section]:
-    """Sections of a README about placer's own runtime, if that is started."""
+    """Write the README sections about placer's own runtime, if it is started."""
     if not plan.uses_runtime:
         return []
     return [

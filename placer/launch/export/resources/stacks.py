@@ -1,4 +1,4 @@
-"""Resources of a stack of CloudFormation: buckets, functions, their roles and what may call them."""
+"""Resources of a CloudFormation stack: buckets, functions, roles and permissions."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Function:
-    """One aggregator: reads ``parts`` objects of ``source``, writes their sum over ``divisor`` to
-    ``targets`` (place and key).
+    """One aggregator, which reads ``parts`` objects of ``source`` and writes their sum over
+    ``divisor`` to ``targets`` (place and key).
     """
 
     name: str
@@ -44,17 +44,17 @@ class Function:
 
 
 def allowed(effect_on: dict[str, Any] | list[Any], *actions: str, **more: Any) -> dict[str, Any]:
-    """One statement of a policy."""
+    """Build one statement of a policy."""
     return {"Effect": "Allow", "Action": list(actions), "Resource": effect_on, **more}
 
 
 def arn(bucket: str, key: str = "") -> dict[str, str]:
-    """Amazon's name of a bucket or of objects in it."""
+    """Return Amazon's resource name of a bucket or of objects in it."""
     return {"Fn::Sub": f"arn:${{AWS::Partition}}:s3:::{bucket}" + (f"/{key}" if key else "")}
 
 
 def bucket(name: str, run: str, *, notifies: bool) -> dict[str, Any]:
-    """A private bucket; with ``notifies`` every gradient calls the function of the stack."""
+    """Build a private bucket; with ``notifies`` every gradient calls the function of the stack."""
     days = {
         "Status": "Enabled",
         "ExpirationInDays": KEPT_DAYS,
@@ -97,7 +97,7 @@ def permission(source: Place) -> dict[str, Any]:
 
 
 def function(this: Function) -> dict[str, Any]:
-    """Function, its role and its log."""
+    """Build a function, its role and its log."""
     code = (
         packaged("placer.launch.export.resources")
         .joinpath("aggregator_function.py")
@@ -139,7 +139,7 @@ def function(this: Function) -> dict[str, Any]:
 
 
 def _role(this: Function) -> dict[str, Any]:
-    """The least that the function needs: its parts, its results, its log."""
+    """Build the role with the least privileges of the function: its parts, results and log."""
     parts = f"{this.run}/gradients/*"
     statements = [
         allowed(
@@ -172,7 +172,7 @@ def _role(this: Function) -> dict[str, Any]:
 
 
 def worker_policy(name: str, run: str) -> dict[str, Any]:
-    """What a worker may do: put gradients, look whether the mean is there, get it."""
+    """Build the policy of a worker: put gradients, list means, get them."""
     statements = [
         allowed(arn(name, f"{run}/gradients/*"), "s3:PutObject"),
         allowed(arn(name, f"{run}/means/*"), "s3:GetObject"),
@@ -184,7 +184,7 @@ def worker_policy(name: str, run: str) -> dict[str, Any]:
 
 
 def managed(description: str, statements: list[dict[str, Any]]) -> dict[str, Any]:
-    """A policy to attach to the machines' role."""
+    """Build a policy to attach to the machines' role."""
     document = {"Version": "2012-10-17", "Statement": statements}
     return {
         "Type": "AWS::IAM::ManagedPolicy",

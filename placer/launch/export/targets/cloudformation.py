@@ -1,4 +1,4 @@
-"""Target ``cloudformation``: buckets and Lambda aggregators of a serverless exchange, one stack a
+"""Target ``cloudformation``: buckets and Lambda aggregators of a serverless exchange, one stack per
 region and role.
 """
 
@@ -92,8 +92,8 @@ def _check(plan: ExportPlan) -> None:
 
 
 def memory_gib(plan: ExportPlan) -> float:
-    """Memory of the global function in GiB: the plan's, or more if this implementation holds more
-    at once.
+    """Return the memory of the global function in GiB: the plan's, or more if this implementation
+    holds more at once.
     """
     aggregator, model = plan.manifest.aggregator, plan.manifest.model
     assert aggregator is not None
@@ -108,7 +108,7 @@ def _least_gib(compression: str, gradient_bytes: float) -> float:
 
 
 def stacks(plan: ExportPlan) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Region and template of each stack by its name; the one with the exchange bucket first."""
+    """Return region and template of each stack by name, the one with the exchange bucket first."""
     manifest = plan.manifest
     main, *regional = manifest.buckets
     aggregator = manifest.aggregator
@@ -140,7 +140,7 @@ def _at(bucket_: Bucket) -> Place:
 
 
 def _global(plan: ExportPlan, main: Bucket, regional: list[Bucket]) -> Function:
-    """The function that makes the mean: of all workers, or of the sums of the regions."""
+    """Build the function that makes the mean: of all workers, or of the sums of the regions."""
     manifest, aggregator = plan.manifest, plan.manifest.aggregator
     assert aggregator is not None
     key = f"{manifest.name}/{MEAN}"
@@ -157,7 +157,7 @@ def _global(plan: ExportPlan, main: Bucket, regional: list[Bucket]) -> Function:
 
 
 def _regional(plan: ExportPlan, here: Bucket, main: Bucket) -> Function:
-    """The function of a region: sends the sum of its workers on."""
+    """Build the function of a region, which sends the sum of its workers on."""
     count = sum(group.count for group in plan.manifest.groups if group.place == here.place)
     key = f"{plan.manifest.name}/gradients/ROUND/{_region(here)}"
     least = max(
@@ -206,7 +206,7 @@ def _function(
 def _stack(
     plan: ExportPlan, here: Bucket, called: Function | None, *, workers: bool
 ) -> dict[str, Any]:
-    """A bucket, the function that its uploads call, and what its workers may do."""
+    """Build a stack: a bucket, the function that uploads call, and the policy of the workers."""
     run = plan.manifest.name
     resources: dict[str, Any] = {"Bucket": bucket(here.name, run, notifies=called is not None)}
     if called is not None:
@@ -217,8 +217,8 @@ def _stack(
 
 
 def _remote(last: Function) -> dict[str, Any]:
-    """A function in another region than its bucket: S3 cannot call it, so the workers do, after
-    each upload.
+    """Build a function in another region than its bucket. S3 cannot call it, so the workers do,
+    after each upload.
     """
     calls = managed(
         "Call the aggregator of one training run",

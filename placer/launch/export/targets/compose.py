@@ -1,4 +1,4 @@
-"""Target ``compose``: every worker as a container on this machine, to see that the plan starts;
+"""Target ``compose``: every worker as a container on this machine, as a test that the plan starts;
 links are not shaped.
 """
 
@@ -75,7 +75,7 @@ def document(plan: ExportPlan) -> dict[str, Any]:
 
 
 def _function_ranks(plan: ExportPlan) -> dict[str, str]:
-    """Ranks of the functions, which one container plays: each reads a bucket of its own."""
+    """Return the ranks of the functions. One container runs them; each reads its own bucket."""
     first = plan.manifest.world_size
     return {
         "PLACER_RANK_OFFSET": str(first),

@@ -1,4 +1,4 @@
-"""Target ``hivemind``: a bootstrap peer, one script a group, and the arguments of
+"""Target ``hivemind``: a bootstrap peer, one script per group, and the arguments of
 hivemind.Optimizer (1.1).
 """
 
@@ -134,8 +134,8 @@ def files(plan: ExportPlan) -> dict[str, str]:
 
 
 def optimizer_arguments(plan: ExportPlan) -> dict[str, Any]:
-    """Keyword arguments of hivemind.Optimizer, apart from dht, optimizer, params and the size of a
-    step.
+    """Return keyword arguments of hivemind.Optimizer, apart from dht, optimizer, params and the
+    size of a step.
 
     Notes
     -----
@@ -176,8 +176,8 @@ def _epoch_samples(plan: ExportPlan) -> int:
 
 
 def batch_size_per_step(plan: ExportPlan, devices: int) -> int:
-    """Samples that a peer hands over at once: a micro-batch of each device, or with local steps its
-    share of a target batch.
+    """Return the samples that a peer hands over at once: a micro-batch of each device, or with
+    local steps its share of a target batch.
     """
     exchange = plan.manifest.exchange
     if exchange.strategy == "local-sgd":

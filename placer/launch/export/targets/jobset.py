@@ -1,5 +1,5 @@
-"""Target ``jobset``: one JobSet a place, since a cluster stands in one region; one replicated job a
-group.
+"""Target ``jobset``: one JobSet per place, since a cluster stands in one region; one replicated job
+per group.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ def files(plan: ExportPlan) -> dict[str, str]:
 
 
 def places(plan: ExportPlan) -> list[str]:
-    """Places with machines, in the order of ranks."""
+    """List places with machines, in the order of ranks."""
     return list(
         dict.fromkeys(environment["PLACER_PLACE"] for environment in machines(plan).values())
     )
 
 
 def file_name(plan: ExportPlan, place: str) -> str:
-    """Name of a place's file; numbered, as two places may look alike in it."""
+    """Return the name of a place's file. It is numbered, as two places may look alike in it."""
     return f"cluster-{places(plan).index(place)}-{plain_name(place)}".strip("-") + ".yaml"
 
 
 def set_name(plan: ExportPlan) -> str:
-    """Name of the JobSets, the same in each cluster."""
+    """Return the name of the JobSets, the same in each cluster."""
     return object_name(plan.manifest.name, max(len(name) for name in machines(plan)))
 
 

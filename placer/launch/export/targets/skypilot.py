@@ -1,4 +1,4 @@
-"""Target ``skypilot``: a job group whose tasks start together, one task a group of workers."""
+"""Target ``skypilot``: a job group whose tasks start together, one task per group of workers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ fi
 uv="$HOME/.local/bin/uv"
 "$uv" venv --python 3.11 --allow-existing "$HOME/placer-env"
 "$uv" pip install --python "$HOME/placer-env/bin/python" torch "./$1"
-if [ -f requirements.txt ]; then "$uv" pip install --python "$HOME/placer-env/bin/python" -r requirements.txt; fi
+if [ -f requirements.txt ]; then
+  "$uv" pip install --python "$HOME/placer-env/bin/python" -r requirements.txt
+fi
 """
 """SkyPilot brings uv to every machine for itself; the Python of an image may be too old for placer.
 """
@@ -54,7 +56,7 @@ def files(plan: ExportPlan) -> dict[str, str]:
 
 
 def documents(plan: ExportPlan) -> list[dict[str, Any]]:
-    """Header and tasks.
+    """Build the header and the tasks.
 
     Notes
     -----
@@ -127,7 +129,7 @@ def _resources(group: Group) -> dict[str, Any]:
 
 
 def _host(provider: str, instance_type: str) -> str:
-    """Machine type without the devices that a price book writes behind it: n1-standard-8+1xT4."""
+    """Return the machine type without the devices that a price book appends: n1-standard-8+1xT4."""
     return instance_type.split("+", 1)[0] if provider == "gcp" else instance_type
 
 

@@ -1,4 +1,4 @@
-"""Target ``torchrun``: one script a group, to be started once on every machine of the group."""
+"""Target ``torchrun``: one script per group, to be started once on every machine of the group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def files(plan: ExportPlan) -> dict[str, str]:
 
 
 def group_scripts(plan: ExportPlan, target: str) -> dict[str, str]:
-    """Scripts of the groups by file name."""
+    """Write the scripts of the groups by file name."""
     lines, built = heading(plan, target), {}
     for name, environment in machines(plan).items():
         node = ONLY_NODE if environment["PLACER_GROUP_SIZE"] == "1" else ASK_NODE

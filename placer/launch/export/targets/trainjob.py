@@ -1,4 +1,4 @@
-"""Target ``trainjob``: one Kubeflow TrainJob a group (Trainer 2.2 or newer), on the runtime
+"""Target ``trainjob``: one Kubeflow TrainJob per group (Trainer 2.2 or newer), on the runtime
 torch-distributed.
 """
 
@@ -53,12 +53,12 @@ def files(plan: ExportPlan) -> dict[str, str]:
 
 
 def job_name(plan: ExportPlan, group: Group) -> str:
-    """Name of a group's TrainJob."""
+    """Return the name of a group's TrainJob."""
     return f"{object_name(plan.manifest.name, len(group.name) + len('--node'))}-{group.name}"
 
 
 def config_name(plan: ExportPlan) -> str:
-    """Name of the ConfigMap with the address of rank 0."""
+    """Return the name of the ConfigMap with the address of rank 0."""
     return f"{object_name(plan.manifest.name, len('rendezvous'))}-rendezvous"
 
 
@@ -103,8 +103,8 @@ def train_job(plan: ExportPlan, group: Group) -> dict[str, Any]:
 
 
 def _pods(plan: ExportPlan, group: Group) -> dict[str, Any]:
-    """Patch the pods of Kubeflow's runtime: they go to the nodes that are meant, and see the
-    manifest where they read it.
+    """Build the patch of the pods of Kubeflow's runtime: their nodes, and where they read the
+    manifest.
     """
     labels = node_labels(
         group.provider, group.region, group.offer.instance_type, group.offer.market

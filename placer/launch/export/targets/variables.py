@@ -1,4 +1,4 @@
-"""Target ``env``: the plan as files of shell variables, one a group."""
+"""Target ``env``: the plan as files of shell variables, one per group."""
 
 from __future__ import annotations
 

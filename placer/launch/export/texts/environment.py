@@ -1,4 +1,4 @@
-"""The plan as environment variables, the same in every target: ``PLACER_`` and the words of the
+"""The plan as environment variables, the same in every target: ``PLACER_`` and the names of the
 manifest.
 """
 
@@ -12,7 +12,7 @@ SERVER = "server"
 
 
 def run_environment(plan: ExportPlan) -> dict[str, str]:
-    """Variables that are alike on all machines."""
+    """Return the variables that are the same on all machines."""
     manifest, exchange = plan.manifest, plan.manifest.exchange
     waits = exchange.timeouts
     return {
@@ -53,7 +53,9 @@ def _aggregator(aggregator: Aggregator | None) -> dict[str, str]:
 
 
 def _buckets(manifest: Manifest) -> dict[str, str]:
-    """The bucket where all meet; that of a region is a variable of its groups."""
+    """Return the variables of the bucket where all meet; that of a region is a variable of its
+    groups.
+    """
     if not manifest.buckets:
         return {}
     wait = manifest.exchange.timeouts.poll_s
@@ -68,7 +70,7 @@ def _buckets(manifest: Manifest) -> dict[str, str]:
 
 
 def group_environment(group: Group, manifest: Manifest) -> dict[str, str]:
-    """Variables of one group."""
+    """Return the variables of one group."""
     buckets = {b.place: b.name for b in manifest.buckets if b.role == "workers"}
     data = group.data
     return {
@@ -87,7 +89,7 @@ def group_environment(group: Group, manifest: Manifest) -> dict[str, str]:
 
 
 def server_environment(manifest: Manifest) -> dict[str, str]:
-    """Variables of the parameter server's machine: it has the last rank."""
+    """Return the variables of the parameter server's machine, which has the last rank."""
     assert manifest.server is not None
     assert manifest.aggregator is not None
     return {
@@ -103,7 +105,7 @@ def server_environment(manifest: Manifest) -> dict[str, str]:
 
 
 def machines(plan: ExportPlan) -> dict[str, dict[str, str]]:
-    """All variables of each group by its name, and of the server where there is one."""
+    """Return all variables of each group by its name, and of the server where there is one."""
     manifest, alike = plan.manifest, run_environment(plan)
     built = {
         group.name: {**alike, **group_environment(group, manifest)} for group in manifest.groups

@@ -1,4 +1,4 @@
-"""The heading of every exported file: which manifest, which prices, what is expected."""
+"""The heading of every exported file: its manifest, its prices, and what is expected."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST = 160
 
 
 def heading(plan: ExportPlan, target: str) -> list[str]:
-    """Lines of the heading, each printable and without a line break."""
+    """Write the lines of the heading, each printable and without a line break."""
     manifest, expected = plan.manifest, plan.manifest.expected
     speed, usd = expected.samples_per_second, expected.usd_per_hour_interval
     each = "a step" if manifest.world_size == 1 else "from exchange to exchange"
@@ -37,18 +37,18 @@ def heading(plan: ExportPlan, target: str) -> list[str]:
 
 
 def comments(lines: Iterable[str]) -> str:
-    """Lines as comments of a shell or YAML file."""
+    """Write lines as comments of a shell or YAML file."""
     return "".join(f"# {line}\n" for line in lines)
 
 
 def shown(text: str) -> str:
-    """Text from a user on one line of bounded length."""
+    """Return a user's text on one line of bounded length."""
     flat = "".join(c if c.isprintable() else " " for c in text)
     return flat if len(flat) <= LONGEST else f"{flat[: LONGEST - 4]} ..."
 
 
 def _range(figure: Range) -> str:
-    """A figure with its interval, if that is any wider."""
+    """Format a figure with its interval, if that has a width."""
     value, low, high = (
         f"{part:,.0f}" if abs(part) >= 1000 else f"{part:.4g}"
         for part in (figure.value, figure.low, figure.high)

@@ -1,4 +1,4 @@
-"""README of an export: what it is, and the commands to launch, watch and tear down."""
+"""The README of an export: its contents, and the commands to launch, watch and tear down."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def plain(text: str) -> str:
 
 
 def _groups(plan: ExportPlan) -> str:
-    """A table of the groups with counts, machines and prices."""
+    """Write a table of the groups with counts, machines and prices."""
     rows = [
         "| group | place | machines | market | USD/h each | ranks |",
         "|---|---|---|---|---|---|",

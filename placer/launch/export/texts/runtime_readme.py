@@ -1,6 +1,4 @@
-"""What the README of an export with placer's own runtime says: what to copy, how to watch, and what
-to do with the log.
-"""
+"""README sections about placer's runtime: what to copy, how to watch, what to do with the log."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ step.
 
 
 def out_folder(plan: ExportPlan) -> str:
-    """Folder of log and checkpoints unless ``PLACER_OUT`` says otherwise."""
+    """Return the folder of log and checkpoints unless ``PLACER_OUT`` names another."""
     return f"{plan.manifest.name}-run"
 
 

@@ -1,4 +1,6 @@
-"""Shell scripts: values only in quoted assignments, read back at once; the rest is fixed text."""
+"""Shell scripts. Values stand only in quoted assignments, which are read back at once; the rest is
+fixed text.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ BASH = "#!/usr/bin/env bash\n"
 
 
 def exports(environment: Mapping[str, str]) -> list[str]:
-    """Lines that set and export variables, whatever their values hold."""
+    """Write the lines that set and export variables, whatever their values contain."""
     return [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
 
 
@@ -63,7 +65,7 @@ def require(name: str, words: str) -> str:
 
 
 def assignments(text: str) -> dict[str, str]:
-    """Variables that ``export NAME=value`` lines of a script set, as a shell reads them."""
+    """Read the variables that ``export NAME=value`` lines of a script set, as a shell does."""
     words = shlex.split(text, comments=True)
     pairs = (
         words[i + 1].partition("=")

@@ -45,7 +45,7 @@ machine.
 
 
 def start_lines(plan: ExportPlan, node: str, site: Site) -> list[str]:
-    """Lines that number the machine and start torchrun, or placer's own runtime.
+    """Write the lines that number the machine and start torchrun, or placer's own runtime.
 
     Parameters
     ----------

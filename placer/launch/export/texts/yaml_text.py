@@ -1,4 +1,4 @@
-"""YAML from plain Python objects, read back at once: what was meant is what a parser sees."""
+"""YAML from plain Python objects, parsed back at once to prove that it says what was meant."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what YAML 1.2 or 1.1 could take for a number, a date or a truth value, such as a
-    digest 1234e567.
+    """A dumper that quotes what YAML 1.2 or 1.1 could take for a number, a date or a truth value,
+    such as a digest 1234e567.
     """
 
     def ignore_aliases(self, data: Any) -> bool:

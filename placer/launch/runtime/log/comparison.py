@@ -1,5 +1,5 @@
-"""A run beside its plan: what a round took, moved and asked for, against what the manifest and the
-model of placer say.
+"""A run beside its plan: the seconds, bytes and requests of a round against those of the manifest
+and the cost model.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def summary(plan: RunPlan, settings: Settings, records: Sequence[Record]) -> dic
 
 
 def _seconds(plan: RunPlan, found: RoundSeconds | None) -> list[dict[str, Any]]:
-    """Medians over rounds: the slowest worker's calculation and round, the exchange, what of it
-    nobody waits for, and samples/s.
+    """Return medians over rounds: the slowest worker's calculation and round, the exchange, the
+    part of it that is hidden, and samples/s.
     """
     expected = plan.expected.step_seconds
     between = expected.get("communication")
@@ -116,8 +116,8 @@ def _seconds(plan: RunPlan, found: RoundSeconds | None) -> list[dict[str, Any]]:
 
 
 def _with_exchanges(steps: Sequence[Record]) -> list[list[Record]]:
-    """As many parts as exchanges, shorter last rounds too: beside the next round each is logged one
-    later, the last two together.
+    """Split the steps into as many parts as there are exchanges. An overlapped exchange is logged
+    one round later, so the last part holds two.
     """
     ends = sorted({record["step"] for record in steps if record["exchanged"]})
     return [
@@ -129,7 +129,7 @@ def _with_exchanges(steps: Sequence[Record]) -> list[list[Record]]:
 def _bytes(
     plan: RunPlan, elements: int, rounds: Sequence[Sequence[Record]]
 ) -> list[dict[str, Any]]:
-    """Mean bytes of a round on each directed pair of places."""
+    """Return the mean bytes of a round on each directed pair of places."""
     predicted = bytes_by_link(plan.phases(Codec(plan.exchange.compression).payload(elements)))
     sent: Counter[tuple[str, str]] = Counter()
     for record in (record for found in rounds for record in found):
@@ -147,7 +147,9 @@ def _bytes(
 
 
 def _requests(plan: RunPlan, rounds: Sequence[Sequence[Record]]) -> list[dict[str, Any]]:
-    """Mean requests of a round to the object stores, by kind; to each where there are several."""
+    """Return the mean requests of a round to the object stores, by kind, and by store where there
+    are several.
+    """
     counted: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for record in (record for found in rounds for record in found):
         for bucket, kinds in record["requests_by_bucket"].items():
@@ -170,7 +172,7 @@ def _requests(plan: RunPlan, rounds: Sequence[Sequence[Record]]) -> list[dict[st
 
 
 def requests_text(what: str) -> str:
-    """A row of requests in words.
+    """Write a row of requests in words.
 
     Examples
     --------
@@ -182,12 +184,12 @@ def requests_text(what: str) -> str:
 
 
 def store_name(bucket: Bucket) -> str:
-    """An object store where there are several: its place, or that it is the one of all regions."""
+    """Name an object store where there are several: by its place, or as the global one."""
     return bucket.place if bucket.role == "workers" else "the global store"
 
 
 def _losses(plan: RunPlan, steps: Iterable[Record]) -> list[dict[str, Any]]:
-    """Mean loss over the target batch, by step; of workers that take part."""
+    """Return the mean loss over the target batch, by step, of the workers that take part."""
     total: dict[int, float] = defaultdict(float)
     for record in steps:
         if record["rank"] < plan.workers:
@@ -196,7 +198,7 @@ def _losses(plan: RunPlan, steps: Iterable[Record]) -> list[dict[str, Any]]:
 
 
 def same_size(plan: RunPlan, elements: int) -> bool:
-    """Whether a model of so many trained elements exchanges what the plan's does."""
+    """Return whether a model of so many trained elements exchanges as many bytes as the plan's."""
     return not is_other_model(
         Codec(plan.exchange.compression).payload(elements), plan.gradient_bytes
     )

@@ -1,6 +1,4 @@
-"""The run log ``placer.run/v1``: JSON lines, a header and then records, each whole on its line as
-soon as it is known.
-"""
+"""The run log ``placer.run/v1``: JSON lines, a header, then records, each written whole."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ OFFER = ("gpu", "gpu_count", "market")
 
 
 class RunLog:
-    """Writes records to a file and keeps them.
+    """A log file, and its records in memory.
 
     Parameters
     ----------
@@ -74,7 +72,7 @@ class RunLog:
 
 
 def header(plan: RunPlan, settings: Settings, *, links: str) -> dict[str, Any]:
-    """First line of a log: which plan is run, and how."""
+    """Build the first line of a log: which plan is run, and how."""
     exchange = plan.exchange
     return {
         "kind": "run",

@@ -1,5 +1,5 @@
-"""Starts the processes of a run on this machine, collects their records, and ends them, whatever
-happens.
+"""The launcher: it starts the processes of a run on this machine, collects their records, and ends
+them, whatever happens.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is started here.
+    """The processes to start on this machine.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class Launcher:
 
     @property
     def _gathers(self) -> bool:
-        """Whether rank 0 collects the records of other machines."""
+        """Return whether rank 0 collects the records of other machines."""
         return len(self.job.ranks) < self.plan.ranks
 
     def run(self) -> None:
@@ -190,8 +190,8 @@ class Launcher:
         self.queue.put((rank, None))
 
     def _collect(self) -> None:
-        """Take records until all processes are gone; after a loss that ends the run, only for a
-        while.
+        """Take records until all processes have ended; after a loss that ends the run, only for
+        `GRACE_S`.
         """
         running, until = set(self.job.ranks), float("inf")
         while running:
@@ -227,7 +227,7 @@ class Launcher:
                 self.processes[rank].kill()
 
     def _check_services(self) -> None:
-        """Stop at once where a process has ended without which nothing goes on."""
+        """Raise at once if a process has ended that the run depends on."""
         for name, process in self.services.items():
             code = process.poll()
             if code is not None:
@@ -236,7 +236,7 @@ class Launcher:
                 )
 
     def _silent(self, until: float) -> set[int]:
-        """Ranks that the others have given up: nobody waits for them."""
+        """Return the ranks that the others have given up, so that nobody waits for them."""
         accused = (
             {fault["lost"] for fault in self.faults.values() if fault["kind"] == "fault"}
             if until != float("inf")
@@ -269,7 +269,7 @@ class Launcher:
         return 0 if fault is None else LOST if fault["kind"] == "fault" else FAILED
 
     def _goes_on(self, rank: int, running: set[int]) -> bool:
-        """Whether the others can do without a rank; all of them hear of it."""
+        """Record a lost rank, tell the others, and return whether they can go on without it."""
         words = self._how(rank)
         self.lost.append((rank, words))
         self.handle(
@@ -297,7 +297,7 @@ class Launcher:
         )
 
     def _how(self, rank: int) -> str:
-        """How a process ended, in words."""
+        """Describe how a process ended."""
         code, fault = self._exit_code(rank), self.faults.get(rank)
         if fault is not None and fault["kind"] == "error":
             return str(fault["message"])
@@ -309,11 +309,13 @@ class Launcher:
         )
 
     def _step(self, rank: int) -> int:
-        """The step that a rank was in."""
+        """Return the step that a rank was in."""
         return self.steps.get(rank, -1) + 1
 
     def _failure(self) -> PlacerError:
-        """The one cause: what failed of its own, before those that only lost a peer."""
+        """Build the error of the one cause: a rank that failed on its own comes before those that
+        only lost a peer.
+        """
         own = [(rank, words) for rank, words in self.lost if self._exit_code(rank) != LOST]
         if own:
             rank, words = own[0]
@@ -359,8 +361,8 @@ class Launcher:
 
 @cache
 def _template() -> Any:
-    """Where processes are forked from: a server that has PyTorch loaded, so that each starts at
-    once; it ends with this process.
+    """Return the context that forks ranks from a server with PyTorch loaded, so that each starts at
+    once. The server ends with this process.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")

@@ -1,4 +1,4 @@
-"""The failure that strategies know: another process of the run is gone."""
+"""The error of a strategy that has lost another process of the run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 class PeerLostError(Exception):
-    """A peer does not answer any more.
+    """A peer that no longer answers.
 
     Parameters
     ----------
@@ -23,6 +23,6 @@ class PeerLostError(Exception):
 
 
 def _said(reason: str) -> str:
-    """First sentence of what a transport said, without the place in its source."""
+    """Return the first sentence of a transport's message, without the place in its source."""
     words = re.sub(r"\[[^\]]*\.cc:\d+\]\s*", "", " ".join(reason.split()))
     return re.sub(r"\. [A-Z].*", "", words)[:200]

@@ -1,5 +1,4 @@
-"""What processes of a run have loaded before they are forked: imported by the server that forks
-them.
+"""Modules that the fork server imports, so that every process of a run has them at once.
 
 The first optimizer of a process imports most of PyTorch's compiler, over a second of CPU time: done
 here once for all. Nothing here starts a thread, which would not survive a fork.

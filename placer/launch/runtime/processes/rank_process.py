@@ -5,7 +5,7 @@ so nothing is left behind even when the launcher is killed.
 
 The process always ends by ``os._exit``, and its process groups are never destroyed. Their
 destructor can hang for ever: ``~ProcessGroupGloo`` joins gloo's thread while the main thread holds
-the GIL, and that thread may wait for the GIL to free a collective. Three rules keep it from running.
+the GIL, and gloo's thread may wait for the GIL to free a collective. Three rules prevent that.
 
 * ``torch.distributed`` refers to every group until the end, as ``destroy_process_group`` is never
   called.

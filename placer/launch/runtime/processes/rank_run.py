@@ -1,4 +1,4 @@
-"""One process of a run: makes the model, meets the others, takes the steps, reports what it
+"""The work of one rank: it makes the model, meets the others, takes the steps, and reports what it
 measures.
 """
 
@@ -81,7 +81,7 @@ def _train(
     trainer: Trainer,
     backend: str,
 ) -> None:
-    """Meet the others, take the steps, say how it ended."""
+    """Meet the others, take the steps, report the end."""
     strategy = executed(plan)
     folder = Path(settings.checkpoints)
     start, token = _meet(plan, settings, rank, store, trainer, strategy)
@@ -236,7 +236,9 @@ def _meet(
 
 
 def _start(settings: Settings, others: Mapping[int, Mapping[str, Any]], *, replicated: bool) -> int:
-    """Step to begin with: that of the newest checkpoint that all workers have, with ``resume``."""
+    """Return the step to begin with: with ``resume`` that of the newest checkpoint that all workers
+    have.
+    """
     common = set.intersection(*(set(said["steps"]) for said in others.values() if not said["hub"]))
     start = max((step for step in common if step <= settings.steps), default=0)
     if settings.resume and not start and common - {0}:
@@ -287,7 +289,7 @@ def _take_step(context: Context, strategy: Executed, state: Any, step: int, repo
 
 
 def _slowest(context: Context, done: int) -> int:
-    """The newest step before which every worker that lives has a checkpoint; regions that do not
+    """Return the newest step before which every live worker has a checkpoint. Regions that do not
     wait for each other drift apart.
     """
     store, others = context.store, set(range(context.plan.workers)) - {context.rank}
@@ -329,7 +331,7 @@ def _rescue(context: Context, strategy: Executed, folder: Path, step: int) -> in
 
 
 def _first(store: Any, rank: int) -> int:
-    """Who was lost first: a rank that stops because of another is not the cause."""
+    """Return the rank that was lost first: one that stops because of another is not the cause."""
     try:
         return int(store.compare_set("lost", "", str(rank)))
     except (RuntimeError, ValueError):  # the store's own process is gone
@@ -337,5 +339,5 @@ def _first(store: Any, rank: int) -> int:
 
 
 def _few(trainer: Trainer) -> dict[str, Any]:
-    """Parameters of a model that has few, for tests and for reading a log by eye."""
+    """Return the parameters of a small model, for tests and for reading a log by eye."""
     return {"parameters": trainer.vector().tolist()} if trainer.elements <= MOST_LOGGED else {}

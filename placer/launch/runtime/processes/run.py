@@ -1,5 +1,5 @@
-"""A run from the words of the command: which ranks are here, where all meet, the log, and what came
-of it.
+"""A run from the options of the command: the ranks of this machine, the rendezvous, the log and the
+records.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def run_here(
     port
         Of the store at which the processes meet; 0: a free one.
     network
-        Its machines are those of `RunPlan.machines`: ranks, then local object stores; None: all on the
-        loopback device.
+        Its machines are those of `RunPlan.machines`: ranks, then local object stores. None: all on
+        the loopback device.
     environment
         Variables that all processes get.
     services

@@ -1,4 +1,4 @@
-"""Local object stores for the time of a run, each a process of its own
+"""Local object stores for the time of a run, one process each
 (`placer.launch.runtime.stores.local_store`).
 """
 
@@ -25,7 +25,7 @@ LOG = "object-store.log"
 
 @dataclass(frozen=True, kw_only=True)
 class LocalStore:
-    """One that runs: the bucket that it is for, its process and its address."""
+    """A local store that runs: its bucket, process and address."""
 
     bucket: Bucket
     process: subprocess.Popen[str]
@@ -33,7 +33,7 @@ class LocalStore:
 
     @property
     def label(self) -> str:
-        """Name of the store in messages."""
+        """Return the name of the store in messages."""
         return f"the object store in {self.bucket.place} ({self.bucket.name})"
 
 

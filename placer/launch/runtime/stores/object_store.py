@@ -1,4 +1,4 @@
-"""An object store through the S3 API: put, get, list, delete, with back-off and a limit; every
+"""A bucket of an object store through the S3 API, with back-off and a limit of attempts; every
 request is counted by kind.
 """
 
@@ -39,7 +39,7 @@ OWNED = {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}
 
 
 class ObjectStore:
-    """One bucket.
+    """A client of one bucket.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class ObjectStore:
         return found
 
     def list(self, prefix: str) -> list[str]:
-        """Keys that begin with a prefix, at most 1,000."""
+        """List the keys that begin with a prefix, at most 1,000."""
         answer = self._call(
             "list", lambda: self.client.list_objects_v2(Bucket=self.bucket, Prefix=prefix)
         )

@@ -1,4 +1,4 @@
-"""How workers keep their models alike, executed: one file a strategy, of the same name as in
+"""The exchange strategies, executed: one file per strategy, of the same name as in
 `placer.problem.exchange`.
 """
 

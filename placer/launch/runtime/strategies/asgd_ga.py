@@ -1,5 +1,5 @@
-"""ASGD-GA: regions are synchronous inside; every H steps each sends the gradients it accumulated to
-one other and goes on.
+"""ASGD-GA: regions are synchronous inside. Every H steps each sends the gradients it accumulated to
+one other region and goes on.
 
 Partners rotate as in `placer.problem.exchange.asgd_ga`; each gets what was accumulated since it
 last had its turn, so no gradient is lost. What comes is added to the gradient of the next step.
@@ -27,8 +27,8 @@ ELASTIC = True
 
 @dataclass(kw_only=True)
 class Gossip:
-    """What a leader keeps: what it accumulated for each other leader, what is on its way, what
-    came, who is gone.
+    """The state of a leader: gradients accumulated for each other leader, sends under way,
+    arrivals, and lost leaders.
     """
 
     accumulated: dict[int, Any] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Gossip:
 
 
 def partner(leaders: tuple[int, ...], leader: int, exchange: int) -> int:
-    """Leader to whom a leader sends in an exchange: all others in turn.
+    """Return the leader to whom a leader sends in an exchange: all others take turns.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def step(context: Context, state: Gossip, step: int) -> float:
 
 
 def _arrived(context: Context, state: Gossip, step: int) -> Any:
-    """Sum of what came since the last look, or None."""
+    """Sum the gradients that came since the last look; None if there are none."""
     total = None
     while True:
         try:
@@ -173,13 +173,13 @@ def _drop(context: Context, state: Gossip, lost: PeerLostError, step: int) -> No
         for rank in region:
             context.notice(
                 rank,
-                f"{context.plan.rank_name(rank)} is gone in step {step}: its region takes no part any "
-                f"more",
+                f"{context.plan.rank_name(rank)} is gone in step {step}: its region takes no part "
+                "any more",
             )
 
 
 def serve(context: Context, state: Gossip, step: int) -> None:
-    """There is no hub."""
+    """Do nothing: there is no hub."""
 
 
 def close(context: Context, state: Gossip) -> None:

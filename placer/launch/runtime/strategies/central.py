@@ -83,8 +83,8 @@ def step(context: Context, state: ObjectStore, step: int) -> float:
 def poll_mean(
     context: Context, store: ObjectStore, key: str, function: int
 ) -> tuple[bytes, dict[str, str]]:
-    """Ask for the mean until it is there; the answer that brings it is the download, the rest is
-    the wait.
+    """Poll for the mean until it is there. The request that brings it counts as download, the rest
+    as waiting.
     """
     waited = time.perf_counter()
     while True:
@@ -107,7 +107,7 @@ def poll_mean(
 
 def serve(context: Context, state: ObjectStore, step: int) -> None:
     """List on each upload; when all are there fetch them, put the mean, and delete what nobody
-    reads any more.
+    reads any longer.
     """
     took_part = gathered_ranks(context)
     put_mean(context, state, step)
@@ -151,8 +151,8 @@ def delete_step(
 
 
 def gathered_ranks(context: Context) -> list[int]:
-    """Ranks whose gradients this function sums: workers that are still there, or the functions of
-    the regions.
+    """List the ranks whose gradients this function sums: workers that are still there, or the
+    functions of the regions.
     """
     workers = context.plan.workers
     return [
@@ -163,8 +163,8 @@ def gathered_ranks(context: Context) -> list[int]:
 
 
 def wait_for_uploads(context: Context, store: ObjectStore, step: int) -> list[int]:
-    """Wait until all have uploaded; who died, or is too slow, is left out where that is allowed.
-    Returns who is there.
+    """Wait until all have uploaded, and return who has. Where that is allowed, dead and slow ranks
+    are left out.
 
     Notes
     -----
@@ -198,7 +198,7 @@ def wait_for_uploads(context: Context, store: ObjectStore, step: int) -> list[in
 
 
 def fetch(context: Context, store: ObjectStore, key: str) -> bytes:
-    """Read an object that was announced; one that is not there yet is asked for again for a while."""
+    """Read an object that was announced; retry for a while if it is not there yet."""
     until = time.perf_counter() + context.settings.timeout_s
     while (found := store.get(key)) is None:
         if time.perf_counter() > until:
@@ -219,7 +219,7 @@ def close(context: Context, state: ObjectStore) -> None:
 
 
 def acknowledge(context: Context) -> None:
-    """Say that this rank has read the last mean; a function waits for those from whom it gathers."""
+    """Report that this rank has read the last mean; a function first waits for its ranks."""
     plan = context.plan
     for rank in gathered_ranks(context) if context.rank >= plan.workers else ():
         wait_for(context, f"done/{rank}", rank, context.settings.timeout_s)
@@ -227,7 +227,7 @@ def acknowledge(context: Context) -> None:
 
 
 def is_dead(context: Context, rank: int) -> bool:
-    """Whether the launcher saw a process end that should not have."""
+    """Return whether the launcher has reported a rank as dead."""
     return bool(context.store.check([f"dead/{rank}"]))
 
 
@@ -243,17 +243,17 @@ def wait_for(context: Context, key: str, rank: int, timeout_s: float) -> None:
 
 
 def store_place(context: Context, function: int) -> str:
-    """Place of the store that a function reads."""
+    """Return the place of the store that a function reads."""
     bucket = context.plan.hub_at(function).bucket
     assert bucket is not None
     return bucket.place
 
 
 def gradient_key(context: Context, step: int, rank: int) -> str:
-    """Name of the gradient of a rank in the store."""
+    """Return the key of the gradient of a rank in the store."""
     return f"{context.settings.attempt}/{step}/gradient-{rank}"
 
 
 def mean_key(context: Context, step: int) -> str:
-    """Name of the mean in the store."""
+    """Return the key of the mean in the store."""
     return f"{context.settings.attempt}/{step}/mean"

@@ -66,7 +66,7 @@ def _forward(context: Context, own: ObjectStore, above: ObjectStore, step: int) 
 
 
 def _copy(context: Context, own: ObjectStore, above: ObjectStore, step: int) -> None:
-    """Bring the mean from the global store to the region's."""
+    """Copy the mean from the global store to the region's."""
     place, last = context.plan.place_of(context.rank), context.plan.hub_over(context.rank)
     with context.meter.phase("idle"):
         central.wait_for(

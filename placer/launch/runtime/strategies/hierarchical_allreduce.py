@@ -16,11 +16,11 @@ ELASTIC = False
 
 
 def open(context: Context) -> Any:  # noqa: A001 - the protocol's word
-    """Nothing lasts from step to step."""
+    """Return no state: nothing lasts from step to step."""
 
 
 def calculate(context: Context, state: Any, step: int) -> tuple[Any, float]:
-    """Gradient and loss of the own share."""
+    """Calculate gradient and loss of the rank's share."""
     return context.gradient(step, context.settings.target_batch_size)
 
 
@@ -44,8 +44,8 @@ def apply(context: Context, state: Any, result: Any) -> None:
 
 
 def serve(context: Context, state: Any, step: int) -> None:
-    """There is no hub."""
+    """Do nothing: there is no hub."""
 
 
 def close(context: Context, state: Any) -> None:
-    """Nothing is left open."""
+    """Do nothing: nothing is open."""

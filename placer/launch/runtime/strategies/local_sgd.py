@@ -1,4 +1,4 @@
-"""Local SGD: every worker steps alone; once in H steps the changes of the models are averaged in a
+"""Local SGD: every worker steps alone; every H steps the changes of the models are averaged in a
 flat butterfly.
 """
 
@@ -18,9 +18,8 @@ ELASTIC = False
 
 @dataclass(kw_only=True)
 class Models:
-    """The model that all had after the last average, the own one as it was when a change was taken
-    or an average came, and own changes that are on their way, the oldest first: all three as
-    vectors.
+    """Vectors of a worker: the model that all had after the last average, the worker's own when a
+    change was last taken or an average came, and its changes under way, the oldest first.
     """
 
     common: Any
@@ -29,7 +28,7 @@ class Models:
 
 
 def open(context: Context) -> Models:  # noqa: A001 - the protocol's word
-    """All begin alike."""
+    """Return the first models, which are the same on all workers."""
     vector = context.trainer.vector()
     return Models(common=vector, own=vector)
 
@@ -43,7 +42,7 @@ def calculate(context: Context, state: Models, step: int) -> tuple[Any, float]:
 
 
 def exchange(context: Context, state: Models, mine: Any) -> Callable[[], Any]:
-    """Average what each worker's own steps changed.
+    """Average the changes that each worker's local steps made.
 
     Notes
     -----
@@ -60,7 +59,7 @@ def exchange(context: Context, state: Models, mine: Any) -> Callable[[], Any]:
 
 
 def apply(context: Context, state: Models, result: Any) -> None:
-    """Put the average in the place of the own change; a later one, which is on its way by now,
+    """Replace the rank's own change by the average. A later change, which is under way by now,
     stays.
     """
     state.common, state.sent = state.common + result, state.sent[1:]
@@ -69,8 +68,8 @@ def apply(context: Context, state: Models, result: Any) -> None:
 
 
 def serve(context: Context, state: Any, step: int) -> None:
-    """There is no hub."""
+    """Do nothing: there is no hub."""
 
 
 def close(context: Context, state: Any) -> None:
-    """Nothing is left open."""
+    """Do nothing: nothing is open."""

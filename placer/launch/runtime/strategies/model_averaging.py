@@ -1,5 +1,5 @@
-"""Model averaging: synchronous inside each region; once in H steps one region averages the models
-of all.
+"""Model averaging: synchronous inside each region; every H steps one region averages the models of
+all.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def _through_hub(context: Context, change: Any, leaders: tuple[int, ...]) -> Any
 
 
 def serve(context: Context, state: Any, step: int) -> None:
-    """There is no hub process."""
+    """Do nothing: there is no hub process."""
 
 
 def close(context: Context, state: Any) -> None:
-    """Nothing is left open."""
+    """Do nothing: nothing is open."""

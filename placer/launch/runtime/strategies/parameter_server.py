@@ -16,7 +16,7 @@ ELASTIC = True
 
 
 def open(context: Context) -> Any:  # noqa: A001 - the protocol's word
-    """Nothing lasts from step to step."""
+    """Return no state: nothing lasts from step to step."""
 
 
 def step(context: Context, state: Any, step: int) -> float:
@@ -77,7 +77,7 @@ def serve(context: Context, state: Any, step: int) -> None:
 def _swap(
     context: Context, sends: list[Message], receives: list[Message], *, control: bool = False
 ) -> set[int]:
-    """Swap with all; where the run may go on without some, with a deadline for each."""
+    """Exchange messages with all; in an elastic run with a deadline for each peer."""
     if context.settings.elastic:
         return context.connected.swap_each(
             sends, receives, context.settings.timeout_s, control=control
@@ -93,4 +93,4 @@ def _without(context: Context, lost: set[int], step: int) -> None:
 
 
 def close(context: Context, state: Any) -> None:
-    """Nothing is left open."""
+    """Do nothing: nothing is open."""

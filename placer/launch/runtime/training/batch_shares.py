@@ -1,5 +1,5 @@
-"""Who calculates how many samples of a step: by the speed of the machines where the plan's timing
-does so, and where the data lies.
+"""The samples of each worker in a step: by the speed of the machines where the plan's timing
+divides so, and by where the data lies.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from placer.problem.exchange import traits
 
 
 def weights(groups: Sequence[Group], strategy: str, members: Sequence[int]) -> dict[int, float]:
-    """Relative part of each worker in a step; not normalised.
+    """Return the relative part of each worker in a step; not normalised.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ def weights(groups: Sequence[Group], strategy: str, members: Sequence[int]) -> d
 
 
 def apportioned(batch: int, parts: Mapping[int, float]) -> dict[int, int]:
-    """Whole samples by largest remainders: they add up to the batch, and none is off by a sample or
-    more; ties go to the first ranks.
+    """Apportion whole samples by largest remainders. They add up to the batch, none is off by a
+    sample or more, and ties go to the first ranks.
 
     Examples
     --------

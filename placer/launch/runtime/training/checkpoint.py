@@ -1,4 +1,6 @@
-"""Checkpoints: one file a rank and step, tensors only, written beside and renamed."""
+"""Checkpoints: one file per rank and step, tensors only, written under another name and then
+renamed.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,7 @@ ATTEMPTS = 100
 def save_checkpoint(
     folder: Path, step: int, rank: int, state: dict[str, Any], needed: int | None = None
 ) -> None:
-    """Write the state of a rank before a step, whole or not at all; older ones than the last `KEPT`
-    go.
+    """Write the state of a rank before a step, whole or not at all; remove all but the last `KEPT`.
 
     Parameters
     ----------
@@ -77,7 +78,9 @@ def _rename(temporary: Path, target: Path) -> None:
 
 
 def _cause(error: BaseException) -> str:
-    """What the system said: torch puts an error about its own archive over that of a full disk."""
+    """Return the system's message: torch puts an error about its own archive over that of a full
+    disk.
+    """
     inner: BaseException | None = error
     while inner is not None:
         if isinstance(inner, OSError) and inner.strerror:
@@ -110,8 +113,8 @@ def load_checkpoint(folder: Path, step: int, rank: int, *, replicated: bool) -> 
 
 
 def abandon_later(folder: Path, start: int, last: int, rank: int) -> None:
-    """Remove what a rank kept after the step that a run goes on from: on several machines nobody
-    else has it.
+    """Remove a rank's checkpoints after the step at which a run resumes: on several machines nobody
+    else has them.
 
     Notes
     -----
@@ -126,7 +129,7 @@ def abandon_later(folder: Path, start: int, last: int, rank: int) -> None:
 
 
 def steps_of(folder: Path, rank: int, *, replicated: bool = False) -> set[int]:
-    """Steps before which a rank has a checkpoint to go on from."""
+    """Return the steps before which a rank has a checkpoint to resume from."""
     pattern = "step-*/rank-*.pt" if replicated else f"step-*/rank-{rank}.pt"
     return {int(path.parent.name.removeprefix("step-")) for path in folder.glob(pattern)}
 

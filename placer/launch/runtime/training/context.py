@@ -1,4 +1,4 @@
-"""What a strategy works with in one process."""
+"""The context of a strategy in one process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from placer.launch.runtime.wire.wire import Wire
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How a plan is run; what the manifest does not say.
+    """The settings of a run that the manifest does not hold.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Settings:
 
 @dataclass(kw_only=True)
 class Context:
-    """One process of a run.
+    """The state of one rank that its strategy works with.
 
     Notes
     -----
@@ -110,17 +110,17 @@ class Context:
 
     @property
     def connected(self) -> Wire:
-        """The wire of a strategy that has one."""
+        """Return the wire of a strategy that has one."""
         assert self.wire is not None
         return self.wire
 
     def shares(self) -> dict[int, int]:
-        """Samples of each member."""
+        """Return the samples of each member."""
         return self.plan.shares(self.settings.target_batch_size, self.members)
 
     @property
     def leaders(self) -> tuple[int, ...]:
-        """First rank of each region."""
+        """Return the first rank of each region."""
         return tuple(ranks[0] for _, ranks in self.plan.regions)
 
     def region(self) -> tuple[int, ...]:
@@ -128,7 +128,7 @@ class Context:
         return dict(self.plan.regions)[self.plan.place_of(self.rank)]
 
     def gradient(self, step: int, of: int) -> tuple[Any, float]:
-        """Gradient and loss of this rank's share, no sooner than its pace allows; see
+        """Calculate gradient and loss of this rank's share, no sooner than its pace allows; see
         `Trainer.gradient`.
         """
         with self.meter.phase("calculation"):
@@ -153,11 +153,11 @@ class Context:
             self.trainer.apply(gradient)
 
     def ends_round(self, step: int) -> bool:
-        """Whether the exchange comes after this step; the last step always ends a round."""
+        """Return whether the exchange comes after this step; the last step always ends a round."""
         return (step + 1) % self.plan.steps_per_round == 0 or step + 1 == self.settings.steps
 
     def saves_checkpoint(self, step: int) -> bool:
-        """Whether a checkpoint comes after this step: at the end of a round."""
+        """Return whether a checkpoint comes after this step: at the end of a round."""
         settings, done, h = self.settings, step + 1, self.plan.steps_per_round
         rounds = -(-settings.checkpoint_every // h) * h
         return bool(
@@ -171,5 +171,6 @@ class Context:
         self.members = tuple(r for r in self.members if r != rank)
         self.notice(
             rank,
-            f"{self.plan.rank_name(rank)} is gone in step {step}: {len(self.members)} workers go on",
+            f"{self.plan.rank_name(rank)} is gone in step {step}: "
+            f"{len(self.members)} workers go on",
         )

@@ -1,4 +1,6 @@
-"""Out of memory, in words that name the place, what it holds, what it has, and what to do."""
+"""Errors of a process that is out of memory: they name the place, what it holds, what it has, and
+what to do.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def check_fits(plan: RunPlan, rank: int, elements: int) -> None:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether the system, or the memory limit of a process, refused memory.
+    """Return whether the system, or the memory limit of a process, refused memory.
 
     Examples
     --------
@@ -56,7 +58,7 @@ def memory_error(plan: RunPlan, rank: int, elements: int) -> PlacerError:
 
 
 def _held(plan: RunPlan, rank: int) -> int:
-    """Gradients that a hub holds at once."""
+    """Return the number of gradients that a hub holds at once."""
     return len(plan.hub_at(rank).gathers)
 
 
@@ -79,8 +81,8 @@ def _too_small(plan: RunPlan, rank: int, elements: int) -> PlacerError:
 
 
 def oom_kills() -> int:
-    """Processes that the kernel has ended for lack of memory since it started, 0 where it does not
-    say.
+    """Count the processes that the kernel has killed for lack of memory since it started; 0 where
+    it does not report them.
     """
     with suppress(OSError, ValueError, IndexError):
         return int(

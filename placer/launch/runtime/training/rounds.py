@@ -9,12 +9,12 @@ from placer.launch.runtime.training.context import Context
 
 
 class ThreePartStep(Protocol):
-    """A strategy whose step comes in three parts, so that its exchange can overlap the next step."""
+    """A strategy whose step comes in three parts, so that its exchange can overlap the next one."""
 
     REPLICATED: bool
 
     def calculate(self, context: Context, state: Any, step: int) -> tuple[Any, float]:
-        """Do the local part of a step; return what is exchanged, and the rank's part of the loss."""
+        """Do the local part of a step; return what to exchange, and the rank's part of the loss."""
 
     def exchange(self, context: Context, state: Any, mine: Any) -> Callable[[], Any]:
         """Copy what is sent out of the model now, and return a function that exchanges it.

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def batch_seed(seed: int, step: int, rank: int, microbatch: int) -> int:
-    """Seed of one microbatch: the same in every attempt, so that a resumed run sees the same
-    samples.
+    """Return the seed of one microbatch, the same in every attempt, so that a resumed run draws the
+    same samples.
 
     Examples
     --------
@@ -28,8 +28,8 @@ def batch_seed(seed: int, step: int, rank: int, microbatch: int) -> int:
 
 
 class Trainer:
-    """A workload on one device, its trainable parameters as one flat vector of 32-bit floats on the
-    CPU.
+    """A workload on one device, whose trainable parameters are one flat vector of 32-bit floats on
+    the CPU.
 
     Parameters
     ----------
@@ -66,8 +66,8 @@ class Trainer:
     def gradient(
         self, step: int, samples: int, of: int, between: Callable[[], None] = lambda: None
     ) -> tuple[Any, float]:
-        """Gradient and loss of this rank's samples, both weighted with their share of ``of``
-        samples.
+        """Calculate gradient and loss of this rank's samples, both weighted with their share of
+        ``of`` samples.
 
         Parameters
         ----------
@@ -126,11 +126,11 @@ class Trainer:
         return [part.view_as(p) for part, p in zip(parts, self.parameters, strict=True)]
 
     def state(self) -> dict[str, Any]:
-        """Model, buffers and optimizer as tensors and plain values."""
+        """Return model, buffers and optimizer as tensors and plain values."""
         return {"module": self.module.state_dict(), "optimizer": self.optimizer.state_dict()}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state; `PlacerError` if it belongs to another model."""
+        """Restore a state; `PlacerError` if it belongs to another model."""
         try:
             self.module.load_state_dict(state["module"])
             self.optimizer.load_state_dict(state["optimizer"])
@@ -143,7 +143,7 @@ class Trainer:
 
 
 def flat(tensors: list[Any]) -> Any:
-    """One vector of 32-bit floats on the CPU from some tensors; it shares memory with none."""
+    """Concatenate tensors to one vector of 32-bit floats on the CPU; it shares memory with none."""
     import torch
 
     return torch.cat([t.detach().reshape(-1).to("cpu", torch.float32) for t in tensors])

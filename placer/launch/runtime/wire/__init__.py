@@ -1,1 +1,1 @@
-"""Messages between ranks: codec, counting, butterfly."""
+"""Messages between ranks: point to point, compressed and counted."""

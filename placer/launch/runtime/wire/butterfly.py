@@ -1,4 +1,4 @@
-"""The flat butterfly: every member sums one shard and hands the sum to the others
+"""The flat butterfly: every member sums one shard and sends the sum to the others
 (`placer.problem.exchange.allreduce`).
 """
 
@@ -66,8 +66,8 @@ def butterfly_sum(wire: Wire, vector: Any, members: Sequence[int], where: str = 
 
 
 def broadcast(wire: Wire, vector: Any, members: Sequence[int]) -> Any:
-    """Hand the vector of the first member to the others; all decode the same message, also a leader
-    who is alone.
+    """Hand the vector of the first member to the others. All decode the same message, also a leader
+    without others.
     """
     if len(members) == 1:
         return wire.codec.decode(wire.codec.encode(vector))

@@ -1,4 +1,6 @@
-"""How a vector of 32-bit floats travels: as it is, as FP16, or as INT8 with one scale."""
+"""The encoding of a vector of 32-bit floats for the wire: as it is, as FP16, or as INT8 with one
+scale.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ LARGEST_HALF = 65504.0
 
 
 class Codec:
-    """Encodes and decodes messages of one compression.
+    """The encoding of one compression.
 
     Parameters
     ----------
@@ -29,11 +31,11 @@ class Codec:
         self.compression = compression
 
     def payload(self, elements: int) -> int:
-        """Bytes of some elements without what surrounds them."""
+        """Return the bytes of some elements without a header."""
         return int(elements * COMPRESSION_BYTES[self.compression])
 
     def size(self, elements: int) -> int:
-        """Bytes of a message of some elements."""
+        """Return the bytes of a message of some elements."""
         return self.payload(elements) + (SCALE_BYTES if self.compression == "int8" else 0)
 
     def encode(self, vector: Any) -> Any:
@@ -49,7 +51,7 @@ class Codec:
         return torch.cat([scale.float().view(torch.uint8), steps.view(torch.uint8)])
 
     def empty(self, elements: int) -> Any:
-        """Room for a message of some elements."""
+        """Allocate room for a message of some elements."""
         import torch
 
         return torch.empty(self.size(elements), dtype=torch.uint8)

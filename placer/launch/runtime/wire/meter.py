@@ -1,4 +1,4 @@
-"""What one process measures: seconds by phase, bytes by directed pair of places, requests by kind."""
+"""The meter of one process: seconds by phase, bytes by pair of places, requests by kind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Meter:
-    """Counts what happens from one step to the next; `take` hands over and begins again."""
+    """Counters from one step to the next; `take` returns and resets them."""
 
     def __init__(self) -> None:
         self.clear()
@@ -54,7 +54,7 @@ class Meter:
 
     @property
     def requests(self) -> Counter[str]:
-        """Requests to all object stores by kind."""
+        """Return the requests to all object stores by kind."""
         return sum(self.asked.values(), Counter[str]())
 
     def overlap(self, exchange_s: float, waited_s: float, flushed_s: float) -> None:

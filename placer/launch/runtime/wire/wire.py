@@ -1,5 +1,5 @@
-"""Messages between ranks: point to point over gloo, counted by directed pair of places, failures
-with the name of the peer.
+"""Messages between ranks: point to point over gloo, counted by directed pair of places; failures
+name the peer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Message = tuple[int, Any]
 
 
 class Wire:
-    """One rank's connections to all others.
+    """The connections of one rank to all others.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
-"""One machine's network namespace: a TUN device, an address, routes to all places, and TCP settings
-that limit nothing.
+"""The network namespace of one machine: a TUN device, an address, routes to all places, and TCP
+settings that limit nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TCP = {
 
 @dataclass(frozen=True)
 class Namespace:
-    """Open files of a namespace: itself, and its TUN device."""
+    """The open files of a namespace: itself and its TUN device."""
 
     fd: int
     inode: int
@@ -76,8 +76,8 @@ def make_namespace(address: str, windows: Mapping[str, int]) -> Namespace:
 
 
 def window_bytes(bytes_per_s: float, rtt_s: float) -> int:
-    """What is under way on a stream at full speed, and something for late wake-ups: never the limit
-    of its rate.
+    """Return the TCP window of a stream: its bytes in flight at full speed, and a reserve for late
+    wake-ups, so that it never limits the rate.
 
     Notes
     -----

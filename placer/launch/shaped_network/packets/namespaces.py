@@ -53,7 +53,7 @@ class Namespaces(ShapedNetwork):
         self.made = made
 
     def entry(self, machine: int) -> dict[str, Any]:
-        """What a process needs to join a machine."""
+        """Return what a process needs to join a machine."""
         shared = {"method": self.method, "interface": INTERFACE, "address": self.addresses[machine]}
         return {
             **shared,
@@ -63,7 +63,7 @@ class Namespaces(ShapedNetwork):
         }
 
     def carries_bytes_per_s(self) -> float:
-        """`CARRIES_BYTES_PER_S`."""
+        """Return `CARRIES_BYTES_PER_S`."""
         return CARRIES_BYTES_PER_S
 
 
@@ -114,7 +114,7 @@ def _start(
 def _told(
     places: Sequence[str], shapes: Mapping[tuple[str, str], Shape], *, user: bool
 ) -> dict[str, Any]:
-    """What the relay is to make."""
+    """Return the request to the relay: what it is to make."""
     found = addresses_of(places)
     networks = _networks(places)
     windows = {
@@ -146,7 +146,7 @@ def _told(
 
 
 def addresses_of(places: Sequence[str]) -> tuple[str, ...]:
-    """An address for each machine in the network of its place.
+    """Return an address for each machine in the network of its place.
 
     Examples
     --------

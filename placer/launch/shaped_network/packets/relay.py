@@ -53,7 +53,7 @@ class Relay:
         }
 
     def figures(self) -> dict[str, Any]:
-        """What it has carried so far."""
+        """Return what it has carried so far."""
         return answered(self.router.queues, self.router.links)
 
 

@@ -1,4 +1,6 @@
-"""Carries IP packets between TUN devices through `placer.launch.shaped_network.shaping.queues`."""
+"""The router of IP packets between TUN devices, through
+`placer.launch.shaped_network.shaping.queues`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ HALF = 2**31
 
 
 class Router(Loop):
-    """Routes by destination address.
+    """A router by destination address.
 
     Parameters
     ----------
@@ -94,7 +96,7 @@ class Router(Loop):
 
 
 class Outlet:
-    """Where packets go in to a machine.
+    """The end of all links to one machine.
 
     Notes
     -----
@@ -132,5 +134,5 @@ class Outlet:
 
 
 def _after(one: bytes, other: bytes) -> bool:
-    """Whether a sequence number comes after another; they wrap at 2**32."""
+    """Return whether a sequence number comes after another; they wrap at 2**32."""
     return 0 < (int.from_bytes(one[:4], "big") - int.from_bytes(other[:4], "big")) % 2**32 < HALF

@@ -1,1 +1,1 @@
-"""What a link is shaped to: rates, delays, queues."""
+"""The shape of links: rates, delays and queues."""

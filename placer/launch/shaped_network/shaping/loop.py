@@ -1,5 +1,5 @@
-"""Waits for files that can be read or written and for what is due in
-`placer.launch.shaped_network.shaping.queues`.
+"""The event loop of a relay: files that are ready, and packets that are due
+(`placer.launch.shaped_network.shaping.queues`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LONGEST_SLEEP_S = 3600.0
 
 
 class Loop:
-    """Queues, and what is done when a file is ready."""
+    """Queues, and an action per watched file."""
 
     def __init__(self) -> None:
         self.queues = Queues()
@@ -22,7 +22,9 @@ class Loop:
         self.actions: dict[int, Callable[[], None]] = {}
 
     def watch(self, fd: int, action: Callable[[], None], events: int = select.EPOLLIN) -> None:
-        """Do something whenever a file can be read, or what else is asked; no events: not any more."""
+        """Call an action whenever a file is ready to be read, or for other events; without events
+        stop watching it.
+        """
         if not events:
             if self.actions.pop(fd, None) is not None:
                 self.poll.unregister(fd)
@@ -37,7 +39,8 @@ class Loop:
         """Carry until an action raises."""
         while True:
             due = self.queues.run(time.monotonic())
-            # an epoll set is ready when a file in it is; select keeps microseconds, where epoll's own time-out has milliseconds
+            # An epoll set is ready when a file in it is. The time-out of select has microseconds,
+            # that of epoll only milliseconds.
             wait = LONGEST_SLEEP_S if due is None else max(0.0, due - time.monotonic())
             if select.select([self.poll], [], [], wait)[0]:
                 for fd, _ in self.poll.poll(0):

@@ -1,4 +1,5 @@
-"""Token buckets and delay lines: when a packet leaves, as a function of when packets came.
+"""Token buckets and delay lines: they give the time at which a packet leaves as a function of the
+times at which packets came.
 
 All times are those of the packets, not those of the clock: a packet that is handled late does not
 delay the one behind it.
@@ -60,7 +61,7 @@ class Link:
 
 
 class Stream:
-    """One direction of one connection: what waits for its bucket, first come first served."""
+    """One direction of one connection: a first-in-first-out queue before its bucket."""
 
     __slots__ = ("free_at", "link", "queued_bytes", "waiting")
 
@@ -133,8 +134,8 @@ class Queues:
         heappush(self.events, (max(stream.free_at, earliest), next(self.order), stream, None, None))
 
     def _leave(self, stream: Stream, at: float) -> None:
-        """The first packet of a stream has passed its bucket: it takes its turn at the pair and
-        goes on its way.
+        """Send the first packet of a stream, which has passed its bucket, to the pair of machines
+        and on its way.
         """
         _, size, packet = stream.waiting.popleft()
         stream.queued_bytes -= size

@@ -1,4 +1,4 @@
-"""What a link between two places is shaped to."""
+"""The shape of a link between two places."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placer.errors import PlacerError
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """One direction between two places.
+    """The rates and the round-trip time of one direction between two places.
 
     Parameters
     ----------
@@ -54,14 +54,15 @@ class Shape:
 
     @property
     def rate_bytes_per_s(self) -> float:
-        """What one stream alone reaches."""
+        """Return the rate that one stream alone reaches."""
         return min(self.stream_bytes_per_s, self.pair_bytes_per_s)
 
 
 def shapes_between(
     places: Sequence[str], shapes: Iterable[Shape]
 ) -> Mapping[tuple[str, str], Shape]:
-    """Shapes by pair of places, checked: each that two machines need is there, once.
+    """Return the shapes by pair of places, and check that each pair that two machines need is there
+    once.
 
     Raises
     ------

@@ -18,7 +18,7 @@ END_S = 5.0
 
 
 class RelayProcess:
-    """A relay, started.
+    """A running relay.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class RelayProcess:
         self.lock = threading.Lock()
 
     def ask(self, **call: Any) -> dict[str, Any]:
-        """Call it and wait for its answer.
+        """Call the relay and wait for its answer.
 
         Raises
         ------
@@ -72,7 +72,7 @@ class RelayProcess:
         return ""
 
     def end(self) -> None:
-        """End it."""
+        """Kill the relay."""
         self.process.kill()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):

@@ -1,5 +1,5 @@
-"""Addresses of the loopback device for each machine, and a relay that carries the connections
-between them: needs no rights.
+"""A network of relays: an address of the loopback device for each machine, and a process that
+carries the connections between them. It needs no privileges.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ INTERFACE = "lo"
 
 
 class Relays(ShapedNetwork):
-    """Machines are addresses of the loopback device; who connects to another has to ask where
-    (`placer.launch.shaped_network.addresses`).
+    """A network whose machines are addresses of the loopback device. Who connects to another
+    machine asks the relay for an address (`placer.launch.shaped_network.addresses`).
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Relays(ShapedNetwork):
         self.port = port
 
     def entry(self, machine: int) -> dict[str, Any]:
-        """What a process needs to take part as a machine."""
+        """Return what a process needs to take part as a machine."""
         return {
             "method": self.method,
             "interface": INTERFACE,
@@ -58,7 +58,7 @@ class Relays(ShapedNetwork):
         }
 
     def carries_bytes_per_s(self) -> float:
-        """`CARRIES_BYTES_PER_S`."""
+        """Return `CARRIES_BYTES_PER_S`."""
         return CARRIES_BYTES_PER_S
 
 
@@ -107,7 +107,7 @@ def relays(
 
 
 def address_of(viewer: int, machine: int) -> str:
-    """At which one machine sees another.
+    """Return the address at which one machine sees another.
 
     Notes
     -----

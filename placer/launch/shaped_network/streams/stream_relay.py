@@ -52,11 +52,12 @@ class StreamRelay:
         self.told = {"port": self.questions.getsockname()[1]}
 
     def figures(self) -> dict[str, Any]:
-        """What it has carried so far."""
+        """Return what it has carried so far."""
         return answered(self.loop.queues, self.loop.links)
 
     def seen(self, machine: int, address: str, port: int) -> tuple[str, int]:
-        """Where a machine finds an address and port of another; anything else stays as it is.
+        """Return the address and port at which a machine reaches a port of another; anything else
+        stays as it is.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Carries the bytes of TCP connections through `placer.launch.shaped_network.shaping.queues`, in
+"""A relay of TCP connections, whose bytes pass `placer.launch.shaped_network.shaping.queues` in
 chunks instead of packets.
 """
 
@@ -36,7 +36,7 @@ _numbers = count()
 
 
 class Streams(Loop):
-    """Connections between machines.
+    """All connections between machines.
 
     Parameters
     ----------
@@ -71,8 +71,8 @@ class Streams(Loop):
     def _accept(
         self, listener: socket.socket, there: Link, back: Link, target: tuple[str, int]
     ) -> None:
-        """A connection takes a round trip before it carries anything, and half of one more until
-        the other side has it.
+        """Accept a connection. It takes a round trip before it carries anything, and half of one
+        more until the other side has it.
         """
         try:
             opened, _ = listener.accept()
@@ -162,12 +162,14 @@ class End:
         self._write()
 
     def ready(self) -> None:
-        """The socket can be read or written."""
+        """Write and read: the socket is ready."""
         self._write()
         self._read()
 
     def arrived(self, data: bytes | None) -> None:
-        """Bytes from the other side; none: it has ended its side; None: it has broken off."""
+        """Take bytes from the other side. Empty bytes: it has ended its side; None: it has broken
+        off.
+        """
         if self.closed:
             return
         if data is None:
