@@ -8,9 +8,13 @@ from dataclasses import dataclass, replace
 from placer.advice.recommendation.nearest import AMPLE_GPUS
 from placer.problem.problem import DEFAULT_QUOTA_GPUS, Problem
 from placer.problem.requirements import ALL_REGIONS, Quota, Requirements
+from placer.problem.words.wishes import WISHES
 from placer.units import counted, format_duration, format_number, format_usd
 
 AMPLE_QUOTA = (Quota(place="*", gpu="*", market="*", gpus=AMPLE_GPUS),)
+DEFAULT_QUOTA = (
+    f"quotas (at most {DEFAULT_QUOTA_GPUS} GPUs of a type in a region and market by default)"
+)
 PLAIN = Requirements()
 """A request without wishes."""
 
@@ -56,24 +60,23 @@ def wishes_of(problem: Problem) -> tuple[Wish, ...]:
 def _wishes(problem: Problem) -> Iterator[Wish]:
     wish = problem.requirements
     if wish.quotas != AMPLE_QUOTA:
-        words = (
-            f"quotas (at most {DEFAULT_QUOTA_GPUS} GPUs of a type in a region and market by "
-            f"default)"
+        words = "the quotas of the quota file" if wish.quotas else DEFAULT_QUOTA
+        yield Wish(
+            code="quota",
+            words=words,
+            change=f"a quota of {AMPLE_GPUS} GPUs",
+            fields=("quotas",),
+            values=(AMPLE_QUOTA,),
+            given=bool(wish.quotas),
         )
-        if wish.quotas:
-            words = "the quotas of the quota file"
-        yield Wish(code="quota", words=words, change=f"a quota of {AMPLE_GPUS} GPUs", fields=("quotas",), values=(AMPLE_QUOTA,),
-                   given=bool(wish.quotas))  # fmt: skip
     if wish.used:
-        said = ", ".join(f"{rule.count} x {rule.device} in {rule.place}" for rule in wish.used)
-        yield _plain("use", f"the use of {said}", "no machines that must be used", "used")
-    if (
-        wish.objective == "carbon"
-    ):  # machines without known emissions are left out, so it asks for more than an order
-        words = "the objective carbon (only machines and grids of known emissions)"
+        rules = ", ".join(f"{rule.count} x {rule.device} in {rule.place}" for rule in wish.used)
+        yield _given("use", f"the use of {rules}", change="no machines that must be used")
+    if wish.objective == "carbon":
+        # Machines without known emissions are left out, so it asks for more than an order.
         yield Wish(
             code="objective",
-            words=words,
+            words="the objective carbon (only machines and grids of known emissions)",
             change="another --objective",
             fields=("objective",),
             values=("throughput",),
@@ -88,159 +91,127 @@ def _wishes(problem: Problem) -> Iterator[Wish]:
 
 
 def _training(wish: Requirements) -> Iterator[Wish]:
-    """Batch, compression and how the exchange is done."""
+    """List the wishes about the batch and about how the exchange is done."""
     if wish.target_batch_size is not None:
-        yield _plain(
-            "tbs", f"{wish.target_batch_size:,} samples a step", "no --tbs", "target_batch_size"
-        )
+        yield _given("tbs", f"{wish.target_batch_size:,} samples a step")
     if wish.max_local_steps is not None:
-        words = f"{wish.min_local_steps} to {wish.max_local_steps} local steps"
-        yield _plain("local-steps", words, "no --local-steps", "min_local_steps", "max_local_steps")
+        yield _given("local_steps", f"{wish.min_local_steps} to {wish.max_local_steps} local steps")
     if wish.overlap:
-        yield _plain("overlap", "an exchange beside the next step", "no --overlap", "overlap")
+        yield _given("overlap", "an exchange beside the next step")
 
 
 def _exchange(wish: Requirements) -> Iterator[Wish]:
-    """Strategy and places of the exchange."""
+    """List the wishes about strategy and places of the exchange."""
     if wish.storage is not None:
-        yield _plain("storage", f"a store in {wish.storage}", "no --storage", "storage")
+        yield _given("storage", f"a store in {wish.storage}")
     if wish.aggregator is not None:
-        yield _plain(
-            "aggregator",
-            f"an aggregator in {wish.aggregator_words}",
-            "no --aggregator",
-            "aggregator",
-            "function",
-        )
+        yield _given("aggregator", f"an aggregator in {wish.aggregator_words}")
     if wish.exchange != "auto":
-        yield _plain(
+        yield _given(
             "exchange",
             f"the exchange {wish.exchange}",
-            "--exchange auto",
-            "exchange",
-            "aggregator",
-            "function",
-            "storage",
+            change="--exchange auto",
+            fields=("exchange", "aggregator", "function", "storage"),
         )
 
 
 def _data(wish: Requirements) -> Iterator[Wish]:
-    """Where data lies and what must not leave where."""
+    """List the wishes about where data lies and what must not leave where."""
     if wish.kept:
         rules = ", ".join(f"{rule.kind} that must not leave {rule.area}" for rule in wish.kept)
-        yield _plain("keep", rules, "no --keep", "kept")
+        yield _given("keep", rules)
     if wish.datasets:
-        said = ", ".join(
-            f"data that {'may move from' if d.may_move else 'stays in'} {d.place} ({d.samples:,} "
-            f"samples)"
-            for d in wish.datasets
+        sets = ", ".join(
+            f"data that {'may move from' if data.may_move else 'stays in'} {data.place} "
+            f"({data.samples:,} samples)"
+            for data in wish.datasets
         )
-        yield _plain("data", said, "no --data", "datasets", "passes")
+        yield _given("data", sets, fields=("datasets", "passes"))
     if wish.data_store is not None:
-        yield _plain("data", f"data read from {wish.data_store}", "no --data", "data_store")
+        yield _given("data", f"data read from {wish.data_store}")
 
 
 def _counts(wish: Requirements) -> Iterator[Wish]:
-    """Workers and regions."""
+    """List the wishes about workers and regions; each end of a range is a wish of its own."""
+    any_number = "any number of regions"
     if wish.max_regions < ALL_REGIONS:
-        yield _plain(
-            "most-regions",
-            f"at most {counted(wish.max_regions, 'region')}",
-            "any number of regions",
-            "max_regions",
-        )
+        words = f"at most {counted(wish.max_regions, 'region')}"
+        yield _given("regions", words, "most-regions", any_number, ("max_regions",))
     if wish.min_regions > 1:
-        yield _plain(
-            "fewest-regions",
-            f"at least {wish.min_regions} regions",
-            "any number of regions",
-            "min_regions",
-        )
+        words = f"at least {wish.min_regions} regions"
+        yield _given("regions", words, "fewest-regions", any_number, ("min_regions",))
     if wish.max_workers < PLAIN.max_workers:
-        yield _plain(
-            "most-workers",
-            f"at most {counted(wish.max_workers, 'worker')}",
-            f"--workers {wish.min_workers}..64",
-            "max_workers",
-        )
+        words = f"at most {counted(wish.max_workers, 'worker')}"
+        change = f"--workers {wish.min_workers}..{PLAIN.max_workers}"
+        yield _given("workers", words, "most-workers", change, ("max_workers",))
     if wish.min_workers > 1:
-        yield _plain(
-            "fewest-workers",
-            f"at least {wish.min_workers} workers",
-            f"--workers 1..{wish.max_workers}",
-            "min_workers",
-        )
+        words = f"at least {wish.min_workers} workers"
+        change = f"--workers 1..{wish.max_workers}"
+        yield _given("workers", words, "fewest-workers", change, ("min_workers",))
 
 
 def _machines(wish: Requirements) -> Iterator[Wish]:
-    """Which offers are admitted."""
+    """List the wishes about which offers are admitted."""
     if wish.oldest_price is not None:
-        yield _plain(
-            "price-age",
-            f"prices of {wish.oldest_price} or newer",
-            "no --max-price-age",
-            "oldest_price",
-        )
+        yield _given("max_price_age", f"prices of {wish.oldest_price} or newer", "price-age")
     if wish.require_measured:
-        yield _plain(
-            "measured", "only measured devices", "no --require-measured", "require_measured"
-        )
+        yield _given("require_measured", "only measured devices", "measured")
     if wish.places_not_in:
-        yield _plain(
-            "not-in",
-            f"no machines in {', '.join(wish.places_not_in)}",
-            "no --not-in",
-            "places_not_in",
-        )
+        yield _given("not_places", f"no machines in {', '.join(wish.places_not_in)}")
     if wish.market != "any":
-        yield _plain(
-            "market", f"only {wish.market.replace('_', '-')} machines", "--market any", "market"
-        )
+        words = f"only {wish.market.replace('_', '-')} machines"
+        yield _given("market", words, change="--market any")
     if wish.places_in:
         words = f"only machines in {', '.join(wish.places_in)}"
-        yield Wish(
-            code="in",
-            words=words,
-            change="no --in",
-            fields=("places_in",),
-            values=(("*", *wish.places_in),),
-        )
+        yield replace(_given("places", words), values=(("*", *wish.places_in),))
     if wish.gpus:
-        yield _plain("gpu", f"only {', '.join(wish.gpus)}", "no --gpu", "gpus")
+        yield _given("gpu", f"only {', '.join(wish.gpus)}")
 
 
 def _limits(wish: Requirements) -> Iterator[Wish]:
-    """Money, speed, time and emissions."""
+    """List the wishes about money, speed, time and emissions."""
     if wish.max_carbon_g_per_hour is not None:
         words = f"at most {format_number(wish.max_carbon_g_per_hour)} g CO2e/h"
-        yield _plain("carbon", words, "no --max-carbon", "max_carbon_g_per_hour")
+        yield _given("max_carbon", words, "carbon")
     if wish.most_usd_per_million_samples is not None:
+        # No word asks for it; the search for the break-even of a region does.
+        fields = ("most_usd_per_million_samples",)
         words = f"at most {format_usd(wish.most_usd_per_million_samples)} per million samples"
-        yield _plain("per-sample", words, "no limit per sample", "most_usd_per_million_samples")
+        yield _given("budget", words, "per-sample", "no limit per sample", fields)
     if wish.deadline_s is not None and wish.samples is not None:
         words = f"{wish.samples:,} samples within {format_duration(wish.deadline_s)}"
-        yield _plain("deadline", words, "no --deadline", "deadline_s")
+        yield _given("deadline", words)
     if wish.budget_usd is not None and wish.samples is not None:
         words = f"{format_usd(wish.budget_usd)} in total for {wish.samples:,} samples"
-        yield _plain("total-budget", words, "no --budget in total", "budget_usd")
+        yield _given("budget", words, "total-budget", "no --budget in total", ("budget_usd",))
     if wish.min_samples_per_second is not None:
         words = f"at least {format_number(wish.min_samples_per_second)} samples/s"
-        yield _plain("throughput", words, "no --min-throughput", "min_samples_per_second")
+        yield _given("min_throughput", words, "throughput")
     if wish.budget_usd_per_hour is not None:
-        yield _plain(
-            "budget",
-            f"a budget of {format_usd(wish.budget_usd_per_hour)}/h",
-            "no --budget",
-            "budget_usd_per_hour",
-        )
+        words = f"a budget of {format_usd(wish.budget_usd_per_hour)}/h"
+        yield _given("budget", words, fields=("budget_usd_per_hour",))
 
 
-def _plain(code: str, words: str, change: str, *fields: str) -> Wish:
-    """A wish that falls back to what holds without a word."""
+def _given(
+    name: str,
+    words: str,
+    code: str | None = None,
+    change: str | None = None,
+    fields: tuple[str, ...] | None = None,
+) -> Wish:
+    """Build a wish that falls back to what holds without its word.
+
+    Parameters
+    ----------
+    name
+        Row of the table of wishes; it gives the code, the flag and the fields unless they are given.
+    """
+    row = WISHES[name]
+    fields = fields or row.fields
     return Wish(
-        code=code,
+        code=code or row.word,
         words=words,
-        change=change,
+        change=change or f"no {row.flag}",
         fields=fields,
-        values=tuple(getattr(PLAIN, name) for name in fields),
+        values=tuple(getattr(PLAIN, field) for field in fields),
     )

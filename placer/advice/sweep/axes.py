@@ -10,6 +10,7 @@ from itertools import product
 
 from placer.advice.worlds.scenario import parse_changes
 from placer.errors import PlacerError
+from placer.problem.words.wishes import CHANGES
 from placer.units import parse_count
 
 STEPS = 5
@@ -17,7 +18,7 @@ STEPS = 5
 MOST_AXES = 3
 MOST_POINTS = 100_000
 """More points are a slip of the keyboard."""
-WHOLE = ("tbs", "workers", "regions", "local-steps", "streams", "quota")
+WHOLE = ("quota", *(word for word, wish in CHANGES.items() if wish.whole))
 """What is changed by whole numbers."""
 _NUMBER = (
     r"[+-]?(?:[0-9]{1,15}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})"

@@ -17,9 +17,10 @@ from placer.advice.sweep.answer import Row, Sweep
 from placer.advice.sweep.axes import Axis, points_of
 from placer.advice.sweep.file import SCHEMA, append, open_points, question_digest
 from placer.advice.worlds.scenario import Change, apply, parse_changes
-from placer.advice.worlds.wish_changes import WISHES, set_wish
+from placer.advice.worlds.wish_changes import set_wish
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
+from placer.problem.words.wishes import CHANGES
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result
 from placer.solving.solve import check_solver, require_pools, solve
@@ -104,7 +105,7 @@ def check_axes(problem: Problem, axes: Sequence[Axis]) -> None:
     for axis in axes:
         changes: tuple[Change, ...] = parse_changes(axis.words)
         for change in changes:
-            if change.what in WISHES:
+            if change.what in CHANGES:
                 set_wish(
                     problem,
                     change.what,
@@ -112,7 +113,7 @@ def check_axes(problem: Problem, axes: Sequence[Axis]) -> None:
                     change.factor,
                     None if change.value is None else str(change.value),
                 )
-        if changes[0].what not in WISHES:
+        if changes[0].what not in CHANGES:
             apply(problem, changes[:1])
 
 

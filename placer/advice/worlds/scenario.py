@@ -15,10 +15,11 @@ from msgspec import to_builtins
 
 from placer.advice.worlds.market_changes import drop_offers, set_bandwidths, set_egress, set_prices
 from placer.advice.worlds.model_changes import set_gradient, set_quota, set_rates
-from placer.advice.worlds.wish_changes import WISHES, set_wish
+from placer.advice.worlds.wish_changes import set_wish
 from placer.errors import PlacerError, unknown
 from placer.problem.contradictions import without_contradictions
 from placer.problem.problem import Problem
+from placer.problem.words.wishes import CHANGES
 from placer.units import parse_bandwidth, parse_count, parse_rate
 
 TARGETS = {
@@ -114,7 +115,7 @@ def apply(problem: Problem, changes: Sequence[Change]) -> Problem:
         problem = _applied(problem, what, list(group))
     return (
         without_contradictions(problem)
-        if any(change.what in WISHES for change in changes)
+        if any(change.what in CHANGES for change in changes)
         else problem
     )
 
@@ -167,20 +168,20 @@ def _number(value: float | str | None) -> float | None:
 def _set_of(text: str) -> Change:
     left, sign, right = (part.strip() for part in text.partition("="))
     what, *target = (part.strip() for part in left.split(":"))
-    if what not in TARGETS and what not in WISHES:
+    if what not in TARGETS and what not in CHANGES:
         raise unknown(
-            "change", what, [*TARGETS, *WISHES], f"known: {', '.join([*TARGETS, *WISHES])}"
+            "change", what, [*TARGETS, *CHANGES], f"known: {', '.join([*TARGETS, *CHANGES])}"
         )
     if not sign or not right:
         raise PlacerError(
             f"change '{text}' says no new value", f"write {TARGETS.get(what, f'{what}=VALUE')}"
         )
-    if what in WISHES:
+    if what in CHANGES:
         if target:
             raise PlacerError(
                 f"change '{text}': {what} is a wish and has no place", f"write {what}=VALUE"
             )
-        factor = _factor(right, text) if WISHES[what].scales else None
+        factor = _factor(right, text) if CHANGES[what].scales else None
         return Change(text=text, what=what, factor=factor, value=None if factor else right)
     least, most = PARTS[what]
     if not least <= len(target) <= most or not all(target):

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import click
 
 from placer.cli.options import json_option, request_options, solve_options, wish_options
 from placer.cli.output import console, print_json, progress
+from placer.problem.words.wishes import CHANGES
 
-EXAMPLE = """\b
+WISH_LINES = textwrap.fill(
+    f"{', '.join(CHANGES)}: as the options of these names (yes or no for those without a value); "
+    "budget=x2 and tbs=x2 multiply an amount, budget=none takes a limit away",
+    120,
+    initial_indent="  ",
+    subsequent_indent="  ",
+    break_on_hyphens=False,
+)
+EXAMPLE = f"""\b
 Examples:
   placer whatif --model roberta-xlm --budget 5/h --set 'price:gcp/*:H100=+40%'
   placer whatif --model roberta-xlm --budget 5/h --drop 'gcp/*:H100:spot' --set budget=8/h
@@ -22,8 +32,7 @@ What --set takes:
   bandwidth:SRC:DST[:one-way]=xF|+P%|-P%|RATE           both ways unless one-way
   rate:GPU[:COUNT]=xF|+P%|-P%|N/s                       speed of the model on a GPU
   quota:PLACE:GPU[:spot|on-demand]=N    gradient=xF
-  budget, min-throughput, tbs, objective, market, gpu, in, not-in, workers, regions, exchange, local-steps,
-  compression, streams: as the options of these names; budget=x2 and tbs=x2 multiply, budget=none takes the limit away
+{WISH_LINES}
 """
 
 
