@@ -2,56 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import to_builtins
 
 from placer.problem.problem import Problem
+from placer.problem.words.wishes import WISHES
 
 
 def request_document(problem: Problem) -> dict[str, Any]:
-    """Build the part ``request``: the wishes as they were read, in SI units."""
-    wish = problem.requirements
+    """Build the part ``request``: the wishes as they were read, in SI units.
+
+    Notes
+    -----
+    The keys are those of the table of wishes. Batch, compression and constants are shown as they
+    hold, whether they were asked for or come from the profile.
+    """
+    keys = [key for row in WISHES.values() for key in row.keys]
     return {
         "model": problem.profile.name,
-        "objective": wish.objective,
-        "budget_usd_per_hour": wish.budget_usd_per_hour,
-        "min_samples_per_second": wish.min_samples_per_second,
-        "samples": wish.samples,
-        "deadline_seconds": wish.deadline_s,
-        "budget_usd": wish.budget_usd,
-        "max_carbon_g_per_hour": wish.max_carbon_g_per_hour,
-        "target_batch_size": problem.batch,
-        "batch_range": None if wish.batch_range is None else list(wish.batch_range),
-        "critical_batch": wish.critical_batch,
-        "compression": problem.compression,
+        **{
+            key: _WRITTEN[key](problem) if key in _WRITTEN else _field(problem, key) for key in keys
+        },
         "gradient_bytes": problem.gradient_bytes,
-        "gpus": list(wish.gpus),
-        "places_in": list(wish.places_in),
-        "places_not_in": list(wish.places_not_in),
-        "use": [rule.spec for rule in wish.used],
-        "market": wish.market,
-        "min_workers": wish.min_workers,
-        "max_workers": wish.max_workers,
-        "min_regions": wish.min_regions,
-        "max_regions": wish.max_regions,
-        "exchange": wish.exchange,
-        "aggregator": wish.aggregator_words,
-        "storage": wish.storage,
-        "local_steps": None
-        if wish.max_local_steps is None
-        else [wish.min_local_steps, wish.max_local_steps],
-        "streams": wish.streams,
-        "overlap": wish.overlap,
-        "samples_to_target": dict(wish.samples_to_target),
-        "data_store": wish.data_store,
-        "datasets": [to_builtins(dataset) for dataset in wish.datasets],
-        "passes": wish.passes,
-        "keep": [{"kind": rule.kind, "area": rule.area} for rule in wish.kept],
-        "interruption": wish.interruption,
-        "unavailable": wish.unavailable,
-        "calibration": problem.calibration.name,
-        "quotas": [to_builtins(quota) for quota in wish.quotas],
-        "same_zone": wish.same_zone,
-        "require_measured": wish.require_measured,
     }
+
+
+def _field(problem: Problem, name: str) -> Any:
+    """Write a field of `Requirements` as it is."""
+    value = to_builtins(getattr(problem.requirements, name))
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _local_steps(problem: Problem) -> list[int | None] | None:
+    wish = problem.requirements
+    return None if wish.max_local_steps is None else [wish.min_local_steps, wish.max_local_steps]
+
+
+_WRITTEN: Mapping[str, Callable[[Problem], Any]] = {
+    "aggregator": lambda problem: problem.requirements.aggregator_words,
+    "calibration": lambda problem: problem.calibration.name,
+    "compression": lambda problem: problem.compression,
+    "deadline_seconds": lambda problem: problem.requirements.deadline_s,
+    "keep": lambda problem: [
+        {"kind": rule.kind, "area": rule.area} for rule in problem.requirements.kept
+    ],
+    "local_steps": _local_steps,
+    "samples_to_target": lambda problem: dict(problem.requirements.samples_to_target),
+    "target_batch_size": lambda problem: problem.batch,
+    "use": lambda problem: [rule.spec for rule in problem.requirements.used],
+}
+"""Keys that are no field of `Requirements`, or are written in another way."""

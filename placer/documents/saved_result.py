@@ -29,6 +29,8 @@ RESULT_KEYS = (
 """Keys of a result document."""
 LATER_KEYS = ("proof", "problem", "question", "certificate", "verification")
 """Keys that not every result document has."""
+LATER_WISHES = ("oldest_price",)
+"""Keys of the request that files of older versions lack."""
 MOST_GAP = 0.5
 """Largest gap that can be asked for."""
 LARGEST = 1e300
@@ -154,7 +156,9 @@ def check_result(document: Mapping[str, Any], where: str) -> str:
                 f"{where}: {difference}", "the file was edited, or made by another version"
             )
     wrong = _wrong_status(document, got, problem)
-    if document["request"] != request_document(problem) or wrong:
+    request = request_document(problem)
+    older = {key: value for key, value in request.items() if key not in LATER_WISHES}
+    if document["request"] not in (request, older) or wrong:
         raise PlacerError(
             f"{where}: {wrong or 'the request does not fit the problem'}",
             "the file was edited, or made by another version",

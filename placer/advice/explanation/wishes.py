@@ -93,7 +93,8 @@ def _wishes(problem: Problem) -> Iterator[Wish]:
 def _training(wish: Requirements) -> Iterator[Wish]:
     """List the wishes about the batch and about how the exchange is done."""
     if wish.target_batch_size is not None:
-        yield _given("tbs", f"{wish.target_batch_size:,} samples a step")
+        words = f"{wish.target_batch_size:,} samples a step"
+        yield _given("tbs", words, fields=("target_batch_size",))
     if wish.max_local_steps is not None:
         yield _given("local_steps", f"{wish.min_local_steps} to {wish.max_local_steps} local steps")
     if wish.overlap:
