@@ -32,7 +32,7 @@ Quotas = (
 )
 """A file, or most GPUs by name, or by place, name and market."""
 SAME = "*"
-"""Stands for the name of the wish itself."""
+"""Stands for the name of the wish as a field, and for its fields as keys."""
 STRATEGY_NAMES = ", ".join(name for name in STRATEGIES if name != "none")
 
 
@@ -81,7 +81,7 @@ class Wish:
     default: str | None = None
     repeatable: bool = False
     number: str | None = None
-    keys: tuple[str, ...] | None = None
+    keys: tuple[str, ...] = (SAME,)
     changes: bool = True
     scales: bool = False
     removable: bool = False
@@ -565,7 +565,7 @@ def _rows() -> Iterator[Wish]:
             hint=hint,
             fields=fields,
             flag=wish.flag or f"--{name.replace('_', '-')}",
-            keys=fields if wish.keys is None else wish.keys,
+            keys=fields if wish.keys == (SAME,) else wish.keys,
         )
 
 
