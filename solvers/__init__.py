@@ -1,3 +1,3 @@
-"""One file per solver, each with one public function ``solve``; files that start with _ are parts
-of them.
+"""One module or package for each solver, with a public function ``solve``; names that start with an
+underscore are parts of solvers.
 """

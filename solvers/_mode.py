@@ -1,4 +1,4 @@
-"""One way to exchange: a strategy with its local steps, and what a round of it is worth."""
+"""Modes: a strategy with its local steps, and what a round of it is worth."""
 
 from __future__ import annotations
 

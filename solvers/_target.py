@@ -1,4 +1,4 @@
-"""The incumbent, and what a placement must reach to beat it."""
+"""The incumbent, and the thresholds of an improvement."""
 
 from __future__ import annotations
 

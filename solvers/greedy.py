@@ -1,5 +1,5 @@
-"""An instant good answer without proof: the best equal machines in one place or two, and what may
-be added to them.
+"""An instant answer without proof: the best equal machines in one place or two, then more machines
+while that helps.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""HiGHS through SciPy: a second opinion on every answer, from a formulation of its own (see
-`_crew`).
+"""HiGHS through SciPy: a second opinion on every answer, from a formulation of its own
+(`_programs/crew.py`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A better instant answer without proof: what `greedy` constructs, small changes while they help,
-then rebuilt in part.
+"""A better instant answer without proof: drafts of `greedy`, improved by small changes, then
+rebuilt in part.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _search(judge: Judge, seed: int) -> None:
 
 def _rebuild(judge: Judge, start: Start, descent: Descent, draw: random.Random) -> None:
     """Take a group from the best draft, or half of it, fill up with something else and improve
-    that, until many in a row were in vain.
+    that, until many in a row did not help.
     """
     whole, vain = judge.best, 0
     added: set[int] = set()

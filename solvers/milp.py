@@ -1,5 +1,4 @@
-"""CBC, the solver that PuLP ships: an independent formulation (see `_crew`) that cross-checks
-`exact`.
+"""CBC, the solver that PuLP ships: programs of their own (`_programs/crew.py`) cross-check `exact`.
 
 PuLP's own reading of CBC is not used: it says "Optimal" of runs that timed out, leaves values after
 "Infeasible" and makes one name of ``us-east-1`` and ``us_east_1``. Programs go to CBC as MPS files

@@ -61,7 +61,7 @@ class Judge:
     market
         The pools that drafts count.
     target
-        Hears every draft that is within the limits and better than the best so far.
+        Keeps every draft that is within the limits and better than the best so far.
     """
 
     def __init__(self, market: Market, target: Target) -> None:

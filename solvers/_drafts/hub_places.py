@@ -1,4 +1,4 @@
-"""Where gradients or models may meet for some regions: the few places that are worth a try."""
+"""Places of hubs that are worth a try for some regions."""
 
 from __future__ import annotations
 

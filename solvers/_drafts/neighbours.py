@@ -1,4 +1,4 @@
-"""Which places lie near each other and which of their machines are worth a try."""
+"""Neighbouring places, and the machines of each that are worth a try."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""First drafts in one region: one machine, equal machines, or all that the budget pays; screened as
-arrays, ranked by their promise.
+"""First drafts in one region: one machine, equal machines, or all that the budget pays, ranked by
+their promise.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ SINGLES = 40
 
 @dataclass(frozen=True)
 class Exchanges:
-    """What an exchange among equal machines takes: intercept and slope by workers of seconds and
-    USD, and USD/h of a server.
+    """An exchange among equal machines as lines over the workers: intercept and slope of seconds
+    and USD, and USD/h of a server.
     """
 
     seconds: tuple[float, float]

@@ -1,5 +1,5 @@
-"""First drafts over several regions: neighbours, screened as arrays by a rough round, and the
-places where data stays.
+"""First drafts over several regions: neighbours, ranked by a rough round, and the places where data
+stays.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The pools as arrays, quotas, and weighted sums of machines."""
+"""The market as arrays: pools, quotas, and weighted sums of machines."""

@@ -1,6 +1,4 @@
-"""Largest weighted sums of n machines at some places: one partial sort a row, the latest answers
-kept.
-"""
+"""Largest weighted sums of n machines at some places, each by one partial sort of a row."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Best weighted sums of so many workers in exactly so many regions, each of which has a price of
-its own.
+"""Upper bounds on the weighted sum of so many workers in exactly so many regions: Lagrangian, with
+a price for each worker.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Best weighted sums of every place and number of machines, for many prices of a dollar: what a
-tree takes its rows from.
+"""Best weighted sums of every place and number of machines, for a fine grid of Lagrange
+multipliers.
 """
 
 from __future__ import annotations

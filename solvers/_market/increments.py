@@ -1,5 +1,5 @@
-"""What one more machine adds at most: where machines of several sizes share a quota, and over the
-rest of a list of pools.
+"""Increments of weighted sums: what one more machine of a bucket, or of a list of pools, adds at
+most.
 """
 
 from __future__ import annotations

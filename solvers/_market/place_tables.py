@@ -1,6 +1,4 @@
-"""Egress prices and links between all places of a market: worked out once for a network, since
-questions ask for the same ones.
-"""
+"""Egress prices and links between all places of a market, kept with the network."""
 
 from __future__ import annotations
 

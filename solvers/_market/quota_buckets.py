@@ -1,5 +1,5 @@
-"""Pools that share a quota, as units of one machine each: the concave majorant of what their quota
-holds.
+"""Buckets of pools that share a quota, as units of one machine each: the concave majorant of what
+the quota allows.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Machines that must be used: what they add to bounds, and what is still owed while machines are
-chosen.
+"""Machines that must be used: what they add to bounds, and which of them are still owed while
+machines are chosen.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def least_usd(usd: Array, cap: Array, required: Sequence[Rule], most: int) -> Ar
 
 
 class Owed:
-    """What must still be chosen of each rule while pools are gone through in an order.
+    """Machines of each rule that must still be chosen while pools are gone through in an order.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
-"""Machines that keep the rules on what must be used: what first placements and drafts are built
-around.
+"""Machines that keep the rules on what must be used: first placements and drafts are built around
+them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Away = Callable[[int, int], float]
 
 
 class RequiredStart:
-    """Adds the machines that are owed.
+    """Smallest sets of machines that keep the rules, and what a draft lacks of them.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
-"""What markets with the same machines share: worked out once for the questions about them, whatever
-their limits and exchanges.
+"""Tables that markets with the same machines share, whatever the limits and exchanges of their
+questions.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ class shared_property(Generic[T]):  # noqa: N801 - used as functools.cached_prop
 
 
 class network_property(shared_property[T]):  # noqa: N801
-    """The same for what depends on egress prices too: those of a catalog with free egress are
-    others.
+    """A shared property that depends on egress prices too, so that a catalog with free egress has
+    its own.
     """
 
     def key(self, owner: Sharing) -> object:

@@ -2,7 +2,7 @@
 limits and goal.
 
 A program covers one frame (an exchange with its places) and a part of its numbers of workers and of
-its round times. Coefficients that hang on the number of workers are exact where it is one number,
+its round times. Coefficients that depend on the number of workers are exact where it is one number,
 and on the optimistic side else; so is 3600 / T at the end of the part. What a program says is
 therefore a bound on every placement of its part.
 """
@@ -32,7 +32,7 @@ TANGENTS = 10
 
 
 class Crew:
-    """Variables for the machines of a part, and what only hangs on them; a coarse one knows no
+    """Variables for the machines of a part, and what depends on them alone; a coarse one knows no
     regions.
     """
 

@@ -1,4 +1,4 @@
-"""What one program covers: an exchange with its places, and a part of its numbers of workers and
+"""What one program covers: an exchange with its places, and ranges of its numbers of workers and
 seconds of a round.
 """
 
@@ -21,7 +21,7 @@ from placer.problem.problem import Problem
 @dataclass(frozen=True, kw_only=True)
 class Frame:
     """One way to exchange with its places fixed; ``regions`` is the number of regions where the
-    transport hangs on it.
+    transport depends on it.
     """
 
     problem: Problem
@@ -38,7 +38,7 @@ class Frame:
 
     @cached_property
     def exchange(self) -> Exchange:
-        """An exchange of this frame, for what does not hang on the number of workers."""
+        """An exchange of this frame, for what does not depend on the number of workers."""
         return exchange_for(
             self.strategy,
             1,
@@ -60,7 +60,7 @@ class Frame:
 
     @cached_property
     def needs_workers(self) -> bool:
-        """Whether coefficients hang on the number of workers."""
+        """Whether coefficients depend on the number of workers."""
         return self.transport in ("butterfly", "store", "server", "regional-stores")
 
     @cached_property

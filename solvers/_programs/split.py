@@ -288,7 +288,7 @@ def placement_of(crew: Crew, counts: Sequence[int]) -> Placement | None:
 
 def frames(problem: Problem) -> Iterator[Frame]:
     """Yield every exchange that the request admits with its places, and its number of regions where
-    the transport hangs on it.
+    the transport depends on it.
     """
     wish = problem.requirements
     homes = sorted({pool.offer.place for pool in problem.pools})

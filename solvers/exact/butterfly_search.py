@@ -1,4 +1,4 @@
-"""Best all-reduce placement: counts of workers, then sets of regions, then machines, each pruned by
+"""Search of all-reduce placements: number of workers, then regions, then machines, each pruned by
 its bound.
 """
 

@@ -1,4 +1,4 @@
-"""Best placement around a hub: its place, number of workers, then machines, each pruned by its
+"""Search of placements around a hub: hub and number of workers, then machines, each pruned by its
 bound.
 """
 
@@ -19,9 +19,9 @@ from .._target import Target
 from .hubs.bounds import HubBounds, could_improve
 from .hubs.hub import Hub
 from .hubs.hub_rows import HubRows, HubTable
+from .hubs.machines import HubMachineTree
 from .hubs.per_place import PerPlace
 from .hubs.screen import AdmittedMachines, HubScreen
-from .hubs.walk import Walk
 from .hubs.workers import HubWorkers
 from .search import Ranges
 
@@ -191,7 +191,7 @@ class HubSearch:
         ):
             return
         pools = [market.pools[i] for i in chosen]
-        walk = Walk(
+        tree = HubMachineTree(
             self.workers,
             self.target,
             self.improves,
@@ -202,7 +202,7 @@ class HubSearch:
             server_usd=server_usd,
             egress=(worker_usd, region_usd),
         )
-        for counts in walk.run():
+        for counts in tree.run():
             groups = groups_of(pools, counts)
             at = {group.place: 0 for group in groups}
             for group in groups:

@@ -1,5 +1,5 @@
-"""Best placement whose regions synchronise inside and meet through one machine each: sets of
-regions, then machines.
+"""Search of placements whose regions synchronise inside and meet through one machine each: regions,
+then machines.
 """
 
 from __future__ import annotations

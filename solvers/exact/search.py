@@ -1,4 +1,4 @@
-"""What every search of `exact` can do, and the numbers of workers and regions that it searches."""
+"""The protocol of the searches of `exact`, and the numbers of workers and regions they search."""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""What no placement can beat: relaxations, hubs, and the target that an answer must reach."""
+"""Bounds on the placements of a node: the relaxation, rounds between regions, and the ledger of
+what is proved.
+"""

@@ -1,6 +1,4 @@
-"""What a round through a hub among the regions takes and costs at least, whichever region the hub
-is.
-"""
+"""Least seconds and egress of a round through a hub that may be any of the regions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What regions that meet through one machine each send each other in a round, at least."""
+"""Least seconds and egress of a round between regions that meet through one machine each."""
 
 from __future__ import annotations
 

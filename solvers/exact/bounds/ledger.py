@@ -1,5 +1,5 @@
-"""What is proved about each mode while the searches run, and what the relaxation of a mode proves
-alone.
+"""The ledger of a proof: how the search of each mode ended, and the bound that its relaxation
+proves alone.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How the workers of several regions meet: what is known of a round once the numbers of workers and
-regions are.
+"""The exchange between regions as a tree sees it: heads, bytes of a pair, and the cheapest partners
+of a head.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Meeting:
 
 
 class Partners:
-    """What one head pays to exchange with heads of other regions, at least.
+    """Least price that one head pays to exchange with heads of other regions.
 
     Parameters
     ----------

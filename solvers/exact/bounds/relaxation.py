@@ -1,6 +1,4 @@
-"""What any all-reduce placement of some regions reaches at best and pays at least: the bound of a
-node.
-"""
+"""The relaxation of a node: best weighted sums of its machines, least seconds and least egress."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def could_improve(
 
 
 class HubBounds:
-    """What the fastest, the mean and the best machine for its price allow around hubs.
+    """Bounds by the fastest machine, the mean machine and the best machine for its price.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
-"""Egress prices of many places at once: `placer.cost_model.dollars.components` asked with one place
-that stands for all of them.
+"""Egress prices of many places at once: the cost model is asked with one place that stands for all
+of them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Many hubs with their numbers of workers at once: one pair a row, so that a bound looks at all of
-them together.
-"""
+"""Many hubs with their numbers of workers as arrays: one pair of hub and number a row."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from .hub import Hub
 
 @dataclass(frozen=True, eq=False)
 class HubRows:
-    """What bounds know of some hubs; all of shape (rows,).
+    """Figures of some hubs with their numbers of workers; all of shape (rows,).
 
     Parameters
     ----------

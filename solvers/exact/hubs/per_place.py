@@ -1,4 +1,4 @@
-"""Two figures of each place, worked out when a search first asks for them."""
+"""Two figures of each place, computed when a search first asks for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..._market.arrays import Array, Indices
 
 
 class PerPlace:
-    """Two columns over places; infinite where nobody asked yet.
+    """Two columns over places; infinite where they have not been asked for.
 
     Parameters
     ----------

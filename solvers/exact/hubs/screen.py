@@ -1,5 +1,5 @@
-"""Machines that hubs may have at the limits of a target, many hubs at once, and what the n cheapest
-of them cost.
+"""The screen of hubs: which machines each may have at the limits of a target, and the price of the
+n cheapest.
 """
 
 from __future__ import annotations

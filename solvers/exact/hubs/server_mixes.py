@@ -1,4 +1,6 @@
-"""Mixes of fast and slow machines around a server: how many of each speed could pay off at all."""
+"""Mixes of fast and slow machines around a server: whether any number of each speed could be an
+improvement.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one worker of a group around a hub does and costs at least."""
+"""Least prices and seconds of one worker of a group around a hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which region may be placed next, with how many workers: the bounds of a node's children."""
+"""Children of a node: which region may be placed next with how many workers, by its bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First placements, so that a search has something to beat before it starts."""
+"""First placements, so that a search has an incumbent before its tree begins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FirstPlacements:
     relaxation
         The market and its worker counts.
     offer
-        Hears groups and how many workers they have.
+        Called with the groups of each placement.
     """
 
     def __init__(

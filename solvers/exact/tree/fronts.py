@@ -1,5 +1,5 @@
-"""Machines of a known split of workers over regions: speed against price, region by region, keeping
-what nothing beats.
+"""Pareto fronts of the machines of a known split of workers over regions: speed against price,
+region by region.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Trees searched in turns, so that what one finds cuts the others before any of them is searched to
-its end.
-"""
+"""Interleaving of search trees, so that an incumbent of one prunes the others early."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ def interleave(trees: Iterable[Callable[[], Tree]], offer: Callable[[Groups], No
     trees
         Begin a tree when its first turn comes, the most promising first.
     offer
-        Hears groups that may improve.
+        Called with groups that may improve.
     """
     left = [tree for tree in (begin() for begin in trees) if not _ended(tree, 1, offer)]
     pauses = 2

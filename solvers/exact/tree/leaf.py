@@ -1,5 +1,5 @@
-"""Machines of one set of regions and one number of workers: first the split over regions, then the
-counts.
+"""Leaves: the machines of one set of regions and one number of workers, first the split over
+regions, then the counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What placements of one set of regions and one number of workers must reach to improve."""
+"""Thresholds of a leaf: its regions and its number of workers are known."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Machines of a known split of workers over regions, one count after the other: for requests where
-speed and price alone do not decide.
+"""Enumeration of the machines of a known split, for requests where speed and price alone do not
+decide.
 """
 
 from __future__ import annotations

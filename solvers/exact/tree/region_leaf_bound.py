@@ -1,4 +1,4 @@
-"""What placements of regions that meet through one machine each must reach to improve."""
+"""Thresholds of a leaf whose regions meet through one machine each."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Several regions: they are placed one after the other with their numbers of workers, the largest
-first.
-"""
+"""Branch and bound over regions with their numbers of workers, the largest region first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one tree knows of its market: rows of the Lagrangian bound, and best sums of every place."""
+"""Rows of the Lagrangian bound of one tree, with the best sums of every place."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ FEW = 2
 """With no more workers left than this their mixes are not looked at: trying them is quicker."""
 
 
-class Walk:
+class HubMachineTree:
     """Depth-first enumeration of counts, cheapest machines first.
 
     Parameters
