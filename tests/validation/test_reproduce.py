@@ -4,7 +4,7 @@ JSON.
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
 from statistics import fmean
 from typing import Any
@@ -13,12 +13,14 @@ import jsonschema
 import pytest
 
 from conftest import Run
+from placer.cli import run as run_command
 from placer.cli.report.reproduction import best_of_families
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.market.books.reading import load_catalog
-from placer.validation.reproduction import PAPERS, reproduce
-from placer.validation.reproduction.cloudless import elastic_cases, speed_ups
+from placer.validation import reproduction
+from placer.validation.reproduction import PAPERS, cloudless, reproduce
+from placer.validation.reproduction.cloudless import Case, elastic_cases, speed_ups
 from placer.validation.reproduction.comparison import (
     Group,
     Reproduction,
@@ -30,14 +32,56 @@ from placer.validation.reproduction.erben import SENT, SPEED
 
 
 @pytest.fixture(scope="module")
-def erben_again() -> Reproduction:
+def elastic() -> list[Case]:
+    """The cases of Cloudless-Training: the slowest part of its reproduction."""
+    return list(elastic_cases(load_catalog("erben-2023")))
+
+
+@pytest.fixture(scope="module")
+def reproduced(request: pytest.FixtureRequest) -> Callable[[str], Reproduction]:
+    """Work each paper out once for all tests."""
+    papers: dict[str, Reproduction] = {}
+
+    def once(paper: str) -> Reproduction:
+        if paper not in papers:
+            with pytest.MonkeyPatch.context() as patch:
+                if paper == "cloudless":
+                    cases = request.getfixturevalue("elastic")
+                    patch.setattr(cloudless, "elastic_cases", lambda book: iter(cases))
+                papers[paper] = reproduce(paper)
+        return papers[paper]
+
+    return once
+
+
+@pytest.fixture
+def printed(
+    reproduced: Callable[[str], Reproduction],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[..., str]:
+    """What the command prints on stdout, without working the paper out again."""
+    monkeypatch.setattr(reproduction, "reproduce", reproduced)
+
+    def call(*arguments: str, columns: int = 120) -> str:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        with pytest.raises(SystemExit) as ended:
+            run_command(["reproduce", *arguments])
+        assert not ended.value.code
+        return capsys.readouterr().out
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def erben_again(reproduced: Callable[[str], Reproduction]) -> Reproduction:
     """Erben et al., worked out once."""
-    return reproduce("erben")
+    return reproduced("erben")
 
 
-def groups(got: Reproduction, quantity: str) -> dict[str, Group]:
+def groups(paper: Reproduction, quantity: str) -> dict[str, Group]:
     """Groups of one quantity by name."""
-    return {group.name: group for group in got.groups if group.quantity == quantity}
+    return {group.name: group for group in paper.groups if group.quantity == quantity}
 
 
 def test_held_out_runs_are_within_four_percent(erben_again: Reproduction) -> None:
@@ -77,9 +121,9 @@ def test_every_series_is_within_its_tolerance(erben_again: Reproduction) -> None
         "D: two clouds": 0.04,
         "E, F: mixed GPUs": 0.08,
     }
-    found = groups(erben_again, SPEED)
-    assert {*most, "held out", "calibrating"} == set(found)
-    assert all(found[name].mean_error <= error for name, error in most.items())
+    series = groups(erben_again, SPEED)
+    assert {*most, "held out", "calibrating"} == set(series)
+    assert all(series[name].mean_error <= error for name, error in most.items())
 
 
 def test_intervals_hold_most_runs(erben_again: Reproduction) -> None:
@@ -109,20 +153,24 @@ def test_the_bound_on_gains_holds_in_one_zone_only(erben_again: Reproduction) ->
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_every_claim_has_a_verdict_and_a_reason(paper: str) -> None:
+def test_every_claim_has_a_verdict_and_a_reason(
+    reproduced: Callable[[str], Reproduction], paper: str
+) -> None:
     """And its own figure, unless nothing can be computed yet."""
-    got = reproduce(paper)
-    assert got.claims
-    for claim in got.claims:
+    claims = reproduced(paper).claims
+    assert claims
+    for claim in claims:
         assert claim.finding.verdict in set(Verdict)
         assert len(claim.finding.why) > 10
         assert claim.finding.ours
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_every_claim_has_a_source_and_a_date_that_has_passed(paper: str) -> None:
+def test_every_claim_has_a_source_and_a_date_that_has_passed(
+    reproduced: Callable[[str], Reproduction], paper: str
+) -> None:
     """No statement without provenance, none from the future; no name twice."""
-    claims = [claim.published for claim in reproduce(paper).claims]
+    claims = [claim.published for claim in reproduced(paper).claims]
     assert len({claim.id for claim in claims}) == len(claims)
     assert all(
         claim.source.strip()
@@ -143,46 +191,38 @@ def numbers(value: Any) -> Iterator[float]:
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_json_follows_its_schema_and_is_finite(run: Run, paper: str) -> None:
+def test_json_follows_its_schema_and_is_finite(
+    printed: Callable[..., str], reproduced: Callable[[str], Reproduction], paper: str
+) -> None:
     """Nothing but the document on stdout; all rows are in it."""
-    done = run("reproduce", paper, "--json")
-    document = json.loads(done.stdout)
+    document = json.loads(printed(paper, "--json"))
     jsonschema.validate(document, json.loads(schema_text("reproduction")))
-    assert (done.returncode, document["schema"], document["paper"]) == (
-        0,
-        "placer.reproduction/v1",
-        paper,
-    )
+    assert (document["schema"], document["paper"]) == ("placer.reproduction/v1", paper)
     assert all(math.isfinite(number) for number in numbers(document))
-    assert len(document["rows"]) == len(reproduce(paper).rows)
+    assert len(document["rows"]) == len(reproduced(paper).rows)
 
 
 @pytest.mark.parametrize("columns", [80, 120])
 @pytest.mark.parametrize("paper", PAPERS)
-def test_tables_fit_the_terminal(run: Run, paper: str, columns: int) -> None:
+def test_tables_fit_the_terminal(printed: Callable[..., str], paper: str, columns: int) -> None:
     """No line is longer, no number is cut, and claims and groups are printed."""
-    done = run("reproduce", paper, columns=columns)
-    assert done.returncode == 0
-    assert all(len(line.rstrip()) <= columns for line in done.stdout.splitlines())
-    assert "…" not in done.stdout
-    assert "Claims: " in done.stdout
+    text = printed(paper, columns=columns)
+    assert all(len(line.rstrip()) <= columns for line in text.splitlines())
+    assert "…" not in text
+    assert "Claims: " in text
 
 
-def test_all_prints_all_placements(run: Run) -> None:
+def test_all_prints_all_placements(printed: Callable[..., str]) -> None:
     """12 families in the short table; with --all the 48 placements of two models, in dollars and
     seconds.
     """
+    starts = ("   AWS", "   GCP", "   Azure", "*  ")
     short, long = (
-        run("reproduce", "phalak", *flags, columns=120).stdout for flags in ((), ("--all",))
+        sum(line.startswith(starts) for line in printed("phalak", *flags).splitlines())
+        for flags in ((), ("--all",))
     )
-    assert (
-        sum(line.startswith(("   AWS", "   GCP", "   Azure", "*  ")) for line in short.splitlines())
-        == 4 * 12
-    )
-    assert (
-        sum(line.startswith(("   AWS", "   GCP", "   Azure", "*  ")) for line in long.splitlines())
-        == 4 * 48
-    )
+    assert short == 4 * 12
+    assert long == 4 * 48
 
 
 def test_an_unknown_paper_is_one_line(run: Run) -> None:
@@ -222,23 +262,24 @@ def test_a_row_without_a_published_figure_has_no_error() -> None:
     assert best_of_families(rows) == [rows[1]]
 
 
-def test_elastic_scheduling_never_costs_more_and_saves_where_regions_are_unequal() -> None:
+def test_elastic_scheduling_never_costs_more_and_saves_where_regions_are_unequal(
+    elastic: list[Case],
+) -> None:
     """L08 of Cloudless-Training: all 12 cases save more than 0 %, the equal split most; some within
     the published 9.2 to 24.0 %.
     """
-    cases = list(elastic_cases(load_catalog("erben-2023")))
-    assert len(cases) == 12
-    for case in cases:
+    assert len(elastic) == 12
+    for case in elastic:
         assert case.saved >= 0
         assert (
             case.elastic.effective_samples_per_second.value
             >= 0.999 * case.rented.effective_samples_per_second.value
         )
-    assert any(0.092 <= case.saved <= 0.24 for case in cases)
+    assert any(0.092 <= case.saved <= 0.24 for case in elastic)
 
 
 def test_local_strategies_beat_synchronous_ones_over_slow_links() -> None:
     """At equal samples to target both are faster than an all-reduce of the same machines in every
     case.
     """
-    assert all(found.times > 1 for found in speed_ups(load_catalog("erben-2023")))
+    assert all(faster.times > 1 for faster in speed_ups(load_catalog("erben-2023")))
