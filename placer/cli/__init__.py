@@ -1,4 +1,7 @@
-"""The command line: one file per command, imported only when it runs; the only place that prints."""
+"""The command line: one file per command, imported only when it runs.
+
+Nothing else in placer prints.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is worked out and not measured: rates of GPUs that are not here, and the memory of a step."""
+"""Estimates that stand in a profile: rates of GPUs that are not here, and memory of a step."""
 
 from __future__ import annotations
 

@@ -302,7 +302,7 @@ def _on_device(module: torch.nn.Module, device: torch.device) -> torch.nn.Module
         t.device.type == device.type and device.index in {None, t.device.index} for t in tensors
     ):
         return module
-    # Known copies of parameters and buffers: deepcopy takes these and never copies the tensors themselves.
+    # deepcopy takes these copies of parameters and buffers, and copies no tensor itself.
     there: dict[int, Any] = {
         id(p): torch.nn.Parameter(p.detach().to(device), p.requires_grad)
         for p in module.parameters()

@@ -1,7 +1,8 @@
-"""Do the solvers agree? Runs exact, highs, milp and cpsat on medium markets and prints a table of
-disagreements, times and gaps.
+"""Compare the solvers: exact, highs, milp and cpsat on medium markets.
 
-python tests/benchmarks/agreement.py --seeds 0:200 --solvers exact,highs,milp,cpsat --time-limit 60
+    python tests/benchmarks/agreement.py --seeds 0:200 --solvers exact,highs,milp --time-limit 60
+
+Prints a table of disagreements, times and gaps.
 """
 
 import argparse
@@ -140,7 +141,9 @@ def _wishes(draw: random.Random, catalog: Catalog) -> Requirements:
 
 def main() -> None:
     """Print one line for each instance with something to see, and the figures of each solver."""
-    words = argparse.ArgumentParser(description=__doc__)
+    words = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     words.add_argument("--seeds", default="0:20")
     words.add_argument("--solvers", default="exact,highs,milp,cpsat")
     words.add_argument("--time-limit", type=float, default=60.0)

@@ -1,5 +1,6 @@
-"""Which search of `exact` takes the time: CPU seconds and nodes of each strategy, tie-breaking
-apart.
+"""Measure which search of `exact` takes the time: CPU seconds and nodes of each strategy.
+
+Breaking ties is measured apart.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def _timed(run: Callable[[Any], None], spent: dict[str, dict[str, float]]) -> Ca
         finally:
             own = target.tied is None
             mode = search.mode
-            name = f"{mode.strategy}{f' H {mode.local_steps}' if mode.local_steps > 1 else ''}{'' if own else ' (tie)'}"
+            steps = f" H {mode.local_steps}" if mode.local_steps > 1 else ""
+            name = f"{mode.strategy}{steps}{'' if own else ' (tie)'}"
             part = spent.setdefault(name, {"cpu_s": 0.0, "nodes": 0})
             part["cpu_s"] = round(part["cpu_s"] + time.process_time() - started, 4)
             part["nodes"] += target.ticks - nodes

@@ -1,9 +1,8 @@
-"""The throughput estimate of `placer profile --estimate`: fit its constants to published rates, and
-how far it is off.
+"""Fit the throughput estimate of `placer profile --estimate` to published rates, and test it.
 
-python tests/benchmarks/estimator.py            errors with each model left out python
-tests/benchmarks/estimator.py --write    write the constants and docs/estimator.md python
-tests/benchmarks/estimator.py --count    count the published models anew first (needs PyTorch)
+python tests/benchmarks/estimator.py            errors with each model left out
+python tests/benchmarks/estimator.py --write    write the constants and docs/estimator.md
+python tests/benchmarks/estimator.py --count    count the published models first (PyTorch)
 """
 
 from __future__ import annotations
@@ -265,31 +264,40 @@ def table_of(constants: Constants) -> list[str]:
     return [*lines, f"share of the data sheet by generation: {shares}, others 1."]
 
 
-INTRODUCTION = f"""Written by `python tests/benchmarks/estimator.py --write`. The published rates are those of {PAPER}
-for one device without a framework, as in `profiles/*.json`; +10 % is 10 % too fast. *Fitted*: the constants have seen the rate.
-*Model never measured*: they have seen no rate of this model. *Family never measured*: none of its family. *Other device known*: the
-rate of the model's most alike other device is known and scaled. *Data sheet alone*: the same by the square root of the FLOP/s and
-bandwidth ratios, as `profile.py` does where a profile has no rate for a device.
+INTRODUCTION = f"""\
+Written by `python tests/benchmarks/estimator.py --write`. The published rates are those of
+{PAPER} for one device without a framework, as in `profiles/*.json`; +10 % is 10 % too fast.
+*Fitted*: the constants have seen the rate. *Model never measured*: they have seen no rate of this
+model. *Family never measured*: none of its family. *Other device known*: the rate of the model's
+most alike other device is known and scaled. *Data sheet alone*: the same by the square root of
+the FLOP/s and bandwidth ratios, as `profile.py` does where a profile has no rate for a device.
 
-Samples of the RoBERTa models: the training loop of the paper's artifact (`experiments/code/param/bee.py`) hands the model
-`input_ids[0]`, one sequence of 512 tokens, and counts 32 samples. 463.6 samples/s of 512 tokens each would be 832 TFLOP/s, seven times
-the peak of an A10; one sequence a step makes 26. The constants are fitted to that: 1/32 of a sequence for each published sample. An
-estimate for sequences of 512 tokens is therefore about 32 times below a published rate.
+Samples of the RoBERTa models: the training loop of the paper's artifact
+(`experiments/code/param/bee.py`) hands the model `input_ids[0]`, one sequence of 512 tokens, and
+counts 32 samples. 463.6 samples/s of 512 tokens each would be 832 TFLOP/s, seven times the peak
+of an A10; one sequence a step makes 26. The constants are fitted to that: 1/32 of a sequence for
+each published sample. An estimate for sequences of 512 tokens is therefore about 32 times below a
+published rate.
 
-FLOPs are counted on the meta device and agree with six times the multiply-adds that torchvision documents within 1 % (2 % for
-ResNet-18: the first layer hands no gradient on). Bytes are those that each kernel reads and writes, in FP32.
+FLOPs are counted on the meta device and agree with six times the multiply-adds that torchvision
+documents within 1 % (2 % for ResNet-18: the first layer hands no gradient on). Bytes are those
+that each kernel reads and writes, in FP32.
 
-ResNet-18 waits for its data: the logs of its run give nearly half of a step to loading and copying, which the estimate does not know.
-The time of a kernel launch is not told by these rates (doubling it changes none by 2 %) and stays where it is assumed.
-Whisper is left out: its step includes audio processing, and the length of its texts was not published. Rates of other families
-(rnn, gnn) were not published: they get the constants of all models, and the interval of a family that was never measured.
+ResNet-18 waits for its data: the logs of its run give nearly half of a step to loading and
+copying, which the estimate does not know. The time of a kernel launch is not told by these rates
+(doubling it changes none by 2 %) and stays where it is assumed. Whisper is left out: its step
+includes audio processing, and the length of its texts was not published. Rates of other families
+(rnn, gnn) were not published: they get the constants of all models, and the interval of a family
+that was never measured.
 
-The form of the formula (sum or larger of FLOPs and bytes, launches, grouped convolutions, a share for Turing) was chosen on these same
-12 rates after about eight variants, and the fit was changed three times after its errors were seen; its priors are assumed. Errors on
-other models may be larger, and intervals have a floor for that reason."""
-NODES = """Nodes of several GPUs are no part of the fit: the artifact runs them by `nn.DataParallel`, which copies the model in every
-step, and hands the language models a single sequence, so that one GPU works. Estimated: one device, times 0.9 a device (0.4 to 1) as
-`profile.py` takes it."""
+The form of the formula (sum or larger of FLOPs and bytes, launches, grouped convolutions, a share
+for Turing) was chosen on these same 12 rates after about eight variants, and the fit was changed
+three times after its errors were seen; its priors are assumed. Errors on other models may be
+larger, and intervals have a floor for that reason."""
+NODES = """\
+Nodes of several GPUs are no part of the fit: the artifact runs them by `nn.DataParallel`, which
+copies the model in every step, and hands the language models a single sequence, so that one GPU
+works. Estimated: one device, times 0.9 a device (0.4 to 1) as `profile.py` takes it."""
 CONSTANTS_SAY = "The constants, shares of data-sheet figures:"
 
 if __name__ == "__main__":

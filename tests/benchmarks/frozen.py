@@ -1,5 +1,7 @@
-"""Instances with proved optima: python tests/benchmarks/frozen.py --freeze RUN.jsonl, or --check
-RUN.jsonl.
+"""Instances with proved optima, to compare later runs with.
+
+    python tests/benchmarks/frozen.py --freeze RUN.jsonl
+    python tests/benchmarks/frozen.py --check RUN.jsonl
 
 `frozen.csv` names each instance by the numbers it is drawn from, with a digest of the drawn
 problem, the optimum, its bound, the placement, and what proved it. A later run of the same
@@ -120,7 +122,7 @@ def verdict(row: Frozen, record: Record) -> str:
 
 
 def freeze(path: Path, into: Path = FILE) -> None:
-    """Take what a run proved into the file; rows of the same questions are replaced, others stay."""
+    """Take what a run proved into the file; it replaces the rows of the same questions."""
     run, records = read(path)
     kept = {row.key: row for row in rows(into)}
     proved = [

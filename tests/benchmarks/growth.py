@@ -1,5 +1,6 @@
-"""How the time of `exact` grows with regions and with types of machines: python
-tests/benchmarks/growth.py.
+"""Measure how the time of `exact` grows with regions and with types of machines.
+
+    python tests/benchmarks/growth.py --seeds 0:3 --time-limit 2
 
 For each number the median of CPU seconds over some seeds; the slope is that of a straight line
 through the logarithms (least squares), so 1 is linear and 2 quadratic. A question that was stopped

@@ -1,5 +1,6 @@
-"""How far `greedy` and `local_search` are from `exact`, and how long they take: python
-tests/benchmarks/heuristics.py [SECONDS].
+"""Measure how far `greedy` and `local_search` are from `exact`, and how long they take.
+
+python tests/benchmarks/heuristics.py [SECONDS]
 """
 
 from __future__ import annotations
@@ -90,10 +91,17 @@ def timed(problem: Problem, solver: str, options: SolveOptions) -> tuple[Result,
     spent = 1e3 * (time.process_time() - started)
     estimated = None if answer.placement is None else estimate(answer.placement, problem)
     assert answer.placement is None or not violations(answer.placement, problem)
-    return Result(
-        problem=problem, status=answer.status, placement=answer.placement, estimate=estimated, bound=answer.bound,
-        solver=solver, seconds=spent / 1e3, candidates=answer.candidates,
-    ), spent  # fmt: skip
+    result = Result(
+        problem=problem,
+        status=answer.status,
+        placement=answer.placement,
+        estimate=estimated,
+        bound=answer.bound,
+        solver=solver,
+        seconds=spent / 1e3,
+        candidates=answer.candidates,
+    )
+    return result, spent
 
 
 def percentiles(values: list[float]) -> str:

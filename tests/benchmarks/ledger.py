@@ -1,5 +1,6 @@
-"""What the benchmarks write: a line of JSON for each measurement, after one line that says where,
-when and with which code.
+"""The files that the benchmarks write: JSON lines, one a measurement.
+
+The first line says where, when and with which code they were measured.
 """
 
 from __future__ import annotations

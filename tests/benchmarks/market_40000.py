@@ -1,9 +1,10 @@
-"""A synthetic market of about 40,000 offers in 100 regions in SkyPilot's format, to measure import
-and `recommend` at that size.
+"""A synthetic market of about 40,000 offers in 100 regions in SkyPilot's format.
 
-Prices are made up around list prices: the machines do not exist. Run it as ``python
-tests/benchmarks/market_40000.py DIR`` for a folder with aws/vms.csv, azure/vms.csv and gcp/vms.csv,
-with ``--book`` for a book of placer with the same offers.
+    python tests/benchmarks/market_40000.py DIR           aws/vms.csv, azure/vms.csv, gcp/vms.csv
+    python tests/benchmarks/market_40000.py DIR --book    a price book of placer, the same offers
+
+It serves to measure import and `recommend` at that size. Prices are made up around list prices: the
+machines do not exist.
 """
 
 from __future__ import annotations
@@ -252,7 +253,9 @@ def _offers(provider: str) -> Iterator[dict[str, object]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the folder that the command line names."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument(
         "--book", action="store_true", help="write a book of placer instead of SkyPilot's files"

@@ -1,8 +1,9 @@
-"""Seconds and memory at the size of a whole market: 40,000 offers in 100 regions.
+"""Measure seconds and memory at the size of a whole market: 40,000 offers in 100 regions.
 
-``python tests/benchmarks/market_size.py`` imports a synthetic market from SkyPilot's format, loads
-it cold (CSV) and warm (SQLite), and asks for a recommendation. CPU seconds; ratios within one run
-are what compares between machines.
+    python tests/benchmarks/market_size.py
+
+Imports a synthetic market from SkyPilot's format, loads it cold (CSV) and warm (SQLite), and asks
+for a recommendation. CPU seconds; only ratios within one run compare between machines.
 """
 
 from __future__ import annotations

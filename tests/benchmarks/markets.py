@@ -1,10 +1,10 @@
-"""Markets of a given size for benchmarks: real regions, links and egress prices, machines drawn
-around list prices.
+"""Markets of a given size: real regions, links and egress prices, machines around list prices.
+
+    python tests/benchmarks/markets.py    copy the default book of today
 
 Regions, egress, functions and stores come from `book/`, a copy of the default book without its
-machines, so that an instance stays what it is when prices are refreshed. ``python
-tests/benchmarks/markets.py`` copies the default book of today; all instances change then, which
-`frozen.py` tells by their digests.
+machines, so that an instance stays what it is when prices are refreshed. A new copy changes all
+instances, which `frozen.py` notices by their digests.
 """
 
 from __future__ import annotations
@@ -43,9 +43,21 @@ BOOK = Path(__file__).parent / "book"
 CLOUDS = ("aws", "azure", "gcp")
 COUNTS = (1, 2, 4, 8)
 DEVICE_USD_PER_HOUR = {
-    "T4": 0.35, "L4": 0.56, "A10": 0.75, "A10G": 0.90, "V100": 2.48, "V100-32": 3.40, "A100-40": 2.93, "A100-80": 3.93, "L40S": 1.60,
-    "H100": 8.80, "H200": 9.90, "RTX8000": 1.30, "H100-PCIe": 6.90, "H100-NVL": 7.60,
-}  # fmt: skip
+    "T4": 0.35,
+    "L4": 0.56,
+    "A10": 0.75,
+    "A10G": 0.90,
+    "V100": 2.48,
+    "V100-32": 3.40,
+    "A100-40": 2.93,
+    "A100-80": 3.93,
+    "L40S": 1.60,
+    "H100": 8.80,
+    "H200": 9.90,
+    "RTX8000": 1.30,
+    "H100-PCIe": 6.90,
+    "H100-NVL": 7.60,
+}
 """About the list price of one device without its host (US regions, 2026)."""
 HOST_USD_PER_HOUR = 0.13
 """A small host beside each device."""

@@ -1,5 +1,6 @@
-"""One big mixed-integer program of a whole market, as a textbook would write it, against `exact`:
-python tests/benchmarks/monolith.py.
+"""Compare `exact` with one mixed-integer program of a whole market, as in a textbook.
+
+    python tests/benchmarks/monolith.py --instances 1 --time-limit 15
 
 Both answer the same question: the fastest all-reduce placement of two workers or more within a
 budget. The program (`one_program.py`) is a relaxation, so its bound is valid: it is compared with
@@ -109,7 +110,7 @@ def child(engine: str, question: Question, seconds: float) -> None:
 
 
 def cbc(model: Any, seconds: float) -> tuple[str, float]:
-    """Run CBC as `placer.solvers.milp` does, and read its bound from its log where it was stopped."""
+    """Run CBC as `placer.solvers.milp` does; read its bound from its log if it was stopped."""
     milp = importlib.import_module("placer.solvers.milp")
     with tempfile.TemporaryDirectory(prefix="placer-bench-") as folder:
         program = Path(folder, "m.mps")
@@ -144,7 +145,8 @@ def cbc_outcome(log: str, unit: float) -> tuple[str, float]:
 
     Examples
     --------
-    >>> cbc_outcome("Result - Stopped on time limit\nObjective value: 3.0\nLower bound:    2.5\n", 2.0)
+    >>> log = "Result - Stopped on time limit\nObjective value: 3.0\nLower bound:    2.5\n"
+    >>> cbc_outcome(log, 2.0)
     ('stopped', 5.0)
     >>> cbc_outcome("Result - Optimal solution found\n\nObjective value:                3.0\n", 1.0)
     ('optimal', 3.0)
@@ -196,7 +198,7 @@ def wrong(record: Record, known: float) -> bool:
 
 
 def table(records: Sequence[Record]) -> list[str]:
-    """Summarise by size and engine; gaps are between an engine's bound and the answer of `exact`."""
+    """Summarise by size and engine; a gap is an engine's bound against the answer of `exact`."""
     rows = []
     for size, key in SIZES.items():
         own = [r for r in records if r["kind"] == "engine" and (r["regions"], r["types"]) == key]

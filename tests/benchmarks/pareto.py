@@ -1,5 +1,6 @@
-"""A whole frontier against its budgets solved one by one: python tests/benchmarks/pareto.py [POINTS
-[SECONDS]].
+"""Compare a whole frontier with its budgets solved one by one.
+
+    python tests/benchmarks/pareto.py [POINTS [SECONDS]]
 
 For each question: CPU seconds of the frontier, of a fresh search for each budget that it asked
 (ties broken, as `recommend` does), and of one for each budget of its points, as if somebody had

@@ -1,7 +1,8 @@
-"""How well `placer profile` measures: against a plain training loop, and against itself.
+"""Measure how well `placer profile` measures: against a plain training loop, and against itself.
 
-Run ``python tests/benchmarks/profiling.py`` on a quiet machine: it takes turns, so that a machine
-that gets slower meets both alike.
+    python tests/benchmarks/profiling.py
+
+Run it on a quiet machine. It takes turns, so that a machine that gets slower affects both alike.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def profiled(
 def by_hand(
     workload: Workload, device: Any, clock: Callable[[], float], batch_size: int, seconds: float
 ) -> float:
-    """Samples/s of a training loop as anybody would write it: samples over seconds, warm-up apart."""
+    """Return samples/s of a plain training loop: samples over seconds after a warm-up."""
     module, batch = workload.module.to(device), workload.batch(batch_size, device)
     optimizer = workload.optimizer(module.parameters())
     for group in optimizer.param_groups:
@@ -77,7 +78,9 @@ def wait(device: Any) -> None:
 
 def main() -> None:
     """Print a row for each model."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch-size", type=int, default=16)

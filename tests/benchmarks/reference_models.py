@@ -1,5 +1,6 @@
-"""The models of Erben et al. (PVLDB 17(6), 2024), to be counted: parameters equal those of
-torchvision and of the paper's artifact.
+"""The models of Erben et al. (PVLDB 17(6), 2024), to be counted.
+
+Their parameters equal those of torchvision and of the paper's artifact.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""How near rehearsals come to their predictions: five plans, step time, bytes by link and requests.
+"""Measure how near rehearsals come to their predictions.
 
-Run ``make rehearse`` on a machine with nothing else to do (about six minutes; Linux; links by
-namespaces as root or with user namespaces, else by relays). Exit code 1 if a round is further off
-than 15 %, a link's bytes than 2 %, or a request is not as predicted.
+    make rehearse
+
+Five plans: step time, bytes by link and requests. It takes about six minutes on a machine with
+nothing else to do (Linux; links by namespaces as root or with user namespaces, else by relays).
+Exit code 1 if a round is further off than 15 %, a link's bytes than 2 %, or a request is not as
+predicted.
 """
 
 from __future__ import annotations
@@ -106,7 +109,9 @@ def row(name: str, lines: list[Line]) -> str:
 
 def main() -> None:
     """Rehearse all, print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=7, help="measured rounds of each plan")
     parser.add_argument("--only", help="plans whose name has this word")
     parser.add_argument(

@@ -1,5 +1,6 @@
-"""Write docs/benchmarks/results.md from what the benchmarks measured: python
-tests/benchmarks/report.py.
+"""Write docs/benchmarks/results.md from what the benchmarks measured.
+
+    python tests/benchmarks/report.py
 
 Each table has the machine, the date, the commit and the command that made it; a benchmark that was
 not run is named as missing.
@@ -83,7 +84,8 @@ SECTIONS = (
         title="Growth",
         file="growth.jsonl",
         table=growth.table,
-        note="Median CPU seconds of `exact` at 50 USD/h. ![Growth of the time to prove](growth.svg)",
+        note="Median CPU seconds of `exact` at 50 USD/h. "
+        "![Growth of the time to prove](growth.svg)",
     ),
     Section(
         title="A scheduler's load",

@@ -1,10 +1,12 @@
-"""What a cluster scheduler would see: `Advisor` answers many mixed requests on the default book:
-python tests/benchmarks/scheduler.py.
+"""Measure what a cluster scheduler would see: `Advisor` answers many mixed requests.
+
+    python tests/benchmarks/scheduler.py --requests 60 --time-limit 3
 
 Requests are drawn from all shipped profiles, budgets of 1 to 100 USD/h, some floors and some
-subsets of GPUs, and shared among the processes; each has an `Advisor` of its own. A request without
-an answer within its limits counts, a refused one is named. Memory is what a process holds after its
-first tenth, its first half and all of its requests: it must not grow with their number.
+subsets of GPUs, on the default book, and shared among the processes; each has an `Advisor` of its
+own. A request without an answer within its limits counts, a refused one is named. Memory is what a
+process holds after its first tenth, its first half and all of its requests: it must not grow with
+their number.
 """
 
 from __future__ import annotations

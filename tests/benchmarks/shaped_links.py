@@ -1,9 +1,10 @@
-"""How near shaped links come to what is asked: round trips and streams by namespaces and by relays,
-at links of the four continents.
+"""Measure how near shaped links come to what is asked, by namespaces and by relays.
 
-Run ``make rehearse`` on a machine with nothing else to do. Best of several; the worst row of a
-table is its claim. Exit code 1 if a link is faster than asked (by more than its clock's grain), or
-slower by more than 5 % and 2 ms.
+    make rehearse
+
+Round trips and streams of links of the four continents, on a machine with nothing else to do. Best
+of several; the worst row of a table is its claim. Exit code 1 if a link is faster than asked (by
+more than its clock's grain), or slower by more than 5 % and 2 ms.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def rows(method: str, times: int) -> Iterable[tuple[str, float, float]]:
 
 def main() -> None:
     """Measure, print a table for each method."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--method", choices=METHODS, action="append", help="both, if none is named")
     parser.add_argument(
         "--times",

@@ -1,5 +1,6 @@
-"""All proving solvers of placer on small instances of the frozen set: python
-tests/benchmarks/side_by_side.py [--instances N].
+"""Compare all proving solvers of placer on small instances of the frozen set.
+
+    python tests/benchmarks/side_by_side.py [--instances N]
 
 Each solver gets the whole question (every strategy), the same gap and the same seconds; its answer
 is checked against the frozen optimum. CPU seconds include the child processes in which `milp`,

@@ -1,5 +1,6 @@
-"""How long `exact` takes to prove its answers, by size of the market and budget: python
-tests/benchmarks/solving.py [--quick].
+"""Measure how long `exact` takes to prove its answers, by size of the market and budget.
+
+    python tests/benchmarks/solving.py [--quick]
 
 Each size runs in a child process of its own, one question after the other, so that its peak memory
 is known. A question is timed from a market that nobody has looked at: links and egress prices of
@@ -169,7 +170,10 @@ def table(records: Sequence[Record]) -> list[str]:
             *(percentile([r["cpu_s"] for r in own], share) for share in (0.5, 0.95, 1.0)),
             percentile([r["wall_s"] for r in own], 0.95),
             100 * percentile([float("inf") if r["gap"] is None else r["gap"] for r in own], 0.95),
-            *(percentile([r[name]["cpu_s"] for r in own if r[name]], 0.95) for name in ("first", "near")),
+            *(
+                percentile([r[name]["cpu_s"] for r in own if r[name]], 0.95)
+                for name in ("first", "near")
+            ),
             peaks.get(key[:2]),
         ])  # fmt: skip
     heads = (
@@ -180,7 +184,7 @@ def table(records: Sequence[Record]) -> list[str]:
 
 
 def slow_table(records: Sequence[Record], most: int = 10) -> list[str]:
-    """List the slowest questions, with the searches that took their time where these were watched."""
+    """List the slowest questions, and the searches that took their time if these were watched."""
     asked = sorted((r for r in records if r["kind"] == "question"), key=lambda r: -r["cpu_s"])[
         :most
     ]

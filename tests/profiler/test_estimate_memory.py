@@ -216,7 +216,7 @@ def test_optimizer_states_are_stepped(build: Callable[[Any], Any], each: int) ->
 
 
 def test_an_optimizer_that_looks_at_values_is_taken_as_adam() -> None:
-    """LBFGS wants a closure: 8 bytes for each of 212 parameters, and it says that this is assumed."""
+    """LBFGS needs a closure: 8 bytes for each of 212 parameters, marked as assumed."""
     net = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 4))
     found = optimizer_state(workload(net, (8,), torch.optim.LBFGS), 212)
     assert (found.name, found.bytes, found.basis) == ("LBFGS", 1696, "assumed")

@@ -285,7 +285,7 @@ def test_intervals_hold_most_of_what_was_left_out(default: Catalog) -> None:
 
 
 def test_errors_count_slow_as_fast() -> None:
-    """Half as fast and twice as fast are both 100 % off: median and worst of (-50 %, +100 %) are 1."""
+    """Half and twice as fast are both 100 % off: median and worst of (-50 %, +100 %) are 1."""
     found = summary([-0.5, 1.0, None])
     assert found is not None
     assert found.rates == 2

@@ -26,7 +26,7 @@ Profile = Callable[..., int]
 
 @pytest.fixture
 def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Profile]:
-    """Run the command in a folder with the user's module, in this process; returns the exit code."""
+    """Run the command in a folder with the user's module, in this process; return the exit code."""
     (tmp_path / "mymodel.py").write_text(SOURCE, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -80,7 +80,8 @@ def test_a_function_is_measured_and_written(
         False,
     )
     assert row["command"] == "placer profile mymodel:good --device cpu --steps 3 --batch-sizes 2,8"
-    # one sample: two products of 32 x 64 and 64 x 10, forward and for weights; for inputs only the second: 2 (2 x 2048 + 3 x 640)
+    # One sample: products of 32 x 64 and 64 x 10, forward and for weights; for inputs only the
+    # second: 2 (2 x 2048 + 3 x 640).
     assert row["flops_per_sample"] == 2 * (2 * 2048 + 3 * 640)
     cpu = next(rate for rate in document["rates"] if rate["gpu"] == "cpu")
     assert cpu["basis"] == "measured"

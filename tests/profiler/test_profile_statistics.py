@@ -1,4 +1,4 @@
-"""Medians with intervals, the knee, and the search over batch sizes: figures and choices, no clock."""
+"""Medians with intervals, the knee, and the search over batch sizes, without a clock."""
 
 import math
 import random

@@ -106,7 +106,7 @@ def test_batches_repeat_and_leave_the_programs_random_numbers_alone(name: str) -
 
 @pytest.mark.parametrize("name", ["lstm", "gnn", "cnn-small", "transformer-small"])
 def test_models_train_under_bf16_and_can_be_copied(name: str) -> None:
-    """Autocast mixes types (index_add wants one), and a copy has the same sizes and shares nothing."""
+    """Autocast mixes types (index_add wants one); a copy has the same sizes and shares nothing."""
     workload = builtin(name)
     module = copy.deepcopy(workload.module)
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -96,7 +96,7 @@ CALIBRATING = ("A-2", "A-8", "B-2")
 
 @pytest.fixture(scope="module")
 def t4(erben: Catalog, tmp_path_factory: pytest.TempPathFactory) -> CalibrationReport:
-    """Calibrated on the runs of 2 and 8 x T4 in one zone and of 2 on two continents, nothing else."""
+    """Calibrate on the runs of 2 and 8 x T4 in one zone and of 2 on two continents only."""
     path = published(
         tmp_path_factory.mktemp("t4") / "runs.csv", lambda run: run.experiment in CALIBRATING
     )
@@ -375,7 +375,7 @@ def test_one_row_fits_one_figure(tmp_path: Path, erben: Catalog, row: str, label
 
 
 def test_the_common_factor_moves_all_constants(tmp_path: Path, erben: Catalog) -> None:
-    """A slower run of 4 x T4 scales 0.386, 10.53 and 0.978 alike, and the report says by how much."""
+    """A slower run of 4 x T4 scales 0.386, 10.53 and 0.978 alike; the report says by how much."""
     report = one(tmp_path, erben, ONE_ROW)
     found, factor = (
         report.overlay.calibration.hosts["t4"],
@@ -661,7 +661,8 @@ def test_links_of_the_user_win_over_the_overlay(erben: Catalog, tmp_path: Path) 
     """--link is the last word; else the overlay's link is used in both directions; a book without
     the place ignores it.
     """
-    text = 'model,workers,samples_per_second\nroberta-xlm,"gcp/us-central1=1xT4,azure/southcentralus=1xT4",177\n'
+    workers = "gcp/us-central1=1xT4,azure/southcentralus=1xT4"
+    text = f'model,workers,samples_per_second\nroberta-xlm,"{workers}",177\n'
     overlay = one(tmp_path, erben, text).overlay
     pair = ("gcp/us-central1", "azure/southcentralus")
     problem = placer.Advisor().problem("roberta-xlm", catalog=erben, calibration=overlay)

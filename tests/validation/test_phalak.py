@@ -51,7 +51,7 @@ def test_aws_with_lambda_and_s3_in_oregon_is_cheapest(study: Study, model: str) 
 def test_the_fastest_city_is_mumbai_and_the_papers_choice_is_within_three_percent(
     study: Study, model: str
 ) -> None:
-    """P20: GCP VMs, Lambda and S3 in Mumbai; estimated links are known within 5 %, so 3 % is a tie."""
+    """P20: GCP VMs, Lambda and S3 in Mumbai; links are known within 5 %, so 3 % is a tie."""
     named = Choice("gcp", "aws", "aws", "Mumbai")
     assert study.fastest(model).city == "Mumbai"
     assert study.seconds(model, named) <= 1.03 * study.seconds(model, study.fastest(model))

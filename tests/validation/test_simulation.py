@@ -183,7 +183,7 @@ def test_more_stragglers_are_never_faster() -> None:
 
 
 def test_all_stragglers_take_twice_as_long() -> None:
-    """With every worker slowed by 2 in every step the calculation doubles, and the exchange stays."""
+    """Every worker slowed by 2 in every step doubles the calculation; the exchange stays."""
     calm, slow = (simulate(rounds=1, stragglers=share) for share in (0.0, 1.0))
     calculation = placer.estimate(
         "roberta-xlm", TWO_CONTINENTS, catalog="erben-2023", exchange="all-reduce"

@@ -30,15 +30,15 @@ def print_estimate(console: Console, estimate: Estimate) -> None:
         f"{estimate.parameters:,} parameters, {estimate.trainable:,} trainable; {gradient}"
     )
     console.print(
-        f"{_flops(estimate.flops_per_sample)} a sample forward and backward, {estimate.kernels:,.0f} "
-        f"kernels a step; counted on the meta device"
+        f"{_flops(estimate.flops_per_sample)} a sample forward and backward, "
+        f"{estimate.kernels:,.0f} kernels a step; counted on the meta device"
     )
     for note in estimate.notes:
         console.print(note)
     _section(
         console,
-        f"Memory of a device: {counted(estimate.microbatch, 'sample')} at once in {estimate.precision} "
-        f"with {estimate.optimizer}",
+        f"Memory of a device: {counted(estimate.microbatch, 'sample')} at once in "
+        f"{estimate.precision} with {estimate.optimizer}",
         _memory(estimate),
     )
     _section(
@@ -58,7 +58,7 @@ def print_estimate(console: Console, estimate: Estimate) -> None:
 
 
 def print_devices(console: Console, catalog: Catalog) -> None:
-    """Print the device table of a catalog: peaks by precision, memory, bandwidth and their source."""
+    """Print the peaks by precision, memory, bandwidth and source of a catalog's GPUs."""
     table = _table(
         ("GPU", *(f"{p} TFLOP/s" for p in PRECISIONS), "memory", "GB/s", "source"),
         text=("GPU", "source"),

@@ -1,4 +1,4 @@
-"""Models that need no download: plain PyTorch, random weights, synthetic batches of realistic size."""
+"""Models that need no download: plain PyTorch, random weights, synthetic batches."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def choose_device(name: str | None) -> Any:
 
 
 def facts(device: Any) -> DeviceFacts:
-    """Read what is known about a device; while it is warm, its clocks are those of the measurement."""
+    """Read name, driver and clocks of a device; its clocks are right while it is still warm."""
     torch = load_torch()
     driver, clock, memory_clock = (
         _nvidia_smi(device) if device.type == "cuda" else (None, None, None)

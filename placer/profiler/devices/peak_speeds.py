@@ -114,8 +114,10 @@ def catalog_name(torch_name: str, memory_bytes: float | None = None) -> str | No
         ``total_memory`` of the device; a slice of a GPU (MIG) with less memory than the whole is
         not that GPU.
 
-    >>> catalog_name("NVIDIA A100-SXM4-40GB", 42_298_834_944), catalog_name("Tesla T4"), catalog_name("NVIDIA GeForce RTX 4090")
-    ('A100-40', 'T4', None)
+    >>> catalog_name("NVIDIA A100-SXM4-40GB", 42_298_834_944), catalog_name("Tesla T4")
+    ('A100-40', 'T4')
+    >>> catalog_name("NVIDIA GeForce RTX 4090") is None
+    True
     """
     short = torch_name.strip()
     while (cut := _MAKERS.sub("", short)) != short:

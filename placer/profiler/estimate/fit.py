@@ -1,4 +1,4 @@
-"""The estimator's constants from published rates, and how far it is off where a rate is left out."""
+"""Fit the estimator's constants to published rates."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def scaled_rate(known: Point, target: Point, constants: Constants) -> float:
 
 
 def summary(errors: Iterable[float | None]) -> Summary | None:
-    """Median, 90th percentile and worst of errors, too fast and too slow alike; None without any."""
+    """Return median, 90th percentile and worst of absolute errors; None without any."""
     factors = sorted(math.exp(abs(math.log1p(e))) - 1 for e in errors if e is not None)
     if not factors:
         return None

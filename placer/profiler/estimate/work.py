@@ -1,4 +1,4 @@
-"""How long a device takes for a counted amount of work: the one formula of the throughput estimate."""
+"""Seconds that a device takes for counted work: the formula of the throughput estimate."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def mean_of(part: torch.Tensor, received: torch.Tensor) -> torch.Tensor:
 
 
 def make_gradient(torch: Any, compression: str, size: int, count: int) -> list[torch.Tensor]:
-    """Build a gradient of ``count`` equal FP32 tensors that take about ``size`` bytes in messages."""
+    """Build ``count`` equal FP32 tensors that take about ``size`` bytes in messages."""
     elements = max(1, round(size / ELEMENT_BYTES[compression] / count))
     return [torch.full((elements,), 0.01 * (1 + i % 7)) for i in range(count)]
 

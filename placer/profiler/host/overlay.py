@@ -154,7 +154,7 @@ def host_report(measured: HostMeasurement, host: str, today: str | None = None) 
 
 
 def host_document(report: HostReport) -> dict[str, Any]:
-    """Build the document: the overlay, and in ``report`` the fits, what is assumed, and the points."""
+    """Build the overlay's document; ``report`` holds the fits, assumptions and points."""
     catalog = load_catalog("default")
     figures = overlay_document(report.overlay)
     points = [asdict(point) for point in report.measured.points]
@@ -220,10 +220,15 @@ def _terms(found: HostFit, kind: str) -> tuple[HostTerm, ...]:
     def scaled(name: str, unit: str, here: Interval, reference: float) -> HostTerm:
         factor = getattr(base, name) / reference
         return HostTerm(
-            name=name, unit=unit, published=getattr(shown, name), value=here.value * factor, low=here.low * factor, high=here.high * factor,
-            basis="estimated", source=f"{BASE} x {here.value / reference:.2f}, the arithmetic here "
-f"over the reference",
-        )  # fmt: skip
+            name=name,
+            unit=unit,
+            published=getattr(shown, name),
+            value=here.value * factor,
+            low=here.low * factor,
+            high=here.high * factor,
+            basis="estimated",
+            source=f"{BASE} x {here.value / reference:.2f}, the arithmetic here over the reference",
+        )
 
     def kept(name: str, unit: str, why: str) -> HostTerm:
         value, source = getattr(base, name), f"as {BASE}, {why}"

@@ -1,4 +1,4 @@
-"""Which batch sizes are measured: doubled until more brings nothing, halved where memory runs out."""
+"""The search over batch sizes: doubled up to the knee, halved where memory runs out."""
 
 from __future__ import annotations
 

@@ -133,9 +133,8 @@ class Session:
         accumulation = self._accumulation(found, seconds * (1 - SEARCH_SHARE) / 2)
         left = max(0.0, seconds - (time.perf_counter() - start))
         knee = found.timings[found.knee]
-        if (
-            effort.steps is None
-        ):  # hours later, or here at least a search later, the device may be slower: the interval shall know
+        if effort.steps is None:
+            # The device may be slower by now: the interval must include that.
             self._visit(
                 found.precision,
                 knee,
@@ -167,7 +166,7 @@ class Session:
         timing.device_memory_bytes = _of_two(
             max, timing.device_memory_bytes, memory.device_peak_bytes(device)
         )
-        # what a larger batch took is not all given back, so of two visits the one with less says more about this batch
+        # A larger batch does not give all its memory back: the visit that used less is right.
         timing.host_memory_bytes = _of_two(min, timing.host_memory_bytes, memory.host_peak_bytes())
 
     def _accumulation(self, found: Findings, seconds: float) -> int:

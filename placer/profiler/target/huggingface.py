@@ -101,7 +101,7 @@ def _workload(file: Path, config: Any, task: _Task, module: Any, tokens: int) ->
         title=f"{type(module).__name__}, "
         f"{task.words.format(tokens=length, size=_image_size(config))}",
         family="cnn" if config.model_type in CONVOLUTIONAL else "transformer",
-        # A configuration may name FP16: training keeps weights in FP32, and precision is a matter of autocast.
+        # A configuration may name FP16; training keeps weights in FP32 and uses autocast.
         module=module.float(),
         batch=lambda samples, device: task.batch(config, samples, length, device),
         loss=lambda module, batch: module(**batch).loss,

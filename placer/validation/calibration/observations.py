@@ -169,7 +169,7 @@ def _together(logs: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
 def _check_ranks(
     path: Path, records: Sequence[Record], manifest: Manifest, lost: Collection[int]
 ) -> None:
-    """Refuse steps of ranks that the plan does not have, and a run with steps of some workers only."""
+    """Refuse steps of ranks that the plan lacks, and a run with steps of some workers only."""
     ranks = {record["rank"] for record in records if record["kind"] == "step"}
     beside = len(manifest.buckets) or int(
         manifest.aggregator is not None

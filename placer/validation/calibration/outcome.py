@@ -133,7 +133,7 @@ def _kappa(
 def _spreads(
     solution: Solution, overlay: Overlay, runs: Sequence[MeasuredRun]
 ) -> dict[str, tuple[float, float, float]]:
-    """Spread of the averaging time of each host class that was fitted, from its runs in one region."""
+    """Return the spread of averaging times of each fitted host class, from runs in one region."""
     found, published = {}, PUBLISHED.averaging_spread
     for host in sorted({p.key[0] for p in solution.values if p.kind in (SCALE, CONSTANT)}):
         ratios = [

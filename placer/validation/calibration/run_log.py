@@ -90,7 +90,7 @@ def counted_rounds(
 
 
 def _is_beside(found: Sequence[Record], workers: int) -> bool:
-    """Whether each worker ended one exchange beside the calculation, and waited for none at once."""
+    """Tell whether each worker overlapped one exchange with the calculation and awaited none."""
     parts = _beside(found, workers)
     return bool(parts) and all(part["exchange_s"] > 0 and part["flushed_s"] == 0 for part in parts)
 
@@ -195,7 +195,7 @@ def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """Read the records of a log; the last line may be cut off, as a run that was killed leaves it."""
+    """Read the records of a log; a killed run may leave its last line cut off."""
     try:
         if path.stat().st_size > LARGEST:
             raise PlacerError(f"{path} is larger than 1 GiB", "give the log of a shorter run")

@@ -136,7 +136,8 @@ def group_errors(rows: Iterable[Row]) -> tuple[Group, ...]:
 
     Examples
     --------
-    >>> rows = [Row(groups=("A",), label=n, quantity="samples/s", unit="", published=100.0, ours=x) for n, x in (("1", 98.0), ("2", 104.0))]
+    >>> same = {"groups": ("A",), "quantity": "samples/s", "unit": "", "published": 100.0}
+    >>> rows = [Row(label="1", ours=98.0, **same), Row(label="2", ours=104.0, **same)]
     >>> round(group_errors(rows)[0].mean_error, 6), round(group_errors(rows)[0].worst_error, 6)
     (0.03, 0.04)
     """

@@ -77,8 +77,12 @@ def upload_is_faster_inside_a_city(claim: PublishedClaim, study: Study) -> Findi
 def s3_is_faster_between_cities(claim: PublishedClaim, study: Study) -> Finding:
     """P15: compare uploads to S3 and to GCS of another city for all VMs."""
     margins = [
-        _ratio(study, vms, city, other, "aws") - 1 for vms in CLOUDS for city in CITIES for other in CITIES if city != other
-    ]  # fmt: skip
+        _ratio(study, vms, city, other, "aws") - 1
+        for vms in CLOUDS
+        for city in CITIES
+        for other in CITIES
+        if city != other
+    ]
     return Finding(verdict=decided(min(margins)), ours=_s3_against_gcs(margins), why=UNTOLD)
 
 

@@ -31,7 +31,7 @@ def placed_with_regional(
 
 
 def one_aggregator_is_faster(claim: PublishedClaim, study: Study) -> Finding:
-    """Compare the two ways with one worker in each city, AWS VMs, for both functions in all cities."""
+    """Compare both ways with one AWS worker in each city, for both functions in all cities."""
     margins = []
     for choice in _choices():
         regional = placed_with_regional(MODEL, choice, study.book, 1)

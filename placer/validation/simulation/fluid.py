@@ -1,4 +1,4 @@
-"""Bytes that flow between machines and share what the machines can send and receive: max-min fair."""
+"""Max-min fair flows: bytes between machines that share what each can send and receive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of regions that go their own way for some steps: with a hub, or with partners in turn."""
+"""Programs of regions that exchange every few steps: with a hub, or with partners in turn."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from placer.validation.simulation.scene import Machine, Scene
 
 
 def server(scene: Scene) -> Process:
-    """Every worker computes and pushes as soon as it can; all pull when the last gradient is there."""
+    """Let every worker compute and push at once; all pull when the last gradient has arrived."""
     hub = scene.machine(str(scene.exchange.aggregator))
     yield from scene.meet([((worker,), _push(scene, worker, hub)) for worker in scene.workers])
     yield len(scene.workers) * scene.size / scene.services.sum_bytes_per_s

@@ -157,7 +157,7 @@ def csv(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Import links from a CSV file with the columns of links.csv, or with others that --map names."""
+    """Import links from a CSV file with the columns of links.csv, or those that --map names."""
     from placer.market.sources.links.link_csv import import_links, parse_map
     from placer.market.sources.reading.fetch import read_document
 

@@ -208,7 +208,7 @@ def _print_report(report: HostReport) -> None:
 
 
 def _print_bill(plan: ProbePlan, *, as_json: bool, document: bool) -> None:
-    """Print what the probe costs at most: on stderr beside JSON, as JSON in a dry run with --json."""
+    """Print the most that the probe can cost: on stderr, or as JSON in a dry run with --json."""
     from placer.cli.output import print_json
     from placer.units import format_bytes, format_usd
 

@@ -120,7 +120,8 @@ def read_mapping(kind: str, maps: Sequence[str], constants: Sequence[str]) -> Co
     twice = sorted(set(columns) & set(fixed))
     if twice:
         raise PlacerError(
-            f"column '{twice[0]}' is mapped to '{columns[twice[0]]}' and set to '{fixed[twice[0]]}'",
+            f"column '{twice[0]}' is mapped to '{columns[twice[0]]}' "
+            f"and set to '{fixed[twice[0]]}'",
             "keep one of the two",
         )
     for column in values:
