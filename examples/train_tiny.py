@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from placer.profiler.target.workload import Workload
+    from placer.profiler.workload import Workload
 
 NUMBERS = 32
 """Numbers 0 to 31, and one token each."""
@@ -88,7 +88,7 @@ def ten_million() -> Workload:
 
 
 def _described(name: str, rate: float) -> Workload:
-    from placer.profiler.target.workload import (
+    from placer.profiler.workload import (
         Workload,
     )  # here: machines that only train need no placer
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 
 torch: Any = pytest.importorskip("torch")
 nn: Any = torch.nn

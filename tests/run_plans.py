@@ -17,7 +17,7 @@ from placer.documents.manifest.versions import completed
 from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.runtime.training.context import Settings
 from placer.problem.exchange import traits
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 
 for _name, _value in (
     ("AWS_ACCESS_KEY_ID", "test"),

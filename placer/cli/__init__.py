@@ -20,35 +20,29 @@ from placer.version import __version__
 
 COMMANDS = {
     "recommend": "Find, prove and explain the best placement for a model.",
-    "pareto": "Show what each budget buys: the frontier of cost and speed, proved.",
-    "estimate": "Time and price a placement given by hand, no search.",
-    "explain": (
-        "Say what binds, why not something else, what one more is worth, when to leave a "
-        "region, or why nothing fits."
-    ),
-    "simulate": "Replay a placement given by hand, with jitter and stragglers.",
-    "compare": "Put placements given by hand side by side.",
-    "whatif": "Solve a question as it is and in a changed world.",
+    "pareto": "Show what each budget buys: the frontier of cost and speed.",
+    "estimate": "Time and price a placement given by hand, without a search.",
+    "explain": "Explain what binds an answer, or why nothing fits.",
+    "simulate": "Simulate a placement given by hand, with jitter and stragglers.",
+    "compare": "Compare placements given by hand.",
+    "whatif": "Solve a question under changed prices, links or wishes.",
     "sweep": "Solve a question over ranges of prices, speeds and wishes.",
-    "robust": "Say how much a recommendation may lose if figures are wrong.",
+    "robust": "Show how much an answer loses if its figures are wrong.",
     "models": "List the models that have a profile, or show one.",
-    "offers": "List what can be rented, filtered and sorted.",
-    "network": "Show links between places: bandwidth, round-trip time, egress price.",
-    "profile": (
-        "Measure a model on this device: speed by batch size, memory, gradients; or "
-        "estimate it for others."
-    ),
-    "rehearse": "Run a plan's geography on this machine in small and compare line by line.",
-    "run": "Execute a launch manifest, measure, and compare with the prediction.",
-    "replan": "Solve a plan's question again with what its run measured: keep or move.",
+    "offers": "List machines and their prices.",
+    "network": "Show, check, import and measure links between places.",
+    "profile": "Measure a model on this device, or estimate it for others.",
+    "rehearse": "Rehearse a plan on this machine over shaped links, and compare.",
+    "run": "Execute a launch manifest, and compare with its prediction.",
+    "replan": "Solve a plan's question again with what its run measured.",
     "calibrate": "Fit the timing model to your own measured runs.",
-    "reproduce": "Work a published paper out again and compare.",
-    "catalog": "List price books and what they cover.",
-    "export": "Write launch files from a manifest: torchrun, SkyPilot, Kubernetes and others.",
-    "validate": "Check a result, manifest, profile, calibration, quota file or price book.",
-    "doctor": "Show what is installed and test the second solvers.",
-    "schema": "Print the JSON Schema of a document that placer writes or reads.",
-    "completion": "Print the completion script for a shell.",
+    "reproduce": "Recompute a published paper and compare.",
+    "catalog": "List, compare, refresh, import and check price books.",
+    "export": "Write launch files: torchrun, SkyPilot, Kubernetes and others.",
+    "validate": "Check a result, manifest, profile, price book or other file.",
+    "doctor": "Show what is installed, and test the optional solvers.",
+    "schema": "Print the JSON Schema of a document.",
+    "completion": "Print the completion script of a shell.",
 }
 """Commands in the order of --help, with their short help: no command is imported for --help."""
 ROOMS = {

@@ -94,7 +94,7 @@ def finish(
 
     folder = None if dry_run else str(save(harvest, name))
     if as_json:
-        said = {
+        document = {
             "documents": msgspec.to_builtins(harvest.origins),
             "left_out": dict(harvest.left_out),
             "notes": list(harvest.notes),
@@ -107,7 +107,7 @@ def finish(
                 "folder": folder,
                 "rows": counts,
                 **fields,
-                **said,
+                **document,
             }
         )
         return

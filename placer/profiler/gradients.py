@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
-from placer.profiler.steps.training import check_loss
+from placer.profiler.steps.training_step import check_loss
 from placer.profiler.target.torch_import import load_torch
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 from placer.units import counted
 
 if TYPE_CHECKING:
@@ -140,16 +140,16 @@ def _said_of(workload: Workload, samples: int, device: torch.device) -> Iterator
     except (PlacerError, KeyboardInterrupt):
         raise
     except BaseException as error:  # also sys.exit
-        said = next(iter(str(error).splitlines()), "")[:200]
+        reason = next(iter(str(error).splitlines()), "")[:200]
         what = (
             f"model '{workload.name}' fails with {counted(samples, 'sample')} on {device}: "
-            f"{type(error).__name__}: {said}"
+            f"{type(error).__name__}: {reason}"
         )
         raise PlacerError(what, "correct the model, its batches or its loss") from error
 
 
 def _declared(module: torch.nn.Module) -> GradientSizes:
-    """What the parameters say of themselves, before a step."""
+    """Count what the parameters declare, before a step."""
     named = list(module.named_parameters())
     trainable = [p for _, p in named if p.requires_grad]
     uses = sum(1 for _ in module.named_parameters(remove_duplicate=False)) - len(named)
@@ -219,7 +219,7 @@ def _counted(
 
 
 def _batch_of(workload: Workload) -> int:
-    """Samples of the step in which sparse gradients are counted."""
+    """Choose the samples of the step in which sparse gradients are counted."""
     return max(SAMPLES, workload.microbatch or 0)
 
 
@@ -266,7 +266,9 @@ def _step(
 
 
 def _sparse_bytes(gradient: Any) -> int | None:
-    """Bytes of indices and values of a COO gradient, each row once; None if it is dense."""
+    """Count the bytes of indices and values of a COO gradient, each row once; None if it is
+    dense.
+    """
     if not gradient.is_sparse:
         return None
     # Tensors of the meta device have no indices to compare.
@@ -312,7 +314,7 @@ def _on_device(module: torch.nn.Module, device: torch.device) -> torch.nn.Module
 
 
 def _shape_lazy_parameters(workload: Workload) -> None:
-    """Lazy modules get their shapes from a first batch."""
+    """Give lazy modules their shapes by a first batch."""
     torch = load_torch()
     if any(torch.nn.parameter.is_lazy(p) for p in workload.module.parameters()):
         with torch.no_grad():

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
-from placer.profiler.devices.identity import DeviceFacts, busy_words, facts
-from placer.profiler.document import (
+from placer.profiler.devices.device_facts import DeviceFacts, busy_words, facts
+from placer.profiler.estimated_profile import peak_flops, with_memory, worked_out
+from placer.profiler.measured_profile import (
     Sizes,
     check_same_model,
     known_rates,
@@ -23,13 +24,12 @@ from placer.profiler.document import (
     profile_of,
     with_estimates,
 )
-from placer.profiler.estimates import peak_flops, with_memory, worked_out
 from placer.profiler.steps import memory
 from placer.profiler.steps.failures import is_out_of_memory
-from placer.profiler.steps.session import Plan, Session, Told
-from placer.profiler.steps.training import StepFunction
+from placer.profiler.steps.session import Plan, Progress, Session
+from placer.profiler.steps.training_step import StepFunction
 from placer.profiler.target.torch_import import load_torch
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 from placer.workload.measurement import Measurement
 from placer.workload.profile import Efficiency, ModelProfile, Rate
 
@@ -59,7 +59,7 @@ class Profiling:
         Profile that is added to.
     path
         Its file, for errors.
-    told
+    progress
         Called after every block with a line for a progress bar.
     """
 
@@ -69,7 +69,7 @@ class Profiling:
     command: str
     old: ModelProfile | None = None
     path: str = ""
-    told: Told = lambda words: None
+    progress: Progress = lambda words: None
     efficiency: list[Efficiency] = field(default_factory=list)
     sizes: Sizes | None = None
     notes: list[str] = field(default_factory=list)
@@ -86,19 +86,19 @@ class Profiling:
         PlacerError
             If the target cannot be measured; what was measured before stays.
         """
-        self._session = Session(subject=self.subject, plan=self.plan, told=self.told)
+        self._session = Session(subject=self.subject, plan=self.plan, progress=self.progress)
         self._session.check()
         busy = busy_words() if self.plan.device.type == "cpu" else None
         self.notes += [busy] if busy else []
-        self.told("counting parameters, gradients and operations")
+        self.progress("counting parameters, gradients and operations")
         self._count()
         if self.estimate is not None:
             self._session.bytes_per_sample = sum(c.per_sample for c in self.estimate.memory)
         self._session.run()
         self._ended = True
         self.notes += dict.fromkeys(self._session.notes)
-        self.notes += [note for found in self._session.findings for note in found.notes]
-        self.told("working out rates of other GPUs")
+        self.notes += [note for findings in self._session.findings for note in findings.notes]
+        self.progress("working out rates of other GPUs")
         rows = self._rows()
         self._estimate(main_measurement(rows), known_rates(self.old, measured_rates(rows)))
 
@@ -109,7 +109,7 @@ class Profiling:
         memory.release(self.plan.device)
 
     def _rows(self) -> tuple[Measurement, ...]:
-        """Old measurements and new ones."""
+        """Merge old measurements and new ones."""
         return merged_measurements(self.old.measurements if self.old else (), self.measurements)
 
     @property
@@ -123,23 +123,23 @@ class Profiling:
         known, today = self._facts, dt.datetime.now(dt.UTC).date().isoformat()
         made = [
             measurement_of(
-                found,
+                findings,
                 known,
                 flops_per_sample=None
                 if self.estimate is None
                 else self.estimate.flops_per_sample or None,
-                peak_flops=peak_flops(known.gpu, found.precision),
+                peak_flops=peak_flops(known.gpu, findings.precision),
                 loading_seconds_per_sample=session.loading_seconds_per_sample,
                 date=today,
                 command=self.command,
-                partial=not self._ended and found is session.findings[-1],
+                partial=not self._ended and findings is session.findings[-1],
             )
-            for found in session.findings
+            for findings in session.findings
         ]
         return tuple(row for row in made if row is not None)
 
     def profile(self) -> ModelProfile | None:
-        """The profile with all that was measured so far; None if nothing was."""
+        """Build the profile with all that was measured so far; None if nothing was."""
         if self.sizes is None or not self.measurements:
             return None
         rows = self._rows()
@@ -174,15 +174,17 @@ class Profiling:
         """Work out what is not measured; where that is impossible, a note says why."""
         if not isinstance(self.subject, Workload):
             return
-        found = worked_out(self.subject, self.catalog, main, known)
-        if not isinstance(found, str):
-            self.estimate = found
-        elif found not in self.notes:
-            self.notes.append(found)
+        estimate = worked_out(self.subject, self.catalog, main, known)
+        if not isinstance(estimate, str):
+            self.estimate = estimate
+        elif estimate not in self.notes:
+            self.notes.append(estimate)
 
 
 def _sizes_of_old(subject: StepFunction, old: ModelProfile | None) -> Sizes:
-    """A step function shows no parameters: they are those of the profile that is added to."""
+    """Take the sizes of a step function from the profile that is added to: it shows no
+    parameters.
+    """
     if old is None:
         raise PlacerError(
             f"{subject.source} returns a step function, which shows no parameters to count",
@@ -192,20 +194,20 @@ def _sizes_of_old(subject: StepFunction, old: ModelProfile | None) -> Sizes:
 
 
 def _counted(subject: Workload | StepFunction, device: Any) -> Sizes:
-    """Sizes of a model, with memory taken from its parameters."""
+    """Count the sizes of a model, with memory from its parameters."""
     from placer.profiler.gradients import gradient_sizes
 
     if isinstance(subject, Workload):
         try:
-            found = gradient_sizes(subject, device)
+            gradients = gradient_sizes(subject, device)
         except PlacerError as error:
             if error.__cause__ is None or not is_out_of_memory(error.__cause__):
                 raise
-            found = gradient_sizes(
+            gradients = gradient_sizes(
                 subject, load_torch().device("meta")
             )  # the search over batch sizes will say what fits
-        parameters, tensors, size = found.parameters, found.tensors, found.bytes_fp32
-        source = "; ".join(("counted by hooks in a step: placer profile", *found.notes))
+        parameters, tensors, size = gradients.parameters, gradients.tensors, gradients.bytes_fp32
+        source = "; ".join(("counted by hooks in a step: placer profile", *gradients.notes))
         title, family = subject.title, subject.family
     else:
         assert subject.module is not None

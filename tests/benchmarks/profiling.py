@@ -18,11 +18,11 @@ from typing import Any
 import torch
 
 from placer.profiler.builtin import builtin
-from placer.profiler.steps.rate import Effort, Timing, measure
 from placer.profiler.steps.statistics import MedianInterval
 from placer.profiler.steps.stopwatch import ProcessClock, Stopwatch, stopwatch
-from placer.profiler.steps.training import TrainingStep
-from placer.profiler.target.workload import Workload
+from placer.profiler.steps.timing import Effort, Timing, measure
+from placer.profiler.steps.training_step import TrainingStep
+from placer.profiler.workload import Workload
 
 MODELS = ("cnn-small", "transformer-small", "lstm")
 

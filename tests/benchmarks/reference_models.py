@@ -12,7 +12,7 @@ from typing import Any
 from placer.profiler.builtin.resnet import resnet
 from placer.profiler.builtin.transformer import Encoder, masked_language_model
 from placer.profiler.target.torch_import import load_torch
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 
 WIDTHS, DEPTHS = (192, 384, 768, 1536), (3, 3, 27, 3)
 """Of the stages of ConvNeXt Large."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from placer.errors import PlacerError
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 
 FEATURES = 8
 

@@ -31,7 +31,7 @@ from placer.profiler.estimate.fit import published_works
 from placer.profiler.estimate.memory import ACTIVATIONS_OF_FP32, components, fits
 from placer.profiler.estimate.meta_twin import meta_twin
 from placer.profiler.estimate.optimizer_state import OptimizerState, optimizer_state
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 from placer.units import GIB
 from placer.workload.profile import SCHEMA, Rate, load_profile
 

@@ -22,8 +22,8 @@ import placer
 from placer.documents.saved import examine_document
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.profiler.host.arithmetic import HostMeasurement, HostPoint
-from placer.profiler.host.fit import fit, student
+from placer.profiler.host.averaging import HostMeasurement, HostPoint
+from placer.profiler.host.cost_fit import fit, student
 from placer.profiler.host.overlay import (
     ALIKE,
     REFERENCE_S_PER_GB,
@@ -141,7 +141,7 @@ def test_a_cost_that_would_be_negative_is_zero() -> None:
     [
         ([(1e9, 1, 1.0), (2e9, 1, 2.0)], "too few"),
         ([(1e9, 1, 1.0), (2e9, 1, 2.0), (3e9, 2, 0.0)], "not above 0"),
-        ([(1e9, 1, 1.0), (2e9, 2, 2.0), (3e9, 3, 3.0)], "do not tell"),
+        ([(1e9, 1, 1.0), (2e9, 2, 2.0), (3e9, 3, 3.0)], "cannot separate"),
         ([(1e9, 1, 1.0), (2e9, 1, float("nan")), (3e9, 2, 1.0)], "not above 0"),
     ],
 )
@@ -251,7 +251,7 @@ def test_messages_hold_the_gradient() -> None:
     buffer.
     """
     torch = pytest.importorskip("torch")
-    from placer.profiler.host.arithmetic import HEADER, deserialise, mean_of, serialise
+    from placer.profiler.host.averaging import HEADER, deserialise, mean_of, serialise
 
     values = torch.tensor([0.1, -3.0, 1e9, -1e9])
     half = deserialise(serialise(values, "fp16"), "fp16")
@@ -267,7 +267,7 @@ def test_averaging_with_a_copy_changes_nothing() -> None:
     below FP16's step in FP16.
     """
     torch = pytest.importorskip("torch")
-    from placer.profiler.host.arithmetic import average_once, make_gradient
+    from placer.profiler.host.averaging import average_once, make_gradient
 
     for kind in ("fp16", "none"):
         gradient = make_gradient(torch, kind, 3_000_000, 3)  # parts of 512 KiB: two a tensor
@@ -284,7 +284,7 @@ def test_a_real_measurement_of_tiny_gradients() -> None:
     that ends at 1.
     """
     torch = pytest.importorskip("torch")
-    from placer.profiler.host.arithmetic import measure_host
+    from placer.profiler.host.averaging import measure_host
 
     seen: list[float] = []
     before = torch.get_num_threads()
@@ -302,7 +302,7 @@ def test_a_real_measurement_of_tiny_gradients() -> None:
 def test_ctrl_c_keeps_whole_rounds() -> None:
     """In the first round there is nothing to keep; later, what is measured is marked partial."""
     pytest.importorskip("torch")
-    from placer.profiler.host.arithmetic import measure_host
+    from placer.profiler.host.averaging import measure_host
 
     def interrupt_at(call: int) -> Callable[[float], None]:
         calls: list[float] = []
@@ -327,8 +327,8 @@ def test_ctrl_c_keeps_whole_rounds() -> None:
 def test_grids_that_tell_nothing_are_refused(
     sizes: tuple[float, ...], tensors: tuple[int, ...]
 ) -> None:
-    """One size or one tensor count cannot tell the two costs apart."""
-    from placer.profiler.host.arithmetic import measure_host
+    """One size or one tensor count cannot separate the two costs."""
+    from placer.profiler.host.averaging import measure_host
 
     with pytest.raises(PlacerError, match="two sizes and two tensor counts"):
         measure_host(sizes, tensors)
@@ -339,11 +339,11 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny gradients for the command."""
     pytest.importorskip("torch")
     monkeypatch.setattr(
-        "placer.profiler.host.arithmetic.SIZES",
+        "placer.profiler.host.averaging.SIZES",
         {"quick": (2e5, 8e5), "usual": (2e5, 8e5), "thorough": (2e5, 8e5)},
     )
     monkeypatch.setattr(
-        "placer.profiler.host.arithmetic.SECONDS", {"quick": 0.0, "usual": 0.0, "thorough": 0.0}
+        "placer.profiler.host.averaging.SECONDS", {"quick": 0.0, "usual": 0.0, "thorough": 0.0}
     )
 
 

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from placer.errors import PlacerError
-from placer.profiler.devices.identity import choose_device
+from placer.profiler.devices.device_facts import choose_device
 from placer.profiler.steps import memory
 from placer.profiler.steps.batch_sizes import Findings
-from placer.profiler.steps.failures import OutOfMemory, told
+from placer.profiler.steps.failures import OutOfMemory, translate_failures
 from placer.profiler.steps.loading import loading_seconds_per_sample, samples_in
 from placer.profiler.steps.precision import check_precision, products
-from placer.profiler.steps.rate import Effort, Timing, measure
 from placer.profiler.steps.session import Plan, Session
 from placer.profiler.steps.stopwatch import DeviceEvents, phases, stopwatch
-from placer.profiler.steps.training import TrainingStep
-from placer.profiler.target.workload import Workload
+from placer.profiler.steps.timing import Effort, Timing, measure
+from placer.profiler.steps.training_step import TrainingStep
+from placer.profiler.workload import Workload
 from placer.workload.measurement import Point
 
 torch = pytest.importorskip("torch")
@@ -239,7 +239,7 @@ def test_a_batch_that_would_fill_the_host_is_not_tried(monkeypatch: pytest.Monke
 )
 def test_a_lack_of_memory_is_told_from_other_failures(error: Exception) -> None:
     """Each library says it in its own way."""
-    with pytest.raises(OutOfMemory), told("at batch size 8"):
+    with pytest.raises(OutOfMemory), translate_failures("at batch size 8"):
         raise error
 
 
@@ -271,7 +271,7 @@ def test_a_session_measures_all_that_was_asked_for() -> None:
         target_batch_size=16,
     )
     words: list[str] = []
-    session = Session(subject=given, plan=plan, told=words.append)
+    session = Session(subject=given, plan=plan, progress=words.append)
     session.run()
     assert [found.precision for found in session.findings] == ["fp32", "bf16"]
     for found in session.findings:

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from placer.errors import PlacerError  # noqa: E402
 from placer.profiler.builtin import builtin  # noqa: E402
 from placer.profiler.gradients import gradient_sizes  # noqa: E402
-from placer.profiler.target.workload import Workload  # noqa: E402
+from placer.profiler.workload import Workload  # noqa: E402
 
 torch.set_num_threads(1)
 nn: Any = torch.nn

@@ -223,11 +223,11 @@ def test_nothing_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ({"hidden_size": 3}, "names no model_type"),
         (
             {"model_type": "roberta", "auto_map": {"AutoConfig": "there.Config"}},
-            "wants code of its own (auto_map)",
+            "needs code of its own (auto_map)",
         ),
         (
             {"model_type": "llava", "text_config": {"attn_implementation": "someone/kernel"}},
-            "wants code of its own (attn_implementation)",
+            "needs code of its own (attn_implementation)",
         ),
     ],
 )

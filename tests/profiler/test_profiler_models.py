@@ -140,15 +140,18 @@ def test_names_are_known_without_torch() -> None:
     """Modules of the profiler are imported, and models listed, without PyTorch; only making one
     needs it.
     """
-    code = "import sys; sys.modules['torch'] = None\n"
-    code += (
-        "from placer.profiler import builtin, gradients, "
-        "huggingface\nprint(len(builtin.BUILTINS))\n"
-    )
-    code += (
-        "from placer.errors import PlacerError\ntry: builtin.builtin('gnn')\nexcept "
-        "PlacerError as error: print(error.hint)"
-    )
+    code = """
+import sys
+sys.modules["torch"] = None
+from placer.errors import PlacerError
+from placer.profiler import builtin, gradients
+from placer.profiler.target import huggingface
+print(len(builtin.BUILTINS))
+try:
+    builtin.builtin("gnn")
+except PlacerError as error:
+    print(error.hint)
+"""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment

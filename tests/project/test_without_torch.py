@@ -122,7 +122,7 @@ def test_the_profiler_names_what_to_install() -> None:
     """
     code = """
 from placer.errors import PlacerError
-from placer.profiler.host.arithmetic import measure_host
+from placer.profiler.host.averaging import measure_host
 from placer.profiler.framework.efficiency import measured_efficiency
 from placer.profiler.target.target import Target
 target = Target(builtin="lstm")

@@ -14,8 +14,8 @@ from placer.errors import PlacerError
 from placer.market.books.reading import load_catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
-from placer.profiler.devices.identity import gpu_name
-from placer.profiler.document import (
+from placer.profiler.devices.device_facts import gpu_name
+from placer.profiler.measured_profile import (
     Sizes,
     check_same_model,
     known_rates,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @json_option
 def command(name: str | None, as_json: bool) -> None:
-    """List the models that have a profile; with NAME, show its rates and where they come from."""
+    """List the models that have a profile, or show the rates and sources of NAME."""
     from placer.workload.profile import SCHEMA, load_profile, profile_document, profile_names
 
     profiles = [load_profile(n) for n in ([name] if name else profile_names())]

@@ -66,26 +66,26 @@ def command(
     if sort not in SORTS:
         raise unknown("sort key", sort, SORTS)
     book = load_catalog(catalog)
-    found = filter_offers(book, gpu=gpu, places=places, market=market)
+    offers = filter_offers(book, gpu=gpu, places=places, market=market)
     if group_by is not None:
         keys = _keys(group_by)
-        _print_groups(grouped(found, book, keys), keys, len(found), limit, book.name, as_json)
+        _print_groups(grouped(offers, book, keys), keys, len(offers), limit, book.name, as_json)
         return
-    found = sorted(found, key=SORTS[sort])
+    offers = sorted(offers, key=SORTS[sort])
     if as_json:
-        offers = [
-            msgspec.to_builtins(o) | {"carbon_g_per_hour": _carbon(o, book)} for o in found[:limit]
+        rows = [
+            msgspec.to_builtins(o) | {"carbon_g_per_hour": _carbon(o, book)} for o in offers[:limit]
         ]
         print_json(
             {
                 "schema": "placer.offers/v1",
                 "catalog": book.name,
-                "total": len(found),
-                "offers": offers,
+                "total": len(offers),
+                "offers": rows,
             }
         )
         return
-    _print_offers(found, limit, book)
+    _print_offers(offers, limit, book)
 
 
 def _keys(group_by: str) -> tuple[str, ...]:
@@ -100,19 +100,19 @@ def _keys(group_by: str) -> tuple[str, ...]:
 
 
 def _carbon(offer: Any, book: Any) -> float | None:
-    """Emissions of one machine in g CO2e per hour, if they are known."""
+    """Return the emissions of one machine in g CO2e per hour; None if unknown."""
     from placer.market.carbon import offer_carbon
 
-    found = offer_carbon(offer, book)
-    return None if found is None else round(found.value, 3)
+    carbon = offer_carbon(offer, book)
+    return None if carbon is None else round(carbon.value, 3)
 
 
-def _print_offers(found: Sequence[Any], limit: int, book: Any) -> None:
+def _print_offers(offers: Sequence[Any], limit: int, book: Any) -> None:
     figures = ("USD/h", "USD/GPU h", "g CO2e/h")
     table = new_table(
         ("place", "machine", "GPU", "market", *figures, "as of"), right=figures, wrap=("machine",)
     )
-    for o in found[:limit]:
+    for o in offers[:limit]:
         price = f"{o.usd_per_hour:.3f}{'~' if o.price_basis == 'estimated' else ''}"
         carbon = _carbon(o, book)
         emitted = "-" if carbon is None else f"{carbon:.0f}"
@@ -129,7 +129,7 @@ def _print_offers(found: Sequence[Any], limit: int, book: Any) -> None:
     out = console()
     out.print(table)
     out.print(
-        f"{min(limit, len(found))} of {len(found):,} offers; ~ is an estimate (--json names "
+        f"{min(limit, len(offers))} of {len(offers):,} offers; ~ is an estimate (--json names "
         f"every source)",
         style="dim",
     )

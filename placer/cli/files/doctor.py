@@ -29,8 +29,9 @@ SECOND = ("milp", "highs", "cpsat")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, as_json: bool) -> None:
-    """Show versions and extras, and test the second solvers on programs whose answers are known;
-    exit code 1 if one is wrong.
+    """Show versions and extras, and test the optional solvers on programs with known answers.
+
+    The exit code is 1 if an answer is wrong.
     """
     from placer.version import __version__
 
@@ -45,23 +46,23 @@ def command(ctx: click.Context, /, as_json: bool) -> None:
         }
         print_json(document)
     else:
-        for name, found, hint in [*rows, *checks]:
-            click.echo(f"{name:18s} {found}{f'; {hint}' if hint else ''}")
-    ctx.exit(1 if any(found.startswith("WRONG") for _, found, _ in checks) else 0)
+        for name, outcome, hint in [*rows, *checks]:
+            click.echo(f"{name:18s} {outcome}{f'; {hint}' if hint else ''}")
+    ctx.exit(1 if any(outcome.startswith("WRONG") for _, outcome, _ in checks) else 0)
 
 
 def _extra(name: str, packages: tuple[str, ...]) -> tuple[str, str]:
-    found = []
+    installed = []
     for package in packages:
         try:
-            found.append(f"{package} {importlib.metadata.version(package)}")
+            installed.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:
             return "not installed", f"pip install 'placer[{name}]'"
-    return ", ".join(found), ""
+    return ", ".join(installed), ""
 
 
 def _check(name: str) -> tuple[str, str, str]:
-    """Self-test of one solver, in a process of its own."""
+    """Test one solver in a process of its own."""
     module = importlib.import_module(f"placer.solvers.{name}")
     if importlib.util.find_spec(module.NEEDS[0]) is None:
         return f"solver {name}", "not installed", module.NEEDS[2]

@@ -36,18 +36,20 @@ def command(path: str, again: bool, solver: str, as_json: bool) -> None:
         from placer.market.books.reading import load_catalog
 
         book = load_catalog(str(Path(path).resolve()))
-        said = f"{path}: price book with {len(book.offers):,} offers in {len(book.regions)} regions"
+        summary = (
+            f"{path}: price book with {len(book.offers):,} offers in {len(book.regions)} regions"
+        )
     elif path.endswith(".csv"):
         from placer.problem.words.quotas import read_quotas
 
-        said = f"{path}: quota file with {len(read_quotas(Path(path)))} rows"
+        summary = f"{path}: quota file with {len(read_quotas(Path(path)))} rows"
     else:
         from placer.cli.output import read_json
         from placer.documents.saved import examine_document
 
         document = read_json(path)
         what, checked = examine_document(document, path)
-        said = f"{path}: {what}"
+        summary = f"{path}: {what}"
         if checked is not None:
             confirmed, trusted = checked.confirmed, checked.trusted
         if again:
@@ -58,9 +60,9 @@ def command(path: str, again: bool, solver: str, as_json: bool) -> None:
         lists = (
             {"confirmed": list(confirmed), "trusted": list(trusted)} if confirmed or trusted else {}
         )
-        print_json({"schema": "placer.validation/v1", "valid": True, "message": said, **lists})
+        print_json({"schema": "placer.validation/v1", "valid": True, "message": summary, **lists})
         return
-    click.echo(f"valid: {said}")
+    click.echo(f"valid: {summary}")
     for name, lines in (("confirmed", confirmed), ("trusted", trusted)):
         for line in lines:
             click.echo(f"  {name:9}  {line}")

@@ -10,16 +10,17 @@ from placer.cli.output import check_targets, console, print_json, write_json
 EPILOG = """\b
 Example:
   placer calibrate runs.csv -o calibration.json
-  placer estimate --model roberta-xlm --workers gcp/us-central1=8xT4:spot --calibration calibration.json
+  placer estimate --model roberta-xlm --workers gcp/us-central1=8xT4:spot \\
+    --calibration calibration.json
 
 \b
-RUNS is a CSV file, one line a measured run of an all-reduce:
+RUNS is a CSV file with one measured run of an all-reduce a line:
   model,workers            as in 'placer estimate', such as roberta-xlm,gcp/us-central1=8xT4:spot
   samples_per_second       or step_s
-  calculation_s            optional: wall-clock calculation of a step; tells the speed of the machines
+  calculation_s            optional: wall-clock calculation of a step; gives the machines' speed
   communication_s          optional: wall-clock exchange of a step
   target_batch_size,compression,streams   optional
-or the log of one run of an all-reduce, run.jsonl of 'placer run'.
+RUNS may also be the log of one such run, run.jsonl of 'placer run'.
 """
 
 
@@ -31,10 +32,10 @@ or the log of one run of an all-reduce, run.jsonl of 'placer run'.
     "fit_links",
     multiple=True,
     metavar="A:B",
-    help="Fit this link although the book has a figure for it.",
+    help="Fit this link even if the book has a figure for it; repeatable.",
 )
 @click.option(
-    "-o", "--output", metavar="FILE", help="Write the calibration that --calibration reads."
+    "-o", "--output", metavar="FILE", help="Write the calibration, to be given to --calibration."
 )
 @json_option
 def command(
@@ -44,21 +45,21 @@ def command(
     output: str | None,
     as_json: bool,
 ) -> None:
-    """Fit the timing model to your own measured runs and say how good the fit is."""
+    """Fit the timing model to your own measured runs, and report how good the fit is."""
     from placer.cli.report.calibration import print_calibration
     from placer.validation.calibration.calibrate import calibrate
 
     check_targets(output)
-    got = calibrate(runs, catalog, fit_links)
+    report = calibrate(runs, catalog, fit_links)
     if output:
-        write_json(output, got.to_dict())
+        write_json(output, report.to_dict())
     if as_json:
-        print_json(got.to_dict())
+        print_json(report.to_dict())
         return
     out, err = console(), console(stderr=True)
-    print_calibration(out, got)
+    print_calibration(out, report)
     err.print()
-    for warning in got.warnings:
+    for warning in report.warnings:
         err.print(f"warning: {warning}", style="yellow")
     if output:
         err.print(f"wrote calibration to {output}")

@@ -29,14 +29,15 @@ Examples:
   placer profile --builtin bert-base-like --estimate
   placer profile exchange
 \b
-TARGET is package.module:function, found from the current folder too. The function is called without arguments and returns
-  (module, batch)        a torch.nn.Module, and batch(n) or batch(n, device): n samples, as the module is called with them;
-                         the loss is what the module returns, its .loss, or the mean of its result
-  (module, batch, loss)  with loss(module, batch): a scalar
-  a Workload             of placer.profiler.target.workload: also optimizer, dataset, target batch size
-  a step function        step(batch_size) trains one batch: only whole steps are timed; its attribute 'module', if any,
-                         is the model whose gradients are counted
-or TARGET is hf:FILE, a Hugging Face config.json. The code of a target is run: it is yours.
+TARGET is hf:FILE, a Hugging Face config.json, or package.module:function, which is also looked
+for in the current folder. The function is called without arguments and returns one of
+  (module, batch)        a torch.nn.Module, and batch(n) or batch(n, device), which makes n samples
+                         to call it with; the loss is what it returns, its .loss, or the mean
+  (module, batch, loss)  the same with loss(module, batch), a scalar
+  a Workload             of placer.profiler.workload, also with optimizer and dataset
+  a step function        step(batch_size) trains one batch; only whole steps are timed. Its
+                         attribute 'module', if any, is the model whose gradients are counted
+Placer runs the code of a target, so profile only code that you trust.
 """
 
 
@@ -68,71 +69,73 @@ class ProfileCommand(click.Command):
 @click.option(
     "--builtin",
     metavar="NAME",
-    help="A model that comes with placer: resnet50-like, bert-base-like, lstm, gnn ...",
+    help="Built-in model, such as resnet50-like, bert-base-like, lstm or gnn.",
 )
 @click.option(
-    "--device", metavar="NAME", help="cuda:0, cpu or mps; default: the first GPU, else the CPU."
+    "--device",
+    metavar="NAME",
+    help="Device: cuda:0, cpu or mps. Default: the first GPU, else the CPU.",
 )
 @click.option(
     "--precision",
     "precisions",
     multiple=True,
     metavar="NAME",
-    help="fp32, tf32, fp16 or bf16, repeatable; default: fp16 on CUDA, else fp32.",
+    help="fp32, tf32, fp16 or bf16; repeatable. Default: fp16 on CUDA, else fp32.",
 )
 @click.option(
     "--batch-sizes",
     metavar="N,N..",
-    help="Only these; default: 1, 2, 4 ... until more brings less than 5 %.",
+    help="Batch sizes to measure. Default: 1, 2, 4 ... until the gain is below 5 %.",
 )
 @click.option(
     "--target-batch-size",
     metavar="N",
-    help="Samples of an optimizer step: measures accumulation up to it.",
+    help="Samples of an optimizer step; accumulation is measured up to it.",
 )
 @click.option(
     "--steps",
     type=click.IntRange(1),
     metavar="N",
-    help="Exactly so many steps for each batch size, instead of an interval.",
+    help="Measure exactly N steps for each batch size.",
 )
 @click.option(
-    "--quick", is_flag=True, help="30 s in all, intervals within 3 %; without it 120 s and 1 %."
+    "--quick", is_flag=True, help="Measure for 30 s, intervals within 3 %. Default: 120 s and 1 %."
 )
-@click.option("--thorough", is_flag=True, help="15 minutes in all, intervals within 0.5 %.")
+@click.option("--thorough", is_flag=True, help="Measure for 15 minutes, intervals within 0.5 %.")
 @click.option(
     "--threads",
     type=click.IntRange(1, 1024),
     metavar="N",
-    help="Threads of PyTorch on a CPU; default: its own choice.",
+    help="Threads of PyTorch on a CPU. Default: as PyTorch chooses.",
 )
 @click.option(
     "--framework",
     metavar="NAME",
-    help="Also measure what hivemind's or ddp's accumulation costs: hivemind, ddp or none.",
+    help="Also measure gradient accumulation under hivemind or ddp.",
 )
 @click.option(
     "--estimate",
     is_flag=True,
-    help="Measure nothing: memory, and speed on every GPU of the catalog, worked out.",
+    help="Measure nothing; estimate memory, and speed on every GPU of the catalog.",
 )
-@click.option("--name", metavar="NAME", help="Name of the model; default: that of the target.")
+@click.option("--name", metavar="NAME", help="Name of the model. Default: that of the target.")
 @click.option(
     "-o",
     "--out",
     "--output",
     "out",
     metavar="FILE",
-    help="Profile to write, or to add to if it is there; default: ./NAME.json.",
+    help="Profile to write, or to add to if it exists. Default: ./NAME.json.",
 )
 @catalog_option
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, **words: Any) -> None:
-    """Measure seconds by phase, samples/s, memory and gradients of a model on this device, and
-    write its profile.
+    """Measure a model on this device and write its profile: seconds by phase, samples/s, memory,
+    gradients.
 
-    One profile holds many devices: run it again elsewhere with the same file.
+    One profile holds many devices: run the command elsewhere with the same file to add one.
     """
     from placer.profiler.target.torch_import import load_torch
 
@@ -152,7 +155,7 @@ def command(ctx: click.Context, /, **words: Any) -> None:
 def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, Target, str]:
     """Check everything that can be checked before time is spent."""
     from placer.market.books.partial_books import over_default
-    from placer.profiler.devices.identity import choose_device
+    from placer.profiler.devices.device_facts import choose_device
     from placer.profiler.framework.efficiency import FRAMEWORKS
     from placer.profiler.profiling import Profiling
     from placer.profiler.steps.precision import default_precision
@@ -192,7 +195,7 @@ def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, Target, str
 
 
 def _effort(words: dict[str, Any]) -> Any:
-    from placer.profiler.steps.rate import QUICK, THOROUGH, USUAL
+    from placer.profiler.steps.timing import QUICK, THOROUGH, USUAL
 
     if words["quick"] and words["thorough"]:
         raise PlacerError("--quick and --thorough are both given", "give one of them")
@@ -203,16 +206,16 @@ def _effort(words: dict[str, Any]) -> Any:
 def _run(
     work: Profiling, target: Target, path: str, framework: str | None, *, as_json: bool
 ) -> int:
-    """Measure; whatever ends it, what was measured is written. Returns the exit code."""
+    """Measure, and write what was measured whatever ended it; return the exit code."""
     from placer.cli.measure.profile_progress import bar
 
     failure: PlacerError | None = None
     interrupted = False
     try:
-        with contextlib.redirect_stdout(sys.stderr), bar(work.plan.effort.seconds) as told:
-            work.told = told
+        with contextlib.redirect_stdout(sys.stderr), bar(work.plan.effort.seconds) as progress:
+            work.progress = progress
             work.run()
-            _framework(work, target, framework, told)
+            _framework(work, target, framework, progress)
     except KeyboardInterrupt:
         interrupted = True
     except PlacerError as error:
@@ -237,7 +240,7 @@ def _framework(
         return
     from placer.profiler.framework.efficiency import measured_efficiency, silence_s
     from placer.profiler.steps.failures import OutOfMemory
-    from placer.profiler.target.workload import Workload
+    from placer.profiler.workload import Workload
 
     if not isinstance(work.subject, Workload):
         raise PlacerError(
@@ -272,7 +275,7 @@ def _write(path: str, profile: ModelProfile) -> None:
 
 
 def _say(work: Profiling, profile: ModelProfile, *, as_json: bool) -> None:
-    """Profile as JSON, or a table and the next command."""
+    """Print the profile as JSON, or a table and the next command."""
     from placer.cli.measure import profile_table
     from placer.workload.profile import SCHEMA, profile_document
 

@@ -25,10 +25,10 @@ def estimate(words: dict[str, Any]) -> None:
     from placer.cli.measure.estimate_table import print_estimate
     from placer.market.books.partial_books import over_default
     from placer.profiler.estimate.estimate import estimate as work_out
-    from placer.profiler.estimates import USUAL_PRECISION, estimated_profile
+    from placer.profiler.estimated_profile import USUAL_PRECISION, estimated_profile
     from placer.profiler.target.target import load_target
     from placer.profiler.target.torch_import import load_torch
-    from placer.profiler.target.workload import Workload
+    from placer.profiler.workload import Workload
     from placer.units import parse_count
     from placer.workload.profile import SCHEMA, profile_document
 
@@ -39,7 +39,7 @@ def estimate(words: dict[str, Any]) -> None:
     ]
     if measuring:
         raise PlacerError(
-            f"--estimate measures nothing, so --{measuring[0]} says nothing",
+            f"--estimate measures nothing, so --{measuring[0]} has no effect",
             f"leave out --{measuring[0]} or --estimate",
         )
     place = OutFile.of(words["out"])
@@ -73,19 +73,19 @@ def estimate(words: dict[str, Any]) -> None:
         else [rate for rate in old.rates if rate.basis in ("measured", "published")]
     )
     with redirect_stdout(sys.stderr):  # what the target prints is no result
-        found = work_out(
+        estimated = work_out(
             subject,
             catalog,
             microbatch,
             precisions[0] if precisions else USUAL_PRECISION,
             known=known,
         )
-    profile = estimated_profile(found, old, place.typed, target_batch)
+    profile = estimated_profile(estimated, old, place.typed, target_batch)
     write_json(place.path, {"schema": SCHEMA, **profile_document(profile)})
     if words["as_json"]:
-        print_json(found.to_dict())
+        print_json(estimated.to_dict())
     else:
-        print_estimate(console(), found)
+        print_estimate(console(), estimated)
     err = console(stderr=True)
     err.print(f"{'added to' if old else 'wrote'} {place.typed}", soft_wrap=True)
     err.print(

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Example:
   placer profile exchange --host a10 -o here.json
-  placer estimate --model roberta-xlm --workers lambda/us-west-1=8xA10 --catalog erben-2023 --calibration here.json
+  placer estimate --model roberta-xlm --workers lambda/us-west-1=8xA10 --catalog erben-2023 \\
+    --calibration here.json
 
 \b
 Averaging takes L(S, N) = l0 + l1 S + l2 N + l3 T seconds: S in GB, N workers, T tensors.
@@ -43,22 +44,24 @@ BOOK = "erben-2023"
     default="roberta-xlm",
     show_default=True,
     metavar="NAME|FILE",
-    help="Model whose step is worked out with it.",
+    help="Model whose step is estimated with the result.",
 )
-@click.option("--quick", is_flag=True, help="About 10 seconds instead of 30.")
-@click.option("--thorough", is_flag=True, help="About two minutes, with gradients up to 128 MB.")
+@click.option("--quick", is_flag=True, help="Measure for about 10 seconds instead of 30.")
 @click.option(
-    "-o", "--output", metavar="FILE", help="Write the calibration that --calibration reads."
+    "--thorough", is_flag=True, help="Measure for about two minutes, with gradients up to 128 MB."
+)
+@click.option(
+    "-o", "--output", metavar="FILE", help="Write the calibration, to be given to --calibration."
 )
 @json_option
 def command(
     host: str | None, model: str, quick: bool, thorough: bool, output: str | None, as_json: bool
 ) -> None:
-    """Measure what averaging gradients costs this machine's processor and scale the host constants
-    by it.
+    """Measure what averaging gradients costs this machine's processor, and scale the host
+    constants.
     """
     from placer.market.books.reading import load_catalog
-    from placer.profiler.host.arithmetic import SECONDS, SIZES, measure_host
+    from placer.profiler.host.averaging import SECONDS, SIZES, measure_host
     from placer.profiler.host.overlay import host_class, host_report
     from placer.workload.profile import load_profile
 
@@ -144,13 +147,13 @@ def _arithmetic(report: HostReport) -> Table:
         ),
         right=right,
     )
-    for name, found in report.fits.items():
+    for name, fit in report.fits.items():
         largest = max(report.measured.of(name), key=lambda p: (p.bytes, -p.tensors))
         stages = [
             f"{seconds / largest.total_s:.0%}"
             for seconds in (largest.serialise_s, largest.average_s, largest.deserialise_s)
         ]
-        a, b = found.s_per_gb, found.s_per_tensor
+        a, b = fit.s_per_gb, fit.s_per_tensor
         per_tensor = f"{b.value * 1e6:.3g}", f"{b.low * 1e6:.3g} to {b.high * 1e6:.3g}"
         table.add_row(
             {"none": "fp32"}.get(name, name),
@@ -200,13 +203,13 @@ def _steps(report: HostReport, model: str) -> Table:
     numbers = ("averaging s", "step s", "samples/s")
     table = new_table(("constants", *numbers, "interval"), right=numbers)
     for name, overlay in (("shipped", None), ("here", report.overlay)):
-        got = placer.estimate(model, EXAMPLES[report.host], catalog=BOOK, calibration=overlay)
-        rate = got.samples_per_second
-        averaging = dict(got.step.parts).get("averaging", 0.0)
+        estimate = placer.estimate(model, EXAMPLES[report.host], catalog=BOOK, calibration=overlay)
+        rate = estimate.samples_per_second
+        averaging = dict(estimate.step.parts).get("averaging", 0.0)
         table.add_row(
             name,
             f"{averaging:.2f}",
-            f"{got.step.total:.2f}",
+            f"{estimate.step.total:.2f}",
             f"{rate.value:,.1f}",
             f"{rate.low:,.1f} to {rate.high:,.1f}",
         )

@@ -47,12 +47,12 @@ class OutFile:
         return str(self.folder / self.typed)
 
     def old(self) -> ModelProfile | None:
-        """The profile that is there already."""
+        """Read the profile if the file exists."""
         from placer.workload.profile import load_profile
 
         return load_profile(str(Path(self.path).resolve())) if Path(self.path).exists() else None
 
 
 def model_word(path: str) -> str:
-    """How --model takes a file: with a folder or .json, else it would be a name."""
+    """Write a file as --model takes it: with a folder or .json, else it would be a name."""
     return path if "/" in path or path.endswith(".json") else f"./{path}"

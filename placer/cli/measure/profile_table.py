@@ -109,5 +109,5 @@ def _row(point: Point, m: Measurement) -> tuple[str, ...]:
     )
 
 
-def _seconds(found: Seconds | None) -> str:
-    return "" if found is None else format_seconds(found.median)
+def _seconds(seconds: Seconds | None) -> str:
+    return "" if seconds is None else format_seconds(seconds.median)

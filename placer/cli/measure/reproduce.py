@@ -1,4 +1,4 @@
-"""``placer reproduce``: a published paper, worked out again."""
+"""``placer reproduce``: recompute a published paper."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from placer.cli.output import console, print_json
 )
 @json_option
 def command(paper: str, all_rows: bool, as_json: bool) -> None:
-    """Work a published paper out again from the shipped books and compare; PAPER is erben, phalak
-    or cloudless.
+    """Recompute a published paper from the shipped books and compare.
+
+    PAPER is erben, phalak or cloudless.
     """
     from placer.cli.report.reproduction import print_reproduction
     from placer.validation.reproduction import reproduce
 
-    found = reproduce(paper)
+    reproduction = reproduce(paper)
     if as_json:
-        print_json(found.to_dict())
+        print_json(reproduction.to_dict())
     else:
-        print_reproduction(console(), found, all_rows=all_rows)
+        print_reproduction(console(), reproduction, all_rows=all_rows)

@@ -103,7 +103,7 @@ def check_size(small: Scaled, wishes: RehearsalOptions) -> None:
 def own_elements(train: str) -> int:
     """Count the trainable parameters of a user's model."""
     from placer.profiler.target.target import load_target
-    from placer.profiler.target.workload import Workload
+    from placer.profiler.workload import Workload
 
     workload = load_target(train, None)
     if not isinstance(workload, Workload):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 
 ELEMENTS = "PLACER_REHEARSAL_ELEMENTS"
 """Environment variable with the number of parameters."""

@@ -10,7 +10,7 @@ from placer.profiler.builtin.gnn import molecule_network
 from placer.profiler.builtin.lstm import word_language_model
 from placer.profiler.builtin.resnet import cnn_small, resnet50_like
 from placer.profiler.builtin.transformer import bert_base_like, transformer_560m, transformer_small
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 
 BUILTINS: Mapping[str, Callable[[], Workload]] = MappingProxyType(
     {

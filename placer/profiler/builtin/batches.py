@@ -16,14 +16,14 @@ IGNORED = -100
 
 
 def generator(device: torch.device) -> Any:
-    """Random numbers of a batch, apart from those of the program; None on the meta device, which
-    has no numbers.
+    """Return the random numbers of a batch, apart from those of the program; None on the meta
+    device.
     """
     return None if device.type == "meta" else load_torch().Generator(device=device).manual_seed(0)
 
 
 def images(samples: int, size: int, classes: int, device: torch.device) -> Any:
-    """Pictures and their classes.
+    """Draw pictures and their classes.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def images(samples: int, size: int, classes: int, device: torch.device) -> Any:
 
 
 def masked_text(samples: int, tokens: int, vocabulary: int, device: torch.device) -> Any:
-    """Text in which 15 % of the tokens are hidden.
+    """Draw text in which 15 % of the tokens are hidden.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def masked_text(samples: int, tokens: int, vocabulary: int, device: torch.device
 
 
 def running_text(samples: int, tokens: int, vocabulary: int, device: torch.device) -> Any:
-    """Text and the word after each word.
+    """Draw text and the word after each word.
 
     Returns
     -------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from placer.profiler.builtin.batches import generator
 from placer.profiler.target.torch_import import load_torch
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 
 if TYPE_CHECKING:
     import torch
@@ -24,8 +24,8 @@ edges.
 
 
 def molecule_network() -> Workload:
-    """GIN with five layers of 300: 1,885,206 parameters in 71 tensors, as its entry in OGB's table;
-    a sample is a molecule.
+    """Build GIN with five layers of 300: 1,885,206 parameters in 71 tensors, as its entry in
+    OGB's table; a sample is a molecule.
     """
     torch = load_torch()
     nn: Any = torch.nn
@@ -62,7 +62,7 @@ def molecule_network() -> Workload:
 
 
 def _message_passing() -> Any:
-    """One layer: each atom adds up what comes over its bonds, then a network of two layers."""
+    """Build one layer: each atom sums what its bonds bring, then a network of two layers."""
     torch = load_torch()
     nn: Any = torch.nn
 
@@ -91,7 +91,7 @@ def _message_passing() -> Any:
 
 
 def molecules(samples: int, device: torch.device) -> Any:
-    """Molecules with random bonds, side by side in one graph.
+    """Draw molecules with random bonds, side by side in one graph.
 
     Returns
     -------

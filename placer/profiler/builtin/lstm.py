@@ -8,7 +8,7 @@ from typing import Any
 
 from placer.profiler.builtin.batches import running_text
 from placer.profiler.target.torch_import import load_torch
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 
 WORDS, WIDTH, LAYERS, TOKENS, DROPOUT = 10_000, 650, 2, 35, 0.5
 """Words of the Penn Treebank, width and number of layers, words of a sample, share that is dropped.
@@ -16,7 +16,9 @@ WORDS, WIDTH, LAYERS, TOKENS, DROPOUT = 10_000, 650, 2, 35, 0.5
 
 
 def word_language_model() -> Workload:
-    """LSTM of two layers of 650: 19,780,400 parameters in 11 tensors, 35 words a sample."""
+    """Build an LSTM of two layers of 650: 19,780,400 parameters in 11 tensors, 35 words a
+    sample.
+    """
     torch = load_torch()
     nn: Any = torch.nn
 

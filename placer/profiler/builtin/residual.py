@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def residual(body: Any, shortcut: Any, after: Any) -> torch.nn.Module:
-    """Module that computes ``after(shortcut(x) + body(x))``.
+    """Build a module that computes ``after(shortcut(x) + body(x))``.
 
     Parameters
     ----------

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from placer.profiler.builtin.batches import images
 from placer.profiler.builtin.residual import residual
 from placer.profiler.target.torch_import import load_torch
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 
 if TYPE_CHECKING:
     import torch
 
 
 def resnet50_like() -> Workload:
-    """ResNet-50 with the stride in the 3 x 3 convolution, as torchvision and NVIDIA build it.
+    """Build ResNet-50 with the stride in the 3 x 3 convolution, as torchvision and NVIDIA do.
 
     25,557,032 parameters in 161 tensors, 4.09 G multiply-adds for a picture of 224 x 224.
     """
@@ -31,8 +31,8 @@ def resnet50_like() -> Workload:
 
 
 def cnn_small() -> Workload:
-    """ResNet-20 for pictures of 32 x 32, shortcuts by 1 x 1 convolutions: 272,474 parameters in 65
-    tensors, 41 M multiply-adds.
+    """Build ResNet-20 for pictures of 32 x 32, shortcuts by 1 x 1 convolutions: 272,474
+    parameters in 65 tensors, 41 M multiply-adds.
     """
     nn: Any = load_torch().nn
     stem = [*convolution(3, 16, 3), nn.ReLU(inplace=True)]
@@ -43,7 +43,7 @@ def cnn_small() -> Workload:
 
 
 def resnet(blocks: Sequence[int], bottleneck: bool = True, widening: int = 1) -> torch.nn.Module:
-    """Residual network for pictures of 224 x 224 and 1,000 classes.
+    """Build a residual network for pictures of 224 x 224 and 1,000 classes.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def resnet(blocks: Sequence[int], bottleneck: bool = True, widening: int = 1) ->
 
 
 def convolution(before: int, after: int, kernel: int, stride: int = 1) -> list[Any]:
-    """Convolution without bias and its batch norm: three tensors."""
+    """Build a convolution without bias and its batch norm: three tensors."""
     nn: Any = load_torch().nn
     return [
         nn.Conv2d(before, after, kernel, stride, kernel // 2, bias=False),
@@ -96,11 +96,11 @@ def _plain_body(before: int, width: int, stride: int) -> list[Any]:
 
 
 def _stages(blocks: Sequence[int], before: int, widths: Sequence[int], body: Any) -> list[Any]:
-    """Residual blocks; the first of each stage but the first halves the picture, and has a
-    convolution where its shape changes.
+    """Build the residual blocks; the first of each stage but the first halves the picture, and
+    has a convolution where its shape changes.
     """
     nn: Any = load_torch().nn
-    found = []
+    layers = []
     for stage, (count, width) in enumerate(zip(blocks, widths, strict=True)):
         for block in range(count):
             stride = 2 if stage and not block else 1
@@ -108,13 +108,13 @@ def _stages(blocks: Sequence[int], before: int, widths: Sequence[int], body: Any
             shortcut = (
                 nn.Identity() if same else nn.Sequential(*convolution(before, width, 1, stride))
             )
-            found.append(
+            layers.append(
                 residual(
                     nn.Sequential(*body(before, width, stride)), shortcut, nn.ReLU(inplace=True)
                 )
             )
             before = width
-    return found
+    return layers
 
 
 def _head(width: int, classes: int) -> list[Any]:

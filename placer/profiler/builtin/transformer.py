@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from placer.profiler.builtin.batches import IGNORED, masked_text
 from placer.profiler.builtin.residual import residual
 from placer.profiler.target.torch_import import load_torch
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 
 if TYPE_CHECKING:
     import torch
@@ -51,15 +51,17 @@ XLM_R_LARGE = Encoder(layers=24, width=1024, heads=16, vocabulary=250002, positi
 
 
 def bert_base_like() -> Workload:
-    """BERT base: 109,514,298 parameters in 202 tensors, word embeddings tied to the output."""
+    """Build BERT base: 109,514,298 parameters in 202 tensors, word embeddings tied to the
+    output.
+    """
     return _workload(
         "bert-base-like", "BERT base, masked language model, 128 tokens", BERT_BASE, 128
     )
 
 
 def transformer_560m() -> Workload:
-    """XLM-R large: 560,142,482 parameters in 394 tensors, of which 256 M are the embeddings of
-    250,002 words.
+    """Build XLM-R large: 560,142,482 parameters in 394 tensors, of which 256 M are the
+    embeddings of 250,002 words.
     """
     return _workload(
         "transformer-560m",
@@ -70,14 +72,14 @@ def transformer_560m() -> Workload:
 
 
 def transformer_small() -> Workload:
-    """BERT mini: 11,201,594 parameters in 74 tensors, texts of 64 tokens."""
+    """Build BERT mini: 11,201,594 parameters in 74 tensors, texts of 64 tokens."""
     return _workload(
         "transformer-small", "BERT mini, masked language model, 64 tokens", BERT_MINI, 64
     )
 
 
 def masked_language_model(shape: Encoder) -> torch.nn.Module:
-    """Module from tokens ``[samples, tokens]`` to logits ``[samples, tokens, vocabulary]``.
+    """Build a module from tokens ``[samples, tokens]`` to logits ``[samples, tokens, vocabulary]``.
 
     The output layer multiplies by the embedding of words (tied: one tensor) and adds a bias. Logits
     are made for every token, as Hugging Face transformers does, not for the hidden ones alone, as
@@ -117,8 +119,8 @@ def masked_language_model(shape: Encoder) -> torch.nn.Module:
 
 
 def _layer(shape: Encoder) -> list[Any]:
-    """Attention and the feed-forward part, each with a shortcut and a layer norm after it: 16
-    tensors.
+    """Build attention and the feed-forward part, each with a shortcut and a layer norm after
+    it: 16 tensors.
     """
     nn: Any = load_torch().nn
     wide = [

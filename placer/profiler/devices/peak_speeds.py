@@ -55,15 +55,15 @@ class Device:
     as_of: str
 
     def peak(self, precision: str) -> float | None:
-        """FLOP/s at a precision: TF32 falls back to FP32 as PyTorch does; None without units for
-        BF16.
+        """Return FLOP/s at a precision: TF32 falls back to FP32 as PyTorch does; None
+        without BF16 units.
         """
-        found = self.peak_flops[precision]
-        return self.peak_flops["fp32"] if found is None and precision == "tf32" else found
+        peak = self.peak_flops[precision]
+        return self.peak_flops["fp32"] if peak is None and precision == "tf32" else peak
 
 
 def device(name: str) -> Device | None:
-    """Peaks of a GPU by its name in the catalog; None if there is no such GPU in the shipped table.
+    """Look up the peaks of a GPU by its name in the catalog; None if the shipped table lacks it.
 
     >>> device("A10").peak_flops["fp16"]
     125000000000000.0
@@ -75,7 +75,7 @@ def device(name: str) -> Device | None:
 
 
 def device_of(gpu: Gpu) -> Device:
-    """Peaks of a row of a catalog.
+    """Return the peaks of a catalog's row.
 
     Notes
     -----

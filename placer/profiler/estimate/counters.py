@@ -138,7 +138,7 @@ class Kept:
         self.bytes = 0
 
     def keep(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Note what autograd saves: for `torch.autograd.graph.saved_tensors_hooks`."""
+        """Count what autograd saves, as a hook of `torch.autograd.graph.saved_tensors_hooks`."""
         if tensor.layout is not load_torch().strided:
             return tensor
         key = _storage(tensor)
@@ -149,7 +149,7 @@ class Kept:
 
 
 def _writes_nothing(func: Any) -> bool:
-    """Whether an operation returns a view of its argument, or makes room without writing."""
+    """Tell whether an operation returns a view of its argument, or allocates without writing."""
     returned = func._schema.returns
     views = bool(returned) and all(
         r.alias_info is not None and not r.alias_info.is_write for r in returned
@@ -158,8 +158,8 @@ def _writes_nothing(func: Any) -> bool:
 
 
 def _touched_bytes(tensor: torch.Tensor) -> int:
-    """Bytes of the elements of a tensor: repeated ones (expand) are stored once, and of a sparse
-    one the meta device knows nothing.
+    """Count the bytes of a tensor that are stored: repeated elements (expand) once; of a sparse
+    tensor the meta device knows nothing.
     """
     if tensor.layout is not load_torch().strided:
         return 0

@@ -13,13 +13,13 @@ from placer.errors import PlacerError
 from placer.profiler.estimate.counters import Kept, flop_counter, traffic_counter
 from placer.profiler.estimate.meta_twin import meta_twin
 from placer.profiler.estimate.work import Work
-from placer.profiler.steps.training import check_loss
+from placer.profiler.steps.training_step import check_loss
 from placer.profiler.target.torch_import import load_torch
 
 if TYPE_CHECKING:
     import torch
 
-    from placer.profiler.target.workload import Workload
+    from placer.profiler.workload import Workload
 
 BATCHES = (16, 64)
 """Batches that are counted: a straight line through both gives what each sample and what each step
@@ -73,7 +73,7 @@ class Counts:
     half: bool = False
 
     def of(self, samples: int) -> Pass:
-        """Forward and backward of one microbatch."""
+        """Count forward and backward of one microbatch."""
         return Pass(
             **{
                 name: getattr(self.per_step, name) + samples * getattr(self.per_sample, name)
@@ -82,7 +82,7 @@ class Counts:
         )
 
     def work(self, samples: int) -> Work:
-        """What the throughput estimate needs to know of one microbatch."""
+        """Return the work of one microbatch, for the throughput estimate."""
         step = self.of(samples)
         moved_bytes = step.moved_bytes * (2 if self.half else 1)
         return Work(
@@ -132,7 +132,7 @@ def _line(first: Pass, second: Pass) -> tuple[Pass, Pass]:
 
 
 def _pass(workload: Workload, twin: torch.nn.Module, samples: int) -> Pass:
-    """Forward and backward over so many samples."""
+    """Run forward and backward over some samples."""
     torch = load_torch()
     twin.zero_grad(set_to_none=True)
     kept = Kept([*twin.parameters(), *twin.buffers()])
@@ -196,11 +196,11 @@ def said_plainly(workload: Workload) -> Iterator[None]:
     except (PlacerError, KeyboardInterrupt):
         raise
     except BaseException as error:  # also sys.exit, which would end placer without a word
-        said = ": ".join(
+        reason = ": ".join(
             filter(None, (type(error).__name__, next(iter(str(error).strip().splitlines()), "")))
         )
         raise PlacerError(
-            f"{workload.name} cannot be counted on the meta device: {said[:200]}",
+            f"{workload.name} cannot be counted on the meta device: {reason[:200]}",
             "tensors have no values there: a loss that needs them (.item(), shapes by data) can "
             "only be measured, without --estimate",
         ) from error

@@ -14,7 +14,7 @@ from placer.profiler.devices.peak_speeds import PRECISIONS
 from placer.profiler.estimate.memory import Component, Fit
 from placer.profiler.estimate.throughput import Check, rates_from_flops
 from placer.profiler.estimate.work import constants_document
-from placer.profiler.target.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE, Workload
+from placer.profiler.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE, Workload
 from placer.version import __version__
 from placer.workload.profile import ModelProfile, Rate
 

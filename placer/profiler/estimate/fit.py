@@ -55,7 +55,7 @@ class Point:
 
 
 def published_works() -> dict[str, tuple[str, Work]]:
-    """Family and work of a step of each published model."""
+    """Count the work of a step of each published model, with its family."""
     with PUBLISHED.open(encoding="utf-8", newline="") as handle:
         return {
             row["model"]: (
@@ -72,9 +72,7 @@ def published_works() -> dict[str, tuple[str, Work]]:
 
 
 def published_points(catalog: Catalog, *, nodes: bool = False) -> tuple[Point, ...]:
-    """Published rates of one device (or of nodes of several) without a framework, from the shipped
-    profiles.
-    """
+    """List the published rates of one device, or of nodes of several, without a framework."""
     return tuple(
         Point(
             model=model,
@@ -90,10 +88,10 @@ def published_points(catalog: Catalog, *, nodes: bool = False) -> tuple[Point, .
 
 
 def estimated_rate(point: Point, constants: Constants, family: str | None = None) -> float:
-    """Samples per second of a point's model and device by the formula."""
-    found = step_time(point.work, point.device, family or point.family, PRECISION, constants)
-    assert found is not None
-    return point.work.samples / found.total
+    """Estimate samples per second of a point's model and device."""
+    time = step_time(point.work, point.device, family or point.family, PRECISION, constants)
+    assert time is not None
+    return point.work.samples / time.total
 
 
 def fit(points: Sequence[Point]) -> Constants:
@@ -130,12 +128,13 @@ def _least_squares(points: Sequence[Point], families: Sequence[str]) -> Constant
     models = sorted({p.model for p in points})
 
     def residuals(logs: Any) -> list[float]:
-        found, own = (
+        constants, own = (
             _constants(logs[: len(kinds)], kinds, families),
             dict(zip(models, logs[len(kinds) :], strict=True)),
         )
         of_rates = [
-            (_log_error(p, found, None if p.family in families else OTHER) - own[p.model]) / NOISE
+            (_log_error(p, constants, None if p.family in families else OTHER) - own[p.model])
+            / NOISE
             for p in points
         ]
         of_constants = [log / CENTRE[kind][1] for log, kind in zip(logs, kinds, strict=False)]
@@ -145,7 +144,9 @@ def _least_squares(points: Sequence[Point], families: Sequence[str]) -> Constant
         [launch if kind == "launch" else 0.0 for kind in kinds] + [0.0] * len(models)
         for launch in (0.0, 1.0, 2.0)
     ]
-    best = min((least_squares(residuals, start) for start in starts), key=lambda got: got.cost)
+    best = min(
+        (least_squares(residuals, start) for start in starts), key=lambda solution: solution.cost
+    )
     return _constants(best.x[: len(kinds)], kinds, families)
 
 

@@ -78,8 +78,8 @@ def leave_one_out(points: Sequence[Point], catalog: Catalog) -> tuple[LeftOut, .
 
 
 def scaled_rate(known: Point, target: Point, constants: Constants) -> float:
-    """Samples per second of a target from a known rate of the same model: the formula gives the
-    ratio of the devices.
+    """Scale a known rate of the same model to another device, by the ratio that the formula
+    gives.
     """
     times = [step_time(p.work, p.device, p.family, PRECISION, constants) for p in (known, target)]
     assert times[0] is not None
@@ -119,8 +119,8 @@ def with_spreads(constants: Constants, rows: Sequence[LeftOut]) -> Constants:
 
 
 def _spread(errors: Sequence[float]) -> float:
-    found = summary(errors)
-    return 1.0 if found is None else 1 + found.p90
+    worst = summary(errors)
+    return 1.0 if worst is None else 1 + worst.p90
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
@@ -145,7 +145,7 @@ def _other_device(point: Point, points: Sequence[Point], constants: Constants) -
 
 
 def _data_sheet(point: Point, catalog: Catalog) -> float | None:
-    """Error of the estimate that a profile without this rate gives."""
+    """Return the error of the estimate that a profile without this rate gives."""
     profile = load_profile(point.model)
     others = tuple(
         r
@@ -155,5 +155,5 @@ def _data_sheet(point: Point, catalog: Catalog) -> float | None:
     )
     if not others:
         return None
-    found = replace(profile, rates=others).rate(catalog.gpus[point.device.gpu], 1, "none", catalog)
-    return None if found is None else found.value / point.rate.value - 1
+    rate = replace(profile, rates=others).rate(catalog.gpus[point.device.gpu], 1, "none", catalog)
+    return None if rate is None else rate.value / point.rate.value - 1

@@ -80,7 +80,7 @@ def components(
     activations = "tensors that autograd saves, on the meta device" + (
         f"; {half:g} of FP32 under autocast, assumed" if half < 1 else ""
     )
-    found = [
+    parts = [
         _fixed(
             "weights",
             counts.parameter_bytes + counts.buffer_bytes,
@@ -113,12 +113,12 @@ def components(
         ),
     ]
     total = (
-        sum(c.bytes - microbatch * c.per_sample for c in found),
-        sum(c.per_sample for c in found),
+        sum(c.bytes - microbatch * c.per_sample for c in parts),
+        sum(c.per_sample for c in parts),
     )
     spare = f"{FRAGMENTS:.0%} of the above, held by the allocator"
     return (
-        *(c for c in found if c.bytes),
+        *(c for c in parts if c.bytes),
         _growing(
             "fragmentation",
             FRAGMENTS * total[0],

@@ -12,7 +12,7 @@ from placer.profiler.target.torch_import import load_torch
 from placer.units import counted
 
 if TYPE_CHECKING:
-    from placer.profiler.target.workload import Workload
+    from placer.profiler.workload import Workload
 
 STATES = {
     "sgd": 0,
@@ -42,7 +42,7 @@ class OptimizerState:
 
 
 def optimizer_state(workload: Workload, trainable: int, name: str | None = None) -> OptimizerState:
-    """Bytes of an optimizer's state after its first step.
+    """Count the bytes of an optimizer's state after its first step.
 
     Parameters
     ----------

@@ -93,12 +93,12 @@ def rates_from_work(
         for gpu in catalog.gpus.values()
         if gpu.kind == "gpu" and gpu.gpu not in {r.gpu for r in measured}
     ]
-    found = [_rate(work, family, gpu, precision, measured, catalog) for gpu in wanted]
-    return tuple(rate for rate in found if rate is not None)
+    rates = [_rate(work, family, gpu, precision, measured, catalog) for gpu in wanted]
+    return tuple(rate for rate in rates if rate is not None)
 
 
 def step_times(work: Work, family: str, catalog: Catalog, precision: str) -> dict[str, StepTime]:
-    """Seconds of a microbatch by GPU, with what limits it."""
+    """Estimate the seconds of a microbatch on each GPU, with what limits it."""
     times = {
         gpu.gpu: step_time(work, device_of(gpu), family, precision, constants())
         for gpu in catalog.gpus.values()
@@ -126,14 +126,14 @@ def checks(
     work: Work, family: str, catalog: Catalog, precision: str, known: Sequence[Rate]
 ) -> tuple[Check, ...]:
     """Compare each known rate of one GPU with what would have been estimated without it."""
-    found = []
+    checks = []
     for rate in _of_one_gpu(known, catalog):
         others = [r for r in known if r.gpu != rate.gpu]
         alone = {r.gpu: r.value for r in rates_from_work(work, family, catalog, precision)}
         scaled = {r.gpu: r.value for r in rates_from_work(work, family, catalog, precision, others)}
         if rate.gpu in alone:
             has_other = bool(_of_one_gpu(others, catalog))
-            found.append(
+            checks.append(
                 Check(
                     gpu=rate.gpu,
                     samples_per_second=rate.value,
@@ -141,11 +141,11 @@ def checks(
                     other_device=scaled[rate.gpu] / rate.value - 1 if has_other else None,
                 )
             )
-    return tuple(found)
+    return tuple(checks)
 
 
 def spread(family: str, gpu: str, precision: str, *, scaled: bool = False) -> float:
-    """Factor between an estimate and the ends of its interval."""
+    """Return the factor between an estimate and the ends of its interval."""
     its = constants()
     wide = its.other_device_spread if scaled else its.family(family).spread
     wide *= 1.0 if precision == "fp16" else OTHER_PRECISION
@@ -153,7 +153,7 @@ def spread(family: str, gpu: str, precision: str, *, scaled: bool = False) -> fl
 
 
 def _of_one_gpu(known: Sequence[Rate], catalog: Catalog) -> list[Rate]:
-    """Rates of one GPU of the catalog without a framework."""
+    """List the rates of one GPU of the catalog without a framework."""
     return [
         r
         for r in known
@@ -207,7 +207,7 @@ def _nearest(
         (r, step_time(work, device_of(catalog.gpus[r.gpu]), family, precision, constants()))
         for r in known
     ]
-    found = [(r, t) for r, t in there if t is not None and t.total > 0]
+    timed = [(r, t) for r, t in there if t is not None and t.total > 0]
     return min(
-        found, key=lambda row: (abs(math.log(row[1].total / time.total)), row[0].gpu), default=None
+        timed, key=lambda row: (abs(math.log(row[1].total / time.total)), row[0].gpu), default=None
     )

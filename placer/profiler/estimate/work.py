@@ -85,7 +85,7 @@ class Constants:
     other_device_spread: float = 1.5
 
     def family(self, name: str) -> Family:
-        """Constants of a family; those of all published models for a family without published
+        """Return the constants of a family, or of all published models if the family has no
         figures.
         """
         return self.families[name if name in self.families else OTHER]
@@ -117,8 +117,8 @@ class StepTime:
 def step_time(
     work: Work, device: Device, family: str, precision: str, constants: Constants
 ) -> StepTime | None:
-    """Seconds of one microbatch on one device; None if the device has no units for the precision,
-    or nobody wrote its peak down.
+    """Estimate the seconds of one microbatch on one device; None without units for the precision or
+    a known peak.
 
     Notes
     -----
@@ -154,7 +154,7 @@ def step_time(
 
 @lru_cache(maxsize=1)
 def constants() -> Constants:
-    """Figures fitted to published rates, as shipped."""
+    """Read the shipped constants, fitted to published rates."""
     raw = constants_document()
     return Constants(
         families={name: Family(**row) for name, row in raw["families"].items()},
@@ -166,6 +166,6 @@ def constants() -> Constants:
 
 
 def constants_document() -> dict[str, Any]:
-    """Shipped constants with their source, date and the command that made them."""
+    """Return the shipped constants with their source, date and the command that made them."""
     document: dict[str, Any] = json.loads(CONSTANTS.read_text(encoding="utf-8"))
     return document

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
 from placer.profiler.target.torch_import import load_torch
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 
 if TYPE_CHECKING:
     import torch
@@ -147,7 +147,7 @@ def _hivemind_cycle(
 
 
 def installed(framework: str) -> bool:
-    """Whether a framework can be measured here: its package is there, and gloo for DDP."""
+    """Tell whether a framework can be measured here: its package exists, and gloo for DDP."""
     if framework == "hivemind":
         return importlib.util.find_spec("hivemind") is not None
     distributed = load_torch().distributed

@@ -17,11 +17,11 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.profiler.framework.accumulation import Accumulation
 from placer.profiler.framework.measurement import measure
-from placer.profiler.steps.failures import OutOfMemory, told
+from placer.profiler.steps.failures import OutOfMemory, translate_failures
 from placer.profiler.steps.precision import autocast
 from placer.profiler.target.target import Target
 from placer.profiler.target.torch_import import load_torch
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 
 MOST_STEPS = 8
 """Most microbatches of one cycle. Longer ones would hide the one that synchronises even better."""
@@ -117,7 +117,7 @@ def _measure(request: Request, send: Callable[..., None]) -> None:
     load_torch().set_num_threads(request.threads)
     accumulation = accumulation_of(request, workload)
     send(kind="loaded")
-    with told(f"while batches of {accumulation.microbatch:,} are accumulated"):
+    with translate_failures(f"while batches of {accumulation.microbatch:,} are accumulated"):
         measure(
             accumulation,
             request.framework,

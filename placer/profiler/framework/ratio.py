@@ -26,7 +26,7 @@ class Ratio:
 
 
 def ratio_of_pairs(above: Sequence[float], below: Sequence[float]) -> Ratio:
-    """Median of ``above[i] / below[i]`` with a distribution-free interval.
+    """Return the median of ``above[i] / below[i]`` with a distribution-free interval.
 
     Parameters
     ----------

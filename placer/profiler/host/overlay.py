@@ -15,16 +15,16 @@ from typing import Any
 from placer.errors import PlacerError, unknown
 from placer.market.books.reading import load_catalog
 from placer.market.catalog import Catalog
-from placer.profiler.host.arithmetic import HostMeasurement
-from placer.profiler.host.fit import HostFit, fit
+from placer.profiler.host.averaging import HostMeasurement
+from placer.profiler.host.cost_fit import HostFit, fit
 from placer.units import Interval
 from placer.version import __version__
 from placer.workload.constants import PUBLISHED, Calibration, HostConstants
 from placer.workload.overlay import SCHEMA, Overlay, overlay_document
 
 BASE = "a10"
-"""The class whose published constants are scaled: the only one whose runs told gigabytes and
-tensors apart.
+"""The class whose published constants are scaled: only its runs separate the cost of
+gigabytes from that of tensors.
 """
 REFERENCE_S_PER_GB = 2.6
 REFERENCE_S_PER_TENSOR = 2.7e-5
@@ -77,7 +77,7 @@ class HostReport:
 
 
 def host_class(name: str, catalog: Catalog) -> str:
-    """Class of averaging constants of a host class or of a device.
+    """Return the class of averaging constants of a host class or of a device.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def host_document(report: HostReport) -> dict[str, Any]:
                 "processor": report.measured.processor,
                 "logical_cpus": report.measured.logical_cpus,
                 "torch": report.measured.torch_version,
-                "arithmetic": {name: asdict(found) for name, found in report.fits.items()},
+                "arithmetic": {name: asdict(fit) for name, fit in report.fits.items()},
                 "reference": {
                     "s_per_gb": REFERENCE_S_PER_GB,
                     "s_per_tensor": REFERENCE_S_PER_TENSOR,
@@ -199,22 +199,22 @@ def host_document(report: HostReport) -> dict[str, Any]:
 
 def warnings_of(report: HostReport) -> list[str]:
     """Say what a reader of the constants should know."""
-    said = [
+    warnings = [
         f"only the arithmetic is measured; that hivemind's other work scales with it is "
         f"assumed, within a factor of {ALIKE:g}: "
         "'placer calibrate' on one measured run is better"
     ]
     if report.measured.partial:
-        said.append("stopped by Ctrl-C: fewer rounds than asked for")
+        warnings.append("stopped by Ctrl-C: fewer rounds than asked for")
     if report.fits["fp16"].relative_residual > 0.25:
-        said.append(
+        warnings.append(
             f"points lie {report.fits['fp16'].relative_residual:.0%} around the fit: something "
             f"else used this machine; measure again"
         )
-    return said
+    return warnings
 
 
-def _terms(found: HostFit, kind: str) -> tuple[HostTerm, ...]:
+def _terms(fit: HostFit, kind: str) -> tuple[HostTerm, ...]:
     base, shown = PUBLISHED.hosts[BASE], PUBLISHED.hosts[kind]
 
     def scaled(name: str, unit: str, here: Interval, reference: float) -> HostTerm:
@@ -244,21 +244,19 @@ def _terms(found: HostFit, kind: str) -> tuple[HostTerm, ...]:
         )
 
     return (
-        scaled("s_per_gb", "s/GB", found.s_per_gb, REFERENCE_S_PER_GB),
-        scaled("s_per_tensor", "s/tensor", found.s_per_tensor, REFERENCE_S_PER_TENSOR),
+        scaled("s_per_gb", "s/GB", fit.s_per_gb, REFERENCE_S_PER_GB),
+        scaled("s_per_tensor", "s/tensor", fit.s_per_tensor, REFERENCE_S_PER_TENSOR),
         kept("base_s", "s", "as matchmaking needs peers"),
         kept("s_per_peer", "s/worker", "as it needs peers"),
     )
 
 
-def _spread(published: Calibration, found: HostFit) -> tuple[float, float, float]:
-    """Spread of the averaging time: published spread, interval of the fit and `ALIKE` together, in
-    logarithms.
-    """
+def _spread(published: Calibration, fit: HostFit) -> tuple[float, float, float]:
+    """Combine published spread, interval of the fit and `ALIKE`, in logarithms."""
     _, slow, fast = published.averaging_spread
     of_fit = (
-        (found.s_per_gb.high - found.s_per_gb.low) / 2 / found.s_per_gb.value
-        if found.s_per_gb.value > 0
+        (fit.s_per_gb.high - fit.s_per_gb.low) / 2 / fit.s_per_gb.value
+        if fit.s_per_gb.value > 0
         else 1.0
     )
     half = math.sqrt((math.log(slow / fast) / 2) ** 2 + of_fit**2 + math.log(ALIKE) ** 2)

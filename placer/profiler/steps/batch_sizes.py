@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from placer.errors import PlacerError
 from placer.profiler.steps.failures import OutOfMemory
-from placer.profiler.steps.rate import Timing
 from placer.profiler.steps.statistics import is_flat, knee
+from placer.profiler.steps.timing import Timing
 
 EXPECTED_SIZES = 12
 """Batch sizes among which the time is shared out at first."""

@@ -25,7 +25,7 @@ class OutOfMemory(Exception):  # noqa: N818 - it is no error: it ends the search
 
 
 @contextmanager
-def told(doing: str) -> Iterator[None]:
+def translate_failures(doing: str) -> Iterator[None]:
     """Turn what the measured code raises into `OutOfMemory`, or into one line that says what it was
     doing.
 
@@ -49,8 +49,8 @@ def told(doing: str) -> Iterator[None]:
         BaseException
     ) as error:  # sys.exit, and exceptions of the user's own, end the measured code and not placer
         if is_out_of_memory(error):
-            said = one_line(error) if str(error).strip() else "out of memory"
-            raise OutOfMemory(said) from None  # without its frames, which hold the memory
+            reason = one_line(error) if str(error).strip() else "out of memory"
+            raise OutOfMemory(reason) from None  # without its frames, which hold the memory
         words = f"the measured code fails {doing}: {type(error).__name__}: {one_line(error)}"
         raise PlacerError(words, "run one step of it by hand to see where") from error
 
@@ -64,6 +64,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    """First line of an error's text, without characters that would steer a terminal."""
+    """Return the first line of an error's text, without characters that would steer a terminal."""
     first = (str(error).strip().splitlines() or ["no message"])[0]
     return "".join(c if c.isprintable() else " " for c in first)

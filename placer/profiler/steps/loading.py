@@ -14,8 +14,8 @@ MOST_BATCHES = 50
 
 
 def loading_seconds_per_sample(samples: Iterable[Any], seconds: float) -> float | None:
-    """Median seconds for a batch of a dataset over its samples, the first batch apart, which starts
-    workers and opens files.
+    """Measure the median seconds for a batch of a dataset over its samples; the first batch, which
+    starts workers and opens files, does not count.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def loading_seconds_per_sample(samples: Iterable[Any], seconds: float) -> float 
 
 
 def samples_in(batch: Any) -> int | None:
-    """Samples of a batch: the first dimension of its first tensor."""
+    """Count the samples of a batch: the first dimension of its first tensor."""
     if isinstance(batch, load_torch().Tensor):
         return int(batch.shape[0]) if batch.dim() else None
     parts = (
@@ -56,4 +56,4 @@ def samples_in(batch: Any) -> int | None:
         if isinstance(batch, (list, tuple))
         else ()
     )
-    return next((found for found in map(samples_in, parts) if found), None)
+    return next((samples for samples in map(samples_in, parts) if samples), None)

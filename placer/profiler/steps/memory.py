@@ -33,8 +33,8 @@ def release(device: Any) -> None:
 
 
 def device_peak_bytes(device: Any) -> int | None:
-    """Most memory allocated on a device since `release`; None on a CPU. Metal knows no peak: what
-    is allocated now.
+    """Return the most memory allocated on a device since `release`; None on a CPU. Metal knows
+    no peak: what is allocated now.
     """
     torch = load_torch()
     if device.type == "cuda":
@@ -43,24 +43,26 @@ def device_peak_bytes(device: Any) -> int | None:
 
 
 def host_peak_bytes() -> int | None:
-    """Most resident memory of this process: since `release` on Linux, since its start elsewhere."""
-    found = _kib(STATUS, "VmHWM")
-    if found is not None:
-        return found
+    """Return the most resident memory of this process: since `release` on Linux, since its
+    start elsewhere.
+    """
+    peak = _kib(STATUS, "VmHWM")
+    if peak is not None:
+        return peak
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * KIB
 
 
 def host_available_bytes() -> int | None:
-    """Memory that this process may still take: free on the machine, and below the limit of its
-    container; None if unknown.
+    """Return the memory that this process may still take, on the machine and below the limit of
+    its container; None if unknown.
     """
     free = [_kib(MEMINFO, "MemAvailable"), _below_limit()]
     return min((size for size in free if size is not None), default=None)
 
 
 def _below_limit() -> int | None:
-    """What a container's limit leaves; files in the cache count as free."""
+    """Return what a container's limit leaves; files in the cache count as free."""
     try:
         limit = int((CGROUP / "memory.max").read_text(encoding="ascii"))
         used = int((CGROUP / "memory.current").read_text(encoding="ascii"))
@@ -73,7 +75,7 @@ def _below_limit() -> int | None:
 
 
 def _kib(path: Path, name: str) -> int | None:
-    """A row of a file of /proc in bytes."""
+    """Read a row of a file of /proc, in bytes."""
     try:
         for row in path.read_text(encoding="utf-8").splitlines():
             if row.startswith(f"{name}:"):

@@ -16,7 +16,7 @@ AMPERE = (8, 0)
 
 
 def default_precision(device: Any) -> str:
-    """Half precision on a GPU, as in the published rates; plain on anything else."""
+    """Choose half precision on a GPU, as in the published rates, else single."""
     return "fp16" if device.type == "cuda" else "fp32"
 
 
@@ -55,7 +55,7 @@ def _has(precision: str, device: Any) -> bool:
 
 
 def autocast(precision: str, device: Any) -> AbstractContextManager[Any]:
-    """Context of a forward pass."""
+    """Return the context of a forward pass."""
     if precision in ("fp16", "bf16"):
         made: AbstractContextManager[Any] = load_torch().autocast(
             device.type, dtype=_half(precision)
@@ -65,7 +65,7 @@ def autocast(precision: str, device: Any) -> AbstractContextManager[Any]:
 
 
 def grad_scaler(precision: str, device: Any) -> Any | None:
-    """Loss scaling, which fp16 needs and the others do not; None where there is none."""
+    """Return loss scaling, which only fp16 needs; None elsewhere."""
     torch = load_torch()
     return (
         torch.amp.GradScaler(device.type)

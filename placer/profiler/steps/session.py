@@ -13,14 +13,14 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.profiler.steps import memory
 from placer.profiler.steps.batch_sizes import LARGEST_BATCH, Findings, search
-from placer.profiler.steps.failures import OutOfMemory, told
+from placer.profiler.steps.failures import OutOfMemory, translate_failures
 from placer.profiler.steps.loading import loading_seconds_per_sample
 from placer.profiler.steps.precision import check_precision, products
-from placer.profiler.steps.rate import Effort, Timing, measure
 from placer.profiler.steps.stopwatch import stopwatch
-from placer.profiler.steps.training import FunctionStep, StepFunction, TrainingStep
+from placer.profiler.steps.timing import Effort, Timing, measure
+from placer.profiler.steps.training_step import FunctionStep, StepFunction, TrainingStep
 from placer.profiler.target.torch_import import load_torch
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 from placer.units import format_bytes
 
 SEARCH_SHARE = 0.7
@@ -33,7 +33,7 @@ MEMORY_SHARE = 0.9
 LEAST_ACCUMULATED_STEPS = 3
 SEED = 0
 
-Told = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +59,7 @@ class Session:
         The workload or step function.
     plan
         What to measure.
-    told
+    progress
         Called after every block with a line for a progress bar.
     bytes_per_sample
         Memory of a sample that was worked out, if it could be: says which batches not to try until
@@ -68,7 +68,7 @@ class Session:
 
     subject: Workload | StepFunction
     plan: Plan
-    told: Told = lambda words: None
+    progress: Progress = lambda words: None
     findings: list[Findings] = field(default_factory=list)
     loading_seconds_per_sample: float | None = None
     bytes_per_sample: float | None = None
@@ -89,23 +89,23 @@ class Session:
         if isinstance(self.subject, Workload):
             self.subject.module.to(self.plan.device)
             if self.subject.samples is not None:
-                with told("while its dataset is read"):
+                with translate_failures("while its dataset is read"):
                     self.loading_seconds_per_sample = loading_seconds_per_sample(
                         self.subject.samples, self.plan.effort.seconds * LOADING_SHARE
                     )
         for number, precision in enumerate(self.plan.precisions):
             left = max(0.0, self.plan.effort.seconds - (time.perf_counter() - start))
-            found = Findings(precision=precision)
-            self.findings.append(found)
+            findings = Findings(precision=precision)
+            self.findings.append(findings)
             with products(precision):
-                self._precision(found, left / (len(self.plan.precisions) - number))
+                self._precision(findings, left / (len(self.plan.precisions) - number))
 
     def check(self) -> None:
         """Refuse what cannot be measured before anything is."""
         if isinstance(self.subject, StepFunction):
             if len(self.plan.precisions) > 1:
                 raise PlacerError(
-                    "a step function has the precision that it has",
+                    "a step function sets its own precision",
                     "give one --precision, which names it",
                 )
             return
@@ -113,42 +113,42 @@ class Session:
             raise PlacerError(
                 f"{self.subject.source or self.subject.name} is on the meta device and has no "
                 f"weights",
-                "make it on the CPU, or --estimate",
+                "create it on the CPU, or use --estimate",
             )
         for precision in self.plan.precisions:
             check_precision(precision, self.plan.device)
 
-    def _precision(self, found: Findings, seconds: float) -> None:
+    def _precision(self, findings: Findings, seconds: float) -> None:
         start, effort = time.perf_counter(), self.plan.effort
         most = self.plan.target_batch_size or LARGEST_BATCH
 
         def probe(size: int, share: float) -> None:
             memory.release(self.plan.device)
-            self._expect_memory(found, size)
-            timing = found.timings[size] = Timing(batch_size=size)
-            self._visit(found.precision, timing, replace(effort, seconds=share))
+            self._expect_memory(findings, size)
+            timing = findings.timings[size] = Timing(batch_size=size)
+            self._visit(findings.precision, timing, replace(effort, seconds=share))
 
-        search(probe, found, seconds * SEARCH_SHARE, self.plan.batch_sizes, most)
-        found.chosen = found.knee
-        accumulation = self._accumulation(found, seconds * (1 - SEARCH_SHARE) / 2)
+        search(probe, findings, seconds * SEARCH_SHARE, self.plan.batch_sizes, most)
+        findings.chosen = findings.knee
+        accumulation = self._accumulation(findings, seconds * (1 - SEARCH_SHARE) / 2)
         left = max(0.0, seconds - (time.perf_counter() - start))
-        knee = found.timings[found.knee]
+        knee = findings.timings[findings.knee]
         if effort.steps is None:
             # The device may be slower by now: the interval must include that.
             self._visit(
-                found.precision,
+                findings.precision,
                 knee,
                 replace(effort, seconds=left / (2 if accumulation > 1 else 1)),
             )
         if accumulation > 1:
-            found.accumulated = Timing(batch_size=knee.batch_size, accumulation=accumulation)
-            self._visit(found.precision, found.accumulated, replace(effort, seconds=left / 2))
+            findings.accumulated = Timing(batch_size=knee.batch_size, accumulation=accumulation)
+            self._visit(findings.precision, findings.accumulated, replace(effort, seconds=left / 2))
 
     def _visit(self, precision: str, timing: Timing, effort: Effort) -> None:
         """Measure one batch size for some time."""
         device, size = self.plan.device, timing.batch_size
         timing.done = False
-        with told(f"at batch size {size:,}"):
+        with translate_failures(f"at batch size {size:,}"):
             if isinstance(self.subject, StepFunction):
                 step: Any = FunctionStep(self.subject, size)
             else:
@@ -161,7 +161,7 @@ class Session:
                 stopwatch(device),
                 timing,
                 effort,
-                told=lambda: self.told(_words(precision, timing)),
+                after_block=lambda: self.progress(_words(precision, timing)),
             )
         timing.device_memory_bytes = _of_two(
             max, timing.device_memory_bytes, memory.device_peak_bytes(device)
@@ -169,23 +169,23 @@ class Session:
         # A larger batch does not give all its memory back: the visit that used less is right.
         timing.host_memory_bytes = _of_two(min, timing.host_memory_bytes, memory.host_peak_bytes())
 
-    def _accumulation(self, found: Findings, seconds: float) -> int:
-        """Batches of an optimizer step up to the target batch size, as many as can be measured in
-        so many seconds.
+    def _accumulation(self, findings: Findings, seconds: float) -> int:
+        """Choose the batches of an optimizer step: up to the target batch size, as many as
+        the seconds allow.
         """
         if self.plan.target_batch_size is None or isinstance(self.subject, StepFunction):
             return 1
-        knee = found.timings[found.knee]
+        knee = findings.timings[findings.knee]
         asked = math.ceil(self.plan.target_batch_size / knee.batch_size)
         possible = max(1, int(seconds / LEAST_ACCUMULATED_STEPS / knee.interval.value))
         if asked > possible:
-            found.notes.append(
-                f"{found.precision}: accumulation was measured over {possible:,} batches, not "
+            findings.notes.append(
+                f"{findings.precision}: accumulation was measured over {possible:,} batches, not "
                 f"{asked:,}, for lack of time"
             )
         return min(asked, possible)
 
-    def _expect_memory(self, found: Findings, size: int) -> None:
+    def _expect_memory(self, findings: Findings, size: int) -> None:
         """Stop before the host runs out of memory: its system would end this process without a
         word.
         """
@@ -193,7 +193,7 @@ class Session:
             return
         peaks = [
             (s, t.host_memory_bytes)
-            for s, t in sorted(found.timings.items())
+            for s, t in sorted(findings.timings.items())
             if s < size and t.host_memory_bytes is not None
         ]
         now, free = memory.host_peak_bytes(), memory.host_available_bytes()
@@ -222,11 +222,11 @@ def _prepare(device: Any) -> None:
 
 
 def _words(precision: str, timing: Timing) -> str:
-    found = timing.interval
+    interval = timing.interval
     several = f" x {timing.accumulation:,}" if timing.accumulation > 1 else ""
     return (
         f"{precision}, batch {timing.batch_size:,}{several}: {timing.samples_per_second:,.4g} "
-        f"samples/s ± {found.half_width:.1%}"
+        f"samples/s ± {interval.half_width:.1%}"
     )
 
 

@@ -41,7 +41,7 @@ class MedianInterval:
 
 
 def ranks(count: int, confidence: float = CONFIDENCE) -> tuple[int, int, float]:
-    """Ranks of the ordered values that enclose the median, and how sure that is.
+    """Return the ranks of the ordered values that enclose the median, and the confidence.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ def ranks(count: int, confidence: float = CONFIDENCE) -> tuple[int, int, float]:
 
 
 def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> MedianInterval:
-    """Median of values and its interval by order statistics; of fewer than six values their range,
-    widened by 10 %.
+    """Return the median and its interval by order statistics; fewer than six values have their
+    range, widened by 10 %.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> 
 
 
 def quartiles(values: Sequence[float]) -> Seconds:
-    """Median and quartiles of seconds."""
+    """Return median and quartiles of seconds."""
     if len(values) == 1:
         return Seconds(median=values[0], low=values[0], high=values[0])
     low, median, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -105,7 +105,7 @@ def quartiles(values: Sequence[float]) -> Seconds:
 
 
 def knee(samples_per_second: Mapping[int, float], share: float = KNEE_SHARE) -> int:
-    """Smallest batch size within 5 % of the most samples/s.
+    """Return the smallest batch size within 5 % of the most samples/s.
 
     >>> knee({1: 10.0, 2: 19.0, 4: 30.0, 8: 35.0, 16: 36.0})
     8

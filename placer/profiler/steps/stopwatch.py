@@ -24,21 +24,21 @@ class Stopwatch(Protocol):
         """Wait for all work of the device."""
 
     def seconds(self, start: Any, end: Any) -> float:
-        """Seconds between two marks."""
+        """Return the seconds between two marks."""
 
 
 class ProcessClock:
     """The monotonic clock: right where every operation is done when it returns."""
 
     def mark(self) -> float:
-        """Now."""
+        """Return the present moment."""
         return time.perf_counter()
 
     def wait(self) -> None:
-        """Nothing runs beside."""
+        """Do nothing: a CPU finishes its work at once."""
 
     def seconds(self, start: float, end: float) -> float:
-        """Difference of two moments."""
+        """Return the seconds between two marks."""
         return end - start
 
 
@@ -83,10 +83,8 @@ def stopwatch(device: Any) -> Stopwatch:
 
 
 def phases(marks: Marks, watch: Stopwatch) -> dict[str, float]:
-    """Seconds of each phase of a step, and of the whole as ``step``; a phase that comes again is
-    summed.
-    """
-    found: dict[str, float] = {}
+    """Sum the seconds of each phase of a step, and of the whole as ``step``."""
+    phases: dict[str, float] = {}
     for (_, start), (phase, end) in pairwise(marks):
-        found[phase] = found.get(phase, 0.0) + watch.seconds(start, end)
-    return {**found, "step": watch.seconds(marks[0][1], marks[-1][1])}
+        phases[phase] = phases.get(phase, 0.0) + watch.seconds(start, end)
+    return {**phases, "step": watch.seconds(marks[0][1], marks[-1][1])}

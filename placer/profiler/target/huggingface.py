@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from placer.errors import PlacerError
 from placer.profiler.builtin.batches import generator, images, masked_text
 from placer.profiler.target.torch_import import load_torch
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 
 if TYPE_CHECKING:
     import torch
@@ -111,14 +111,14 @@ def _workload(file: Path, config: Any, task: _Task, module: Any, tokens: int) ->
 
 
 def _file(path: str | Path) -> Path:
-    """The configuration itself; a name without a file is never looked up on the network."""
-    found = Path(path) / "config.json" if Path(path).is_dir() else Path(path)
-    if not found.is_file():
+    """Find the configuration; a name without a file is never looked up on the network."""
+    file = Path(path) / "config.json" if Path(path).is_dir() else Path(path)
+    if not file.is_file():
         raise PlacerError(
             f"no configuration at '{path}'",
             "give a local config.json or its folder; nothing is downloaded",
         )
-    return found
+    return file
 
 
 def _document(file: Path) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _refuse_foreign_code(file: Path, document: dict[str, Any]) -> None:
     for key, value in document.items():
         if key == "auto_map" or ("attn_implementation" in key and "/" in str(value)):
             raise PlacerError(
-                f"'{file}' wants code of its own ({key})",
+                f"'{file}' needs code of its own ({key})",
                 "placer runs none: remove it, or profile package.module:function",
             )
         if isinstance(value, dict):
@@ -173,16 +173,16 @@ def _one_line(file: Path, transformers: ModuleType) -> Iterator[None]:
     except PlacerError:
         raise
     except Exception as error:
-        said = " ".join(str(error).split())[:200] or type(error).__name__
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise PlacerError(
-            f"transformers cannot make a model of '{file}': {said}", "correct the configuration"
+            f"transformers cannot make a model of '{file}': {reason}", "correct the configuration"
         ) from None
     finally:
         transformers.logging.set_verbosity(before)
 
 
 def _prepare_for_training(config: Any) -> None:
-    """Settings that a configuration may leave to generation and that change no size."""
+    """Set what a configuration may leave to generation and that changes no size."""
     if getattr(config, "use_cache", False):
         config.use_cache = False  # keys of earlier tokens are kept for generation alone
     for token in ("pad_token_id", "decoder_start_token_id"):
@@ -191,8 +191,8 @@ def _prepare_for_training(config: Any) -> None:
 
 
 def _make(transformers: ModuleType, config: Any) -> tuple[_Task, Any]:
-    """The task that the configuration names (``architectures``), else the first that its type can
-    do, and the model.
+    """Make the model for the task that the configuration names (``architectures``), else for
+    the first that its type can do.
     """
     named = (getattr(config, "architectures", None) or [""])[0]
     speech = hasattr(config, "num_mel_bins")
@@ -257,7 +257,7 @@ def _pictures(config: Any, samples: int, tokens: int, device: torch.device) -> d
 
 
 def _speech(config: Any, samples: int, tokens: int, device: torch.device) -> dict[str, Any]:
-    """Mel spectra, two frames for each position of the encoder (Whisper), and what was said."""
+    """Draw mel spectra, two frames for each position of the encoder (Whisper), and their text."""
     shape = (samples, config.num_mel_bins, 2 * config.max_source_positions)
     spectra = load_torch().randn(shape, device=device, generator=generator(device))
     return {"input_features": spectra, "labels": _text(config, samples, tokens, device)}

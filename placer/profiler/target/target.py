@@ -15,12 +15,12 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.profiler.steps.failures import one_line
-from placer.profiler.steps.training import StepFunction
+from placer.profiler.steps.training_step import StepFunction
 from placer.profiler.target.torch_import import load_torch
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 
 PROTOCOL = (
-    "return a placer.profiler.target.workload.Workload, (module, batch), (module, batch, "
+    "return a placer.profiler.workload.Workload, (module, batch), (module, batch, "
     "loss) or a step function; see placer profile --help"
 )
 
@@ -91,31 +91,31 @@ def load_target(
         raise PlacerError(
             f"--name {name!r} is empty or not printable", "give a word, such as my-model"
         )
-    found: Workload | StepFunction
+    subject: Workload | StepFunction
     if builtin is not None:
         from placer.profiler.builtin import builtin as built_in
 
-        found = built_in(builtin)
+        subject = built_in(builtin)
     else:
         assert target is not None
         kind, _, rest = target.partition(":")
-        found = _hugging_face(rest) if kind == "hf" else _made(_called(target), target)
-    return found if name is None else replace(found, name=name)
+        subject = _hugging_face(rest) if kind == "hf" else _made(_called(target), target)
+    return subject if name is None else replace(subject, name=name)
 
 
 def _hugging_face(path: str) -> Workload:
     from placer.profiler.target.huggingface import from_config
 
-    found: Workload = from_config(path)
-    return found
+    workload: Workload = from_config(path)
+    return workload
 
 
 def _called(target: str) -> Any:
-    """What the user's function returns."""
+    """Call the user's function."""
     module_name, _, function_name = target.partition(":")
     if not all(map(str.isidentifier, (*module_name.split("."), function_name))):
         raise PlacerError(
-            f"'{target}' is no package.module:function",
+            f"'{target}' does not have the form package.module:function",
             "as in mymodel.train:profile, or hf:FILE, or --builtin NAME",
         )
     here = os.getcwd()  # noqa: PTH109 - sys.path holds text
@@ -160,38 +160,38 @@ def _called(target: str) -> Any:
         ) from error
 
 
-def _made(found: Any, target: str) -> Workload | StepFunction:
+def _made(returned: Any, target: str) -> Workload | StepFunction:
     """Read what a function returned."""
     torch = load_torch()
     name = target.partition(":")[2]
-    if isinstance(found, Workload):
-        _check(found, target)
-        return found if found.source else replace(found, source=target)
+    if isinstance(returned, Workload):
+        _check(returned, target)
+        return returned if returned.source else replace(returned, source=target)
     if (
-        isinstance(found, tuple)
-        and len(found) in (2, 3)
-        and isinstance(found[0], torch.nn.Module)
-        and all(map(callable, found[1:]))
+        isinstance(returned, tuple)
+        and len(returned) in (2, 3)
+        and isinstance(returned[0], torch.nn.Module)
+        and all(map(callable, returned[1:]))
     ):
         return Workload(
             name=name,
-            title=f"{type(found[0]).__name__} of {target}",
+            title=f"{type(returned[0]).__name__} of {target}",
             family="other",
-            module=found[0],
-            batch=_batch_maker(found[1]),
-            loss=found[2] if len(found) == 3 else default_loss,
+            module=returned[0],
+            batch=_batch_maker(returned[1]),
+            loss=returned[2] if len(returned) == 3 else default_loss,
             optimizer=adamw,
             source=target,
         )
-    if callable(found) and not isinstance(found, (type, torch.nn.Module)):
-        module = getattr(found, "module", None)
+    if callable(returned) and not isinstance(returned, (type, torch.nn.Module)):
+        module = getattr(returned, "module", None)
         return StepFunction(
             name=name,
             source=target,
-            run=found,
+            run=returned,
             module=module if isinstance(module, torch.nn.Module) else None,
         )
-    raise PlacerError(f"{target} returns {_kind(found)}, which cannot be profiled", PROTOCOL)
+    raise PlacerError(f"{target} returns {_kind(returned)}, which cannot be profiled", PROTOCOL)
 
 
 def _check(workload: Workload, target: str) -> None:
@@ -217,10 +217,10 @@ def _check(workload: Workload, target: str) -> None:
         ),
     ]
     if wrong:
-        said = ascii(getattr(workload, wrong[0]))[:80]
+        value = ascii(getattr(workload, wrong[0]))[:80]
         raise PlacerError(
-            f"the Workload of {target}: {wrong[0]} is {said}",
-            "see placer.profiler.target.workload for what each part is",
+            f"the Workload of {target}: {wrong[0]} is {value}",
+            "see placer.profiler.workload for what each part is",
         )
 
 
@@ -232,10 +232,10 @@ def _is_count(value: Any) -> bool:
     return value is None or (isinstance(value, int) and value >= 1)
 
 
-def _kind(found: Any) -> str:
-    if isinstance(found, tuple):
-        return f"a tuple of ({', '.join(type(part).__name__ for part in found)})"
-    return type(found).__name__
+def _kind(returned: Any) -> str:
+    if isinstance(returned, tuple):
+        return f"a tuple of ({', '.join(type(part).__name__ for part in returned)})"
+    return type(returned).__name__
 
 
 def _batch_maker(function: Callable[..., Any]) -> Callable[[int, Any], Any]:
@@ -266,17 +266,17 @@ def moved(batch: Any, device: Any) -> Any:
 
 
 def default_loss(module: Any, batch: Any) -> Any:
-    """Loss where the user gave none: the module's own, else the mean of its result."""
+    """Compute the loss where the user gave none: the module's own, else the mean of its result."""
     keywords = batch if isinstance(batch, Mapping) else {}
     inputs = () if keywords else batch if isinstance(batch, (list, tuple)) else (batch,)
-    found = module(*inputs, **keywords)
-    own = getattr(found, "loss", None)
-    found = found if own is None else own
-    while isinstance(found, (list, tuple)) and found:
-        found = found[0]
-    return found.float().mean()
+    result = module(*inputs, **keywords)
+    own = getattr(result, "loss", None)
+    result = result if own is None else own
+    while isinstance(result, (list, tuple)) and result:
+        result = result[0]
+    return result.float().mean()
 
 
 def adamw(parameters: Iterable[Any]) -> Any:
-    """AdamW, the usual optimizer of the family that is trained most."""
+    """Build AdamW, the usual optimizer of the family that is trained most."""
     return load_torch().optim.AdamW(parameters)

@@ -70,7 +70,7 @@ class Equations:
         return Equations([run for run in self.runs if id(run) not in gone], self)
 
     def residuals(self, values: Values) -> Array:
-        """Relative errors, run after run."""
+        """Compute the relative errors, run after run."""
         return np.concatenate([self._residuals(run, values) for run in self.runs])
 
     def jacobian(self, values: Values, parameters: Sequence[Parameter]) -> Array:
@@ -89,14 +89,14 @@ class Equations:
         return result
 
     def rows(self, chosen: Sequence[bool]) -> Mask:
-        """Mask of the residuals of some runs."""
+        """Return the mask of the residuals of some runs."""
         mask = np.zeros(self.size, dtype=bool)
         for rows, wanted in zip(self._of_run, chosen, strict=True):
             mask[rows] = wanted
         return mask
 
     def by_run(self, figures: Array) -> list[float]:
-        """Smallest figure of each run, its exchange apart."""
+        """Return the smallest figure of each run, its exchange apart."""
         pairs = zip(self.runs, self._of_run, strict=True)
         return [
             float(np.min(figures[rows.start : rows.stop - (run.communication_s is not None)]))
@@ -104,7 +104,9 @@ class Equations:
         ]
 
     def _residuals(self, run: MeasuredRun, values: Values) -> Array:
-        """Residuals of one run; worked out once for the figures that it depends on."""
+        """Compute the residuals of one run, once for each value of the figures that it
+        depends on.
+        """
         near = tuple((p, v) for p, v in values.items() if self._touches(p, run))
         key = (id(run), near)
         if key not in self._found:
@@ -121,7 +123,7 @@ class Equations:
 
 
 def touches(parameter: Parameter, run: MeasuredRun) -> bool:
-    """Whether a parameter can change the expected step of a run."""
+    """Tell whether a parameter can change the expected step of a run."""
     if parameter.kind == RATE:
         return parameter.key[0] == run.model and any(
             (g.gpu, str(g.gpu_count)) == parameter.key[1:3] for g in run.placement.groups
@@ -135,11 +137,11 @@ def touches(parameter: Parameter, run: MeasuredRun) -> bool:
 
 def _residuals_of(run: MeasuredRun, values: Values) -> Array:
     step = run.step(overlay_of(values, (run,)))
-    found = [run.step_s / step.total - 1]
+    residuals = [run.step_s / step.total - 1]
     if run.calculation_s is not None:
-        found.append(run.calculation_s / step.calculation - 1)
+        residuals.append(run.calculation_s / step.calculation - 1)
     if run.communication_s is not None:
-        found.append(
+        residuals.append(
             COMMUNICATION_WEIGHT * (run.communication_s - step.communication) / run.communication_s
         )
-    return np.array(found)
+    return np.array(residuals)

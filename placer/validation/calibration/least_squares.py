@@ -40,7 +40,7 @@ class Solution:
     freedom: int
 
     def at_limit(self, parameter: Parameter) -> bool:
-        """Whether a value lies at the end of its range."""
+        """Tell whether a value lies at the end of its range."""
         low, high = parameter.limits
         value, slack = self.values[parameter], NEAR_LIMIT * parameter.step
         return value <= low + slack or value >= high - slack
@@ -91,7 +91,7 @@ def solve(
 
     x, softness = np.array([start[p] for p in parameters]) / steps, SOFTEST
     for _ in range(2):
-        found = least_squares(
+        fit = least_squares(
             lambda x: equations.residuals(values(x)),
             np.clip(x, *limits),
             lambda x: equations.jacobian(values(x), parameters),
@@ -101,11 +101,9 @@ def solve(
             ftol=1e-7,
             xtol=1e-7,
         )
-        x = found.x
-        softness = float(
-            np.clip(2 * MAD_TO_SIGMA * np.median(np.abs(found.fun)), HARDEST, softness)
-        )
-    weights = 1 / np.sqrt(1 + (found.fun / softness) ** 2)
+        x = fit.x
+        softness = float(np.clip(2 * MAD_TO_SIGMA * np.median(np.abs(fit.fun)), HARDEST, softness))
+    weights = 1 / np.sqrt(1 + (fit.fun / softness) ** 2)
     freedom = equations.size - len(parameters)
     return Solution(
         values={
@@ -115,13 +113,13 @@ def solve(
             zip(
                 parameters,
                 _standard_errors(
-                    equations.jacobian(values(x), parameters), found.fun, weights, freedom
+                    equations.jacobian(values(x), parameters), fit.fun, weights, freedom
                 ),
                 strict=True,
             )
         ),
         weights=tuple(equations.by_run(weights)),
-        residuals=found.fun,
+        residuals=fit.fun,
         freedom=freedom,
     )
 
@@ -129,7 +127,9 @@ def solve(
 def _standard_errors(
     jacobian: Array, residuals: Array, weights: Array, freedom: int
 ) -> list[float]:
-    """Standard error of each parameter in its steps, from the curvature at the solution."""
+    """Estimate the standard error of each parameter in its steps, from the curvature at the
+    solution.
+    """
     sigma = np.sqrt(np.sum(weights * residuals**2) / freedom) if freedom > 0 else LEAST_SIGMA
     weighted = jacobian * np.sqrt(weights)[:, None]
     covariance = np.linalg.pinv(weighted.T @ weighted, rcond=1e-12)
@@ -141,5 +141,5 @@ def _least_squares() -> Callable[..., Any]:
         from scipy.optimize import least_squares
     except ImportError:
         raise PlacerError("placer calibrate needs SciPy", "pip install scipy") from None
-    found: Callable[..., Any] = least_squares
-    return found
+    solver: Callable[..., Any] = least_squares
+    return solver

@@ -98,25 +98,27 @@ def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
     head = records[0]
     lost = _lost(records, manifest)
     _check_ranks(path, records, manifest, {one.rank for one in lost})
-    said, steps = manifest.exchange, [record for record in records if record["kind"] == "step"]
-    rounds = counted_rounds(steps, manifest.world_size, said.local_steps, overlap=said.overlap)
+    exchange, steps = manifest.exchange, [record for record in records if record["kind"] == "step"]
+    rounds = counted_rounds(
+        steps, manifest.world_size, exchange.local_steps, overlap=exchange.overlap
+    )
     if head["links"] == "real" and len(rounds) >= LEAST_ROUNDS:
         check_model(path, head, records)
-        speeds, found = (
+        speeds, seconds = (
             _checked(path, _speeds(rounds, manifest), manifest),
             round_seconds(rounds, manifest.world_size),
         )
         unknown = (
-            said.overlap and found is not None and found.hidden is None
+            exchange.overlap and seconds is not None and seconds.hidden is None
         )  # some rounds without exchange, some with two
         return Observed(
             links="real",
             rounds=len(rounds),
             speeds=speeds,
-            samples_per_second=None if found is None else found.samples_per_second,
+            samples_per_second=None if seconds is None else seconds.samples_per_second,
             exchange_s=None
-            if found is None or unknown or manifest.world_size == 1
-            else found.between,
+            if seconds is None or unknown or manifest.world_size == 1
+            else seconds.between,
             lost=lost,
         )
     if not lost and head["links"] != "real":
@@ -124,7 +126,7 @@ def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
         words = f"{path}: {what} ran on one machine, whose speed and links are not the plan's"
         raise PlacerError(words, "run it where the plan says")
     if not lost:
-        least = LEAST_ROUNDS + (3 if said.overlap else 1)
+        least = LEAST_ROUNDS + (3 if exchange.overlap else 1)
         raise PlacerError(
             f"{path}: {len(rounds)} rounds after the first", f"run at least {least} rounds"
         )
@@ -139,9 +141,7 @@ def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
 
 
 def _of_plan(path: Path, manifest: Manifest) -> list[dict[str, Any]]:
-    """Records of a log, each header of it of the plan: logs may stand one after the other in a
-    file.
-    """
+    """Check that each header of a log is of the plan: a file may hold several logs."""
     records = read_run(path)
     for head in (record for record in records if record["kind"] == "run"):
         if head["manifest"]["digest"] != manifest.digest:
@@ -154,16 +154,16 @@ def _of_plan(path: Path, manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def _together(logs: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Records of all logs; of a step of a rank the first."""
-    found: list[dict[str, Any]] = []
+    """Join the records of all logs; of several records of a step of a rank, the first counts."""
+    kept: list[dict[str, Any]] = []
     steps: set[tuple[int, int]] = set()
     for record in (record for log in logs for record in log):
         if record["kind"] == "step":
             if (record["rank"], record["step"]) in steps:
                 continue
             steps.add((record["rank"], record["step"]))
-        found.append(record)
-    return found
+        kept.append(record)
+    return kept
 
 
 def _check_ranks(
@@ -213,10 +213,8 @@ def group_of(rank: int, groups: Sequence[Group]) -> Group | None:
 
 
 def _lost(records: Sequence[Record], manifest: Manifest) -> tuple[Lost, ...]:
-    """Ranks that died or fell silent, not those that stopped because of them, whom ranks that
-    stopped later may name.
-    """
-    found: dict[int, Lost] = {}
+    """Find the ranks that died or fell silent, without those that stopped because of them."""
+    lost: dict[int, Lost] = {}
     stopped = {record["rank"] for record in records if record["kind"] == "fault"}
     for record in records:
         if record["kind"] == "notice":
@@ -228,22 +226,22 @@ def _lost(records: Sequence[Record], manifest: Manifest) -> tuple[Lost, ...]:
         else:
             continue
         group = group_of(rank, manifest.groups)
-        if rank not in found or record["kind"] == "lost":
+        if rank not in lost or record["kind"] == "lost":
             plain = "".join(c if c.isprintable() else " " for c in reason)
-            found[rank] = Lost(
+            lost[rank] = Lost(
                 rank=rank, place="" if group is None else group.place, step=step, reason=plain
             )
-    first = set(found) - stopped or set(found)
-    return tuple(found[rank] for rank in sorted(first))
+    first = set(lost) - stopped or set(lost)
+    return tuple(lost[rank] for rank in sorted(first))
 
 
 def _speeds(rounds: Sequence[Sequence[Record]], manifest: Manifest) -> tuple[Speed, ...]:
-    """Medians over rounds of each machine, added up by kind."""
+    """Sum the medians over rounds of each machine, by kind."""
     by_rank: dict[int, list[float]] = defaultdict(list)
-    for found in rounds:
+    for records in rounds:
         samples: dict[int, float] = defaultdict(float)
         seconds: dict[int, float] = defaultdict(float)
-        for record in found:
+        for record in records:
             samples[record["rank"]] += record["samples"]
             seconds[record["rank"]] += record["calculation_s"]
         for rank, done in samples.items():

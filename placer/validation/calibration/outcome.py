@@ -110,7 +110,7 @@ def finished(
 def _kappa(
     solution: Solution, overlay: Overlay, runs: Sequence[MeasuredRun]
 ) -> tuple[float, float, float]:
-    """Value, slow and fast of kappa from how the runs between regions lie around it."""
+    """Estimate kappa, slow and fast, from the runs between regions."""
     value, published = (
         next((v for p, v in solution.values.items() if p.kind == KAPPA), None),
         PUBLISHED.kappa,
@@ -148,7 +148,9 @@ def _spreads(
 
 
 def _exchange_s(run: MeasuredRun, overlay: Overlay) -> float:
-    """Seconds of the exchange as logged, else what the calculation leaves of the step."""
+    """Return the seconds of the exchange as logged, else what the calculation leaves of the
+    step.
+    """
     if run.communication_s is not None:
         return run.communication_s
     return run.step_s - (run.calculation_s or run.step(overlay).calculation)
@@ -160,8 +162,8 @@ def _ratio(measured: float, expected: float) -> float | None:
 
 
 def _half_width(logs: Sequence[float | None], parameters: int, published: float) -> float:
-    """Half-width of a 90 % interval in logarithms, from residuals; the published one where they say
-    too little.
+    """Return the half-width of a 90 % interval in logarithms, from residuals; the published one
+    where they say too little.
     """
     found = [log for log in logs if log is not None]
     freedom = len(found) - parameters
@@ -179,9 +181,7 @@ def _half_width(logs: Sequence[float | None], parameters: int, published: float)
 def _efficiencies(
     overlay: Overlay, runs: Sequence[MeasuredRun], source: str
 ) -> tuple[ModelEfficiency, ...]:
-    """Local rate over single-device rate, the mean over the devices of a model whose rate alone is
-    known.
-    """
+    """Divide the local rate by the single-device rate, as a mean over the devices of a model."""
     shares: dict[str, list[tuple[float, float, float]]] = {}
     for row in overlay.rates:
         if row.rate.framework == "none" or row.rate.gpu_count > 1:

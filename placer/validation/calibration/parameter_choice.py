@@ -77,7 +77,7 @@ def candidates(equations: Equations, asked: Collection[Pair] = ()) -> Iterator[P
 
 
 def _rates(runs: Sequence[MeasuredRun]) -> tuple[list[Parameter], list[Parameter], list[Parameter]]:
-    """Speeds that are read off directly, that are only estimates, and the others."""
+    """Split the speeds: read off directly, only estimated, and the others."""
     logged = dict.fromkeys(
         p for run in runs if run.calculation_s is not None or run.alone for p in rates_of(run)
     )
@@ -90,11 +90,11 @@ def _rates(runs: Sequence[MeasuredRun]) -> tuple[list[Parameter], list[Parameter
 
 
 def _links(runs: Sequence[MeasuredRun], asked: Collection[Pair]) -> list[Parameter]:
-    """Links that are asked for, then those that are only estimates."""
-    found = dict.fromkeys(p for run in runs for p in links_of(run))
+    """List the links that were asked for, then those that are only estimates."""
+    links = dict.fromkeys(p for run in runs for p in links_of(run))
     named = {(min(pair), max(pair)) for pair in asked}
-    return [p for p in found if p.key in named] + [
-        p for p in found if p.key not in named and not p.known
+    return [p for p in links if p.key in named] + [
+        p for p in links if p.key not in named and not p.known
     ]
 
 
@@ -125,11 +125,11 @@ class _Choice:
             scaled = (
                 factor in self.chosen and self._information(factor, [], trial, mask) >= INFORMATION
             )
-            told = (
+            separated = (
                 self._information(one, [*others, factor] if scaled else others, trial, mask)
                 >= INFORMATION
             )
-            if told and (
+            if separated and (
                 not scaled or self._information(factor, [*others, one], trial, mask) >= INFORMATION
             ):
                 free.append(one)
@@ -150,8 +150,8 @@ class _Choice:
         free: tuple[Parameter, ...],
         mask: Mask | None,
     ) -> float:
-        """Length of what a parameter does to the residuals of some runs and no other parameter
-        does.
+        """Measure what a parameter does to the residuals of some runs that no other
+        parameter can do.
         """
         own = self._column(parameter, free)
         rows = slice(None) if mask is None else mask

@@ -81,26 +81,26 @@ Values = Mapping[Parameter, float]
 
 
 def rates_of(run: MeasuredRun) -> list[Parameter]:
-    """Speeds of the machines of a run, each once."""
-    found = {}
+    """List the speeds of the machines of a run, each once."""
+    parameters = {}
     for pool, _ in run.machines(run.problem):
         rate = pool.alone if run.alone else pool.shared
         key = (run.model, rate.gpu, str(rate.gpu_count), run.framework)
         known = rate.basis in ("measured", "published")
-        found[key] = Parameter(
+        parameters[key] = Parameter(
             kind=RATE, key=key, published=rate.value, unit="samples/s", known=known
         )
-    return list(found.values())
+    return list(parameters.values())
 
 
 def links_of(run: MeasuredRun) -> list[Parameter]:
-    """Links between the places of a run; the slower direction names the bandwidth."""
-    found = []
+    """List the links between the places of a run; the slower direction names the bandwidth."""
+    parameters = []
     for a, b in run.pairs:
         there, back = run.problem.network.link(a, b), run.problem.network.link(b, a)
         slow = min(there, back, key=lambda link: link.bytes_per_second)
         known = "estimated" not in (there.basis, back.basis)
-        found.append(
+        parameters.append(
             Parameter(
                 kind=LINK,
                 key=(a, b),
@@ -109,7 +109,7 @@ def links_of(run: MeasuredRun) -> list[Parameter]:
                 known=known,
             )
         )
-    return found
+    return parameters
 
 
 def kappa() -> Parameter:
@@ -182,12 +182,12 @@ def _rate(p: Parameter, value: float, source: str) -> Rate:
 def _links(
     p: Parameter, value: float, runs: Iterable[MeasuredRun], source: str, as_of: str
 ) -> list[LinkSpeed]:
-    """Both directions, changed by one factor."""
+    """Change both directions by one factor."""
     run = next(run for run in runs if p.key in run.pairs)
-    found = []
+    parameters = []
     for src, dst in (p.key, p.key[::-1]):
         speed = run.problem.network.link(src, dst).bytes_per_second * GBPS * value / p.published
-        found.append(
+        parameters.append(
             LinkSpeed(
                 src=src,
                 dst=dst,
@@ -198,7 +198,7 @@ def _links(
                 as_of=as_of,
             )
         )
-    return found
+    return parameters
 
 
 def _host(host: str, values: Values) -> HostConstants:

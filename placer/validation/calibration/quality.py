@@ -82,7 +82,7 @@ def check_runs(
 
 
 def error_of(run: MeasuredRun, overlay: Overlay) -> float:
-    """Relative error of the expected samples/s."""
+    """Return the relative error of the expected samples/s."""
     return run.step_s / run.step(overlay).total - 1
 
 
@@ -92,7 +92,8 @@ def left_out_errors(
     near: Values | None = None,
     groups: Sequence[Sequence[MeasuredRun]] | None = None,
 ) -> list[float | None]:
-    """Error of each run by a fit to the runs of all other groups; None where these tell nothing.
+    """Fit without each group in turn, and return the errors of its runs; None where the others do
+    not determine it.
 
     Parameters
     ----------
@@ -101,32 +102,32 @@ def left_out_errors(
         `MOST_FITS` groups.
     """
     runs = equations.runs
-    found: dict[int, float | None] = {}
+    errors: dict[int, float | None] = {}
     for group in (
         [runs[i::MOST_FITS] for i in range(min(MOST_FITS, len(runs)))] if groups is None else groups
     ):
         others = equations.without(group)
         values = solve(others, asked, near).values if others.runs else {}
         overlay = overlay_of(values, others.runs)
-        found |= {id(run): error_of(run, overlay) if values else None for run in group}
-    return [found[id(run)] for run in runs]
+        errors |= {id(run): error_of(run, overlay) if values else None for run in group}
+    return [errors[id(run)] for run in runs]
 
 
 def errors_of(errors: Sequence[float | None]) -> Errors | None:
-    """Mean and worst of the errors that are known."""
-    found = [abs(error) for error in errors if error is not None]
+    """Return mean and worst of the known errors."""
+    absolute = [abs(error) for error in errors if error is not None]
     return (
-        Errors(mean=fsum(found) / len(found), worst=max(found), runs=len(found)) if found else None
+        Errors(mean=fsum(absolute) / len(absolute), worst=max(absolute), runs=len(absolute))
+        if absolute
+        else None
     )
 
 
 def not_fitted(
     equations: Equations, solution: Solution, asked: Collection[Pair]
 ) -> tuple[tuple[Parameter, str], ...]:
-    """Figures that play a part in the runs and stay as they were, or move with others, with the
-    reason.
-    """
-    found = []
+    """List the figures that the runs use but cannot determine, with the reason."""
+    checks = []
     for parameter in candidates(equations, asked):
         if parameter in solution.values:
             continue
@@ -139,20 +140,20 @@ def not_fitted(
             None,
         )
         if parameter.kind == CONSTANT and factor is not None:
-            found.append(
+            checks.append(
                 (
                     parameter,
                     f"scaled by {factor:.3g} with the averaging time: no run tells it apart",
                 )
             )
         else:
-            found.append(
+            checks.append(
                 (
                     parameter,
                     "stays as published: the runs do not tell it apart from what was fitted",
                 )
             )
-    return tuple(found)
+    return tuple(checks)
 
 
 def warnings_of(

@@ -85,21 +85,21 @@ def counted_rounds(
     those, the first has the exchange of the first round and is left out too, if there are more.
     """
     rounds = whole_rounds(steps, workers, local_steps)
-    beside = [found for found in rounds if _is_beside(found, workers)] if overlap else []
+    beside = [records for records in rounds if _is_beside(records, workers)] if overlap else []
     return beside[1:] or beside or rounds[1:]
 
 
-def _is_beside(found: Sequence[Record], workers: int) -> bool:
+def _is_beside(records: Sequence[Record], workers: int) -> bool:
     """Tell whether each worker overlapped one exchange with the calculation and awaited none."""
-    parts = _beside(found, workers)
+    parts = _beside(records, workers)
     return bool(parts) and all(part["exchange_s"] > 0 and part["flushed_s"] == 0 for part in parts)
 
 
-def _beside(found: Iterable[Record], workers: int) -> list[dict[str, float]]:
-    """What each worker logged of exchanges beside the calculation, in one round."""
+def _beside(records: Iterable[Record], workers: int) -> list[dict[str, float]]:
+    """Read what each worker logged of overlapped exchanges in one round."""
     names = ("exchange_s", "waited_s", "flushed_s")
     totals: dict[int, dict[str, float]] = defaultdict(lambda: dict.fromkeys(names, 0.0))
-    for record in found:
+    for record in records:
         if record["rank"] < workers:
             for name in names:
                 totals[record["rank"]][name] += record.get("beside", {}).get(name, 0.0)
@@ -107,7 +107,7 @@ def _beside(found: Iterable[Record], workers: int) -> list[dict[str, float]]:
 
 
 def round_seconds(rounds: Sequence[Sequence[Record]], workers: int) -> RoundSeconds | None:
-    """Medians of some rounds; None without any.
+    """Return the medians of some rounds; None without any.
 
     Notes
     -----
@@ -118,15 +118,15 @@ def round_seconds(rounds: Sequence[Sequence[Record]], workers: int) -> RoundSeco
     if not rounds:
         return None
     beside = [
-        min(_beside(found, workers), key=lambda part: part["exchange_s"])
-        for found in rounds
-        if _is_beside(found, workers)
+        min(_beside(records, workers), key=lambda part: part["exchange_s"])
+        for records in rounds
+        if _is_beside(records, workers)
     ]
     late = len(beside) == len(rounds)
-    calculation = [max(_by_rank(found, "calculation_s", workers)) for found in rounds]
-    each = [_by_rank(found, "step_s", workers) for found in rounds]
+    calculation = [max(_by_rank(records, "calculation_s", workers)) for records in rounds]
+    each = [_by_rank(records, "step_s", workers) for records in rounds]
     whole = [fmean(seconds) if late else max(seconds) for seconds in each]
-    samples = [sum(_by_rank(found, "samples", workers)) for found in rounds]
+    samples = [sum(_by_rank(records, "samples", workers)) for records in rounds]
     return RoundSeconds(
         calculation=median(calculation),
         between=median(
@@ -142,9 +142,9 @@ def round_seconds(rounds: Sequence[Sequence[Record]], workers: int) -> RoundSeco
     )
 
 
-def _by_rank(found: Iterable[Record], key: str, workers: int) -> list[float]:
+def _by_rank(records: Iterable[Record], key: str, workers: int) -> list[float]:
     totals: dict[int, float] = defaultdict(float)
-    for record in found:
+    for record in records:
         if record["rank"] < workers:
             totals[record["rank"]] += record[key]
     return list(totals.values())
@@ -176,8 +176,8 @@ def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
         for r in whole_rounds((r for r in records if r["kind"] == "step"), workers, 1)
         if len(r) == workers
     ]
-    found = round_seconds(rounds[1:], workers)
-    if found is None or len(rounds) <= LEAST_ROUNDS:
+    seconds = round_seconds(rounds[1:], workers)
+    if seconds is None or len(rounds) <= LEAST_ROUNDS:
         raise PlacerError(
             f"{path}: {max(0, len(rounds) - 1)} rounds of all workers after the first",
             f"run at least {LEAST_ROUNDS + 1} steps",
@@ -185,9 +185,9 @@ def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
     return 1, {
         "model": head["model"],
         "workers": ",".join(_spec(group) for group in head["groups"]),
-        "step_s": found.whole,
-        "calculation_s": found.calculation,
-        "communication_s": found.between if workers > 1 else None,
+        "step_s": seconds.whole,
+        "calculation_s": seconds.calculation,
+        "communication_s": seconds.between if workers > 1 else None,
         "target_batch_size": head["target_batch_size"],
         "compression": head["compression"],
         "streams": head["streams"],
@@ -220,9 +220,9 @@ def read_log(path: Path) -> list[dict[str, Any]]:
             ) from None
         records.append(record)
     if not records or records[0].get("schema") != SCHEMA:
-        found = records[0].get("schema") if records else None
+        schema = records[0].get("schema") if records else None
         raise PlacerError(
-            f"{path}: schema {found!r} is no {SCHEMA}", "give run.jsonl of placer run"
+            f"{path}: schema {schema!r} is no {SCHEMA}", "give run.jsonl of placer run"
         )
     return records
 
@@ -261,7 +261,7 @@ def _check(path: Path, head: Record, records: Sequence[Record]) -> None:
 
 
 def is_other_model(size: float, planned: float) -> bool:
-    """Whether gradients of some bytes belong to another model than the plan's."""
+    """Tell whether gradients of some bytes belong to another model than the plan's."""
     return abs(size - planned) > OTHER_MODEL * planned
 
 
@@ -278,7 +278,7 @@ def check_model(path: Path, head: Record, records: Sequence[Record]) -> None:
 
 
 def _spec(group: Record) -> str:
-    """A group as on the command line."""
+    """Write a group as on the command line."""
     from placer.market.catalog import device_name
 
     device = device_name(group["gpu"], group["gpu_count"])

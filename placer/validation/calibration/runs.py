@@ -92,15 +92,15 @@ class MeasuredRun:
         return tuple(combinations(self.placement.places, 2))
 
     def machines(self, problem: Problem) -> list[tuple[Pool, int]]:
-        """Offers and speeds behind the groups, as a problem knows them."""
+        """Return the offers and speeds behind the groups, as a problem knows them."""
         return [(pool_of(group, problem), group.count) for group in self.placement.groups]
 
     def hosts(self) -> set[str]:
-        """Classes of the hosts."""
+        """Return the classes of the hosts."""
         return {self.problem.catalog.gpu(group.gpu).host for group in self.placement.groups}
 
     def step(self, overlay: Overlay) -> StepSeconds:
-        """Expected step with some figures over the published ones."""
+        """Estimate the step with some figures over the published ones."""
         problem = replace(
             self.problem,
             profile=overlay.over_profile(self.problem.profile),
@@ -168,7 +168,7 @@ def _run(
 
 
 def _step_s(row: dict[str, Any], batch: int) -> float:
-    """Seconds of a step from either column; both must agree."""
+    """Read the seconds of a step from either column; both must agree."""
     speed, step = row["samples_per_second"], row["step_s"]
     if speed is None and step is None:
         raise PlacerError("samples_per_second and step_s are both empty", "give one of the two")
@@ -229,8 +229,8 @@ def _check_contradictions(path: Path, runs: Sequence[MeasuredRun]) -> None:
     for run in runs:
         same = (run.model, run.problem.batch, run.placement.canonical())
         groups.setdefault(same, []).append(run)
-    for found in groups.values():
-        a, b = min(found, key=lambda run: run.step_s), max(found, key=lambda run: run.step_s)
+    for group in groups.values():
+        a, b = min(group, key=lambda run: run.step_s), max(group, key=lambda run: run.step_s)
         if b.step_s > a.step_s * CONTRADICTION:
             speeds = f"{a.samples_per_second:.4g} and {b.samples_per_second:.4g} samples/s"
             raise PlacerError(

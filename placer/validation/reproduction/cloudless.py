@@ -137,7 +137,7 @@ def _effective(group: str, model: str, strategy: str, book: Catalog) -> float:
 def _everything(
     group: str, split: str, model: str, strategy: str, book: Catalog
 ) -> tuple[Placement, Problem]:
-    """All machines of a case, with data that stays."""
+    """Rent all machines of a case, with data that stays."""
     regions = REGIONS[group]
     data = tuple(
         Dataset(place=p, samples=n * 10**6, may_move=False)
@@ -169,15 +169,15 @@ def _cost_rows(case: Case) -> Iterator[Row]:
         )
 
 
-def _speed_row(found: SpeedUp) -> Row:
+def _speed_row(speed_up: SpeedUp) -> Row:
     quantity = "times as fast as synchronous"
     return Row(
-        groups=(found.group,),
-        label=found.label,
+        groups=(speed_up.group,),
+        label=speed_up.label,
         quantity=quantity,
         unit="x",
-        ours=found.times,
-        family=found.label,
+        ours=speed_up.times,
+        family=speed_up.label,
     )
 
 
@@ -195,7 +195,7 @@ def _saving(cases: list[Case]) -> Finding:
 
 
 def _speed(faster: list[SpeedUp]) -> Finding:
-    times = [found.times for found in faster]
+    times = [speed_up.times for speed_up in faster]
     ours = (
         f"{min(times):.2f} to {max(times):.2f} times a synchronous all-reduce in placer's own cases"
     )

@@ -123,7 +123,7 @@ def kind_of(placement: Placement, book: Catalog) -> str:
 
 
 def speed_row(run: Run) -> Row:
-    """Published and expected throughput."""
+    """Compare published and expected throughput."""
     speed, fitted = run.estimate.samples_per_second, run.published.calibrates
     return Row(
         groups=(run.kind, "calibrating" if fitted else "held out"),
@@ -139,8 +139,8 @@ def speed_row(run: Run) -> Row:
 
 
 def sent_row(run: Run) -> Row:
-    """Bytes in the logs and in the phases of the exchange, for one worker and step; nothing is
-    fitted to them.
+    """Compare the bytes in the logs with those of the exchange, for one worker and step;
+    nothing is fitted to them.
     """
     sent = sum(use.bytes_per_step for use in run.estimate.links) / run.placement.workers
     return Row(
@@ -159,15 +159,15 @@ def more_workers_gain_less_than_the_bound(
     """Compare the measured gain of each larger run with the bound at the smaller one's expected
     granularity.
     """
-    found = [_gain(a, b, factor) for a, b, factor in _scaled(runs)]
-    held = [g for g in found if g.measured <= g.bound * (1 + GRANULARITY_SPREAD)]
+    gains = [_gain(a, b, factor) for a, b, factor in _scaled(runs)]
+    held = [g for g in gains if g.measured <= g.bound * (1 + GRANULARITY_SPREAD)]
     counted = []
     for one_zone, words in ((True, "in one zone"), (False, "between regions")):
-        group = [g for g in found if (len(g.small.placement.places) == 1) == one_zone]
+        group = [g for g in gains if (len(g.small.placement.places) == 1) == one_zone]
         counted.append(
             f"{len([g for g in group if g in held])} of {len(group)} pairs of runs {words}"
         )
-    worst = max(found, key=lambda g: g.measured / g.bound)
+    worst = max(gains, key=lambda g: g.measured / g.bound)
     ours = (
         f"within the bound are {' and '.join(counted)}; {worst.small.label} to "
         f"{worst.large.published.experiment} gained "
@@ -177,13 +177,13 @@ def more_workers_gain_less_than_the_bound(
         f"bound at placer's wall-clock granularity, {100 * GRANULARITY_SPREAD:.0f} % allowed "
         f"for its error"
     )
-    if len(held) < len(found):
+    if len(held) < len(gains):
         why += (
             "; between regions communication falls as well: every pair of workers has a stream "
             "of its own and sends 2 S / N"
         )
     return Finding(
-        verdict=Verdict.REPRODUCED if len(held) == len(found) else Verdict.CONTRADICTED,
+        verdict=Verdict.REPRODUCED if len(held) == len(gains) else Verdict.CONTRADICTED,
         ours=ours,
         why=why,
     )
@@ -244,7 +244,7 @@ def _gain(small: Run, large: Run, factor: float) -> Gain:
 
 
 def _scaled(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, float]]:
-    """Pairs of runs of one model in which every group of the second is the same multiple of the
+    """Pair runs of one model in which every group of the second is the same multiple of the
     first's.
     """
     for a, b in permutations(runs, 2):

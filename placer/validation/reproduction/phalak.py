@@ -46,9 +46,9 @@ def reproduce() -> Reproduction:
     )
 
 
-def usd_parts(got: Estimate) -> tuple[tuple[str, float], ...]:
+def usd_parts(estimate: Estimate) -> tuple[tuple[str, float], ...]:
     """Price of one mini-batch by component in USD (Phalak et al., eq. 1)."""
-    usd, hours = got.usd_per_hour, got.step.total / SECONDS_PER_HOUR
+    usd, hours = estimate.usd_per_hour, estimate.step.total / SECONDS_PER_HOUR
     return (
         ("compute", usd.compute * hours),
         ("functions", usd.functions * hours),
@@ -57,13 +57,13 @@ def usd_parts(got: Estimate) -> tuple[tuple[str, float], ...]:
     )
 
 
-def seconds_parts(got: Estimate) -> tuple[tuple[str, float], ...]:
-    """Seconds of one mini-batch by part; the VMs are alike, so the first gradient is that of the
-    shortest ways.
+def seconds_parts(estimate: Estimate) -> tuple[tuple[str, float], ...]:
+    """Split the seconds of one mini-batch; the VMs are alike, so the first gradient is that of
+    the shortest ways.
     """
-    parts, waiting = dict(got.step.parts), got.step.waiting
+    parts, waiting = dict(estimate.step.parts), estimate.step.waiting
     return (
-        ("calculation", got.step.calculation),
+        ("calculation", estimate.step.calculation),
         ("download and upload", parts["download"] + parts["upload"] - waiting),
         ("waiting", waiting),
         ("aggregate", parts["aggregate"]),
@@ -71,38 +71,40 @@ def seconds_parts(got: Estimate) -> tuple[tuple[str, float], ...]:
 
 
 def placement_rows(study: Study) -> tuple[Row, ...]:
-    """Two rows for each placement and model: dollars and seconds, by part."""
+    """Build two rows for each placement and model: dollars and seconds, by part."""
     rows: list[Row] = []
     for model in MODELS:
-        found, cheapest, fastest = (
+        estimates, cheapest, fastest = (
             study.estimates[model],
             study.cheapest(model),
             study.fastest(model),
         )
         rows += [
-            _usd_row(model, choice, found[choice], best=choice == cheapest) for choice in CHOICES
+            _usd_row(model, choice, estimates[choice], best=choice == cheapest)
+            for choice in CHOICES
         ]
         rows += [
-            _seconds_row(model, choice, found[choice], best=choice == fastest) for choice in CHOICES
+            _seconds_row(model, choice, estimates[choice], best=choice == fastest)
+            for choice in CHOICES
         ]
     return tuple(rows)
 
 
-def _usd_row(model: str, choice: Choice, got: Estimate, *, best: bool) -> Row:
+def _usd_row(model: str, choice: Choice, estimate: Estimate, *, best: bool) -> Row:
     return Row(
         groups=(model,),
         label=choice.label,
         family=choice.family,
         quantity=USD,
         unit="USD",
-        ours=usd_per_step(got),
-        parts=usd_parts(got),
+        ours=usd_per_step(estimate),
+        parts=usd_parts(estimate),
         best=best,
     )
 
 
-def _seconds_row(model: str, choice: Choice, got: Estimate, *, best: bool) -> Row:
-    speed, seconds = got.samples_per_second, got.step.total
+def _seconds_row(model: str, choice: Choice, estimate: Estimate, *, best: bool) -> Row:
+    speed, seconds = estimate.samples_per_second, estimate.step.total
     return Row(
         groups=(model,),
         label=choice.label,
@@ -112,6 +114,6 @@ def _seconds_row(model: str, choice: Choice, got: Estimate, *, best: bool) -> Ro
         ours=seconds,
         low=seconds * speed.value / speed.high,
         high=seconds * speed.value / speed.low,
-        parts=seconds_parts(got),
+        parts=seconds_parts(estimate),
         best=best,
     )

@@ -106,9 +106,9 @@ def waiting_is_the_largest_share(claim: PublishedClaim, study: Study) -> Finding
     aggregate.
     """
     margins = []
-    for got in study.estimates[MODEL].values():
-        parts = dict(got.step.parts)
-        waited = got.step.calculation + parts["upload"]
+    for estimate in study.estimates[MODEL].values():
+        parts = dict(estimate.step.parts)
+        waited = estimate.step.calculation + parts["upload"]
         margins += [waited / parts["download"] - 1, parts["download"] / parts["aggregate"] - 1]
     oregon = Choice("aws", "aws", "aws", "Oregon")
     step = study.estimates[MODEL][oregon].step
@@ -165,13 +165,13 @@ def all_gcp_takes_as_long_everywhere(claim: PublishedClaim, study: Study) -> Fin
 def the_fastest_placement(claim: PublishedClaim, study: Study) -> Finding:
     """P20: compare the paper's fastest placement with placer's, for both models."""
     named = next(choice for choice in CHOICES if choice.label == claim.value)
-    margins, said = [], []
+    margins, figures = [], []
     for model in MODELS:
         seconds, fastest = study.seconds(model, named), study.fastest(model)
         margins.append(
             min(study.seconds(model, choice) for choice in CHOICES if choice != named) / seconds - 1
         )
-        said.append(
+        figures.append(
             f"{model}: {fastest.label} in {study.seconds(model, fastest):.2f} s, the paper's "
             f"{seconds:.2f} s"
         )
@@ -183,17 +183,17 @@ def the_fastest_placement(claim: PublishedClaim, study: Study) -> Finding:
     why = (
         f"{where}; the best other placement differs by {percent_range(margins)}, {KNOWN}; {UNTOLD}"
     )
-    return Finding(verdict=decided(min(margins)), ours="; ".join(said), why=why)
+    return Finding(verdict=decided(min(margins)), ours="; ".join(figures), why=why)
 
 
 def the_cheapest_placement(claim: PublishedClaim, study: Study) -> Finding:
     """P21: compare the paper's cheapest placement with placer's, for both models."""
-    found = {model: study.cheapest(model) for model in MODELS}
+    cheapest = {model: study.cheapest(model) for model in MODELS}
     ours = "; ".join(
         f"{m}: {c.label} for {usd_per_step(study.estimates[m][c]):.6f} USD a mini-batch"
-        for m, c in found.items()
+        for m, c in cheapest.items()
     )
-    held = all(choice.label == claim.value for choice in found.values())
+    held = all(choice.label == claim.value for choice in cheapest.values())
     why = (
         "transfer decides, and its list prices are known; London sends as cheaply, its VMs "
         "and requests cost more"
@@ -298,14 +298,14 @@ CHECKS: dict[str, Callable[[PublishedClaim, Study], Finding]] = {
 
 
 def upload_rate(study: Study, vms: str, city: str, store: str, store_city: str) -> float:
-    """Bytes per second of one gradient on its way from a VM to a store, start-up included."""
+    """Return bytes per second of one gradient from a VM to a store, start-up included."""
     size = study.gradient_bytes[MODEL]
     link = study.network.link(CITIES[city][vms], CITIES[store_city][store])
     return size / worker_transfer_seconds(size, link, PUBLISHED.services)
 
 
 def _ratio(study: Study, vms: str, city: str, store_city: str, winner: str) -> float:
-    """Bandwidth to the winner's store over that to the other cloud's in the same city."""
+    """Divide the bandwidth to the winner's store by that to the other cloud's in the same city."""
     (loser,) = STORES.keys() - {winner}
     return upload_rate(study, vms, city, winner, store_city) / upload_rate(
         study, vms, city, loser, store_city

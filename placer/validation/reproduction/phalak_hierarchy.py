@@ -95,7 +95,7 @@ def _choices() -> list[Choice]:
 
 
 def _beside() -> list[tuple[Choice, Choice]]:
-    """In each city Lambda beside S3 and the GCP function beside GCS, for AWS VMs."""
+    """Put Lambda beside S3 and the GCP function beside GCS in each city, for AWS VMs."""
     return [
         (Choice("aws", "aws", "aws", city), Choice("aws", "gcp", "gcp", city)) for city in CITIES
     ]

@@ -77,25 +77,25 @@ class Study:
 
     @cached_property
     def network(self) -> Network:
-        """Links and egress prices of the book."""
+        """Read links and egress prices of the book."""
         return Network(self.book)
 
     @cached_property
     def gradient_bytes(self) -> dict[str, float]:
-        """Bytes of one gradient of each model, as sent."""
+        """Return the bytes of one gradient of each model, as sent."""
         profiles = [load_profile(model) for model in self.estimates]
         return {profile.name: profile.gradient_bytes(profile.compression) for profile in profiles}
 
     def cheapest(self, model: str) -> Choice:
-        """Placement with the fewest USD per mini-batch."""
+        """Return the placement with the fewest USD per mini-batch."""
         return min(CHOICES, key=lambda c: usd_per_step(self.estimates[model][c]))
 
     def fastest(self, model: str) -> Choice:
-        """Placement with the fewest seconds per mini-batch."""
+        """Return the placement with the fewest seconds per mini-batch."""
         return min(CHOICES, key=lambda c: self.seconds(model, c))
 
     def seconds(self, model: str, choice: Choice) -> float:
-        """Seconds per mini-batch."""
+        """Return the seconds per mini-batch."""
         return self.estimates[model][choice].step.total
 
 
@@ -126,6 +126,6 @@ def placed(
     return estimate(place_by_hand(workers, problem), problem)
 
 
-def usd_per_step(got: Estimate) -> float:
+def usd_per_step(estimate: Estimate) -> float:
     """Price of one mini-batch in USD."""
-    return got.usd_per_hour.total * got.step.total / SECONDS_PER_HOUR
+    return estimate.usd_per_hour.total * estimate.step.total / SECONDS_PER_HOUR

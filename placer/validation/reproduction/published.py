@@ -48,12 +48,12 @@ class PublishedRun:
 
 
 def published_claims(book: str) -> tuple[PublishedClaim, ...]:
-    """Claims of the paper of a book, as claims.csv has them."""
+    """Read the claims of a book's paper from claims.csv."""
     return tuple(PublishedClaim(**row) for row in _rows(book, "claims.csv"))
 
 
 def published_runs(book: str) -> tuple[PublishedRun, ...]:
-    """Measured runs of the paper of a book, as runs.csv has them."""
+    """Read the measured runs of a book's paper from runs.csv."""
     return tuple(PublishedRun(**row) for row in _rows(book, "runs.csv"))
 
 

@@ -58,7 +58,7 @@ class Noise:
         return math.exp(self._sigma * (stream.gauss(0.0, 1.0) - self._sigma / 2))
 
     def _stream(self, name: str) -> random.Random:
-        found = self._streams.get(name)
-        if found is None:
-            found = self._streams[name] = random.Random(f"{self._seed} {name}")  # noqa: S311 - no secret
-        return found
+        stream = self._streams.get(name)
+        if stream is None:
+            stream = self._streams[name] = random.Random(f"{self._seed} {name}")  # noqa: S311 - no secret
+        return stream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placer.validation.simulation.loop import Process
+from placer.validation.simulation.event_loop import Process
 from placer.validation.simulation.scene import Crew, Machine, Scene
 
 

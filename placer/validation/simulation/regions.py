@@ -5,14 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from math import fsum
 
-from placer.validation.simulation.loop import Process, Signal
+from placer.validation.simulation.event_loop import Process, Signal
 from placer.validation.simulation.peers import broadcast, inside
 from placer.validation.simulation.scene import Scene
 
 
 def region_hub(scene: Scene) -> Process:
-    """H steps inside each region, all models up to the hub, its mean down and on to the workers; a
-    barrier after each.
+    """Run H steps inside each region, then send all models to the hub, and its mean back to the
+    workers; a barrier follows each.
     """
     hub = scene.heads[str(scene.exchange.aggregator)]
     others = [head for head in scene.heads.values() if head is not hub]
@@ -81,9 +81,7 @@ class Gossip:
             self.marks[place].append(scene.loop.now)
 
     def _enough(self, place: str) -> bool:
-        """Whether a region has done its part of all rounds, or, where any may do more, all rounds
-        are over everywhere.
-        """
+        """Tell whether a region may stop: its part of all rounds is done, or all rounds are."""
         if self.scene.placed:
             return len(self.marks[place]) > self.rounds
         if not all(self.marks.values()):
@@ -97,7 +95,9 @@ class Gossip:
         return max(marks[0] for marks in self.marks.values())
 
     def _done(self, now: float) -> float:
-        """Rounds that all regions together have done; between two sends of a region evenly."""
+        """Count the rounds that all regions together have done, evenly between two sends of
+        a region.
+        """
         total = []
         for place, marks in self.marks.items():
             k = bisect_right(marks, now)
@@ -108,7 +108,7 @@ class Gossip:
         return fsum(total)
 
     def _crossings(self) -> list[float]:
-        """When the rounds done are 0, 1, 2 ... more than at the start."""
+        """Find when the rounds done are 0, 1, 2 ... more than at the start."""
         times = sorted(
             {mark for marks in self.marks.values() for mark in marks if mark >= self._start}
         )

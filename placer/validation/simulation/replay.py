@@ -13,7 +13,7 @@ from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.validation.simulation import peers, regions, serverless
-from placer.validation.simulation.loop import Process, Signal
+from placer.validation.simulation.event_loop import Process, Signal
 from placer.validation.simulation.noise import MOST_JITTER, Noise
 from placer.validation.simulation.scene import Scene
 
@@ -171,7 +171,7 @@ def _number(value: object) -> bool:
 
 
 def _ends(scene: Scene, rounds: int) -> tuple[list[float], float]:
-    """When rounds end, the start first, and how many rounds the counters saw."""
+    """Return the ends of the rounds, the start first, and the number of rounds counted."""
     transport = traits(scene.exchange.strategy).transport
     if transport == "region-gossip":
         gossip = regions.Gossip(scene, rounds)
@@ -220,7 +220,7 @@ def _overlapped(
 
 
 def percentile(ordered: list[float], share: float) -> float:
-    """Value below which a share of ordered values lies, linear between neighbours.
+    """Return the value below which a share of ordered values lies, linear between neighbours.
 
     Examples
     --------

@@ -16,8 +16,8 @@ from placer.problem.data_shares import shares
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.validation.simulation.fluid import Fluid, Port
-from placer.validation.simulation.loop import Loop, Process, Signal
+from placer.validation.simulation.event_loop import Loop, Process, Signal
+from placer.validation.simulation.flows import Fluid, Port
 from placer.validation.simulation.noise import Noise
 
 
@@ -64,17 +64,17 @@ class Scene:
 
     def _hired(self, placement: Placement) -> list[Machine]:
         alone = traits(placement.exchange.strategy).framework == "none"
-        found: list[Machine] = []
+        machines: list[Machine] = []
         for group in placement.groups:
             pool = pool_of(group, self.problem)
             rate, host = (
                 (pool.alone if alone else pool.shared).value,
                 self.problem.catalog.gpu(group.gpu).host,
             )
-            found += [
-                self.machine(group.place, len(found) + k, host, rate) for k in range(group.count)
+            machines += [
+                self.machine(group.place, len(machines) + k, host, rate) for k in range(group.count)
             ]
-        return found
+        return machines
 
     def machine(self, place: str, number: int = -1, host: str = "", rate: float = 0.0) -> Machine:
         """Set up a machine: its network carries what one stream reaches inside its region, in each
@@ -85,8 +85,8 @@ class Scene:
 
     @cached_property
     def heads(self) -> dict[str, Machine]:
-        """The machine of each region that talks to other regions: nobody chooses it, so one of the
-        slowest host class.
+        """Choose the machine of each region that talks to other regions: one of the slowest
+        host class.
         """
         return {
             p: max(crew, key=lambda w: self.averaging(w, len(self.crews)))
@@ -95,7 +95,7 @@ class Scene:
 
     @cached_property
     def parts(self) -> dict[str, float]:
-        """Samples of one step that each region does: as its data lies, else as it is fast."""
+        """Split the samples of one step by region: where data lies, else by speed."""
         speeds = {place: fsum(w.rate for w in crew) for place, crew in self.crews.items()}
         data = self.problem.requirements.datasets
         part = (
@@ -159,7 +159,7 @@ class Scene:
         return bool(self.problem.requirements.datasets)
 
     def averaging(self, worker: Machine, peers: int) -> float:
-        """Seconds that averaging among some peers costs the worker's host."""
+        """Return the seconds that averaging among some peers costs the worker's host."""
         key = worker.host, peers
         if key not in self._averaging:
             fitted, tensors = self.problem.calibration, self.problem.profile.tensors
@@ -181,7 +181,7 @@ class Scene:
         self.sent[src, dst] = self.sent.get((src, dst), 0.0) + size
 
     def bandwidth(self, src: str, dst: str, streams: int | None = None) -> float:
-        """Bytes/s of one pair of machines in this round."""
+        """Return the bytes/s of one pair of machines in this round."""
         if (src, dst) not in self._bandwidth:
             self._bandwidth[src, dst] = self.noise.link(src, dst)
         return self._bandwidth[src, dst] * self.network.link(src, dst).speed(

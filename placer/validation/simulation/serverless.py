@@ -4,8 +4,8 @@ functions.
 
 from __future__ import annotations
 
-from placer.validation.simulation.fluid import Port
-from placer.validation.simulation.loop import Process, Signal
+from placer.validation.simulation.event_loop import Process, Signal
+from placer.validation.simulation.flows import Port
 from placer.validation.simulation.scene import Machine, Scene
 
 
@@ -44,8 +44,8 @@ class Bucket:
 
 
 def store(scene: Scene) -> Process:
-    """From mean to mean: each worker downloads the last one, calculates and uploads; one function
-    aggregates.
+    """Run from mean to mean: each worker downloads the last one, calculates and uploads; one
+    function aggregates.
     """
     bucket, function = (
         Bucket(str(scene.exchange.storage), len(scene.workers)),
@@ -59,8 +59,8 @@ def store(scene: Scene) -> Process:
 
 
 def regional_stores(scene: Scene) -> Process:
-    """From mean to mean: it goes through the regions' stores to the workers; aggregate in each
-    region, then all regions' sums.
+    """Run from mean to mean through the regions' stores; aggregate in each region, then the
+    regions' sums.
     """
     top = Bucket(str(scene.exchange.storage), len(scene.crews))
     regions = scene.loop.start(

@@ -18,8 +18,9 @@ from placer.cli.output import console, new_table, print_json
 )
 @json_option
 def command(old: str, new: str, limit: int, as_json: bool) -> None:
-    """List what is new, gone or different in NEW over OLD; a partial book is laid over the default
-    one.
+    """List the rows that are new, gone or different in NEW, compared with OLD.
+
+    A partial book is put on top of the default one.
     """
     import msgspec
 
@@ -27,9 +28,9 @@ def command(old: str, new: str, limit: int, as_json: bool) -> None:
     from placer.market.checks.differences import differences
 
     (before, _), (after, _) = over_default([old]), over_default([new])
-    found = differences(before, after)
+    changes = differences(before, after)
     counts: dict[str, dict[str, int]] = {}
-    for change in found:
+    for change in changes:
         kinds = counts.setdefault(change.file, {"changed": 0, "new": 0, "gone": 0})
         kinds[change.kind] += 1
     if as_json:
@@ -42,22 +43,22 @@ def command(old: str, new: str, limit: int, as_json: bool) -> None:
                 "schema": "placer.catalog-diff/v1",
                 **ends,
                 "counts": counts,
-                "changes": msgspec.to_builtins(found),
+                "changes": msgspec.to_builtins(changes),
             }
         )
         return
     out = console()
-    if not found:
+    if not changes:
         out.print(f"{before.name} and {after.name} agree in every figure")
         return
-    _table(out, found[:limit])
+    _table(out, changes[:limit])
     for file, kinds in counts.items():
         out.print(
             f"{file}: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds.items() if count)
         )
-    if len(found) > limit:
+    if len(changes) > limit:
         out.print(
-            f"{limit} of {len(found):,} differences; --limit or --json shows more", style="dim"
+            f"{limit} of {len(changes):,} differences; --limit or --json shows more", style="dim"
         )
 
 
@@ -87,9 +88,7 @@ def _table(out: Any, changes: Any) -> None:
 
 
 def _shown(value: Any) -> str:
-    """A figure of a book; six digits are all that it has, the rest is what multiplying by a
-    discount leaves.
-    """
+    """Round a figure of a book to its six digits."""
     if not isinstance(value, float):
         return "" if value is None else str(value)
     return f"{value:.6g}" if abs(value) < 1e6 else f"{value:.0f}"

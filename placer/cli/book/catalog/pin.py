@@ -13,11 +13,10 @@ from placer.cli.output import print_json, write_json
 @click.option("--clear", is_flag=True, help="Use the default book again.")
 @json_option
 def command(names: tuple[str, ...], clear: bool, as_json: bool) -> None:
-    """Use these books, as they are now, wherever no --catalog is given; without NAMEs, show what is
-    pinned.
+    """Use these books, as they are now, wherever no --catalog is given.
 
-    A pinned book that changes is an error until it is pinned again, so that the same request keeps
-    its answer.
+    Without NAMEs, show the pinned books. A pinned book that has changed is an error until it is
+    pinned again, so that the same request keeps its answer.
     """
     from placer.errors import PlacerError
     from placer.market.books.pin import pin_document, pin_file, pinned
@@ -40,17 +39,17 @@ def command(names: tuple[str, ...], clear: bool, as_json: bool) -> None:
             f"cannot write '{pin_file()}': {error.strerror or error}",
             "set PLACER_HOME to a folder of yours",
         ) from None
-    found = pinned()
+    pins = pinned()
     if as_json:
         print_json(
             {
                 "schema": "placer.pin/v1",
-                "catalogs": [{"name": name, "digest": digest} for name, digest in found],
+                "catalogs": [{"name": name, "digest": digest} for name, digest in pins],
             }
         )
         return
     click.echo(
-        "pinned: " + ", ".join(f"{name} ({digest})" for name, digest in found)
-        if found
+        "pinned: " + ", ".join(f"{name} ({digest})" for name, digest in pins)
+        if pins
         else "nothing is pinned: requests use default"
     )

@@ -57,10 +57,10 @@ class Source:
 @click.argument("names", nargs=-1, metavar="NAME|DIR|CSV...")
 @json_option
 def command(names: tuple[str, ...], as_json: bool) -> None:
-    """Show offers by provider and device, regions, ages, sources and origin of a catalog; several
-    NAMEs lie over each other.
+    """Show a catalog: offers by provider and device, regions, ages, sources and origin.
 
-    Rows are counted whose figures are from memory, assumed or estimated.
+    Of several NAMEs, later books replace rows of earlier ones. Rows with figures from memory,
+    assumed or estimated figures are counted.
     """
     import msgspec
 
@@ -91,9 +91,7 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
 
 
 def _origin(layer: Layer) -> Any:
-    """What the command that wrote a book said of it; None for others, and for what no such command
-    wrote.
-    """
+    """Read what the command that wrote a book recorded; None for other books."""
     import msgspec
 
     from placer.market.sources.save import ORIGIN
@@ -154,17 +152,15 @@ def _span(oldest: str, newest: str, between: str) -> str:
 
 
 def _print_sources(out: Console, sources: list[dict[str, Any]], own: int) -> None:
-    """One source a line, its address below where the line would be too long; addresses are never
-    cut.
-    """
+    """Print one source a line, its address below where the line would be too long."""
     out.print("sources, by the rows that name them:")
-    for found in sources:
-        cut = " ...)" if found["source"].count("(") > found["source"].count(")") else ""
+    for source in sources:
+        cut = " ...)" if source["source"].count("(") > source["source"].count(")") else ""
         words = (
-            f"{found['rows']:>7,}  "
-            f"{found['source']}{cut}{' (mirror)' if found['kind'] == 'mirror' else ''}"
+            f"{source['rows']:>7,}  "
+            f"{source['source']}{cut}{' (mirror)' if source['kind'] == 'mirror' else ''}"
         )
-        address = found["url"] or f"({found['kind']})"
+        address = source["url"] or f"({source['kind']})"
         gap = "  " if len(words) + 2 + len(address) <= out.width else f"\n{'':9}"
         out.print(f"{words}{gap}{address}", soft_wrap=True)
     if own:
@@ -188,7 +184,7 @@ def _print_origin(out: Console, layer: dict[str, Any]) -> None:
 
 
 def _kind(place: str) -> str:
-    """What documents share: the name of the interface or file, and where it was asked."""
+    """Summarise documents by the name of the interface or file, and where it was asked."""
     head, _, name = place.split("?", maxsplit=1)[0].rpartition("/")
     server = "/".join(head.split("/")[:3]) if "://" in head else ""
     return f"{server} {name or place}".split(",")[0].strip()

@@ -20,10 +20,10 @@ from placer.cli.output import console, print_json
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, names: tuple[str, ...], limit: int, as_json: bool) -> None:
-    """Check every cell, then prices, dates, links and egress of a catalog; a partial book is laid
-    over the default one.
+    """Check every cell of a catalog, then its prices, dates, links and egress.
 
-    Exit code 2 if there is an error; warnings alone are no failure.
+    A partial book is put on top of the default one. The exit code is 2 if there is an error;
+    warnings alone are no failure.
     """
     import msgspec
 
@@ -33,9 +33,9 @@ def command(ctx: click.Context, /, names: tuple[str, ...], limit: int, as_json: 
     from placer.market.checks.doubts import audit
 
     book, layers = over_default(names)
-    found = audit(located_rows([devices(), *layers]), book)
+    findings = audit(located_rows([devices(), *layers]), book)
     _, own = cited(book)
-    errors = sum(finding.level == "error" for finding in found)
+    errors = sum(finding.level == "error" for finding in findings)
     if as_json:
         document = {
             "schema": "placer.catalog-validation/v1",
@@ -43,17 +43,17 @@ def command(ctx: click.Context, /, names: tuple[str, ...], limit: int, as_json: 
             "valid": not errors,
             "own_sources": own,
         }
-        print_json({**document, "findings": msgspec.to_builtins(found)})
+        print_json({**document, "findings": msgspec.to_builtins(findings)})
     else:
         out = console()
-        for finding in found[:limit]:
+        for finding in findings[:limit]:
             out.print(
                 f"{finding.level}: {finding.where}: {finding.message}",
                 style="red" if finding.level == "error" else "yellow",
             )
-        if len(found) > limit:
+        if len(findings) > limit:
             out.print(
-                f"{limit} of {len(found):,} doubts; --limit or --json shows more", style="dim"
+                f"{limit} of {len(findings):,} doubts; --limit or --json shows more", style="dim"
             )
         counts = (
             f"{len(book.offers):,} offers, {len(book.regions)} regions, {len(book.egress):,} "
@@ -65,5 +65,5 @@ def command(ctx: click.Context, /, names: tuple[str, ...], limit: int, as_json: 
                 f"own"
             )
         verdict = f"{errors} errors" if errors else "valid"
-        out.print(f"{verdict}: catalog {book.name}: {counts}; {len(found) - errors} warnings")
+        out.print(f"{verdict}: catalog {book.name}: {counts}; {len(findings) - errors} warnings")
     ctx.exit(2 if errors else 0)

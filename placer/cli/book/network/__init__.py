@@ -7,13 +7,10 @@ import click
 from placer.cli.group import LazyGroup
 
 COMMANDS = {
-    "show": "Show bandwidth, round-trip time and egress price of every ordered pair of places.",
-    "check": (
-        "Compare estimated links with measured ones: errors by pair of continents, and rows "
-        "that cannot be true."
-    ),
-    "import": "Import links that others measured: Skyplane's grids, iperf3, any CSV.",
-    "probe": "Measure throughput and round-trip time to hosts of yours, after their egress bill.",
+    "show": "Show bandwidth, round-trip time and egress price of pairs of places.",
+    "check": "Compare estimated links with measured ones, and list implausible rows.",
+    "import": "Import measured links: Skyplane's grids, iperf3, any CSV.",
+    "probe": "Measure throughput and round-trip time to hosts of your own.",
     "serve-probe": "Answer 'placer network probe' on another machine.",
 }
 """Commands in the order of --help, with their short help."""

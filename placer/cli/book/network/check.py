@@ -26,38 +26,37 @@ MOST_LINES = 10
 )
 @json_option
 def command(grids: tuple[str, ...], catalog: tuple[str, ...], fit: bool, as_json: bool) -> None:
-    """Compare estimated links with the measured ones of GRIDs: books, folders or CSV files with the
-    columns of links.csv.
+    """Compare estimated links with measured ones.
 
-    Without a GRID, with the links of the catalog itself. The measured rows never take part in the
-    estimate.
+    A GRID is a book, a folder or a CSV file with the columns of links.csv; without one, the links
+    of the catalog itself are compared. The estimate never uses the measured rows.
     """
     import msgspec
 
     from placer.market.network.measured_links import check_network
 
-    found = check_network(grids, catalog)
+    check = check_network(grids, catalog)
     if as_json:
-        document = msgspec.to_builtins(found)
+        document = msgspec.to_builtins(check)
         if not fit:
             del document["factors"]
         print_json({"schema": "placer.network-check/v1", **document})
         return
     out = console()
-    _errors(out, found)
+    _errors(out, check)
     if fit:
-        _factors(out, found)
-    _doubts(out, found)
+        _factors(out, check)
+    _doubts(out, check)
 
 
-def _errors(out: Any, found: NetworkCheck) -> None:
+def _errors(out: Any, check: NetworkCheck) -> None:
     table = new_table(
         ("figure", "between", "links", "median", "p90", "worst", "worst link"),
         right=("links", "median", "p90", "worst"),
         wrap=("worst link",),
     )
     before = ""
-    for group in found.errors:
+    for group in check.errors:
         figure, before = "" if group.figure == before else group.figure, group.figure
         shares = (
             f"{group.median_error:.1%}",
@@ -74,36 +73,36 @@ def _errors(out: Any, found: NetworkCheck) -> None:
     out.print(table)
 
 
-def _factors(out: Any, found: NetworkCheck) -> None:
+def _factors(out: Any, check: NetworkCheck) -> None:
     table = new_table(("zone", "zone", "factor", "fitted"), right=("factor", "fitted"))
-    for refit in found.factors:
+    for refit in check.factors:
         table.add_row(*refit.zones, f"{refit.factor:.2f}", f"{refit.fitted:.2f}")
     out.print()
     out.print(table)
 
 
-def _doubts(out: Any, found: NetworkCheck) -> None:
-    """Rows that take no part, each kind with its number."""
+def _doubts(out: Any, check: NetworkCheck) -> None:
+    """Print the rows that take no part, each kind with its number."""
     out.print(
-        f"{found.rows:,} rows of {', '.join(found.grids)}; places of catalog {found.catalog}",
+        f"{check.rows:,} rows of {', '.join(check.grids)}; places of catalog {check.catalog}",
         style="dim",
     )
-    for suspect in found.suspects[:MOST_LINES]:
+    for suspect in check.suspects[:MOST_LINES]:
         words = f"{suspect.rtt_ms:g} ms, light in fibre takes {suspect.light_ms:.1f} ms"
         out.print(
             f"suspect: {suspect.where}: {suspect.src} > {suspect.dst}: {words}", style="yellow"
         )
-    if len(found.suspects) > MOST_LINES:
+    if len(check.suspects) > MOST_LINES:
         out.print(
-            f"suspect: {len(found.suspects) - MOST_LINES:,} more; --json lists them", style="yellow"
+            f"suspect: {len(check.suspects) - MOST_LINES:,} more; --json lists them", style="yellow"
         )
-    if found.unknown_places:
-        named = [f"{place} ({rows:,} rows)" for place, rows in found.unknown_places.items()]
+    if check.unknown_places:
+        named = [f"{place} ({rows:,} rows)" for place, rows in check.unknown_places.items()]
         more = f" and {len(named) - MOST_LINES:,} more" if len(named) > MOST_LINES else ""
         out.print(f"unknown places: {', '.join(named[:MOST_LINES])}{more}", style="yellow")
-    if found.estimated_rows or found.empty_rows:
+    if check.estimated_rows or check.empty_rows:
         out.print(
-            f"left out: {found.estimated_rows:,} estimated rows, {found.empty_rows:,} without a "
+            f"left out: {check.estimated_rows:,} estimated rows, {check.empty_rows:,} without a "
             f"figure",
             style="yellow",
         )

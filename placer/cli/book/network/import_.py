@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placer.cli import harvest as told
+from placer.cli import harvest as harvests
 from placer.cli.harvest import import_options, past_date
 from placer.cli.options import catalog_option
 from placer.errors import PlacerError
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     epilog="Example: placer network import skyplane throughput.csv latency.csv --date 2022-04-16",
 )
 def command() -> None:
-    """Import measured links; they are saved as a book of your own with links alone, to be laid over
-    another.
+    """Import measured links as a book of your own.
+
+    The book holds links only: use it on top of another one.
     """
 
 
@@ -202,7 +203,7 @@ def finish(
     places = {str(row[end]) for row in rows for end in ("src", "dst")}
     counts = [(sum(row[column] is not None for row in rows), words) for column, words in _FIGURES]
     figures = ", ".join(f"{count:,} with {words}" for count, words in counts if count)
-    told.finish(
+    harvests.finish(
         harvest,
         name,
         catalog,

@@ -51,7 +51,7 @@ MOST_STREAMS = 64
     "--max-bytes", default="10GB", show_default=True, metavar="SIZE", help="Most bytes of one run."
 )
 @click.option(
-    "--max-cost", type=Range(min=0), metavar="USD", help="Refuse a probe that may cost more."
+    "--max-cost", type=Range(min=0), metavar="USD", help="Refuse a probe that can cost more."
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
@@ -85,8 +85,9 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Measure throughput and round-trip time between this machine and hosts with 'placer network
-    serve-probe', both ways.
+    """Measure throughput and round-trip time between this machine and others, both ways.
+
+    'placer network serve-probe' must run on the others.
     """
     from placer.market.books.folders import check_book_name
     from placer.market.books.layers import catalog_names

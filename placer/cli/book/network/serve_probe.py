@@ -72,7 +72,7 @@ def command(
     max_run: str,
     connections: int,
 ) -> None:
-    """Answer probes of those who know the token, within limits; end with Ctrl-C."""
+    """Answer probes of clients that know the token, within limits, until Ctrl-C."""
     from placer.market.sources.links.probe.protocol import MOST_BYTES, MOST_SECONDS
     from placer.market.sources.links.probe.server import ProbeServer, ServerLimits, listen
     from placer.units import format_bytes, parse_bytes, parse_seconds

@@ -16,8 +16,9 @@ from placer.errors import PlacerError
 @catalog_option
 @json_option
 def command(places: tuple[str, ...], catalog: tuple[str, ...], as_json: bool) -> None:
-    """Show bandwidth of one stream, round-trip time and egress price of every ordered pair of
-    PLACEs (wildcards allowed).
+    """Show bandwidth of one stream, round-trip time and egress price of each pair of PLACEs.
+
+    Every ordered pair is shown; wildcards are allowed.
     """
     from placer.market.books.reading import load_catalog
     from placer.market.network.graph import network_of
@@ -25,13 +26,14 @@ def command(places: tuple[str, ...], catalog: tuple[str, ...], as_json: bool) ->
     from placer.units import format_bandwidth, format_seconds
 
     book = load_catalog(catalog)
-    found = match_places(places, book)
-    if len(found) > 40:
+    places_of_book = match_places(places, book)
+    if len(places_of_book) > 40:
         raise PlacerError(
-            f"{len(found)} places are {len(found) ** 2:,} links", "name at most 40 places"
+            f"{len(places_of_book)} places are {len(places_of_book) ** 2:,} links",
+            "name at most 40 places",
         )
     network = network_of(book)
-    graph = network.graph(found)
+    graph = network.graph(places_of_book)
     edges = sorted(graph.edges(data=True), key=lambda e: (e[0], e[1]))
     if as_json:
         links = [

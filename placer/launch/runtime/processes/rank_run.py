@@ -167,9 +167,9 @@ def _trainer(settings: Settings, rank: int) -> Trainer:
     """Make the model from the same seed everywhere."""
     import torch
 
-    from placer.profiler.devices.identity import choose_device
+    from placer.profiler.devices.device_facts import choose_device
     from placer.profiler.target.target import load_target
-    from placer.profiler.target.workload import Workload
+    from placer.profiler.workload import Workload
 
     if settings.threads:
         torch.set_num_threads(settings.threads)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 
 if TYPE_CHECKING:
     import torch

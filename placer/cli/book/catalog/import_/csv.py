@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placer.cli.book.catalog.import_.outcome import finish, import_options, seconds
+from placer.cli.book.catalog.import_.import_report import finish, import_options, seconds
 from placer.errors import PlacerError, unknown
 from placer.market.books.csv_rows import file_columns
 

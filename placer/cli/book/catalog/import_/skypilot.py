@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from placer.cli.book.catalog.import_.outcome import finish, import_options, seconds
+from placer.cli.book.catalog.import_.import_report import finish, import_options, seconds
 from placer.cli.harvest import past_date
 
 

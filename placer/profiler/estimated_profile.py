@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.profiler.devices.peak_speeds import device
-from placer.profiler.document import (
+from placer.profiler.measured_profile import (
     Sizes,
     check_same_model,
     known_rates,
     profile_of,
     with_estimates,
 )
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 from placer.workload.measurement import Measurement
 from placer.workload.profile import ModelProfile, Rate
 
@@ -28,9 +28,9 @@ USUAL_PRECISION = "fp16"
 
 
 def peak_flops(gpu: str, precision: str) -> float | None:
-    """FLOP/s of a device's data sheet in a precision; None where it is not known."""
-    found = device(gpu)
-    return None if found is None else found.peak(precision)
+    """Look up the FLOP/s of a device's data sheet in a precision; None if unknown."""
+    facts = device(gpu)
+    return None if facts is None else facts.peak(precision)
 
 
 def worked_out(
@@ -67,25 +67,24 @@ def worked_out(
         return f"no rates were worked out for other devices: {error.message}"
 
 
-def with_memory(sizes: Sizes, found: Estimate) -> Sizes:
-    """Sizes with the memory that was worked out."""
-    source = (
-        f"estimated for {found.microbatch:,} at once in {found.precision} with {found.optimizer}"
-    )
-    return replace(sizes, device_memory_bytes=found.device_memory_bytes, memory_source=source)
+def with_memory(sizes: Sizes, estimate: Estimate) -> Sizes:
+    """Replace the memory of some sizes by the estimated one."""
+    source = f"estimated for {estimate.microbatch:,} at once in {estimate.precision} with {estimate.optimizer}"
+    return replace(sizes, device_memory_bytes=estimate.device_memory_bytes, memory_source=source)
 
 
 def estimated_profile(
-    found: Estimate, old: ModelProfile | None, path: str, target_batch_size: int | None
+    estimate: Estimate, old: ModelProfile | None, path: str, target_batch_size: int | None
 ) -> ModelProfile:
-    """Profile of a model that nobody measured here, or its estimates in the place of older ones.
+    """Build the profile of a model that was not measured here, or renew the estimates of an old
+    one.
 
     Raises
     ------
     PlacerError
         If the file has another model.
     """
-    made = found.to_profile()
+    made = estimate.to_profile()
     if old is None:
         return (
             made
@@ -94,5 +93,5 @@ def estimated_profile(
         )
     sizes = Sizes(**{name: getattr(made, name) for name in Sizes.__slots__})
     check_same_model(sizes, old, path)
-    rates = with_estimates(known_rates(old, ()), found.rates)
+    rates = with_estimates(known_rates(old, ()), estimate.rates)
     return profile_of(sizes, old.measurements, rates, old=old, target_batch_size=target_batch_size)

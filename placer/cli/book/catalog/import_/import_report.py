@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from placer.cli import harvest as told
+from placer.cli import harvest as harvests
 from placer.errors import PlacerError
 from placer.units import counted, format_bytes
 
 if TYPE_CHECKING:
     from placer.market.sources.harvest import Harvest, Row
 
-import_options = told.import_options(
+import_options = harvests.import_options(
     click.option(
         "--timeout",
         default="20",
@@ -32,7 +32,7 @@ def finish(harvest: Harvest, name: str, *, dry_run: bool, as_json: bool) -> None
     """Save rows of prices unless this is a dry run, and say what they are; see
     `placer.cli.harvest.finish`.
     """
-    told.finish(
+    harvests.finish(
         harvest,
         name,
         (),

@@ -41,14 +41,14 @@ class Loop:
 
     Examples
     --------
-    >>> loop, said = Loop(), []
+    >>> loop, ended = Loop(), []
     >>> def sleeper(name, seconds):
     ...     yield seconds
-    ...     said.append((name, loop.now))
+    ...     ended.append((name, loop.now))
     >>> for name, seconds in (("late", 2.0), ("early", 1.0)):
     ...     _ = loop.start(sleeper(name, seconds))
     >>> loop.run()
-    >>> said
+    >>> ended
     [('early', 1.0), ('late', 2.0)]
     """
 
@@ -69,7 +69,7 @@ class Loop:
         return done
 
     def run(self) -> None:
-        """Go on until nothing is planned."""
+        """Run until nothing is planned."""
         while self._planned:
             self.now, _, action = heapq.heappop(self._planned)
             action()

@@ -11,7 +11,7 @@ from placer.errors import PlacerError
 from placer.profiler.steps.precision import autocast, grad_scaler
 from placer.profiler.steps.stopwatch import Marks, Stopwatch
 from placer.profiler.target.torch_import import load_torch
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 
 
 class Step(Protocol):
@@ -136,13 +136,13 @@ def check_loss(workload: Workload, loss: Any) -> None:
     torch = load_torch()
     if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad:
         return
-    said = type(loss).__name__
+    kind = type(loss).__name__
     if isinstance(loss, torch.Tensor):
-        said = f"a tensor of shape {tuple(loss.shape)}" + (
+        kind = f"a tensor of shape {tuple(loss.shape)}" + (
             "" if loss.requires_grad else " without a gradient"
         )
     raise PlacerError(
-        f"the loss of {workload.source or workload.name} is {said}",
+        f"the loss of {workload.source or workload.name} is {kind}",
         "return a scalar that has a gradient",
     )
 
@@ -160,4 +160,4 @@ class FunctionStep:
         return [("start", start), ("whole", watch.mark())]
 
     def check(self) -> None:
-        """A step function returns nothing that could be checked."""
+        """Check nothing: a step function returns no loss."""

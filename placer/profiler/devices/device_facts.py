@@ -17,7 +17,7 @@ from placer.units import counted
 
 NVIDIA_SMI_SECONDS = 5
 BUSY_SHARE = 0.5
-"""Load by other programs for each CPU from which on the user is told."""
+"""Load by other programs for each CPU above which the user gets a note."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,7 +138,7 @@ def cpu_name() -> str:
 
 
 def _nvidia_smi(device: Any) -> tuple[str | None, float | None, float | None]:
-    """Driver and current clocks in MHz, of the tool that comes with the driver."""
+    """Read the driver and the current clocks in MHz from the tool that comes with the driver."""
     torch = load_torch()
     tool = shutil.which("nvidia-smi")
     if tool is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from placer.validation.simulation.loop import Loop, Signal
+from placer.validation.simulation.event_loop import Loop, Signal
 
 DONE = 1e-12
 """Share of a flow, or of the time on the clock, that rounding may leave over."""
@@ -151,5 +151,5 @@ def share(flows: Sequence[Flow]) -> None:
 
 
 def _fair(port: Port) -> float:
-    """Bytes/s that each flow still rising through a port could have."""
+    """Return the bytes/s that each flow still rising through a port could have."""
     return max(0.0, port.room) / port.open

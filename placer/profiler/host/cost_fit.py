@@ -55,8 +55,8 @@ def fit(points: Sequence[tuple[float, float, float]]) -> HostFit:
     Examples
     --------
     >>> # 3 s/GB and 1 ms a tensor
-    >>> found = fit([(1e9, 10, 3.01), (2e9, 10, 6.01), (1e9, 1000, 4.0)])
-    >>> round(found.s_per_gb.value, 6), round(found.s_per_tensor.value, 6)
+    >>> costs = fit([(1e9, 10, 3.01), (2e9, 10, 6.01), (1e9, 1000, 4.0)])
+    >>> round(costs.s_per_gb.value, 6), round(costs.s_per_tensor.value, 6)
     (3.0, 0.001)
     """
     if len(points) < 3:
@@ -72,7 +72,7 @@ def fit(points: Sequence[tuple[float, float, float]]) -> HostFit:
     scale = np.linalg.norm(rows, axis=0)
     if np.linalg.matrix_rank(rows / scale, tol=1e-6) < 2:
         raise PlacerError(
-            "the points do not tell seconds a GB from seconds a tensor",
+            "the points cannot separate the cost of a GB from the cost of a tensor",
             "vary sizes and tensor counts",
         )
     values = _nonnegative(rows)
@@ -94,7 +94,7 @@ def fit(points: Sequence[tuple[float, float, float]]) -> HostFit:
 
 
 def student(freedom: int) -> float:
-    """95 % quantile of Student's distribution, by the expansion around the normal one.
+    """Return the 95 % quantile of Student's distribution, by the expansion around the normal one.
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""What is measured: a model, batches for it, its loss and its optimizer."""
+"""What the profiler measures: a model, batches for it, its loss and its optimizer.
+
+The functions of users import `Workload` from here.
+"""
 
 from __future__ import annotations
 

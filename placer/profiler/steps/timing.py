@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from placer.profiler.steps.statistics import FEW, STABLE, MedianInterval, median_interval, quartiles
 from placer.profiler.steps.stopwatch import Stopwatch, phases
-from placer.profiler.steps.training import Step
+from placer.profiler.steps.training_step import Step
 from placer.workload.measurement import Point, Seconds
 
 BLOCK_SECONDS = 0.1
@@ -86,7 +86,7 @@ class Timing:
                 self.steps.setdefault(phase, []).append(seconds)
 
     def point(self, flops_per_sample: float | None, peak_flops: float | None) -> Point:
-        """What the profile keeps.
+        """Build what the profile keeps.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class Timing:
         peak_flops
             FLOP/s of the device's data sheet, if known.
         """
-        samples, found = self.batch_size * self.accumulation, self.interval
+        samples, step = self.batch_size * self.accumulation, self.interval
         share = (
             flops_per_sample * self.samples_per_second / peak_flops
             if flops_per_sample and peak_flops
@@ -108,10 +108,10 @@ class Timing:
             forward=self._phase("forward"),
             backward=self._phase("backward"),
             optimizer=self._phase("optimizer"),
-            samples_per_second=samples / found.value,
-            low=samples / found.high,
-            high=samples / found.low,
-            confidence=found.confidence,
+            samples_per_second=samples / step.value,
+            low=samples / step.high,
+            high=samples / step.low,
+            confidence=step.confidence,
             steps=len(self.steps["step"]),
             device_memory_bytes=self.device_memory_bytes,
             host_memory_bytes=self.host_memory_bytes,
@@ -130,7 +130,7 @@ def measure(
     effort: Effort,
     *,
     clock: Callable[[], float] = time.perf_counter,
-    told: Callable[[], None] = lambda: None,
+    after_block: Callable[[], None] = lambda: None,
 ) -> None:
     """Warm up, then time steps into ``timing`` until its interval is narrow or the time is over.
 
@@ -146,7 +146,7 @@ def measure(
         ``seconds`` for this batch size alone; three steps are timed whatever they are.
     clock
         Clock of the budget; tests give their own.
-    told
+    after_block
         Called after every block.
     """
     start = clock()
@@ -159,7 +159,7 @@ def measure(
         marks = [step(watch) for _ in range(size)]
         watch.wait()
         timing.add([phases(row, watch) for row in marks])
-        told()
+        after_block()
         if _enough(timing, effort, len(timing.blocks) - before, size, clock() - start):
             timing.done = True
             return
@@ -186,7 +186,7 @@ def warm_up(
 
 
 def _enough(timing: Timing, effort: Effort, blocks: int, size: int, spent: float) -> bool:
-    """The steps asked for, or a narrow interval, or no time for another block."""
+    """Tell whether to stop: steps as asked, a narrow interval, or no time for another block."""
     if effort.steps is not None:
         return blocks * size >= effort.steps
     if blocks * size < LEAST_STEPS:

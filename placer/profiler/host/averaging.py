@@ -71,7 +71,7 @@ class HostMeasurement:
     torch_version: str
 
     def of(self, compression: str) -> tuple[HostPoint, ...]:
-        """Points of one compression."""
+        """Return the points of one compression."""
         return tuple(point for point in self.points if point.compression == compression)
 
 
@@ -111,8 +111,8 @@ def measure_host(
     """
     if len(set(sizes)) < 2 or len(set(tensors)) < 2 or min(*sizes, *tensors) < 1:
         raise PlacerError(
-            "two sizes and two tensor counts tell the two costs apart",
-            "give at least two of each, from 1",
+            "at least two sizes and two tensor counts are needed",
+            "give numbers from 1, at least two of each",
         )
     torch = load_torch()
     cases = [
@@ -144,7 +144,7 @@ def measure_host(
             raise
         partial = True
     points = tuple(
-        _point(case, [found[case] for found in rounds if case in found]) for case in cases
+        _point(case, [seconds[case] for seconds in rounds if case in seconds]) for case in cases
     )
     return HostMeasurement(
         points=points,
@@ -191,8 +191,8 @@ def average_once(tensors: Sequence[torch.Tensor], compression: str) -> tuple[flo
 
 
 def serialise(part: torch.Tensor, compression: str) -> bytes:
-    """Bytes of a message: clamped to the range of FP16 and converted, copied to a buffer, copied
-    into the message.
+    """Serialise a part as hivemind does: clamped to the range of FP16 and converted, copied to
+    a buffer, copied into the message.
     """
     torch = load_torch()
     if compression == "fp16":
@@ -202,7 +202,9 @@ def serialise(part: torch.Tensor, compression: str) -> bytes:
 
 
 def deserialise(message: bytes, compression: str) -> torch.Tensor:
-    """FP32 tensor of a message: its buffer is copied out of it, as protobuf does, and converted."""
+    """Deserialise a message to FP32: its buffer is copied out of it, as protobuf does, and
+    converted.
+    """
     kind = np.float16 if compression == "fp16" else np.float32
     array = np.frombuffer(message[len(HEADER) :], dtype=kind).astype(np.float32)
     tensor: torch.Tensor = load_torch().from_numpy(array)
@@ -210,7 +212,7 @@ def deserialise(message: bytes, compression: str) -> torch.Tensor:
 
 
 def mean_of(part: torch.Tensor, received: torch.Tensor) -> torch.Tensor:
-    """Running mean of two peers of equal weight."""
+    """Compute the running mean of two peers of equal weight."""
     total: torch.Tensor = load_torch().zeros_like(part)
     return total.add_(part, alpha=1.0).add_(received, alpha=1.0).div_(2.0)
 
@@ -245,9 +247,9 @@ def processor() -> str:
     )
 
 
-def _point(case: tuple[str, int, int], found: Sequence[tuple[float, ...]]) -> HostPoint:
+def _point(case: tuple[str, int, int], rounds: Sequence[tuple[float, ...]]) -> HostPoint:
     kind, size, count = case
-    serialise_s, average_s, deserialise_s = (median(column) for column in zip(*found, strict=True))
+    serialise_s, average_s, deserialise_s = (median(column) for column in zip(*rounds, strict=True))
     whole = max(1, round(size / ELEMENT_BYTES[kind] / count)) * count * ELEMENT_BYTES[kind]
     return HostPoint(
         compression=kind,
@@ -256,5 +258,5 @@ def _point(case: tuple[str, int, int], found: Sequence[tuple[float, ...]]) -> Ho
         serialise_s=serialise_s,
         average_s=average_s,
         deserialise_s=deserialise_s,
-        rounds=len(found),
+        rounds=len(rounds),
     )

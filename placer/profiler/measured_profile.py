@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from placer.errors import PlacerError
-from placer.profiler.devices.identity import DeviceFacts
+from placer.profiler.devices.device_facts import DeviceFacts
 from placer.profiler.steps.batch_sizes import Findings
-from placer.profiler.target.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE
+from placer.profiler.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE
 from placer.units import counted
 from placer.workload.measurement import Measurement, Point
 from placer.workload.profile import Efficiency, ModelProfile, Rate
@@ -109,8 +109,8 @@ def _share(point: Point, seconds_per_sample: float) -> float:
 
 
 def rate_of(measurements: Sequence[Measurement]) -> Rate:
-    """Rate of one device: of the precision in which it is fastest, at the knee, accumulated if that
-    was measured.
+    """Return the rate of one device: of its fastest precision, at the knee, accumulated if
+    measured.
 
     Of two devices that the catalog calls by one name, the one measured last counts.
     """
@@ -149,8 +149,8 @@ def merged_measurements(
 
 
 def main_measurement(measurements: Sequence[Measurement]) -> Measurement:
-    """The measurement that sets microbatch and memory of the profile: on a GPU if there is one, the
-    newest, the fastest.
+    """Choose the measurement that sets microbatch and memory of the profile: on a GPU if there
+    is one, the newest, the fastest.
     """
     return max(
         measurements,
@@ -167,23 +167,23 @@ def check_same_model(sizes: Sizes, old: ModelProfile, path: str) -> None:
         If the number of parameters or bytes of gradients differ.
     """
     if (sizes.parameters, sizes.gradient_bytes_fp32) != (old.parameters, old.gradient_bytes_fp32):
-        said = (
+        here = (
             f"{sizes.name} has {sizes.parameters:,} parameters and "
             f"{sizes.gradient_bytes_fp32:,} bytes of gradients"
         )
         there = f"{old.name} in {path} has {old.parameters:,} and {old.gradient_bytes_fp32:,}"
-        raise PlacerError(f"{said}, {there}", "give another --out, or --name and no --out")
+        raise PlacerError(f"{here}, {there}", "give another --out, or --name and no --out")
 
 
 def measured_rates(measurements: Sequence[Measurement]) -> tuple[Rate, ...]:
-    """One rate for each device."""
+    """Return one rate for each device."""
     names = dict.fromkeys(m.gpu for m in measurements)
     return tuple(rate_of([m for m in measurements if m.gpu == gpu]) for gpu in names)
 
 
 def known_rates(old: ModelProfile | None, measured: Sequence[Rate]) -> tuple[Rate, ...]:
-    """Rates that nobody has to estimate: the measured ones, and those of the old profile that they
-    do not replace.
+    """List the rates that need no estimate: the measured ones, and those of the old profile
+    that they do not replace.
     """
     again = {rate.gpu for rate in measured}
     old_rates = () if old is None else old.rates
