@@ -5,6 +5,7 @@ and module that a page names exists. Examples: test_examples.py.
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import shlex
 import shutil
@@ -149,19 +150,23 @@ def test_documents_have_what_is_looked_for() -> None:
 @pytest.mark.parametrize(
     "block", [b for b in BLOCKS if b.kind == "python"], ids=lambda block: block.page
 )
-def test_snippets_run(block: Block) -> None:
-    """As they stand; those that only define something need what they import."""
+def test_snippets_run(block: Block, tmp_path: Path) -> None:
+    """As they stand; a session with ``>>>`` also prints what it shows."""
     if "import torch" in block.text:
         pytest.importorskip("torch")
+    file = tmp_path / "snippet"
+    file.write_text(block.text, encoding="utf-8")
+    how = ["-m", "doctest"] if block.text.startswith(">>>") else []
     done = subprocess.run(
-        [sys.executable, "-c", block.text],
+        [sys.executable, *how, str(file)],
         capture_output=True,
         text=True,
         cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         timeout=PROCESS_TIMEOUT_S,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @lru_cache
