@@ -96,7 +96,10 @@ def test_least_time_is_most_throughput(erben: Catalog) -> None:
     side of it.
     """
     fast, quick = (
-        solve(ask(erben, budget_usd_per_hour=5.0, samples=10**7, objective=o))
+        solve(
+            ask(erben, budget_usd_per_hour=5.0, samples=10**7, objective=o),
+            options=SolveOptions(time_limit_s=3600.0),
+        )
         for o in ("throughput", "time")
     )
     assert quick.placement == fast.placement

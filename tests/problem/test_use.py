@@ -151,7 +151,12 @@ def test_no_cloud_is_added_where_it_does_not_pay(gpu: str, own: str, speed: floa
     USD/h stays unspent.
     """
     found = placer.recommend(
-        "roberta-xlm", catalog="erben-2023", use=f"{SITE}={own}", gpu=f"{gpu},T4", budget="5/h"
+        "roberta-xlm",
+        catalog="erben-2023",
+        use=f"{SITE}={own}",
+        gpu=f"{gpu},T4",
+        budget="5/h",
+        time_limit=3600,
     )
     assert found.status is Status.OPTIMAL
     assert found.placement is not None

@@ -448,7 +448,7 @@ def test_a_second_solver_agrees(erben: Catalog) -> None:
     """On the book of Erben et al. HiGHS, told nothing, proves the same 1,106 samples/s for 5 USD/h;
     the document says so.
     """
-    result = recommend("roberta-xlm", budget="5/h", catalog=erben, verify="highs")
+    result = recommend("roberta-xlm", budget="5/h", catalog=erben, verify="highs", time_limit=3600)
     found = result.verification
     assert found is not None
     assert (found.verdict, found.status) == ("agree", Status.OPTIMAL)
