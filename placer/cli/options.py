@@ -24,7 +24,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 class Range(click.FloatRange):
-    """A number between two others; ``nan`` is refused, as it is below none and above none."""
+    """A number between two others; ``nan`` is refused: no comparison excludes it."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

@@ -31,17 +31,18 @@ from placer.validation.simulation.replay import Simulation, replay
 from placer.workload.profile import ModelProfile, load_profile
 
 Books = str | Sequence[str] | Catalog | None
-"""A catalog, its name, or the names of books that lie over each other; None: what is pinned."""
+"""A catalog, its name, or names of books, of which later ones win; None: what is pinned."""
 
 
 class Advisor:
-    """Answers many requests; catalogs and profiles are read once. Safe to share between threads.
+    """An advisor that answers many requests and reads catalogs and profiles once. Threads may share
+    it.
 
     Parameters
     ----------
     catalog
         Price book that requests use unless they name another: a name, a folder or a CSV file,
-        several of them that lie over each other, or a catalog; None: what ``placer catalog pin``
+        several of them, of which later ones win, or a catalog; None: what ``placer catalog pin``
         chose, else ``default``.
     """
 
@@ -275,7 +276,8 @@ def recommend(
     Examples
     --------
     >>> import placer
-    >>> result = placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023", gpu=["T4", "A10"])
+    >>> words = {"catalog": "erben-2023", "gpu": ["T4", "A10"]}
+    >>> result = placer.recommend("roberta-xlm", budget="5/h", **words)
     >>> [group.spec for group in result.placement.groups]
     ['lambda/us-west-1=8xA10:on-demand']
     """
@@ -336,7 +338,8 @@ def pareto(
     Examples
     --------
     >>> import placer
-    >>> frontier = placer.pareto("roberta-xlm", budget="5/h", points=4, catalog="erben-2023", gpu="T4,A10")
+    >>> words = {"catalog": "erben-2023", "gpu": ["T4", "A10"]}
+    >>> frontier = placer.pareto("roberta-xlm", budget="5/h", points=4, **words)
     >>> [round(point.usd_per_hour, 2) for point in frontier.points], frontier.proved
     ([0.13, 0.6, 1.56, 4.8], True)
     """
@@ -479,7 +482,8 @@ def simulate(
     Examples
     --------
     >>> import placer
-    >>> replay = placer.simulate("roberta-xlm", "gcp/us-central1=4xT4:spot", catalog="erben-2023", rounds=3)
+    >>> workers = "gcp/us-central1=4xT4:spot"
+    >>> replay = placer.simulate("roberta-xlm", workers, catalog="erben-2023", rounds=3)
     >>> round(replay.samples_per_second), round(replay.difference, 6)
     (377, 0.0)
     """

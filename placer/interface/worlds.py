@@ -1,6 +1,4 @@
-"""The Python interface to other worlds: what if, sweeps, and the regret of a recommendation; the
-words of the command line.
-"""
+"""The Python interface to other worlds: what if, sweeps, regret and replanning."""
 
 from __future__ import annotations
 
@@ -80,7 +78,8 @@ def whatif(
     Examples
     --------
     >>> import placer
-    >>> whatif = placer.whatif("roberta-xlm", set=["price:lambda/*:A10=x3"], budget="5/h", catalog="erben-2023", gpu="T4,A10")
+    >>> words = {"catalog": "erben-2023", "gpu": ["T4", "A10"], "budget": "5/h"}
+    >>> whatif = placer.whatif("roberta-xlm", set=["price:lambda/*:A10=x3"], **words)
     >>> whatif.same, whatif.kept.broken
     (False, ('$14.40/h is above the budget of $5.00/h',))
     """
@@ -222,7 +221,8 @@ def robust(
     Examples
     --------
     >>> import placer
-    >>> robust = placer.robust("roberta-xlm", box=["bandwidth=1..1", "price=0.9..1.1"], catalog="erben-2023", gpu="T4", worlds=32)
+    >>> box = ["bandwidth=1..1", "price=0.9..1.1"]
+    >>> robust = placer.robust("roberta-xlm", box=box, catalog="erben-2023", gpu="T4", worlds=32)
     >>> round(robust.mean_regret, 3), robust.fragile
     (0.0, False)
     """
@@ -273,9 +273,9 @@ def replan(
     try:
         document = json.loads(Path(manifest).read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        said = getattr(error, "strerror", None) or f"not valid JSON: {error}"
+        reason = getattr(error, "strerror", None) or f"not valid JSON: {error}"
         raise PlacerError(
-            f"cannot read '{manifest}': {said}", "give a file of placer recommend --manifest"
+            f"cannot read '{manifest}': {reason}", "give a file of placer recommend --manifest"
         ) from None
     plan = read_manifest(document, manifest)
     saved, planned = question_of(plan, manifest)
@@ -285,7 +285,7 @@ def replan(
     problem, notes = with_present_book(
         saved, manifest, [catalog] if isinstance(catalog, str) else catalog
     )
-    got = replan_with(
+    answer = replan_with(
         plan,
         planned,
         problem,
@@ -295,4 +295,4 @@ def replan(
         options=solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better),
         move_s=move_s,
     )
-    return replace(got, notes=(*notes, *got.notes))
+    return replace(answer, notes=(*notes, *answer.notes))

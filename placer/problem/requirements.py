@@ -25,9 +25,16 @@ LEAST_MULTIPLIER = 0.01
 MOST_PASSES = 1e6
 """More passes over the data, or fewer than one in so many, are a slip of the keyboard."""
 AMOUNTS = (
-    "budget_usd_per_hour", "min_samples_per_second", "samples", "deadline_s", "budget_usd", "most_usd_per_million_samples",
-    "max_carbon_g_per_hour", "target_batch_size", "critical_batch",
-)  # fmt: skip
+    "budget_usd_per_hour",
+    "min_samples_per_second",
+    "samples",
+    "deadline_s",
+    "budget_usd",
+    "most_usd_per_million_samples",
+    "max_carbon_g_per_hour",
+    "target_batch_size",
+    "critical_batch",
+)
 """Wishes that are amounts above 0."""
 ALL_REGIONS = 1_000
 """More regions than any market has: no limit."""
@@ -46,7 +53,7 @@ class Quota:
     scope: str = "each"
 
     def covers(self, place: str, gpu: str, market: str) -> bool:
-        """Whether devices of a place and market count."""
+        """Tell whether devices of a place and market count."""
         return (
             fnmatchcase(place, self.place)
             and fnmatchcase(gpu, self.gpu)
@@ -84,7 +91,7 @@ class Used:
 
     @property
     def spec(self) -> str:
-        """The rule as ``--use`` takes it: ``gcp/*=2xT4:spot``, or a place alone."""
+        """Return the rule as ``--use`` takes it: ``gcp/*=2xT4:spot``, or a place alone."""
         if (self.device, self.market, self.count) == ("*", "*", 1):
             return self.place
         return f"{self.place}={self.count}x{self.device}" + (
@@ -93,7 +100,7 @@ class Used:
 
     @property
     def named_place(self) -> str | None:
-        """The place, unless it has wildcards."""
+        """Return the place, or None if it has wildcards."""
         return None if any(sign in self.place for sign in "*?[") else self.place
 
 
@@ -152,12 +159,14 @@ class Requirements:
 
     @property
     def aggregator_words(self) -> str | None:
-        """The aggregator as the user writes it: a place, or ``function@place``."""
+        """Return the aggregator as the user writes it: a place, or ``function@place``."""
         return self.aggregator if self.function is None else f"{self.function}@{self.aggregator}"
 
     @property
     def floor_samples_per_second(self) -> float | None:
-        """Least samples/s that count: the floor, or what the deadline asks for if that is more."""
+        """Return the least samples/s that count: the floor, or what the deadline asks for if that
+        is more.
+        """
         needed = [
             self.min_samples_per_second,
             None if self.deadline_s is None else (self.samples or 0) / self.deadline_s,
@@ -166,8 +175,8 @@ class Requirements:
 
     @property
     def max_usd_per_million_samples(self) -> float | None:
-        """Most USD for a million samples that count: the budget in total over the samples, or a
-        limit of its own if that is less.
+        """Return the most USD for a million samples that count: the budget in total over the
+        samples, or a limit of its own if that is less.
         """
         given = [
             self.most_usd_per_million_samples,
@@ -177,20 +186,20 @@ class Requirements:
 
     @property
     def joint_quotas(self) -> tuple[Quota, ...]:
-        """Quotas that cap a sum over places, devices or markets."""
+        """List the quotas that cap a sum over places, devices or markets."""
         return tuple(row for row in self.quotas if row.scope == "together")
 
     @property
     def counts_carbon(self) -> bool:
-        """Whether emissions are limited or the objective: machines whose emissions nobody knows are
-        left out.
+        """Tell whether emissions are limited or the objective: then machines whose emissions nobody
+        knows are left out.
         """
         return self.max_carbon_g_per_hour is not None or self.objective == "carbon"
 
     @property
     def open_batches(self) -> tuple[int, ...]:
-        """Batches to choose from: the ends of the range and the powers of two between; empty where
-        one batch is given.
+        """List the batches to choose from: the ends of the range and the powers of two between;
+        empty where one batch is given.
         """
         if self.batch_range is None or self.target_batch_size is not None:
             return ()
@@ -237,20 +246,20 @@ class Requirements:
 
     @property
     def required_places(self) -> tuple[str, ...]:
-        """Places that need a worker: where data must stay, and where machines that must be used
-        are; sorted.
+        """List the places that need a worker, sorted: where data must stay, and where machines that
+        must be used are.
         """
         named = {rule.named_place for rule in self.used if rule.named_place is not None}
         return tuple(sorted({*needs_place(self.datasets), *named}))
 
     @property
     def data_moves(self) -> bool:
-        """Whether some dataset may move."""
+        """Tell whether some dataset may move."""
         return any(data.may_move for data in self.datasets)
 
     def with_data_staying(self) -> Requirements:
-        """The same wishes with all data left where it is: nothing moves, so there are no passes to
-        spread a move over.
+        """Return the same wishes with all data left where it is: nothing moves, so there are no
+        passes to spread a move over.
         """
         return replace(
             self,
@@ -312,7 +321,7 @@ class Requirements:
 
 
 def uses(rule: Used, place: str, device: str, market: str) -> bool:
-    """Whether machines of a place, device and market are what a rule asks for.
+    """Tell whether machines of a place, device and market are what a rule asks for.
 
     Examples
     --------
@@ -329,7 +338,7 @@ def uses(rule: Used, place: str, device: str, market: str) -> bool:
 
 
 def missing(rule: Used, groups: Iterable[WorkerGroup]) -> int:
-    """Machines that some groups lack of what a rule asks for."""
+    """Count the machines that some groups lack of what a rule asks for."""
     return max(
         0, rule.count - sum(g.count for g in groups if uses(rule, g.place, g.device, g.market))
     )

@@ -39,7 +39,7 @@ class Wish:
 
 
 def without(problem: Problem, wishes: Iterable[Wish]) -> Problem:
-    """The same question without some wishes."""
+    """Return the same question without some wishes."""
     changed = {
         name: value for wish in wishes for name, value in zip(wish.fields, wish.values, strict=True)
     }
@@ -205,7 +205,7 @@ def _given(
     Parameters
     ----------
     name
-        Row of the table of wishes; it gives the code, the flag and the fields unless they are given.
+        Row of the table of wishes; it gives code, flag and fields unless they are given.
     """
     row = WISHES[name]
     fields = fields or row.fields

@@ -12,7 +12,8 @@ from placer.errors import PlacerError
 
 EXAMPLE = """\b
 Example:
-  placer compare --model roberta-xlm --catalog erben-2023 --every-exchange gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot
+  placer compare --model roberta-xlm --catalog erben-2023 --every-exchange \\
+    gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot
   placer compare --model roberta-xlm --catalog erben-2023 lambda/us-west-1=8xA10 \\
     gcp/us-central1=8xT4:spot gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot
 """

@@ -56,7 +56,7 @@ def command(
     problem = Advisor(catalog).problem(model, **words)
     placement = place_by_hand(workers, problem)
     broken = violations(placement, problem)
-    got = estimate(placement, problem)
+    figures = estimate(placement, problem)
     if as_json:
         print_json(
             {
@@ -64,11 +64,11 @@ def command(
                 "request": request_document(problem),
                 "data": parts.data_document(problem),
                 "placement": parts.placement_document(placement, problem),
-                "estimate": parts.estimate_document(got),
-                "outlook": parts.outlook_document(placement, got, problem),
+                "estimate": parts.estimate_document(figures),
+                "outlook": parts.outlook_document(placement, figures, problem),
                 "notes": [
                     {"code": note.code, "message": note.message}
-                    for note in notes_of(problem, placement, got)
+                    for note in notes_of(problem, placement, figures)
                 ],
                 "violations": [{"code": v.code, "message": v.message} for v in broken],
             }
@@ -79,19 +79,20 @@ def command(
         out.print(f"\n{sentences.headline(placement)}", style="bold")
         out.print(
             terminal.estimate_lines(
-                placement, got, problem, notes=notes_of(problem, placement, got)
+                placement, figures, problem, notes=notes_of(problem, placement, figures)
             )
         )
-        for line in terminal.warning_lines(warnings_of(problem, placement, got)):
+        for line in terminal.warning_lines(warnings_of(problem, placement, figures)):
             err.print(line, style="yellow")
     for number, violation in enumerate(broken):
         click.echo(f"{'   also' if number else 'error'}: {violation.message}", err=True)
     if manifest and not broken:
-        write_json(manifest, build_manifest(problem, placement, got, "feasible", None))
+        write_json(manifest, build_manifest(problem, placement, figures, "feasible", None))
         click.echo(f"wrote manifest to {manifest}", err=True)
     if broken:
         click.echo(
-            "  tip: the estimate above ignores these limits; change --workers or raise --quota FILE",
+            "  tip: the estimate above ignores these limits; change --workers or raise --quota "
+            "FILE",
             err=True,
         )
     ctx.exit(2 if broken else 0)

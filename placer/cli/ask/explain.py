@@ -1,4 +1,6 @@
-"""``placer explain``: what binds, why not something else, what one more is worth, why nothing fits."""
+"""``placer explain``: what binds, why not something else, what one more is worth, or why nothing
+fits.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from placer.errors import PlacerError
 EXAMPLE = """\b
 Examples:
   placer explain --model roberta-xlm --budget 5/h
-  placer explain --model roberta-xlm --budget 5/h --why-not gcp/us-central1 --why-not A100 --why-not central
+  placer explain --model roberta-xlm --budget 5/h --why-not gcp/us-central1 \\
+    --why-not A100 --why-not central
   placer recommend --model roberta-xlm --budget 5/h -o result.json && placer explain result.json
   placer explain --model roberta-xlm --budget 1/h --min-throughput 4000/s
 """
@@ -47,9 +50,17 @@ OWN = ("result", "catalog", "why_not", "gap", "time_limit", "output", "as_json")
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, /, result: str | None, model: str | None, output: str | None, as_json: bool, why_not: tuple[str, ...],
-    gap: str, time_limit: str, **words: Any,
-) -> None:  # fmt: skip
+    ctx: click.Context,
+    /,
+    result: str | None,
+    model: str | None,
+    output: str | None,
+    as_json: bool,
+    why_not: tuple[str, ...],
+    gap: str,
+    time_limit: str,
+    **words: Any,
+) -> None:
     """Say what binds, why not something else, what one more is worth, when to leave a region, or
     why nothing fits.
 
@@ -59,13 +70,13 @@ def command(
     from placer.interface.advisor import Advisor
 
     check_targets(output)
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     question: Any = model
     if result is not None:
         from placer.documents.reopen import reopened_problem
 
         _refuse_words(ctx)
-        question, said = reopened_problem(read_json(result), result, words["catalog"])
+        question, notes = reopened_problem(read_json(result), result, words["catalog"])
         words = {}
     elif model is None:
         raise PlacerError(
@@ -82,7 +93,7 @@ def command(
     else:
         _print(explanation)
     err = console(stderr=True)
-    for sentence in said:
+    for sentence in notes:
         err.print(f"warning: {sentence}", style="yellow")
     if output:
         err.print(f"wrote explanation to {output}")
@@ -111,15 +122,15 @@ def _print(explanation: Any) -> None:
 
     out = console()
     out.print(terminal.reading(explanation.problem))
-    found = explanation.result
-    if found.placement is not None:
+    result = explanation.result
+    if result.placement is not None:
         speed, usd = (
-            found.estimate.effective_samples_per_second.value,
-            found.estimate.usd_per_hour.total,
+            result.estimate.effective_samples_per_second.value,
+            result.estimate.usd_per_hour.total,
         )
-        out.print(f"\n{headline(found.placement)}", style="bold green")
+        out.print(f"\n{headline(result.placement)}", style="bold green")
         out.print(f"{speed:,.0f} samples/s for ${usd:,.2f}/h")
-    elif str(found.status) != "infeasible":
+    elif str(result.status) != "infeasible":
         out.print(
             "\nNo placement was found before the time was up; it is not proved that there is none."
         )

@@ -57,55 +57,55 @@ def command(ctx: click.Context, /, model: str, as_json: bool, **words: Any) -> N
     if plot:
         check_plot(plot)
     with progress("tracing the frontier") as better:
-        found = Advisor().pareto(model, on_better=better, **words)
-    written = _write(found, output, table, plot)
+        frontier = Advisor().pareto(model, on_better=better, **words)
+    written = _write(frontier, output, table, plot)
     if as_json:
-        print_json(found.to_dict())
-    elif found.points:
-        _print(found, written)
-    if found.failed is not None:
+        print_json(frontier.to_dict())
+    elif frontier.points:
+        _print(frontier, written)
+    if frontier.failed is not None:
         from placer.cli.ask.recommend import print_no_placement
 
         if not as_json:
-            print_no_placement(found.failed)
-        ctx.exit(3 if found.failed.status == "infeasible" else 4)
-    ctx.exit(0 if found.points else 4)
+            print_no_placement(frontier.failed)
+        ctx.exit(3 if frontier.failed.status == "infeasible" else 4)
+    ctx.exit(0 if frontier.points else 4)
 
 
-def _write(found: Any, output: str | None, table: str | None, plot: str | None) -> list[str]:
+def _write(frontier: Any, output: str | None, table: str | None, plot: str | None) -> list[str]:
     """Write the files that were asked for; tables and drawings only if there are points."""
     if output:
-        write_json(output, found.to_dict())
-    if table and found.points:
-        rows = found.rows()
+        write_json(output, frontier.to_dict())
+    if table and frontier.points:
+        rows = frontier.rows()
         text = io.StringIO()
         writer = csv.DictWriter(text, rows[0], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
         write_bytes(table, text.getvalue().encode())
-    if plot and found.points:
+    if plot and frontier.points:
         from placer.cli.report.frontier.frontier_plot import drawn
 
-        write_bytes(plot, drawn(found, Path(plot).suffix.removeprefix(".").lower()))
+        write_bytes(plot, drawn(frontier, Path(plot).suffix.removeprefix(".").lower()))
     return [path for path in (output, table, plot) if path]
 
 
-def _print(found: Any, written: list[str]) -> None:
-    """Frontier on stdout; warnings, files and the next command on stderr."""
+def _print(frontier: Any, written: list[str]) -> None:
+    """Print the frontier on stdout; warnings, files and the next command on stderr."""
     from placer.cli.report.frontier import frontier_terminal
     from placer.cli.report.recommend import terminal
 
     out, err = console(), console(stderr=True)
-    out.print(terminal.reading(found.problem, "the frontier of USD/h against samples/s"))
+    out.print(terminal.reading(frontier.problem, "the frontier of USD/h against samples/s"))
     out.print()
-    frontier_terminal.print_frontier(out, found)
+    frontier_terminal.print_frontier(out, frontier)
     err.print()
-    for line in terminal.warning_lines(frontier_terminal.shown(found.warnings)):
+    for line in terminal.warning_lines(frontier_terminal.shown(frontier.warnings)):
         err.print(line, style="yellow")
     for path in written:
         err.print(f"wrote {path}")
-    at = found.knee if found.knee is not None else found.best_value
-    usd = found.points[at].usd_per_hour * 1.0005 + 0.005
+    at = frontier.knee if frontier.knee is not None else frontier.best_value
+    usd = frontier.points[at].usd_per_hour * 1.0005 + 0.005
     err.print(
         f"next: 'placer recommend' with --budget {usd:.2f}/h explains one point; --json is for "
         f"programs",

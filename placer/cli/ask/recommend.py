@@ -95,7 +95,7 @@ def command(
 
 
 def _print(result: Any, output: str | None, manifest: str | None, certificate: bool) -> None:
-    """Result on stdout; warnings, errors and next commands on stderr."""
+    """Print the result on stdout; warnings, errors and next commands on stderr."""
     from placer.cli.report.recommend import terminal
 
     err = console(stderr=True)

@@ -15,13 +15,15 @@ from placer.errors import PlacerError
 EPILOG = """\b
 Examples:
   placer replan plan.json --observed plan-run/run.jsonl
-  placer replan plan.json --observed run.jsonl --set 'price:gcp/us-central1:T4:spot=+60%' -m new.json
+  placer replan plan.json --observed run.jsonl -m new.json \\
+    --set 'price:gcp/us-central1:T4:spot=+60%'
   placer replan plan.json --observed run.jsonl --drop gcp/us-central1:T4:spot
 
 \b
-The log of a run where the plan says tells the speed of the machines and, with several regions, of the links between them.
-Any log tells which workers were lost; they may be rented again unless --drop says otherwise.
-Machines in use stay unless a plan without them is better by more than 2 %.
+The log of a run in the places of the plan tells the speed of the machines and, with several
+regions, of the links between them. Any log tells which workers were lost; they may be rented again
+unless --drop says otherwise. Machines in use stay unless a plan without them is better by more
+than 2 %.
 """
 
 
@@ -84,7 +86,7 @@ def command(
     check_targets(target)
     move_s = parse_seconds(move)
     with progress("searching twice") as better:
-        got = replan(
+        replanned = replan(
             manifest,
             observed,
             set=sets,
@@ -95,18 +97,18 @@ def command(
             **words,
         )
     if target is not None:
-        if got.answer.placement is None:
+        if replanned.answer.placement is None:
             raise PlacerError(
                 "nothing fits, so there is no manifest",
                 "leave out -m, or relax a limit",
                 exit_code=3,
             )
-        write_json(target, got.answer.to_manifest())
+        write_json(target, replanned.answer.to_manifest())
     if as_json:
-        print_json(got.to_dict())
+        print_json(replanned.to_dict())
     else:
-        console().print(replan_view(got))
+        console().print(replan_view(replanned))
         if target is not None:
             click.echo(f"wrote the manifest to {target}", err=True)
-    if got.verdict == "nothing":
-        ctx.exit({"infeasible": 3}.get(str(got.answer.status), 4))
+    if replanned.verdict == "nothing":
+        ctx.exit({"infeasible": 3}.get(str(replanned.answer.status), 4))

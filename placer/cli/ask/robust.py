@@ -16,14 +16,16 @@ from placer.errors import PlacerError
 EXAMPLE = """\b
 Examples:
   placer robust --model roberta-xlm --budget 5/h
-  placer robust --model resnet50 --budget 20/h --regions 2.. --box bandwidth=0.5..1.5 --box price=1..1
+  placer robust --model resnet50 --budget 20/h --regions 2.. \\
+    --box bandwidth=0.5..1.5 --box price=1..1
   placer robust --model roberta-xlm --budget 5/h --gpu T4,A10 --exact --worlds 32
 
 \b
-Without --box each figure varies as far as it is uncertain: spot prices x0.7 to x1.6, estimated links x0.5 to x1.5, measured links
-and the speeds of devices between their own low and high, samples to target as assumed; list prices and egress are exact.
-Regret is the share of the best value that the recommendation gives up in a world. Fragile: more than 5 % in more than 10 % of
-the worlds, or more than 20 % in the worst one.
+Without --box each figure varies as far as it is uncertain: spot prices x0.7 to x1.6, estimated
+links x0.5 to x1.5, measured links and the speeds of devices between their own low and high, samples
+to target as assumed; list prices and egress are exact. Regret is the share of the best value that
+the recommendation gives up in a world. Fragile: more than 5 % in more than 10 % of the worlds, or
+more than 20 % in the worst one.
 """
 
 
@@ -73,13 +75,13 @@ def command(ctx: click.Context, /, model: str, as_json: bool, **words: Any) -> N
     from placer.interface.worlds import robust
 
     with progress("looking at other worlds"), _stoppable():
-        got = robust(model, **words)
+        robustness = robust(model, **words)
     if as_json:
-        print_json(got.to_dict())
-    elif got.result.placement is None:
+        print_json(robustness.to_dict())
+    elif robustness.result.placement is None:
         error = PlacerError(
-            f"no placement satisfies the request ({got.result.status}), so there is nothing to be "
-            f"robust",
+            f"no placement satisfies the request ({robustness.result.status}), so "
+            "there is nothing to be robust",
             "ask 'placer recommend' with the same words what would fit",
         )
         err = console(stderr=True)
@@ -88,7 +90,9 @@ def command(ctx: click.Context, /, model: str, as_json: bool, **words: Any) -> N
     else:
         from placer.cli.report.robust import robust_view
 
-        console().print(robust_view(got))
+        console().print(robust_view(robustness))
     ctx.exit(
-        0 if got.result.placement is not None else {"infeasible": 3}.get(str(got.result.status), 4)
+        0
+        if robustness.result.placement is not None
+        else {"infeasible": 3}.get(str(robustness.result.status), 4)
     )

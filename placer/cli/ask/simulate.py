@@ -78,51 +78,56 @@ def command(
     from placer.interface.advisor import Advisor
     from placer.validation.simulation.replay import SCHEMA
 
-    got = Advisor(catalog).simulate(model, workers, **words)
+    simulation = Advisor(catalog).simulate(model, workers, **words)
     if as_json:
-        print_json({"schema": SCHEMA, "workers": workers, **_document(got)})
+        print_json({"schema": SCHEMA, "workers": workers, **_document(simulation)})
         return
-    for line in _lines(got):
+    for line in _lines(simulation):
         click.echo(line)
 
 
-def _document(got: Simulation) -> dict[str, Any]:
+def _document(simulation: Simulation) -> dict[str, Any]:
     links = [
-        {"src": src, "dst": dst, "bytes_per_round": size} for src, dst, size in got.bytes_by_link
+        {"src": src, "dst": dst, "bytes_per_round": size}
+        for src, dst, size in simulation.bytes_by_link
     ]
     waiting = [
-        {"place": place, "seconds_per_round": seconds} for place, seconds in got.waiting_by_place
+        {"place": place, "seconds_per_round": seconds}
+        for place, seconds in simulation.waiting_by_place
     ]
-    return {**asdict(got), "bytes_by_link": links, "waiting_by_place": waiting}
+    return {**asdict(simulation), "bytes_by_link": links, "waiting_by_place": waiting}
 
 
-def _lines(got: Simulation) -> list[str]:
-    """Prediction and simulation, spread, who waits."""
+def _lines(simulation: Simulation) -> list[str]:
+    """Write prediction and simulation, the spread, and who waits."""
     from placer.units import format_number
 
     chance = (
-        f"jitter {got.jitter:g}, stragglers {got.stragglers:g} x {got.straggler_factor:g}, "
-        f"seed {got.seed}"
+        f"jitter {simulation.jitter:g}, stragglers {simulation.stragglers:g} x "
+        f"{simulation.straggler_factor:g}, seed {simulation.seed}"
     )
-    said = [
-        f"{got.strategy}: {got.rounds} rounds, {chance}",
+    lines = [
+        f"{simulation.strategy}: {simulation.rounds} rounds, {chance}",
         (
-            f"predicted   {format_number(got.predicted_samples_per_second)} samples/s   round "
-            f"{got.predicted_round_seconds:.3g} s"
+            f"predicted   {format_number(simulation.predicted_samples_per_second)} samples/s   "
+            f"round {simulation.predicted_round_seconds:.3g} s"
         ),
         (
-            f"simulated   {format_number(got.samples_per_second)} samples/s   round "
-            f"{got.mean_round_seconds:.3g} s ({got.difference:+.1%})"
+            f"simulated   {format_number(simulation.samples_per_second)} samples/s   round "
+            f"{simulation.mean_round_seconds:.3g} s ({simulation.difference:+.1%})"
         ),
-        f"spread      round p5 {got.p5:.3g} s   p50 {got.p50:.3g} s   p95 {got.p95:.3g} s",
+        (
+            f"spread      round p5 {simulation.p5:.3g} s   p50 {simulation.p50:.3g} s   "
+            f"p95 {simulation.p95:.3g} s"
+        ),
     ]
     waits = [
         (place, seconds)
-        for place, seconds in got.waiting_by_place
-        if seconds >= 0.01 * got.mean_round_seconds
+        for place, seconds in simulation.waiting_by_place
+        if seconds >= 0.01 * simulation.mean_round_seconds
     ]
-    said += [
+    lines += [
         f"waiting     {place}   {seconds:.3g} s of each round"
         for place, seconds in sorted(waits, key=lambda w: -w[1])
     ]
-    return said if waits else [*said, "waiting     nobody waits 1 % of a round at a barrier"]
+    return lines if waits else [*lines, "waiting     nobody waits 1 % of a round at a barrier"]

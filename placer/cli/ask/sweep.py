@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 EXAMPLE = """\b
 Examples:
   placer sweep --model roberta-xlm --over budget=1/h..20/h:log8
-  placer sweep --model resnet50 --budget 20/h --over 'bandwidth:*:*=x0.25..x4:log5' --over tbs=8Ki,32Ki -o sweep.jsonl --jobs 2
+  placer sweep --model resnet50 --budget 20/h --over 'bandwidth:*:*=x0.25..x4:log5' \\
+    --over tbs=8Ki,32Ki -o sweep.jsonl --jobs 2
   placer sweep --model resnet50 --over budget=1/h..50/h:50 --shard 1/2 -o a.jsonl
   placer sweep --merge a.jsonl b.jsonl -o all.jsonl
 
 \b
---over WHAT=LOW..HIGH[:STEPS|:log STEPS] or WHAT=a,b,c; WHAT is what 'placer whatif --set' takes. The file of -o has a header and one
-JSON line a point; run the same command again after a stop, and only the missing points are solved.
+--over WHAT=LOW..HIGH[:STEPS|:log STEPS] or WHAT=a,b,c; WHAT is what 'placer whatif --set' takes.
+The file of -o has a header and one JSON line a point; run the same command again after a stop, and
+only the missing points are solved.
 """
 
 

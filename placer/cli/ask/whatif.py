@@ -14,7 +14,7 @@ from placer.problem.words.wishes import CHANGES
 WISH_LINES = textwrap.fill(
     f"{', '.join(CHANGES)}: as the options of these names (yes or no for those without a value); "
     "budget=x2 and tbs=x2 multiply an amount, budget=none takes a limit away",
-    120,
+    98,
     initial_indent="  ",
     subsequent_indent="  ",
     break_on_hyphens=False,
@@ -23,14 +23,15 @@ EXAMPLE = f"""\b
 Examples:
   placer whatif --model roberta-xlm --budget 5/h --set 'price:gcp/*:H100=+40%'
   placer whatif --model roberta-xlm --budget 5/h --drop 'gcp/*:H100:spot' --set budget=8/h
-  placer whatif --model resnet50 --budget 50/h --regions 2.. --set 'egress:*:internet=x0.5' --set 'bandwidth:*:*=x2'
+  placer whatif --model resnet50 --budget 50/h --regions 2.. \\
+    --set 'egress:*:internet=x0.5' --set 'bandwidth:*:*=x2'
 
 \b
 What --set takes:
-  price:PLACE:GPU[:spot|on-demand]=xF|+P%|-P%|USD/h     of a machine
-  egress:SRC:DST=xF|+P%|-P%|USD/GiB                     DST: a place, internet, inter-region or inter-zone
-  bandwidth:SRC:DST[:one-way]=xF|+P%|-P%|RATE           both ways unless one-way
-  rate:GPU[:COUNT]=xF|+P%|-P%|N/s                       speed of the model on a GPU
+  price:PLACE:GPU[:spot|on-demand]=xF|+P%|-P%|USD/h  of a machine
+  egress:SRC:DST=xF|+P%|-P%|USD/GiB                  DST: PLACE, internet, inter-region, inter-zone
+  bandwidth:SRC:DST[:one-way]=xF|+P%|-P%|RATE        both ways unless one-way
+  rate:GPU[:COUNT]=xF|+P%|-P%|N/s                    speed of the model on a GPU
   quota:PLACE:GPU[:spot|on-demand]=N    gradient=xF
 {WISH_LINES}
 """
@@ -68,13 +69,15 @@ def command(
     from placer.interface.worlds import whatif
 
     with progress("searching twice") as better:
-        got = whatif(model, set=sets, drop=drop, on_better=better, **words)
+        answer = whatif(model, set=sets, drop=drop, on_better=better, **words)
     if as_json:
-        print_json(got.to_dict())
+        print_json(answer.to_dict())
     else:
         from placer.cli.report.whatif import whatif_view
 
-        console().print(whatif_view(got))
+        console().print(whatif_view(answer))
     ctx.exit(
-        0 if got.after.placement is not None else {"infeasible": 3}.get(str(got.after.status), 4)
+        0
+        if answer.after.placement is not None
+        else {"infeasible": 3}.get(str(answer.after.status), 4)
     )

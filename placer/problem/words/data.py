@@ -1,4 +1,4 @@
-"""Words about data and convergence: datasets with a place, what must stay where, samples to target."""
+"""Words about data and convergence: datasets with a place, residency rules, samples to target."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def parse_datasets(given: list[str], catalog: Catalog) -> tuple[Dataset, ...]:
     PlacerError
         If a word does not follow the grammar, or a place is unknown.
     """
-    found: dict[tuple[str, bool], int] = {}
+    samples_of: dict[tuple[str, bool], int] = {}
     for word in given:
         match = re.fullmatch(r"(?P<place>[^=\s]+)=(?P<samples>[^:]+)(?::(?P<may>stay|move))?", word)
         if match is None:
@@ -39,10 +39,10 @@ def parse_datasets(given: list[str], catalog: Catalog) -> tuple[Dataset, ...]:
                 f"write {word}:stay or {word}:move",
             )
         key = (catalog.region(match["place"]).place, match["may"] == "move")
-        found[key] = found.get(key, 0) + parse_count(match["samples"], "samples")
+        samples_of[key] = samples_of.get(key, 0) + parse_count(match["samples"], "samples")
     return tuple(
         Dataset(place=place, samples=samples, may_move=may)
-        for (place, may), samples in found.items()
+        for (place, may), samples in samples_of.items()
     )
 
 
@@ -55,7 +55,7 @@ def parse_kept(given: list[str], catalog: Catalog) -> tuple[Kept, ...]:
     PlacerError
         If a kind or an area is unknown.
     """
-    found = []
+    rules = []
     for word in given:
         kind, sign, area = word.partition("=")
         if not sign:
@@ -69,8 +69,8 @@ def parse_kept(given: list[str], catalog: Catalog) -> tuple[Kept, ...]:
         inside = tuple(
             place for place in catalog.regions if any(fnmatchcase(place, p) for p in patterns)
         )
-        found.append(Kept(kind=kind, area=area, places=inside))
-    return tuple(found)
+        rules.append(Kept(kind=kind, area=area, places=inside))
+    return tuple(rules)
 
 
 def parse_multipliers(given: list[str]) -> tuple[tuple[str, float], ...]:
@@ -81,7 +81,7 @@ def parse_multipliers(given: list[str]) -> tuple[tuple[str, float], ...]:
     PlacerError
         If a strategy is unknown or a factor no positive number.
     """
-    found = {}
+    factors = {}
     for word in given:
         name, sign, factor = word.partition("=")
         if not sign or not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,20})?", factor):
@@ -91,9 +91,9 @@ def parse_multipliers(given: list[str]) -> tuple[tuple[str, float], ...]:
             )
         if name not in EXCHANGES or name == "auto":
             raise unknown("exchange", name, EXCHANGES[1:])
-        if name in found:
+        if name in factors:
             raise PlacerError(
                 f"samples to target of {name} are given twice", "give one factor for each strategy"
             )
-        found[name] = float(factor)
-    return tuple(found.items())
+        factors[name] = float(factor)
+    return tuple(factors.items())

@@ -34,7 +34,7 @@ def parse_used(given: list[str], catalog: Catalog) -> tuple[Used, ...]:
         If a word does not follow the grammar, is given twice, or names what the catalog does not
         have.
     """
-    found: dict[tuple[str, str, str], Used] = {}
+    rules: dict[tuple[str, str, str], Used] = {}
     for word in given:
         match = _RULE.fullmatch(word)
         if match is None:
@@ -53,18 +53,18 @@ def parse_used(given: list[str], catalog: Catalog) -> tuple[Used, ...]:
             market=(match["market"] or "*").replace("-", "_"),
             count=int(match["count"] or 1),
         )
-        if (rule.place, rule.device, rule.market) in found:
+        if (rule.place, rule.device, rule.market) in rules:
             raise PlacerError(
                 f"use '{word}' is given twice",
                 "write it once, with the number of machines that must be used",
             )
-        found[rule.place, rule.device, rule.market] = rule
-    return tuple(found.values())
+        rules[rule.place, rule.device, rule.market] = rule
+    return tuple(rules.values())
 
 
 def _place(word: str, catalog: Catalog) -> str:
-    """One pattern of places: counts are of all places together, so a continent, which is a list, is
-    refused.
+    """Read one pattern of places: counts are of all places together, so a continent, which is a
+    list, is refused.
     """
     if word.lower() in CONTINENTS or word.upper() in CONTINENTS.values():
         raise PlacerError(
@@ -75,7 +75,7 @@ def _place(word: str, catalog: Catalog) -> str:
 
 
 def _device(word: str, catalog: Catalog) -> str:
-    """Name or pattern of devices, spelt as in the catalog."""
+    """Read a name or pattern of devices, spelt as in the catalog."""
     name, _, number = word.partition(":")
     exact = next((gpu for gpu in catalog.gpus if gpu.upper() == name.upper()), None)
     rented = {offer.device for offer in catalog.offers}

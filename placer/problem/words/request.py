@@ -1,4 +1,4 @@
-"""From the user's words to a validated Problem; the command line and the Python interface share it."""
+"""From the user's words to a validated Problem, for the command line and for Python."""
 
 from __future__ import annotations
 

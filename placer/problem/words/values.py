@@ -50,8 +50,8 @@ def check_words(given: Mapping[str, object]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> check_words({"min_throughput": 400, "workers": (1, 4), "samples_to_target": {"local-sgd": 1.2}})
-    {'min_throughput': '400/s', 'workers': '1..4', 'samples_to_target': ['local-sgd=1.2']}
+    >>> check_words({"min_throughput": 400, "workers": (1, 4), "keep": {"gradients": "europe"}})
+    {'min_throughput': '400/s', 'workers': '1..4', 'keep': ['gradients=europe']}
     """
     return {name: _written(name, value) for name, value in given.items()}
 

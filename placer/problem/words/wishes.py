@@ -1,9 +1,10 @@
 """The table of wishes: one row for each word of a request, read by the command line, by Python, by
 the request document and by changed worlds.
 
-A row of `TrainingWishes` or `Wishes` gives the Python types of a wish and, in its `Wish`, all that people and programs
-are told about it. Importing the table loads no catalog and no solver, as ``--help`` needs it; the
-readers stand in `placer.problem.words.readers`.
+A row of `TrainingWishes` or `Wishes` gives the Python types of a wish and, in its `Wish`, all that
+people and programs are told about it. ``--help`` reads the table, so it imports none of the
+readers, which stand in `placer.problem.words.readers`. docs/decisions/table-of-wishes.md says how
+to add a row.
 """
 
 # No `from __future__ import annotations`: the rows are read from the annotations of `Wishes`.
@@ -90,17 +91,17 @@ class Wish:
 
     @property
     def word(self) -> str:
-        """The flag without its dashes, as messages and ``--set`` name the wish."""
+        """Return the flag without its dashes, as messages and ``--set`` name the wish."""
         return self.flag.removeprefix("--")
 
     @property
     def is_flag(self) -> bool:
-        """Whether the option takes no value."""
+        """Tell whether the option takes no value."""
         return self.hint is bool
 
     @property
     def whole(self) -> bool:
-        """Whether the wish is about whole numbers."""
+        """Tell whether the wish is about whole numbers."""
         return int in get_args(self.hint)
 
 
