@@ -18,7 +18,8 @@ from placer.problem.problem import Pool, Problem
 from placer.problem.requirements import Requirements
 from placer.workload.profile import load_profile
 
-book = cache(load_catalog)
+book, profile = cache(load_catalog), cache(load_profile)
+"""One object each: a catalog keeps the offers that a request of the same profile admits."""
 BOOKS = ("default", "erben-2023", "phalak-2023")
 MODELS = (
     "imdb-lstm",
@@ -49,7 +50,7 @@ def _problem(draw: random.Random, strategy: str) -> Problem:
     """Half of the markets are those of shipped books, half are random ones with measured links."""
     if draw.random() < 0.5:
         problem = Problem(
-            profile=load_profile(draw.choice(MODELS)),
+            profile=profile(draw.choice(MODELS)),
             catalog=book(draw.choice(BOOKS)),
             requirements=Requirements(),
         )

@@ -283,14 +283,15 @@ COUNTED = Counts(
     precision=st.sampled_from(sorted(ACTIVATIONS_OF_FP32)),
     state=st.integers(0, 10**11),
 )
-def test_what_fits_is_monotone_in_memory(microbatch: int, precision: str, state: int) -> None:
+def test_what_fits_is_monotone_in_memory(
+    default: Catalog, microbatch: int, precision: str, state: int
+) -> None:
     """A GPU with more memory takes no fewer samples; the largest microbatch fits and one sample
     more does not.
     """
-    catalog = load_catalog("default")
     kept = OptimizerState(name="given", bytes=state, source="-")
     parts = components(COUNTED, microbatch, precision, 10**9, kept)
-    rows = fits(parts, microbatch, catalog)
+    rows = fits(parts, microbatch, default)
     assert [r.memory_bytes for r in rows] == sorted(r.memory_bytes for r in rows)
     assert [r.largest_microbatch for r in rows] == sorted(r.largest_microbatch for r in rows)
     for row in rows:
