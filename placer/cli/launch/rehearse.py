@@ -105,7 +105,7 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     from placer.launch.rehearsal.options import RehearsalOptions
     from placer.launch.rehearsal.rehearsal import rehearse
 
-    wishes = RehearsalOptions(
+    options = RehearsalOptions(
         scale=scale,
         rounds=words["rounds"],
         per_group=words["per_group"],
@@ -115,15 +115,15 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
         train=words["train"],
     )
     folder = Path(words["folder"] or f"{plan.name}-rehearsal")
-    found = rehearse(plan, manifest, wishes, folder, lambda said: click.echo(said, err=True))
-    lines = lines_of(found)
-    document = document_of(found, lines)
+    rehearsal = rehearse(plan, manifest, options, folder, lambda said: click.echo(said, err=True))
+    lines = lines_of(rehearsal)
+    document = document_of(rehearsal, lines)
     if words["out"]:
         write_json(words["out"], document)
     if as_json:
         print_json(document)
     else:
-        _print(found, lines, folder, plan.world_size)
+        _print(rehearsal, lines, folder, plan.world_size)
     if not confirmed(lines):
         sys.exit(6)
 
@@ -148,14 +148,14 @@ def _scale(words: str | None) -> float | None:
     return value
 
 
-def _print(found: Rehearsal, lines: list[Line], folder: Path, workers: int) -> None:
+def _print(rehearsal: Rehearsal, lines: list[Line], folder: Path, workers: int) -> None:
     """Print the predicted figures beside the measured ones."""
     from rich.markup import escape
 
     from placer.launch.runtime.log.comparison import requests_text
     from placer.units import counted, format_bytes, format_number
 
-    out, small, plan = console(), found.small, found.plan
+    out, small, plan = console(), rehearsal.small, rehearsal.plan
     regions, late = (
         counted(len(plan.regions), "region"),
         " beside the next step" if plan.exchange.overlap else "",
@@ -164,7 +164,7 @@ def _print(found: Rehearsal, lines: list[Line], folder: Path, workers: int) -> N
         f"{escape(plan.name)}: {plan.exchange.strategy}{late}, "
         f"{counted(plan.workers, 'worker')} in {regions}, bytes and calculation x "
         f"{format_number(small.scale)} ({format_bytes(small.problem.gradient_bytes)} a "
-        f"gradient), links by {found.method}; "
+        f"gradient), links by {rehearsal.method}; "
         "seconds, bytes and requests are those of one round"
     )
     table = new_table(
@@ -181,44 +181,44 @@ def _print(found: Rehearsal, lines: list[Line], folder: Path, workers: int) -> N
         what = requests_text(line.what) if line.kind == "requests" else line.what
         table.add_row(escape(what), *shown, "" if off is None else f"{off:+.1%}", mark)
     out.print(table)
-    if found.slower:
-        links = ", ".join(f"{src} -> {dst}" for src, dst in found.slower)
+    if rehearsal.slower:
+        links = ", ".join(f"{src} -> {dst}" for src, dst in rehearsal.slower)
         out.print(
             f"note  faster in the plan than this machine carries, so cut, also in the prediction: "
             f"{escape(links)}"
         )
-    if found.why_not:
-        out.print(f"note  {escape(found.why_not)}")
-    for words in found.deaths:
+    if rehearsal.why_not:
+        out.print(f"note  {escape(rehearsal.why_not)}")
+    for words in rehearsal.deaths:
         out.print(escape(words))
-    if found.went_on:
+    if rehearsal.went_on:
         out.print("note  the predictions are those of all workers: nothing is judged")
-    for words in _remarks(found, lines, workers):
+    for words in _remarks(rehearsal, lines, workers):
         out.print(f"note  {escape(words)}")
-    if not found.went_on:
+    if not rehearsal.went_on:
         out.print(escape(_verdict(lines)))
     click.echo(f"wrote {folder / 'run.jsonl'}", err=True)
 
 
-def _remarks(found: Rehearsal, lines: list[Line], workers: int) -> list[str]:
+def _remarks(rehearsal: Rehearsal, lines: list[Line], workers: int) -> list[str]:
     """List what a reader must know to judge the figures."""
     from placer.launch.rehearsal.comparison import SECONDS_TOLERANCE
 
-    said = []
-    here = found.plan.workers
+    remarks = []
+    here = rehearsal.plan.workers
     if here < workers:
-        said.append(
+        remarks.append(
             f"{here} of the plan's {workers} workers were rehearsed: all figures are those of "
             f"{here}"
         )
     off = next((line.difference for line in lines if line.what == "calculation"), None)
-    if off is not None and off > SECONDS_TOLERANCE and not found.deaths:
-        said.append(
+    if off is not None and off > SECONDS_TOLERANCE and not rehearsal.deaths:
+        remarks.append(
             f"workers wait as long as they would calculate, so calculation {off:+.0%} means that "
             f"this machine is too busy or too small "
             f"for {here} workers: take a quiet one, or fewer with --per-group"
         )
-    return said
+    return remarks
 
 
 def _verdict(lines: list[Line]) -> str:

@@ -181,12 +181,12 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
             err=True,
         )
         return
-    found = summary(plan, settings, records)
-    append(folder / "run.jsonl", found)
+    comparison = summary(plan, settings, records)
+    append(folder / "run.jsonl", comparison)
     if as_json:
-        print_json(found)
+        print_json(comparison)
     else:
-        _print(plan, found, folder)
+        _print(plan, comparison, folder)
 
 
 def _settings(plan: RunPlan, words: dict[str, Any], folder: Path) -> Settings:
@@ -254,14 +254,14 @@ def _watch(plan: RunPlan, settings: Settings, *, quiet: bool) -> Callable[[dict[
     return watch
 
 
-def _print(plan: RunPlan, found: dict[str, Any], folder: Path) -> None:
+def _print(plan: RunPlan, comparison: dict[str, Any], folder: Path) -> None:
     """Print the predicted figures beside the measured ones."""
     from rich.markup import escape
 
     from placer.launch.runtime.log.comparison import requests_text
 
     out = console()
-    rounds = counted(found["rounds"], "round") + (
+    rounds = counted(comparison["rounds"], "round") + (
         "" if plan.steps_per_round == 1 else f" of {plan.steps_per_round} steps"
     )
     crew = f"{counted(plan.workers, 'worker')} in {counted(len(plan.regions), 'region')}"
@@ -274,23 +274,23 @@ def _print(plan: RunPlan, found: dict[str, Any], folder: Path) -> None:
     table = new_table(
         ("", "predicted", "measured", "difference"), right=("predicted", "measured", "difference")
     )
-    for row in found["seconds"]:
+    for row in comparison["seconds"]:
         predicted, measured, change = _figures(row, f" {row['unit']}")
         table.add_row(
-            f"{row['what']}", predicted, measured, change if found["seconds_compare"] else ""
+            f"{row['what']}", predicted, measured, change if comparison["seconds_compare"] else ""
         )
-    for row in found["bytes"]:
+    for row in comparison["bytes"]:
         table.add_row(escape(f"{row['src']} -> {row['dst']}"), *_figures(row, " B"))
-    for row in found["requests"]:
+    for row in comparison["requests"]:
         table.add_row(escape(requests_text(row["what"])), *_figures(row, ""))
     out.print(table)
-    losses = found["losses"]
+    losses = comparison["losses"]
     if losses:
         out.print(
             f"loss {losses[0]['loss']:.4g} in step {losses[0]['step'] + 1}, "
             f"{losses[-1]['loss']:.4g} in step {losses[-1]['step'] + 1}"
         )
-    for remark in found["remarks"]:
+    for remark in comparison["remarks"]:
         out.print(f"note  {remark}")
     click.echo(f"wrote {folder / 'run.jsonl'}", err=True)
     sys.stderr.flush()

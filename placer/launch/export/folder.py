@@ -92,12 +92,12 @@ def left_over(path: str, files: Mapping[str, str]) -> list[str]:
     folder = _target(path)
     if not (folder / MANIFEST).is_file():
         return []
-    found = sorted(
+    others = sorted(
         entry
         for entry in folder.iterdir()
         if entry.is_file() and not entry.is_symlink() and entry.name not in files
     )
-    return [entry.name for entry in found if MARK.encode() in entry.read_bytes()[:HEAD]]
+    return [entry.name for entry in others if MARK.encode() in entry.read_bytes()[:HEAD]]
 
 
 def _words(error: OSError) -> str:

@@ -50,12 +50,12 @@ class Line:
         )
 
 
-def lines_of(found: Rehearsal) -> list[Line]:
+def lines_of(rehearsal: Rehearsal) -> list[Line]:
     """Compare a rehearsal with its prediction; nothing is judged where workers went on without one
     that died: all are predicted.
     """
-    told = summary(found.plan, found.settings, found.records)
-    seconds = [_line("seconds", row["what"], row["unit"], row) for row in told["seconds"]]
+    figures = summary(rehearsal.plan, rehearsal.settings, rehearsal.records)
+    seconds = [_line("seconds", row["what"], row["unit"], row) for row in figures["seconds"]]
     judged = [
         _judged(line, SECONDS_TOLERANCE) if line.what == "round" else line for line in seconds
     ]
@@ -69,10 +69,16 @@ def lines_of(found: Rehearsal) -> list[Line]:
             measured=row["measured"],
             within=None if row["predicted"] is None else row["predicted"] == row["measured"],
         )
-        for row in told["requests"]
+        for row in figures["requests"]
     ]
-    lines = [*judged, *_functions(found), *_bytes(found), *requests, *_usd(found, round_s)]
-    return [replace(line, within=None) for line in lines] if found.went_on else lines
+    lines = [
+        *judged,
+        *_functions(rehearsal),
+        *_bytes(rehearsal),
+        *requests,
+        *_usd(rehearsal, round_s),
+    ]
+    return [replace(line, within=None) for line in lines] if rehearsal.went_on else lines
 
 
 def _line(kind: str, what: str, unit: str, row: dict[str, Any]) -> Line:
@@ -86,31 +92,31 @@ def _judged(line: Line, tolerance: float) -> Line:
     return replace(line, within=None if off is None else abs(off) <= tolerance)
 
 
-def _bytes(found: Rehearsal) -> list[Line]:
+def _bytes(rehearsal: Rehearsal) -> list[Line]:
     """Compare the bytes on the wire, as the relay counted them, with the payload of the exchange.
 
     Notes
     -----
     A link that is faster than the relay drops packets here, which are sent again: not judged.
     """
-    small = found.small
-    predicted = bytes_by_link(found.plan.phases(small.problem.gradient_bytes))
+    small = rehearsal.small
+    predicted = bytes_by_link(rehearsal.plan.phases(small.problem.gradient_bytes))
     share = LEAST_SHARE * max(predicted.values(), default=0.0)
-    least = max(share, LEAST_BYTES if not found.plan.buckets else LEAST_BYTES_OF_A_STORE)
+    least = max(share, LEAST_BYTES if not rehearsal.plan.buckets else LEAST_BYTES_OF_A_STORE)
     lines = []
-    for src, dst in sorted({*predicted, *found.sent}):
-        should, did = predicted.get((src, dst)), found.sent.get((src, dst), 0.0)
+    for src, dst in sorted({*predicted, *rehearsal.sent}):
+        should, did = predicted.get((src, dst)), rehearsal.sent.get((src, dst), 0.0)
         line = Line(
             kind="bytes", what=f"{src} -> {dst}", unit="B a round", predicted=should, measured=did
         )
         if should is None and did < share:
             continue
-        judged = should is not None and should > least and (src, dst) not in found.slower
+        judged = should is not None and should > least and (src, dst) not in rehearsal.slower
         lines.append(_judged(line, BYTES_TOLERANCE) if judged else line)
     return lines
 
 
-def _usd(found: Rehearsal, round_s: float | None) -> list[Line]:
+def _usd(rehearsal: Rehearsal, round_s: float | None) -> list[Line]:
     """Price the scaled plan per hour. Bytes and seconds shrink alike, so it costs about what the
     plan costs.
 
@@ -120,17 +126,17 @@ def _usd(found: Rehearsal, round_s: float | None) -> list[Line]:
     which come faster here; a function is paid from the first gradient that is there to its last
     write, with the memory of the plan.
     """
-    usd, network = found.small.estimate.usd_per_hour, found.small.problem.network
-    same_zone = found.small.problem.requirements.same_zone
+    usd, network = rehearsal.small.estimate.usd_per_hour, rehearsal.small.problem.network
+    same_zone = rehearsal.small.problem.requirements.same_zone
     egress = sum(
         count * network.usd_per_byte(src, dst, same_zone=same_zone)
-        for (src, dst), count in found.sent.items()
+        for (src, dst), count in rehearsal.sent.items()
     )
     lines = [
         Line(kind="usd", what="machines", unit="USD/h", predicted=usd.compute, measured=usd.compute)
     ]
     if round_s:
-        each = {"egress": (usd.egress, egress), **_services_usd(found, round_s)}
+        each = {"egress": (usd.egress, egress), **_services_usd(rehearsal, round_s)}
         rounds_per_hour = SECONDS_PER_HOUR / round_s
         lines += [
             Line(kind="usd", what=k, unit="USD/h", predicted=p, measured=m * rounds_per_hour)
@@ -139,33 +145,37 @@ def _usd(found: Rehearsal, round_s: float | None) -> list[Line]:
     return lines
 
 
-def _functions(found: Rehearsal) -> list[Line]:
+def _functions(rehearsal: Rehearsal) -> list[Line]:
     """Compare the seconds of each run of a function: from the first upload that it hears of to the
     end of its last write.
     """
-    rounds, predicted = _counted(found), found.small.estimate.step.functions
+    rounds, predicted = _counted(rehearsal), rehearsal.small.estimate.step.functions
     return [
         Line(
             kind="seconds",
             what=f"{run.name} in {run.place}",
             unit="s",
-            predicted=told.seconds,
+            predicted=step.seconds,
             measured=run.seconds(rounds),
         )
-        for run, told in zip(runs_of(found.plan), predicted, strict=True)
+        for run, step in zip(runs_of(rehearsal.plan), predicted, strict=True)
     ]
 
 
-def _services_usd(found: Rehearsal, round_s: float) -> dict[str, tuple[float, float]]:
+def _services_usd(rehearsal: Rehearsal, round_s: float) -> dict[str, tuple[float, float]]:
     """Price stores and functions of a serverless exchange: USD/h predicted, and USD of a round as
     measured.
     """
-    problem, exchange, plan = found.small.problem, found.small.placement.exchange, found.plan
+    problem, exchange, plan = (
+        rehearsal.small.problem,
+        rehearsal.small.placement.exchange,
+        rehearsal.plan,
+    )
     if not plan.buckets:
         return {}
     usd, rounds, memory_gib = (
-        found.small.estimate.usd_per_hour,
-        _counted(found),
+        rehearsal.small.estimate.usd_per_hour,
+        _counted(rehearsal),
         exchange.aggregator_memory_gib or 0.0,
     )
     store = fsum(
@@ -186,27 +196,27 @@ def _services_usd(found: Rehearsal, round_s: float) -> dict[str, tuple[float, fl
     return {"storage": (usd.storage, store), "functions": (usd.functions, function)}
 
 
-def _counted(found: Rehearsal) -> list[list[Record]]:
+def _counted(rehearsal: Rehearsal) -> list[list[Record]]:
     """Return the whole rounds after the first."""
-    steps = (record for record in found.records if record["kind"] == "step")
-    rounds = whole_rounds(steps, found.plan.workers, found.plan.steps_per_round)
+    steps = (record for record in rehearsal.records if record["kind"] == "step")
+    rounds = whole_rounds(steps, rehearsal.plan.workers, rehearsal.plan.steps_per_round)
     return rounds[1:] if len(rounds) > 1 else rounds
 
 
-def document_of(found: Rehearsal, lines: Sequence[Line]) -> dict[str, Any]:
+def document_of(rehearsal: Rehearsal, lines: Sequence[Line]) -> dict[str, Any]:
     """Build the JSON document of a rehearsal."""
-    small = found.small
+    small = rehearsal.small
     return {
         "schema": SCHEMA,
-        "plan": found.plan.name,
-        "strategy": found.plan.exchange.strategy,
-        "workers": found.plan.workers,
+        "plan": rehearsal.plan.name,
+        "strategy": rehearsal.plan.exchange.strategy,
+        "workers": rehearsal.plan.workers,
         "scale": small.scale,
         "gradient_bytes": small.problem.gradient_bytes,
         "network": {
-            "method": found.method,
-            "why_not": found.why_not,
-            "slower": [list(pair) for pair in found.slower],
+            "method": rehearsal.method,
+            "why_not": rehearsal.why_not,
+            "slower": [list(pair) for pair in rehearsal.slower],
         },
         "lines": [
             {
@@ -220,7 +230,7 @@ def document_of(found: Rehearsal, lines: Sequence[Line]) -> dict[str, Any]:
             }
             for line in lines
         ],
-        "deaths": list(found.deaths),
+        "deaths": list(rehearsal.deaths),
         "confirmed": confirmed(lines),
     }
 

@@ -28,13 +28,13 @@ class Run:
 
     def seconds(self, rounds: Sequence[Sequence[Record]]) -> float:
         """Return the median over rounds, s."""
-        found = [
+        each = [
             sum(r["exchange_s"].get(p, 0.0) for p in self.phases)
             for records in rounds
             for r in records
             if r["rank"] == self.rank
         ]
-        return median(found) if found else 0.0
+        return median(each) if each else 0.0
 
 
 def runs_of(plan: RunPlan) -> tuple[Run, ...]:

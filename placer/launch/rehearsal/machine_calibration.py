@@ -149,9 +149,9 @@ def _median(
 ) -> float:
     """Return the median over rounds of the least or most seconds that one of some ranks took."""
     each = []
-    for found in rounds:
+    for records in rounds:
         by_rank: defaultdict[int, float] = defaultdict(float)
-        for record in found:
+        for record in records:
             if record["rank"] in ranks:
                 by_rank[record["rank"]] += seconds(record)
         if by_rank:

@@ -82,14 +82,14 @@ def check_processes(machines: Sequence[str]) -> None:
         )
 
 
-def check_size(small: Scaled, wishes: RehearsalOptions) -> None:
+def check_size(small: Scaled, options: RehearsalOptions) -> None:
     """Refuse what takes too long or sends too much, before anything is started."""
-    rounds = wishes.all_rounds(overlap=small.placement.exchange.overlap)
+    rounds = options.all_rounds(overlap=small.placement.exchange.overlap)
     seconds = small.estimate.step.total * rounds
-    if seconds > wishes.limit_s:
+    if seconds > options.limit_s:
         raise PlacerError(
             f"{rounds} rounds take at least {format_duration(seconds)}, the limit is "
-            f"{format_duration(wishes.limit_s)}",
+            f"{format_duration(options.limit_s)}",
             "a smaller --scale or a larger --limit",
         )
     sent = sum(use.bytes_per_step for use in small.estimate.links) * (rounds + MACHINE_ROUNDS)

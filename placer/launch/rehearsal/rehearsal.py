@@ -90,7 +90,7 @@ Said = Callable[[str], None]
 def rehearse(
     manifest: Manifest,
     where: str,
-    wishes: RehearsalOptions,
+    options: RehearsalOptions,
     folder: Path,
     say: Said = lambda words: None,
 ) -> Rehearsal:
@@ -113,46 +113,46 @@ def rehearse(
     check_executable(manifest, where)
     problem, placement = question_of(manifest, where)
     check_plan(placement.workers, where)
-    placement, problem = fewer(placement, wishes.per_group), without_hosts(problem)
-    if wishes.kill is not None:
-        wishes.kill.check(
+    placement, problem = fewer(placement, options.per_group), without_hosts(problem)
+    if options.kill is not None:
+        options.kill.check(
             placement.workers,
-            wishes.all_rounds(overlap=placement.exchange.overlap) * manifest.exchange.local_steps,
+            options.all_rounds(overlap=placement.exchange.overlap) * manifest.exchange.local_steps,
         )
     with locked_folder(folder):
-        return _rehearsed(problem, placement, wishes, folder, say)
+        return _rehearsed(problem, placement, options, folder, say)
 
 
 def _rehearsed(
-    problem: Problem, placement: Placement, wishes: RehearsalOptions, folder: Path, say: Said
+    problem: Problem, placement: Placement, options: RehearsalOptions, folder: Path, say: Said
 ) -> Rehearsal:
     """Measure this machine, predict, and run."""
-    elements = None if wishes.train is None else own_elements(wishes.train)
+    elements = None if options.train is None else own_elements(options.train)
     if elements is None:
-        scale = wishes.scale or usual_scale(problem, placement)
+        scale = options.scale or usual_scale(problem, placement)
     else:
         scale = (
-            wishes.scale
+            options.scale
             or elements * COMPRESSION_BYTES["none"] / problem.profile.gradient_bytes_fp32
         )
     first = scaled(problem, placement, scale, float("inf"), elements)
     machines = first.machines
     check_processes(machines)
-    with open_network(machines, first.shapes, wishes.method) as network:
+    with open_network(machines, first.shapes, options.method) as network:
         carried = network.carries_bytes_per_s()
         small = scaled(problem, placement, scale, carried, elements)
-        check_size(small, wishes)
+        check_size(small, options)
         try:
             say(f"measuring this machine: {MACHINE_ROUNDS} rounds without shaped links")
             small = small.calibrated(
-                machine_calibration(small, _unshaped(small, network, wishes, folder))
+                machine_calibration(small, _unshaped(small, network, options, folder))
             )
-            rounds = wishes.all_rounds(overlap=placement.exchange.overlap)
+            rounds = options.all_rounds(overlap=placement.exchange.overlap)
             say(
                 f"rehearsing: {rounds} rounds of about {small.estimate.step.total:.3g} s through "
                 f"shaped links"
             )
-            return _shaped(small, network, wishes, folder, say)
+            return _shaped(small, network, options, folder, say)
         except PlacerError as error:
             if error.exit_code != 1:
                 raise
@@ -163,15 +163,15 @@ def _rehearsed(
 
 
 def _settings(
-    small: Scaled, plan: RunPlan, wishes: RehearsalOptions, rounds: int, folder: Path
+    small: Scaled, plan: RunPlan, options: RehearsalOptions, rounds: int, folder: Path
 ) -> Settings:
     rates = [group.samples_per_second or 1.0 for group in plan.groups for _ in range(group.count)]
     return Settings(
-        train=wishes.train or TRAIN,
+        train=options.train or TRAIN,
         steps=rounds * plan.steps_per_round,
         target_batch_size=plan.target_batch_size,
         microbatch=plan.microbatch,
-        checkpoints="" if wishes.kill is None else str(folder.absolute() / "checkpoints"),
+        checkpoints="" if options.kill is None else str(folder.absolute() / "checkpoints"),
         checkpoint_every=0,
         timeout_s=max(TIMEOUT_S, 3 * small.estimate.slow_step.total),
         poll_s=POLL_S,
@@ -181,7 +181,7 @@ def _settings(
 
 
 def _unshaped(
-    small: Scaled, network: ShapedNetwork, wishes: RehearsalOptions, folder: Path
+    small: Scaled, network: ShapedNetwork, options: RehearsalOptions, folder: Path
 ) -> list[list[Mapping[str, Any]]]:
     """Run warm rounds with next to no calculation over the loopback device, past the relay.
 
@@ -194,7 +194,7 @@ def _unshaped(
         small.in_turn().manifest()
     )  # so that what hosts take is told from calculation, whatever runs beside it later
     plan = plan_from(document, "rehearsal")
-    settings = _settings(small, plan, wishes, MACHINE_ROUNDS, folder)
+    settings = _settings(small, plan, options, MACHINE_ROUNDS, folder)
     seconds = small.estimate.step.calculation / plan.steps_per_round
     faster = max(1.0, seconds / MACHINE_CALCULATION_S)
     settings = replace(settings, paced=tuple(rate * faster for rate in settings.paced))
@@ -212,12 +212,12 @@ def _unshaped(
 
 
 def _shaped(
-    small: Scaled, network: ShapedNetwork, wishes: RehearsalOptions, folder: Path, say: Said
+    small: Scaled, network: ShapedNetwork, options: RehearsalOptions, folder: Path, say: Said
 ) -> Rehearsal:
     document = small.manifest()
     plan = plan_from(document, "rehearsal")
-    rounds = wishes.all_rounds(overlap=plan.exchange.overlap)
-    settings = _settings(small, plan, wishes, rounds, folder)
+    rounds = options.all_rounds(overlap=plan.exchange.overlap)
+    settings = _settings(small, plan, options, rounds, folder)
     began, before = time.monotonic(), Counter[tuple[int, int]]()
     deaths: list[str] = []
     last: list[Record] = []
@@ -241,8 +241,8 @@ def _shaped(
     watch = _watch(plan, rounds, began, say)
     records = (
         run(settings, watch)
-        if wishes.kill is None
-        else run_with_death(wishes.kill, plan, settings, run, watch, deaths.append)
+        if options.kill is None
+        else run_with_death(options.kill, plan, settings, run, watch, deaths.append)
     )
     sent = Counter(network.sent_bytes())
     sent.subtract(
@@ -271,7 +271,7 @@ def _watch(plan: RunPlan, rounds: int, began: float, say: Said) -> Callable[[Rec
     """Report when a round has ended."""
     ended: Counter[int] = Counter()
     lost: set[int] = set()
-    said: set[int] = set()
+    reported: set[int] = set()
 
     def watch(record: Record) -> None:
         if record["kind"] == "lost":
@@ -279,9 +279,9 @@ def _watch(plan: RunPlan, rounds: int, began: float, say: Said) -> Callable[[Rec
         elif record["kind"] == "step" and record["exchanged"] and record["rank"] < plan.workers:
             step = record["step"]
             ended[step] += 1
-            if ended[step] >= plan.workers - len(lost) and step not in said:
-                said.add(step)
-                say(f"round {len(said)}/{rounds}, {time.monotonic() - began:.0f} s")
+            if ended[step] >= plan.workers - len(lost) and step not in reported:
+                reported.add(step)
+                say(f"round {len(reported)}/{rounds}, {time.monotonic() - began:.0f} s")
 
     return watch
 

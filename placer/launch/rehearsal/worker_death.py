@@ -45,13 +45,13 @@ class WorkerDeath:
         >>> WorkerDeath.of("2@3")
         WorkerDeath(rank=2, step=3)
         """
-        found = re.fullmatch(r"([0-9]{1,6})@([0-9]{1,9})", words.strip())
-        if found is None or int(found[2]) < 1:
+        match = re.fullmatch(r"([0-9]{1,6})@([0-9]{1,9})", words.strip())
+        if match is None or int(match[2]) < 1:
             raise PlacerError(
                 f"'{words}' is no death of a worker",
                 "give RANK@STEP with a step from 1, such as 1@2",
             )
-        return WorkerDeath(rank=int(found[1]), step=int(found[2]))
+        return WorkerDeath(rank=int(match[1]), step=int(match[2]))
 
     def check(self, workers: int, steps: int) -> None:
         """Refuse a worker or a step that a run of so many does not have.

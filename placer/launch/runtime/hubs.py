@@ -72,9 +72,9 @@ def hubs_of(
 
 
 def _bucket(buckets: Mapping[tuple[str, str], Bucket], role: str, place: str, where: str) -> Bucket:
-    found = buckets.get((role, place))
-    if found is None:
+    bucket = buckets.get((role, place))
+    if bucket is None:
         raise PlacerError(
             f"{where}: no bucket of the {role} in {place}", "write it again with --manifest"
         )
-    return found
+    return bucket

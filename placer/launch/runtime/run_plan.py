@@ -142,10 +142,10 @@ def regions_of(places: Sequence[str]) -> tuple[tuple[str, tuple[int, ...]], ...]
     >>> regions_of(["US", "EU", "US"])
     (('US', (0, 2)), ('EU', (1,)))
     """
-    found: dict[str, list[int]] = {}
+    regions: dict[str, list[int]] = {}
     for rank, place in enumerate(places):
-        found.setdefault(place, []).append(rank)
-    return tuple((place, tuple(ranks)) for place, ranks in found.items())
+        regions.setdefault(place, []).append(rank)
+    return tuple((place, tuple(ranks)) for place, ranks in regions.items())
 
 
 def read_document(path: str) -> Any:
@@ -163,7 +163,7 @@ def plan_from(document: Any, where: str) -> RunPlan:
     """Build the plan of a manifest."""
     manifest = read_manifest(document, where)
     check_executable(manifest, where)
-    said = manifest.exchange
+    exchange = manifest.exchange
     places = tuple(group.place for group in manifest.groups for _ in range(group.count))
     return RunPlan(
         name=manifest.name,
@@ -174,9 +174,9 @@ def plan_from(document: Any, where: str) -> RunPlan:
         groups=manifest.groups,
         exchange=exchange_of(manifest),
         hubs=hubs_of(manifest, regions_of(places), where),
-        target_batch_size=said.target_batch_size,
-        microbatch=said.microbatch,
-        timeouts=said.timeouts,
+        target_batch_size=exchange.target_batch_size,
+        microbatch=exchange.microbatch,
+        timeouts=exchange.timeouts,
         rendezvous=manifest.rendezvous,
         expected=manifest.expected,
     )

@@ -21,7 +21,7 @@ FIRST = -10
 """Niceness: a relay that waits for the processor delays all."""
 
 
-class Carries(Protocol):
+class Relay(Protocol):
     """A relay."""
 
     @property
@@ -29,14 +29,14 @@ class Carries(Protocol):
         """Return the loop that carries."""
 
     @property
-    def told(self) -> dict[str, Any]:
+    def greeting(self) -> dict[str, Any]:
         """Return the first answer."""
 
     def figures(self) -> dict[str, Any]:
         """Return the answer to each later question."""
 
 
-def serve(make: Callable[[dict[str, Any]], Carries]) -> None:
+def serve(make: Callable[[dict[str, Any]], Relay]) -> None:
     """Make a relay as stdin says, answer, carry until stdin ends, which is when its parent does."""
     end_with_parent(signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends this
@@ -45,9 +45,9 @@ def serve(make: Callable[[dict[str, Any]], Carries]) -> None:
         OSError
     ):  # not for users, whose packets wait a little longer for a busy machine
         os.setpriority(os.PRIO_PROCESS, 0, FIRST)
-    told = json.loads(sys.stdin.readline())
+    request = json.loads(sys.stdin.readline())
     try:
-        relay = make(told)
+        relay = make(request)
     except Exception as error:  # pyroute2 has exceptions of its own, and is imported late
         _say({"error": f"{type(error).__name__}: {error}"})
         return
@@ -63,11 +63,11 @@ def serve(make: Callable[[dict[str, Any]], Carries]) -> None:
             _say(relay.figures())
 
     relay.loop.watch(sys.stdin.fileno(), take)
-    _say(relay.told)
+    _say(relay.greeting)
     relay.loop.run()
 
 
-def answered(queues: Queues, links: Mapping[tuple[int, int], Link]) -> dict[str, Any]:
+def traffic(queues: Queues, links: Mapping[tuple[int, int], Link]) -> dict[str, Any]:
     """Return ``sent`` bytes, ``dropped`` packets and the CPU time so far."""
     sent = [[src, dst, link.sent_bytes] for (src, dst), link in links.items()]
     return {"sent": sent, "dropped": queues.dropped, "cpu_s": sum(os.times()[:2])}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from placer.cost_model.dollars.components import store_requests
@@ -60,8 +61,8 @@ def summary(plan: RunPlan, settings: Settings, records: Sequence[Record]) -> dic
         counted_rounds(steps, plan.workers, plan.steps_per_round, overlap=plan.exchange.overlap)
         or rounds
     )
-    found, overlap = round_seconds(counted, plan.workers), plan.exchange.overlap
-    beside = found is not None and found.hidden is not None
+    medians, overlap = round_seconds(counted, plan.workers), plan.exchange.overlap
+    overlapped = medians is not None and medians.hidden is not None
     elements = next((r["elements"] for r in records if r["kind"] == "ready"), 0)
     alike = (
         same_size(plan, elements)
@@ -71,19 +72,19 @@ def summary(plan: RunPlan, settings: Settings, records: Sequence[Record]) -> dic
     return {
         "kind": "summary",
         "rounds": len(counted),
-        "seconds": _seconds(plan, found),
-        "seconds_compare": alike and beside == overlap,
+        "seconds": _seconds(plan, medians),
+        "seconds_compare": alike and overlapped == overlap,
         "bytes": _bytes(plan, elements, _with_exchanges(steps) if overlap else rounds),
         "requests": _requests(plan, rounds),
         "losses": _losses(plan, steps),
         "remarks": [
             *_remarks(plan, settings, elements, records),
-            *([ALL_FLUSHED] if overlap and not beside else []),
+            *([ALL_FLUSHED] if overlap and not overlapped else []),
         ],
     }
 
 
-def _seconds(plan: RunPlan, found: RoundSeconds | None) -> list[dict[str, Any]]:
+def _seconds(plan: RunPlan, medians: RoundSeconds | None) -> list[dict[str, Any]]:
     """Return medians over rounds: the slowest worker's calculation and round, the exchange, the
     part of it that is hidden, and samples/s.
     """
@@ -108,10 +109,16 @@ def _seconds(plan: RunPlan, found: RoundSeconds | None) -> list[dict[str, Any]]:
             "predicted": plan.expected.samples_per_second.value,
         },
     ]
-    if found is None:
+    if medians is None:
         return [{**row, "measured": None} for row in rows]
-    hidden = [found.hidden] if plan.exchange.overlap else []
-    measured = [found.calculation, found.between, *hidden, found.whole, found.samples_per_second]
+    hidden = [medians.hidden] if plan.exchange.overlap else []
+    measured = [
+        medians.calculation,
+        medians.between,
+        *hidden,
+        medians.whole,
+        medians.samples_per_second,
+    ]
     return [{**row, "measured": value} for row, value in zip(rows, measured, strict=True)]
 
 
@@ -132,7 +139,7 @@ def _bytes(
     """Return the mean bytes of a round on each directed pair of places."""
     predicted = bytes_by_link(plan.phases(Codec(plan.exchange.compression).payload(elements)))
     sent: Counter[tuple[str, str]] = Counter()
-    for record in (record for found in rounds for record in found):
+    for record in chain.from_iterable(rounds):
         for part in record["sent"]:
             sent[part["src"], part["dst"]] += part["bytes"]
     return [
@@ -151,7 +158,7 @@ def _requests(plan: RunPlan, rounds: Sequence[Sequence[Record]]) -> list[dict[st
     are several.
     """
     counted: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for record in (record for found in rounds for record in found):
+    for record in chain.from_iterable(rounds):
         for bucket, kinds in record["requests_by_bucket"].items():
             counted[bucket].update(kinds)
     rows = []
@@ -211,20 +218,20 @@ def _links(records: Sequence[Record]) -> str:
 def _remarks(
     plan: RunPlan, settings: Settings, elements: int, records: Sequence[Record]
 ) -> list[str]:
-    said = []
+    remarks = []
     size = Codec(plan.exchange.compression).payload(elements)
     if not same_size(plan, elements):
-        said.append(
+        remarks.append(
             f"the plan's {plan.model} exchanges {plan.gradient_bytes:,.0f} bytes, this model "
             f"{size:,.0f}: seconds do not compare"
         )
     if settings.target_batch_size != plan.target_batch_size:
-        said.append(
+        remarks.append(
             f"target batch size {settings.target_batch_size:,}, the plan's is "
             f"{plan.target_batch_size:,}"
         )
     if _links(records) == LOOPBACK:
-        said.append(
+        remarks.append(
             "all processes shared this machine: links and machines were not those of the plan"
         )
     lost = [
@@ -236,5 +243,5 @@ def _remarks(
         r["parameters_sha256"] for r in records if r["kind"] == "end" and r["rank"] < plan.workers
     }
     if len(ends) > 1 and plan.exchange.strategy != "asgd-ga":
-        said.append("the workers' models differ at the end: this should not be, report it")
-    return [*said, *(f"lost {words}" for words in lost)]
+        remarks.append("the workers' models differ at the end: this should not be, report it")
+    return [*remarks, *(f"lost {words}" for words in lost)]

@@ -154,7 +154,7 @@ class Launcher:
             else {}
         )
         card = {} if network is None else {"GLOO_SOCKET_IFNAME": str(network["interface"])}
-        told = {
+        description = {
             "manifest": self.job.document,
             "settings": asdict(self.settings),
             "rank": rank,
@@ -168,7 +168,7 @@ class Launcher:
         records, theirs = template.Pipe(duplex=False)
         alive, mine = template.Pipe(duplex=False)
         process = template.Process(
-            target=main, args=(told, theirs, alive), name=f"placer rank {rank}", daemon=True
+            target=main, args=(description, theirs, alive), name=f"placer rank {rank}", daemon=True
         )
         process.start()
         theirs.close()

@@ -196,7 +196,7 @@ def _meet(
     name for this attempt.
     """
     digest = hashlib.sha256(trainer.vector().numpy().tobytes()).hexdigest()
-    found = (
+    own_steps = (
         steps_of(Path(settings.checkpoints), rank, replicated=strategy.REPLICATED)
         if settings.resume and settings.checkpoints
         else set()
@@ -204,7 +204,7 @@ def _meet(
     hello = {
         "digest": digest,
         "manifest": plan.digest,
-        "steps": sorted(found),
+        "steps": sorted(own_steps),
         "hub": rank >= plan.workers,
         "token": secrets.token_hex(4),
     }
@@ -221,13 +221,13 @@ def _meet(
             missing = next(iter(set(range(plan.ranks)) - set(others)))
             raise PeerLostError(missing, f"did not come within {settings.join_s:g} s")
         time.sleep(0.01)
-    for other, said in others.items():
-        if said["manifest"] != others[0]["manifest"]:
+    for other, hello_of in others.items():
+        if hello_of["manifest"] != others[0]["manifest"]:
             raise PlacerError(
                 f"{plan.rank_name(other)} runs another manifest than rank 0",
                 "give all the same file",
             )
-        if said["digest"] != others[0]["digest"]:
+        if hello_of["digest"] != others[0]["digest"]:
             raise PlacerError(
                 f"{plan.rank_name(other)} begins with other parameters than rank 0",
                 "make the model from torch's random numbers alone: they are seeded",
@@ -239,7 +239,9 @@ def _start(settings: Settings, others: Mapping[int, Mapping[str, Any]], *, repli
     """Return the step to begin with: with ``resume`` that of the newest checkpoint that all workers
     have.
     """
-    common = set.intersection(*(set(said["steps"]) for said in others.values() if not said["hub"]))
+    common = set.intersection(
+        *(set(hello["steps"]) for hello in others.values() if not hello["hub"])
+    )
     start = max((step for step in common if step <= settings.steps), default=0)
     if settings.resume and not start and common - {0}:
         words = (
@@ -247,7 +249,7 @@ def _start(settings: Settings, others: Mapping[int, Mapping[str, Any]], *, repli
             f"{min(common)}, the run ends after {settings.steps}"
         )
         raise PlacerError(words, "ask for more --steps, or run without --resume")
-    nobody = not any(said["steps"] for said in others.values())
+    nobody = not any(hello["steps"] for hello in others.values())
     if settings.resume and not start and not (settings.may_begin and nobody):
         copy = "" if nobody or not replicated else "copy the newest of another machine into it, or "
         raise PlacerError(

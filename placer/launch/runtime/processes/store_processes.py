@@ -61,13 +61,13 @@ def local_object_stores(
             "this exchange needs an object store, and none is given",
             "give --endpoint-url, or install a local one: pip install 'placer[rehearse]'",
         )
-    said = folder / LOG
+    log = folder / LOG
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = said.open("wb")
+        file = log.open("wb")
     except OSError as error:
         raise PlacerError(
-            f"cannot write '{said}': {error.strerror}", "choose another --out"
+            f"cannot write '{log}': {error.strerror}", "choose another --out"
         ) from None
     with file, ExitStack() as stack:
         until = time.monotonic() + START_S
@@ -75,7 +75,7 @@ def local_object_stores(
             stack.enter_context(_process(entry, file)) for entry in entries
         ]  # all start before the first is waited for
         yield tuple(
-            LocalStore(bucket=bucket, process=process, address=_address(process, until, said))
+            LocalStore(bucket=bucket, process=process, address=_address(process, until, log))
             for bucket, process in zip(buckets, processes, strict=True)
         )
 

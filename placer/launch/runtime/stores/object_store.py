@@ -73,10 +73,12 @@ class ObjectStore:
         They are one header, there or not: moto shows an object before its headers, and these one
         after the other.
         """
-        said = {NOTES: json.dumps({"sha256": hashlib.sha256(body).hexdigest(), **notes})}
+        metadata = {NOTES: json.dumps({"sha256": hashlib.sha256(body).hexdigest(), **notes})}
         self._call(
             "write",
-            lambda: self.client.put_object(Bucket=self.bucket, Key=key, Body=body, Metadata=said),
+            lambda: self.client.put_object(
+                Bucket=self.bucket, Key=key, Body=body, Metadata=metadata
+            ),
         )
 
     def get(self, key: str) -> tuple[bytes, dict[str, str]] | None:
@@ -95,8 +97,8 @@ class ObjectStore:
                 raise OSError(f"{key} came damaged, {len(body):,} bytes")
             return body, notes
 
-        found: tuple[bytes, dict[str, str]] | None = self._call("read", read, fine=MISSING)
-        return found
+        body_and_notes: tuple[bytes, dict[str, str]] | None = self._call("read", read, fine=MISSING)
+        return body_and_notes
 
     def list(self, prefix: str) -> list[str]:
         """List the keys that begin with a prefix, at most 1,000."""

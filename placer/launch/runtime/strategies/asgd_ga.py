@@ -116,13 +116,13 @@ def _arrived(context: Context, state: Gossip, step: int) -> Any:
     total = None
     while True:
         try:
-            found = state.came.get_nowait()
+            arrival = state.came.get_nowait()
         except Empty:
             return total
-        if isinstance(found, PeerLostError):
-            _drop(context, state, found, step)
+        if isinstance(arrival, PeerLostError):
+            _drop(context, state, arrival, step)
         else:
-            total = found if total is None else total + found
+            total = arrival if total is None else total + arrival
 
 
 def _send(context: Context, state: Gossip, to: int, step: int) -> None:

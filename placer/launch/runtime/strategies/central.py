@@ -43,10 +43,10 @@ def open(context: Context) -> ObjectStore:  # noqa: A001 - the protocol's word
 
 def open_bucket(context: Context, function: int) -> ObjectStore:
     """Connect to the bucket that a function reads; a local one is made by that function."""
-    settings, found = context.settings, context.plan.hub_at(function).bucket
-    assert found is not None
-    address = settings.endpoints.get(found.name, settings.endpoint_url)
-    store = ObjectStore(found.name, address, context.meter, settings.timeout_s)
+    settings, bucket = context.settings, context.plan.hub_at(function).bucket
+    assert bucket is not None
+    address = settings.endpoints.get(bucket.name, settings.endpoint_url)
+    store = ObjectStore(bucket.name, address, context.meter, settings.timeout_s)
     if address and context.rank == function:
         store.create()
         context.store.set(f"bucket/{function}", "1")
@@ -89,11 +89,11 @@ def poll_mean(
     waited = time.perf_counter()
     while True:
         asked = time.perf_counter()
-        found = store.get(key)
+        mean = store.get(key)
         now = time.perf_counter()
-        if found is not None:
+        if mean is not None:
             context.meter.seconds["download"] += now - asked
-            return found
+            return mean
         context.meter.seconds["aggregate"] += now - asked
         if is_dead(context, function):
             raise PeerLostError(function, "the function is gone")
@@ -200,7 +200,7 @@ def wait_for_uploads(context: Context, store: ObjectStore, step: int) -> list[in
 def fetch(context: Context, store: ObjectStore, key: str) -> bytes:
     """Read an object that was announced; retry for a while if it is not there yet."""
     until = time.perf_counter() + context.settings.timeout_s
-    while (found := store.get(key)) is None:
+    while (body_and_notes := store.get(key)) is None:
         if time.perf_counter() > until:
             raise PlacerError(
                 f"object '{key}' is not in bucket '{store.bucket}'",
@@ -208,7 +208,7 @@ def fetch(context: Context, store: ObjectStore, key: str) -> bytes:
                 exit_code=1,
             )
         time.sleep(context.settings.poll_s)
-    return found[0]
+    return body_and_notes[0]
 
 
 def close(context: Context, state: ObjectStore) -> None:

@@ -142,10 +142,10 @@ class Context:
                 if self.overlapped is not None
                 else (lambda: None, time.sleep)
             )
-            found = self.trainer.gradient(step, samples, of, check)
+            gradient_and_loss = self.trainer.gradient(step, samples, of, check)
             if pace:
                 pause(max(0.0, began + samples / pace[self.rank] - time.perf_counter()))
-            return found
+            return gradient_and_loss
 
     def update(self, gradient: Any) -> None:
         """Take an optimizer step."""

@@ -98,7 +98,7 @@ def _start(
     reasons = []
     for user in (False, True) if os.geteuid() == 0 else (True,):
         process = RelayProcess("placer.launch.shaped_network.packets.relay")
-        made = process.ask(**_told(places, shapes, user=user))
+        made = process.ask(**_request(places, shapes, user=user))
         if "error" not in made:
             return process, made
         process.end()
@@ -111,11 +111,11 @@ def _start(
     )
 
 
-def _told(
+def _request(
     places: Sequence[str], shapes: Mapping[tuple[str, str], Shape], *, user: bool
 ) -> dict[str, Any]:
     """Return the request to the relay: what it is to make."""
-    found = addresses_of(places)
+    addresses = addresses_of(places)
     networks = _networks(places)
     windows = {
         here: {
@@ -136,7 +136,7 @@ def _told(
         "user": user,
         "machines": [
             {"address": address, "windows": windows[place]}
-            for address, place in zip(found, places, strict=True)
+            for address, place in zip(addresses, places, strict=True)
         ],
         "links": [
             [i, j, shape.stream_bytes_per_s, shape.pair_bytes_per_s, shape.rtt_s / 2]

@@ -16,7 +16,7 @@ from typing import Any
 from placer.launch.shaped_network.packets.kernel import CLONE_NEWUSER, unshare
 from placer.launch.shaped_network.packets.namespace import make_namespace
 from placer.launch.shaped_network.packets.router import Router
-from placer.launch.shaped_network.relay_protocol import answered, serve
+from placer.launch.shaped_network.relay_protocol import serve, traffic
 
 
 def main() -> None:
@@ -29,24 +29,25 @@ class Relay:
 
     Parameters
     ----------
-    told
+    request
         ``machines``: address and windows of each; ``links``: src, dst, stream and pair bytes/s,
         delay in s; ``user``: make a user namespace first.
     """
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        if told["user"]:
+    def __init__(self, request: dict[str, Any]) -> None:
+        if request["user"]:
             own_user_namespace()
         made = [
-            make_namespace(machine["address"], machine["windows"]) for machine in told["machines"]
+            make_namespace(machine["address"], machine["windows"])
+            for machine in request["machines"]
         ]
-        addresses = [IPv4Address(machine["address"]).packed for machine in told["machines"]]
+        addresses = [IPv4Address(machine["address"]).packed for machine in request["machines"]]
         shapes = {
-            (src, dst): (stream, pair, delay) for src, dst, stream, pair, delay in told["links"]
+            (src, dst): (stream, pair, delay) for src, dst, stream, pair, delay in request["links"]
         }
         self.router = self.loop = Router([machine.tun for machine in made], addresses, shapes)
-        user = os.stat("/proc/self/ns/user").st_ino if told["user"] else None  # noqa: PTH116 - one call, follows the link
-        self.told = {
+        user = os.stat("/proc/self/ns/user").st_ino if request["user"] else None  # noqa: PTH116 - one call, follows the link
+        self.greeting = {
             "pid": os.getpid(),
             "user_inode": user,
             "machines": [{"fd": m.fd, "inode": m.inode} for m in made],
@@ -54,7 +55,7 @@ class Relay:
 
     def figures(self) -> dict[str, Any]:
         """Return what it has carried so far."""
-        return answered(self.router.queues, self.router.links)
+        return traffic(self.router.queues, self.router.links)
 
 
 def own_user_namespace() -> None:

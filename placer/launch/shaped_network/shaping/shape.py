@@ -69,18 +69,18 @@ def shapes_between(
     PlacerError
         Names a pair that is missing or stands twice.
     """
-    found: dict[tuple[str, str], Shape] = {}
+    by_pair: dict[tuple[str, str], Shape] = {}
     for shape in shapes:
-        if found.setdefault((shape.src, shape.dst), shape) != shape:
+        if by_pair.setdefault((shape.src, shape.dst), shape) != shape:
             raise PlacerError(
                 f"link {shape.src} -> {shape.dst} stands twice with other figures",
                 "give each direction once",
             )
     counts = Counter(places)
     for src, dst in product(counts, counts):
-        if (src != dst or counts[src] > 1) and (src, dst) not in found:
+        if (src != dst or counts[src] > 1) and (src, dst) not in by_pair:
             raise PlacerError(
                 f"no link {src} -> {dst}",
                 "give the shape of each direction between places that have machines",
             )
-    return found
+    return by_pair

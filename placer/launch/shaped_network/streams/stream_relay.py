@@ -15,7 +15,7 @@ import socket
 from typing import Any
 
 from placer.launch.shaped_network.addresses import LOOPBACK
-from placer.launch.shaped_network.relay_protocol import answered, serve
+from placer.launch.shaped_network.relay_protocol import serve, traffic
 from placer.launch.shaped_network.streams.streams import Streams
 
 QUESTION_BYTES = 4096
@@ -31,29 +31,32 @@ class StreamRelay:
 
     Parameters
     ----------
-    told
+    request
         ``machines``: addresses by which each machine sees each, its own on the diagonal; ``links``:
         src, dst, stream and pair bytes/s, delay in s.
     """
 
-    def __init__(self, told: dict[str, Any]) -> None:
+    def __init__(self, request: dict[str, Any]) -> None:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-        self.machines: list[list[str]] = told["machines"]
+        self.machines: list[list[str]] = request["machines"]
         self.numbers = {seen[number]: number for number, seen in enumerate(self.machines)}
         self.loop = Streams(
-            {(src, dst): (stream, pair, delay) for src, dst, stream, pair, delay in told["links"]}
+            {
+                (src, dst): (stream, pair, delay)
+                for src, dst, stream, pair, delay in request["links"]
+            }
         )
         self.ports: dict[tuple[int, int, int], int] = {}
         self.questions = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.questions.bind((LOOPBACK, 0))
         self.questions.setblocking(False)
         self.loop.watch(self.questions.fileno(), self._answer)
-        self.told = {"port": self.questions.getsockname()[1]}
+        self.greeting = {"port": self.questions.getsockname()[1]}
 
     def figures(self) -> dict[str, Any]:
         """Return what it has carried so far."""
-        return answered(self.loop.queues, self.loop.links)
+        return traffic(self.loop.queues, self.loop.links)
 
     def seen(self, machine: int, address: str, port: int) -> tuple[str, int]:
         """Return the address and port at which a machine reaches a port of another; anything else
