@@ -7,7 +7,7 @@
 # Prints: seconds, bytes by link and dollars, predicted beside measured; what the death of the
 # worker cost.
 # Needs: Linux and root (or user namespaces; without, slower ways are tried), pip install
-# 'placer[rehearse]'. Takes about 60 s.
+# 'placer[rehearse]'. Takes about 40 s.
 # Usage: sh rehearse_plan.sh [FOLDER for what is written]
 set -eu
 out=${1:-$(mktemp -d)}
@@ -17,5 +17,5 @@ rehearse() { show rehearse "$@" || { code=$?; test $code -eq 6 || exit $code; };
 
 show estimate --model resnet50 --catalog erben-2023 --exchange all-reduce --tbs 4096 \
   --workers gcp/us-central1=1xT4:spot,gcp/europe-west1=1xT4:spot --manifest plan.json
-rehearse plan.json --scale 1/3 --rounds 3 -o rehearsal.json
-rehearse plan.json --scale 1/3 --rounds 3 --kill 1@2
+rehearse plan.json --scale 1/10 --rounds 3 -o rehearsal.json
+rehearse plan.json --scale 1/10 --rounds 3 --kill 1@2
