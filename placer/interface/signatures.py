@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Callable
 from functools import cache
+from itertools import groupby
 from typing import Any, TypeVar
 
 from placer.problem.words.values import HINTS
@@ -45,18 +46,21 @@ def _parameter(name: str) -> inspect.Parameter:
 
 @cache
 def _list(names: tuple[str, ...]) -> str:
-    """List wishes, as wide and as far to the right as the docstrings that hold the list."""
-    lines = [
-        textwrap.fill(
-            f"{name}: {_sentence(WISHES[name])}",
-            WIDTH,
-            initial_indent="* ",
-            subsequent_indent="  ",
-            break_on_hyphens=False,
-        )
-        for name in names
-    ]
+    """List wishes by group, as wide and as far to the right as the docstrings that hold the list."""
+    lines = []
+    for group, members in groupby(names, key=lambda name: WISHES[name].group):
+        lines += [f"{group}:", *(_line(name) for name in members)]
     return textwrap.indent("\n".join(lines), " " * 8).strip()
+
+
+def _line(name: str) -> str:
+    return textwrap.fill(
+        f"{name}: {_sentence(WISHES[name])}",
+        WIDTH,
+        initial_indent="* ",
+        subsequent_indent="  ",
+        break_on_hyphens=False,
+    )
 
 
 def _sentence(wish: Wish) -> str:

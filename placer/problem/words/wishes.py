@@ -44,7 +44,7 @@ class Wish:
     Notes
     -----
     group
-        What the wish is about.
+        What the wish is about; the documentation of the Python functions lists wishes by it.
     fields
         Fields of `Requirements` that the wish sets, in the order in which its reader returns them;
         by default one of its own name. None for wishes that change the catalog, the profile or the
