@@ -53,7 +53,7 @@ def certificate_document(
 
 
 def input_digests(problem: Mapping[str, Any]) -> dict[str, str]:
-    """SHA-256 of the canonical JSON of each part of a problem document."""
+    """Return the SHA-256 of the canonical JSON of each part of a problem document."""
     return {name: document_digest(problem[name]) for name in PARTS}
 
 

@@ -104,7 +104,7 @@ def _digests(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> Ite
 
 
 def _odd_figures(given: Mapping[str, Any]) -> Iterator[str]:
-    """Speeds that no machine or link has."""
+    """Yield speeds that no machine or link has."""
     for rows, names in (
         ("machines", ("alone", "in_group")),
         ("links", ("bytes_per_second", "cap")),
@@ -132,7 +132,7 @@ def _settings(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> It
 
 
 def _priced(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
-    """Where the second implementation differs from what is written."""
+    """Yield where the second implementation differs from what is written."""
     estimate, given = document["estimate"], certificate["figures"]
     case = Case(
         document["problem"], document["placement"], given, estimate["samples_to_target"]["value"]
@@ -172,7 +172,7 @@ def _priced(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> Iter
 
 
 def _bounds(document: Mapping[str, Any]) -> Iterator[str]:
-    """Arithmetic of the bound: value, modes, total, counts."""
+    """Check the arithmetic of the bound: value, modes, total, counts."""
     objective, modes = document["objective"], document["proof"]
     if not modes:
         return
@@ -227,7 +227,7 @@ def _name_of(placement: Mapping[str, Any]) -> str:
 
 
 def _relaxation(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
-    """Bounds by weak duality, worked out again; speeds by device as the model has them."""
+    """Work the bounds by weak duality out again, and compare speeds by device with the model's."""
     relaxation = certificate["relaxation"]
     if relaxation["speeds"] != device_speeds(Problem.from_dict(document["problem"])):
         yield "the speeds of the certificate are not those of the profile"
@@ -250,16 +250,16 @@ def _relaxation(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> 
 
 
 def _bound_words(document: Mapping[str, Any]) -> Checked:
-    """What is known of the bound."""
+    """Say what is known of the bound."""
     objective, modes = document["objective"], document["proof"]
     asked, bound = objective_named(objective["name"]), objective["bound"]
     if not modes:
-        said = (
+        words = (
             "nothing is proved"
             if bound is None
             else "the bound is the word of the solver; --again solves again"
         )
-        return Checked(confirmed=(), trusted=(said,))
+        return Checked(confirmed=(), trusted=(words,))
     confirmed = []
     if bound is not None:
         gap = (
@@ -313,14 +313,14 @@ METHOD_WORDS = {
 
 
 def _closed(proved: float | None, bound: float | None, objective: Objective) -> bool:
-    """Whether what weak duality proves about a mode keeps it behind the bound of all."""
+    """Return whether what weak duality proves about a mode keeps it behind the bound of all."""
     if proved is None or bound is None:
         return proved is None
     return not objective.better(proved, bound, SAME)
 
 
 def _estimated(document: Mapping[str, Any]) -> Iterator[str]:
-    """Figures that no measurement stands behind and the second implementation takes as given."""
+    """Yield figures that nobody measured and the second implementation takes as given."""
     given = document["certificate"]["figures"]
     speeds = sorted(
         {m["gpu"] for m in given["machines"] if m["basis"] not in ("measured", "published")}
@@ -328,9 +328,9 @@ def _estimated(document: Mapping[str, Any]) -> Iterator[str]:
     links = sum(
         link["basis"] == "estimated" and link["from"] != link["to"] for link in given["links"]
     )
-    said = [
+    figures = [
         *([f"the speed of {', '.join(speeds)}"] if speeds else []),
         *([f"{links} links"] if links else []),
     ]
-    if said:
-        yield f"estimated, not measured: {' and '.join(said)}"
+    if figures:
+        yield f"estimated, not measured: {' and '.join(figures)}"

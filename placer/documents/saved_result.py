@@ -143,19 +143,19 @@ def check_result(document: Mapping[str, Any], where: str) -> str:
         raise PlacerError(
             f"{where}: the placement breaks a limit: {broken[0].message}", "solve it again"
         )
-    got = estimate(placement, problem)
+    priced = estimate(placement, problem)
     for name, value in (
         ("placement", placement_document(placement, problem)),
-        ("estimate", estimate_document(got)),
-        ("totals", totals_document(got, problem)),
-        ("outlook", outlook_document(placement, got, problem)),
+        ("estimate", estimate_document(priced)),
+        ("totals", totals_document(priced, problem)),
+        ("outlook", outlook_document(placement, priced, problem)),
     ):
         difference = _difference(value, document.get(name), name)
         if difference:
             raise PlacerError(
                 f"{where}: {difference}", "the file was edited, or made by another version"
             )
-    wrong = _wrong_status(document, got, problem)
+    wrong = _wrong_status(document, priced, problem)
     request = request_document(problem)
     older = {key: value for key, value in request.items() if key not in LATER_WISHES}
     if document["request"] not in (request, older) or wrong:
@@ -164,15 +164,15 @@ def check_result(document: Mapping[str, Any], where: str) -> str:
             "the file was edited, or made by another version",
         )
     return (
-        f"result, priced again: {got.samples_per_second.value:.6g} samples/s for "
-        f"{got.usd_per_hour.total:.6g} USD/h"
+        f"result, priced again: {priced.samples_per_second.value:.6g} samples/s for "
+        f"{priced.usd_per_hour.total:.6g} USD/h"
     )
 
 
-def _wrong_status(document: Mapping[str, Any], got: Estimate, problem: Problem) -> str:
+def _wrong_status(document: Mapping[str, Any], priced: Estimate, problem: Problem) -> str:
     """Say where objective, bound, gap and status contradict each other; empty if nowhere."""
     objective, asked = document["objective"], objective_of(problem.requirements)
-    value = asked.value(got)
+    value = asked.value(priced)
     written, bound, gap = objective["value"], objective["bound"], objective["gap"]
     if objective["name"] != asked.name or _difference(value, written, "objective.value"):
         return f"the objective is written as {str(written)[:40]} but comes to {value:.9g}"

@@ -65,18 +65,18 @@ def best_batch(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
             options, time_limit_s=max(0.0, options.time_limit_s - spent) / (len(batches) - done)
         )
         own = own if best is None else replace(own, start=best.placement)
-        found = ask(asked if limit is None else limited(asked, limit), own)
-        rows.append(_row(batch, found, limit))
+        answer = ask(asked if limit is None else limited(asked, limit), own)
+        rows.append(_row(batch, answer, limit))
         if (
-            found.placement is not None
-            and found.value is not None
+            answer.placement is not None
+            and answer.value is not None
             and (
                 best is None
                 or best.value is None
-                or found.objective.better(found.value, best.value)
+                or answer.objective.better(answer.value, best.value)
             )
         ):
-            best = replace(found, problem=asked)
+            best = replace(answer, problem=asked)
     rows.reverse()
     seconds = time.perf_counter() - started
     if best is None:
@@ -85,7 +85,7 @@ def best_batch(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
             s for s in (Status.TIME_LIMIT, Status.UNKNOWN, Status.INFEASIBLE) if s in statuses
         )
         return replace(
-            found, problem=problem, status=status, bound=None, seconds=seconds, batches=tuple(rows)
+            answer, problem=problem, status=status, bound=None, seconds=seconds, batches=tuple(rows)
         )
     return replace(
         _smallest(best, problem),
@@ -101,21 +101,21 @@ def _with_batch(problem: Problem, batch: int) -> Problem:
 
 
 def limited(problem: Problem, limit: float) -> Problem:
-    """The problem with a limit that only better answers keep."""
+    """Return the problem with a limit that only better answers keep."""
     wish = problem.requirements
     return replace(problem, requirements=objective_of(wish).demand(limit, wish))
 
 
-def _row(batch: int, found: Result, limit: float | None) -> BatchRow:
+def _row(batch: int, answer: Result, limit: float | None) -> BatchRow:
     """What a search says of its batch: nothing better is infeasible under the limit, which is then
     the bound.
     """
-    bound = limit if found.status is Status.INFEASIBLE else found.bound
-    return BatchRow(target_batch_size=batch, value=found.value, bound=bound, status=found.status)
+    bound = limit if answer.status is Status.INFEASIBLE else answer.bound
+    return BatchRow(target_batch_size=batch, value=answer.value, bound=bound, status=answer.status)
 
 
 def _status(rows: list[BatchRow]) -> Status:
-    """How the whole ended: as its least sure part."""
+    """Return how the whole ended: as its least sure part."""
     statuses = {row.status for row in rows}
     if Status.TIME_LIMIT in statuses:
         return Status.TIME_LIMIT
@@ -123,7 +123,7 @@ def _status(rows: list[BatchRow]) -> Status:
 
 
 def _bound(rows: list[BatchRow], best: Result) -> float | None:
-    """Best bound over all batches; None if some batch has none and is not infeasible."""
+    """Return the best bound over all batches; None if some batch has none and is not infeasible."""
     if any(row.bound is None and row.status is not Status.INFEASIBLE for row in rows):
         return None
     bounds = [row.bound for row in rows if row.bound is not None]
@@ -132,7 +132,7 @@ def _bound(rows: list[BatchRow], best: Result) -> float | None:
 
 
 def _smallest(best: Result, problem: Problem) -> Result:
-    """The same placement at the smallest batch at which it is as good: one machine does not care."""
+    """Return the same placement at the smallest batch at which it is as good."""
     assert best.placement is not None
     assert best.value is not None
     wish = problem.requirements

@@ -64,7 +64,7 @@ def every_exchange(workers: str, problem: Problem) -> tuple[tuple[Placement, Pro
     to 64. Strategies that cannot do what the request asks for (overlap, the place of an aggregator
     or store) are left out.
     """
-    found: dict[Placement, Problem] = {}
+    placed: dict[Placement, Problem] = {}
     for name in (*SYNCHRONOUS, *LOCAL):
         wish = replace(problem.requirements, exchange=name)
         asked = replace(
@@ -77,11 +77,11 @@ def every_exchange(workers: str, problem: Problem) -> tuple[tuple[Placement, Pro
         if not asked.modes or (wish.aggregator and not hub) or (wish.storage and hub != "function"):
             continue
         try:
-            found.setdefault(place_by_hand(workers, asked), asked)
+            placed.setdefault(place_by_hand(workers, asked), asked)
         except ImpossibleError:
             continue
     return tuple(
-        sorted(found.items(), key=lambda pair: -evaluate(pair[0], problem).samples_per_second)
+        sorted(placed.items(), key=lambda pair: -evaluate(pair[0], problem).samples_per_second)
     )
 
 

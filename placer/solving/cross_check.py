@@ -64,23 +64,23 @@ def verified(result: Result, verifier: str, options: SolveOptions) -> Result:
     except (PlacerError, AssertionError) as error:
         warning = Warn(code="unverified", message=f"the answer was not verified: {error}")
         return replace(result, warnings=(*result.warnings, warning))
-    found = Verification(
+    verification = Verification(
         solver=verifier, status=second.status, value=second.value, bound=second.bound, seconds=second.seconds,
         verdict="disagree" if _contradiction(result, second) else "agree" if _settled(result) and _settled(second) else "open",
     )  # fmt: skip
     warnings = result.warnings
-    if found.verdict == "disagree":
-        said = (
+    if verification.verdict == "disagree":
+        message = (
             f"the solvers contradict each other: {result.solver} says {value_words(result)}, "
             f"{verifier} says {value_words(second)}; "
             "do not rely on either, and report it with the file that -o writes"
         )
-        warnings = (*warnings, Warn(code=CODE, message=said))
-    return replace(result, verification=found, warnings=warnings)
+        warnings = (*warnings, Warn(code=CODE, message=message))
+    return replace(result, verification=verification, warnings=warnings)
 
 
 def value_words(result: Result | Verification) -> str:
-    """Status, value and bound in words.
+    """Give status, value and bound in words.
 
     Examples
     --------
@@ -93,8 +93,8 @@ def value_words(result: Result | Verification) -> str:
     return f"{result.value:.6g} ({result.status}, {bound})"
 
 
-def verification_words(found: Verification) -> str:
-    """What a second solver says, in one sentence.
+def verification_words(verification: Verification) -> str:
+    """Say what a second solver found, in one sentence.
 
     Examples
     --------
@@ -102,15 +102,16 @@ def verification_words(found: Verification) -> str:
     'x agrees: 2 (optimal, bound 2.02), 1 s'
     """
     words = {
-        "agree": f"{found.solver} agrees",
-        "disagree": f"{found.solver} CONTRADICTS",
-        "open": f"{found.solver} does not contradict, and proved nothing in its time",
+        "agree": f"{verification.solver} agrees",
+        "disagree": f"{verification.solver} CONTRADICTS",
+        "open": f"{verification.solver} does not contradict, and proved nothing in its time",
     }
-    return f"{words[found.verdict]}: {value_words(found)}, {format_seconds(found.seconds)}"
+    seconds = format_seconds(verification.seconds)
+    return f"{words[verification.verdict]}: {value_words(verification)}, {seconds}"
 
 
 def _settled(result: Result) -> bool:
-    """Whether an answer is proved."""
+    """Return whether an answer is proved."""
     return result.status in (Status.OPTIMAL, Status.INFEASIBLE)
 
 

@@ -82,17 +82,17 @@ class Result:
 
     @property
     def objective(self) -> Objective:
-        """Objective of the problem."""
+        """Return the objective of the problem."""
         return objective_of(self.problem.requirements)
 
     @property
     def value(self) -> float | None:
-        """Value of the objective."""
+        """Return the value of the objective; None without a placement."""
         return None if self.estimate is None else self.objective.value(self.estimate)
 
     @property
     def gap(self) -> float | None:
-        """Relative distance of the value from its bound; 0 is proved optimal."""
+        """Return the relative distance of the value from its bound; 0 is proved optimal."""
         value, bound = self.value, self.bound
         return None if value is None or bound is None else gap_between(value, bound)
 

@@ -209,12 +209,12 @@ def require_pools(problem: Problem) -> None:
     for offer in problem.catalog.offers:
         where = problem.place_problem(offer.place)
         wrong = problem.offer_problems(offer)
-        found = [where] if where else [message for _, message in wrong][:1]
+        causes = [where] if where else [message for _, message in wrong][:1]
         if not where and [code for code, _ in wrong] == [STALE]:
             newest = max(newest, offer.as_of)
-        if not found and problem.quota(offer.place, offer.gpu, offer.market) < offer.gpu_count:
-            found = [f"the quota allows too few {offer.gpu}"]
-        for message in found or ["nobody knows how fast it is"]:
+        if not causes and problem.quota(offer.place, offer.gpu, offer.market) < offer.gpu_count:
+            causes = [f"the quota allows too few {offer.gpu}"]
+        for message in causes or ["nobody knows how fast it is"]:
             reasons[message] = reasons.get(message, 0) + 1
     common = max(reasons, key=lambda r: (reasons[r], r), default="the catalog has no offers")
     if newest:

@@ -21,7 +21,7 @@ GAINS = {
 
 
 def replan_view(got: Replan) -> Table:
-    """What was observed, what runs, what is best, and the verdict."""
+    """Show what was observed, what runs, what is best, and the verdict."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
@@ -122,7 +122,7 @@ def _verdict(got: Replan) -> str:
 
 
 def _difference(got: Replan) -> str:
-    """Samples/s and USD/h that a move brings."""
+    """Give the samples/s and USD/h that a move brings."""
     old, new = got.running.estimate if got.running else None, got.answer.estimate
     if old is None or new is None:
         return ""

@@ -80,7 +80,7 @@ def _section(console: Console, title: str, table: RenderableType) -> None:
 
 
 def _measured(rows: Sequence[Row]) -> Table:
-    """Published beside ours, one line a run."""
+    """Put published figures beside ours, one line a run."""
     table = _table(
         ("run", "published", "ours", "error", "interval", "fitted"),
         text=("run", "interval", "fitted"),
@@ -98,7 +98,7 @@ def _measured(rows: Sequence[Row]) -> Table:
 
 
 def _computed(rows: Sequence[Row]) -> Table:
-    """Our figure and its parts, one line a placement, the best one marked."""
+    """List our figure and its parts, one line a placement, the best one marked."""
     parts = [SHORT.get(name, name) for name, _ in rows[0].parts]
     table = _table(("", "placement", rows[0].unit, *parts), text=("", "placement"))
     for row in rows:
@@ -125,7 +125,7 @@ def _groups(groups: Sequence[Group]) -> Table:
 
 
 def _claims(claims: Sequence[Claim], width: int) -> Table:
-    """Each claim with its verdict, our figure and the reason."""
+    """List each claim with its verdict, our figure and the reason."""
     table = Table.grid(padding=(0, 2))
     table.width = min(width, MOST_WIDTH)
     table.add_column(style="cyan", no_wrap=True)

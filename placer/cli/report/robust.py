@@ -40,9 +40,7 @@ OBJECTIVE_UNITS = {
 
 
 def robust_view(got: Robustness) -> RenderableType:
-    """The question, the recommendation, its regret in words, the worst world and the list of
-    measurements.
-    """
+    """Show the question, the recommendation, its regret, the worst world and what to measure."""
     placement, estimate = got.result.placement, got.result.estimate
     assert placement is not None
     assert estimate is not None
@@ -75,7 +73,7 @@ def robust_view(got: Robustness) -> RenderableType:
 
 
 def _unsure(got: Robustness) -> str:
-    """How many figures of each kind vary, and how far."""
+    """Say how many figures of each kind vary, and how far."""
     said = []
     for kind in BOXES:
         found = [factor for factor in got.factors if factor.kind == kind]
@@ -93,7 +91,7 @@ def _unsure(got: Robustness) -> str:
 
 
 def _regret(got: Robustness) -> list[tuple[str, str]]:
-    """Mean and worst regret, and how good these figures are."""
+    """Give mean and worst regret, and how good these figures are."""
     worst, worlds = got.worst, counted(len(got.sample), "world")
     kept = (
         ""
@@ -153,7 +151,7 @@ def _limit_words(got: Robustness) -> str:
 
 
 def _worst(got: Robustness) -> list[tuple[str, str]]:
-    """Where the recommendation loses most, and what is best there."""
+    """Say where the recommendation loses most, and what is best there."""
     world = got.worst
     if world is None or world.regret <= got.result_gap or world.best is None:
         return []
@@ -182,7 +180,7 @@ def _figure(value: float, unit: str) -> str:
 
 
 def _steadier(got: Robustness) -> list[tuple[str, str]]:
-    """A candidate that loses less in the mean, a broken limit counted as a full loss."""
+    """Name a candidate that loses less in the mean, a broken limit counted as a full loss."""
     same = (
         got.steadiest is None
         or got.result.placement is None
@@ -204,7 +202,7 @@ def _steadier(got: Robustness) -> list[tuple[str, str]]:
 
 
 def _measurements(got: Robustness) -> list[RenderableType]:
-    """Which figure to measure first."""
+    """Say which figure to measure first."""
     worth = [w for w in got.worth if w.gain > LEAST_GAIN]
     if not worth:
         return [

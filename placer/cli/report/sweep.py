@@ -21,7 +21,7 @@ MOST_ROWS = 60
 
 
 def sweep_view(sweep: Sweep) -> RenderableType:
-    """Table of stretches with one choice each, and where it changes."""
+    """Build the table of stretches with one choice each, and say where it changes."""
     order = sorted(range(len(sweep.header["over"])), key=lambda i: (i == along(sweep), i))
     table = Table(box=None, pad_edge=False, header_style="underline", padding=(0, 1))
     for name in (*(sweep.header["over"][i]["what"] for i in order), "chosen"):
@@ -35,7 +35,7 @@ def sweep_view(sweep: Sweep) -> RenderableType:
 
 
 def _summary(sweep: Sweep, runs: int) -> str:
-    """How many points there are, and between which the choice changes."""
+    """Say how many points there are, and between which the choice changes."""
     rows, what = sweep.rows, sweep.header["over"][along(sweep)]["what"]
     missing = sweep.points - len(rows)
     said = [
@@ -101,7 +101,7 @@ def _chosen(row: Row) -> str:
 
 
 def _figures(run: list[Row]) -> list[str]:
-    """Samples/s, USD/h and USD per million samples from the first to the last point."""
+    """Give samples/s, USD/h and USD per million samples from the first to the last point."""
     if "workers" not in run[0]:
         return ["-", "-", "-"]
     found = []

@@ -32,7 +32,7 @@ FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 
 
 def whatif_view(got: WhatIf) -> RenderableType:
-    """What was asked and changed, the difference table, and what keeping the old choice would do."""
+    """Show what was asked and changed, the differences, and what the old choice would do now."""
     said = [
         ("change" if i == 0 else "", f"{'without ' if c.what == 'drop' else ''}{c.text}")
         for i, c in enumerate(got.changes)
@@ -105,7 +105,7 @@ def _exchange(placement: Placement | None) -> str:
 
 
 def _change_words(one: float | None, other: float | None, words: Callable[[float], str]) -> str:
-    """A signed difference and its share of the old figure; ``=`` if there is none."""
+    """Format a signed difference and its share of the old figure; ``=`` if there is none."""
     if one is None or other is None:
         return ""
     if abs(other - one) <= 1e-9 * max(abs(one), abs(other)):
@@ -122,7 +122,7 @@ def _count_words(one: int | None, other: int | None) -> str:
 
 
 def _reaction(got: WhatIf) -> list[tuple[str, str]]:
-    """What not reacting would cost, in a sentence or two."""
+    """Say what not reacting would cost, in a sentence or two."""
     kept = got.kept
     if kept is None:
         return [("kept", "there is no old choice to keep: nothing fits the question as it is")]

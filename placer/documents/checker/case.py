@@ -23,7 +23,7 @@ class Road:
     rtt: float
 
     def rate(self, streams: int = 1) -> float:
-        """Bytes/s of some streams together."""
+        """Return the bytes/s of some streams together."""
         return min(streams * self.one, max(self.cap, self.one))
 
 
@@ -80,18 +80,18 @@ class Case:
 
     @cached_property
     def size(self) -> float:
-        """Bytes of one gradient on the wire."""
+        """Return the bytes of one gradient on the wire."""
         packed = BYTES_PER_ELEMENT[self.placement["compression"]]
         return float(self.profile["gradient_bytes_fp32"] * packed / BYTES_PER_ELEMENT["none"])
 
     @property
     def batch(self) -> int:
-        """Samples of one optimizer step over all workers."""
+        """Return the samples of one optimizer step over all workers."""
         return int(self.wish["target_batch_size"] or self.profile["target_batch_size"])
 
     @cached_property
     def crews(self) -> list[Crew]:
-        """Worker groups."""
+        """Return the worker groups."""
         return [self._crew(row) for row in self.placement["workers"]]
 
     def _crew(self, row: Mapping[str, Any]) -> Crew:
@@ -101,12 +101,12 @@ class Case:
 
     @property
     def workers(self) -> int:
-        """Number of workers."""
+        """Return the number of workers."""
         return sum(crew.count for crew in self.crews)
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Workers of each place, in the order of the groups."""
+        """Return the workers of each place, in the order of the groups."""
         found: dict[str, int] = {}
         for crew in self.crews:
             found[crew.place] = found.get(crew.place, 0) + crew.count
@@ -114,29 +114,29 @@ class Case:
 
     @cached_property
     def pace(self) -> dict[str, float]:
-        """Samples/s of each place."""
+        """Return the samples/s of each place."""
         return {p: sum(c.count * c.speed for c in self.crews if c.place == p) for p in self.counts}
 
     @property
     def hub(self) -> str:
-        """Place of the function, server or hub."""
+        """Return the place of the function, server or hub."""
         return str(self.placement["aggregator"]["place"])
 
     @property
     def store(self) -> str:
-        """Place of the object store."""
+        """Return the place of the object store."""
         return str(self.placement["storage"]["place"])
 
     def road(self, src: str, dst: str) -> Road:
-        """Link from one place to another."""
+        """Find the link from one place to another."""
         return self.roads[src, dst]
 
     def machine(self, place: str) -> float:
-        """Bytes/s that one machine sends or receives in all."""
+        """Return the bytes/s that one machine sends or receives in all."""
         return self.roads[place, place].one
 
     def offer(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Row of the book for a group."""
+        """Find the row of the book for a group."""
         wanted = (row["place"], row["offer"], row["gpu"], row["gpu_count"], row["market"])
         found: Mapping[str, Any] = next(o for o in self.book["offers"] if offer_kind(o) == wanted)
         return found
@@ -179,14 +179,14 @@ class Case:
         return found
 
     def function(self, place: str) -> Mapping[str, Any]:
-        """Row of the cloud function of a place: the one asked for, else the first."""
+        """Find the cloud function of a place: the one asked for, else the first."""
         rows = [f for f in self.book["functions"] if f"{f['provider']}/{f['region']}" == place]
         named = [f for f in rows if f["function"] == self.wish["function"]]
         found: Mapping[str, Any] = (named or rows)[0]
         return found
 
     def object_store(self, name: str) -> Mapping[str, Any]:
-        """Row of an object store by place or name."""
+        """Find an object store by place or name."""
         for row in self.book["stores"]:
             place = f"{row['provider']}/{row['region']}"
             if name in (place, f"{row['store']}@{place}", row["store"]):
@@ -195,12 +195,12 @@ class Case:
 
 
 def kind_of(row: Mapping[str, Any]) -> tuple[str, str, str, int, str]:
-    """What tells the groups of a document apart."""
+    """Return what tells the groups of a document apart."""
     return row["place"], row["offer"], row["gpu"], row["gpu_count"], row["market"]
 
 
 def offer_kind(offer: Mapping[str, Any]) -> tuple[str, str, str, int, str]:
-    """The same of a row of the book."""
+    """Return the same of a row of the book."""
     return (
         f"{offer['provider']}/{offer['region']}",
         offer["instance_type"],

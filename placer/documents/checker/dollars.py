@@ -14,7 +14,7 @@ MONTH_HOURS = 730
 
 
 def dollars_of(case: Case, bill: Bill) -> dict[str, float]:
-    """USD/h by component, and in total."""
+    """Return USD/h by component, and in total."""
     rounds = HOUR / bill.seconds
     found = {
         "compute": _machines(case),
@@ -51,7 +51,7 @@ def sends(case: Case) -> Iterator[tuple[str, str, float, int, bool]]:
 
 
 def _by_regions(case: Case) -> Iterator[tuple[str, str, float, int, bool]]:
-    """What regions send that synchronise inside and meet through one machine each."""
+    """Return what regions send that synchronise inside and meet through one machine each."""
     size, counts, gossip = case.size, case.counts, case.strategy == "asgd-ga"
     for place, n in counts.items():
         yield from _among({place: n}, size * case.local_steps)
@@ -78,7 +78,7 @@ def _there_and_back(
 
 
 def _among(counts: dict[str, int], size: float) -> Iterator[tuple[str, str, float, int, bool]]:
-    """Every ordered pair of N workers carries 2 S / N."""
+    """Return what every ordered pair of N workers carries: 2 S / N."""
     total = sum(counts.values())
     for a, n in counts.items():
         for b, m in counts.items():
@@ -136,7 +136,7 @@ def _run(case: Case, place: str, seconds: float) -> float:
 
 
 def _per_sample(case: Case) -> float:
-    """USD that one sample costs on its way to a worker."""
+    """Return the USD that one sample costs on its way to a worker."""
     wish = case.wish
     if wish["datasets"]:
         if not any(d["may_move"] for d in wish["datasets"]):

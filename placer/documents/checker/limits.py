@@ -52,7 +52,7 @@ def broken_limits(
 
 
 def _totals(case: Case, samples_per_second: float, usd_per_hour: float) -> Iterator[str]:
-    """Time and money for all samples."""
+    """Check time and money for all samples."""
     wish, each = case.wish, usd_per_hour / 3600 / samples_per_second
     if wish["deadline_s"] is not None and wish["samples"] / samples_per_second > wish[
         "deadline_s"
@@ -87,7 +87,7 @@ def _machines(case: Case) -> Iterator[str]:
 
 
 def _wishes(case: Case) -> Iterator[str]:
-    """Where machines may be, how many exist, and which must be used."""
+    """Check where machines may be, how many exist, and which must be used."""
     wish = case.wish
     for row in case.placement["workers"]:
         place, exist = row["place"], case.offer(row)["available"]
@@ -171,7 +171,7 @@ def _exchange(case: Case, bill: Bill) -> Iterator[str]:
 
 
 def _hub(case: Case, bill: Bill) -> Iterator[str]:
-    """Memory and time of functions, memory of a server."""
+    """Check memory and time of functions, memory of a server."""
     server, counts = case.placement["server"], case.counts
     if server is not None:
         needed = 2 * case.profile["gradient_bytes_fp32"] + case.workers * case.size
@@ -194,7 +194,7 @@ def _hub(case: Case, bill: Bill) -> Iterator[str]:
 
 
 def _data(case: Case) -> Iterator[str]:
-    """Data that stays where no worker is, and what residency rules keep in."""
+    """Check data that stays where no worker is, and what residency rules keep in."""
     wish, datasets = case.wish, case.wish["datasets"]
     stay = {d["place"] for d in datasets if not d["may_move"]}
     yield from (

@@ -162,7 +162,7 @@ def _best_of_bucket(rows: Sequence[tuple[float, Machine]], most: int) -> list[fl
 
 
 def _majorant(values: Sequence[float]) -> list[float]:
-    """Increments of the least concave function above some values."""
+    """Return the increments of the least concave function above some values."""
     corners = [(0, values[0])]
     for k, value in enumerate(values[1:], start=1):
         while len(corners) > 1 and (corners[-1][1] - corners[-2][1]) * (k - corners[-2][0]) <= (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def last_arrival(jobs: Sequence[tuple[float, float, int]], through: float) -> float:
-    """When the last of some transfers is there.
+    """Return when the last of some transfers is there.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def last_arrival(jobs: Sequence[tuple[float, float, int]], through: float) -> fl
 def _rates(
     jobs: Sequence[tuple[float, float, int]], under_way: list[int], capacity: float
 ) -> dict[int, float]:
-    """Fair rates of the transfers under way."""
+    """Return the fair rates of the transfers under way."""
     found: dict[int, float] = {}
     heads = sum(jobs[k][2] for k in under_way)
     for k in sorted(under_way, key=lambda k: -jobs[k][1]):

@@ -11,7 +11,7 @@ EQUAL_PARTS = ("central", "hierarchical", "parameter-server")
 
 
 def shares(case: Case) -> dict[str, float]:
-    """Share of every step by place: by data that has a place, else by heads or by speed."""
+    """Return the share of a step by place: by data that has a place, else by heads or by speed."""
     if case.wish["datasets"]:
         return _by_data(case)
     if case.strategy in EQUAL_PARTS:

@@ -17,19 +17,19 @@ def check_executable(manifest: Manifest, where: str) -> None:
         If the compression is unknown, or the strategy has no overlap or no local steps and the plan
         has.
     """
-    said, can = manifest.exchange, traits(manifest.exchange.strategy)
-    if said.compression not in COMPRESSION_BYTES:
+    exchange, can = manifest.exchange, traits(manifest.exchange.strategy)
+    if exchange.compression not in COMPRESSION_BYTES:
         raise PlacerError(
-            f"{where}: compression '{said.compression}' is unknown", "none, fp16 or int8"
+            f"{where}: compression '{exchange.compression}' is unknown", "none, fp16 or int8"
         )
-    if said.overlap and not can.may_overlap:
+    if exchange.overlap and not can.may_overlap:
         raise PlacerError(
-            f"{where}: the exchange {said.strategy} cannot run beside the next step",
+            f"{where}: the exchange {exchange.strategy} cannot run beside the next step",
             "plan it without --overlap",
         )
-    if said.local_steps > 1 and not can.local_steps:
+    if exchange.local_steps > 1 and not can.local_steps:
         raise PlacerError(
-            f"{where}: the exchange {said.strategy} comes after each step, not after "
-            f"{said.local_steps}",
+            f"{where}: the exchange {exchange.strategy} comes after each step, not after "
+            f"{exchange.local_steps}",
             "plan it again",
         )

@@ -99,5 +99,5 @@ def bucket_name(model: str, *words: str) -> str:
 
 
 def plain_name(text: str) -> str:
-    """Lower-case letters, digits and dashes, 63 at most: valid as a bucket, a job and a host name."""
+    """Return at most 63 lower-case letters, digits and dashes: a valid bucket, job or host name."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:LONGEST].strip("-")

@@ -7,14 +7,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from msgspec import convert, to_builtins
+
 from placer.cost_model.cut_down import used_problem
 from placer.cost_model.estimate import Estimate, pool_of
 from placer.cost_model.timing.crew import worker_rate
 from placer.documents.manifest.meeting import bucket_name, plain_name
 from placer.documents.manifest.reading import document_digest
+from placer.documents.manifest.types import Offer, Server
 from placer.documents.manifest.versions import SCHEMA, completed
 from placer.documents.parts import data_document, estimate_document
-from placer.market.catalog import VmOffer
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -102,21 +104,14 @@ def _groups(placement: Placement, problem: Problem) -> list[dict[str, Any]]:
     built, offset, framework = [], 0, traits(placement.exchange.strategy).framework
     for number, group in enumerate(placement.groups):
         pool = pool_of(group, problem)
-        offer: VmOffer = pool.offer
+        offer = pool.offer
         built.append(
             {
                 "name": f"workers-{number}",
                 "place": group.place,
                 "provider": offer.provider,
                 "region": offer.region,
-                "offer": {
-                    "instance_type": offer.instance_type,
-                    "gpu": offer.gpu,
-                    "gpu_count": offer.gpu_count,
-                    "market": offer.market,
-                    "usd_per_hour": offer.usd_per_hour,
-                    "as_of": offer.as_of,
-                },
+                "offer": to_builtins(convert(offer, Offer, from_attributes=True)),
                 "count": group.count,
                 "rank_offset": offset,
                 "samples_per_second": worker_rate(pool, framework).value,
@@ -146,14 +141,14 @@ def _exchange(placement: Placement, estimate: Estimate, problem: Problem) -> dic
 
 
 def _group_forming_s(estimate: Estimate) -> float:
-    """Half of the calculation between two exchanges, from 5 to 15 s: hivemind waits for it even
-    where the calculation is over before.
+    """Return half of the calculation between two exchanges, from 5 to 15 s. hivemind waits for it
+    even where the calculation is over before.
     """
     return min(GROUP_FORMING_S, max(LEAST_GROUP_FORMING_S, round(estimate.step.calculation / 2, 1)))
 
 
 def _aggregator(placement: Placement, problem: Problem) -> dict[str, Any] | None:
-    """Where gradients or models meet: a function, a server machine, or one of the regions."""
+    """Name where gradients or models meet: a function, a server machine, or one of the regions."""
     exchange = placement.exchange
     if exchange.aggregator is None:
         return None
@@ -162,11 +157,8 @@ def _aggregator(placement: Placement, problem: Problem) -> dict[str, Any] | None
         offer = problem.function(exchange.aggregator)
         limits = {"memory_gib": exchange.aggregator_memory_gib, "max_seconds": offer.max_seconds}
         return {"kind": kind, "place": offer.place, "function": offer.function, **limits}
-    server = exchange.server
-    machine = (
-        None if server is None else {"instance_type": server.instance_type, "market": server.market}
-    )
-    return {"kind": kind, "place": exchange.aggregator, "server": machine}
+    machine = exchange.server and convert(exchange.server, Server, from_attributes=True)
+    return {"kind": kind, "place": exchange.aggregator, "server": to_builtins(machine)}
 
 
 def _storage(placement: Placement, problem: Problem) -> dict[str, Any] | None:
@@ -181,7 +173,7 @@ def _storage(placement: Placement, problem: Problem) -> dict[str, Any] | None:
 
 
 def _data(estimate: Estimate, problem: Problem) -> dict[str, Any]:
-    """Store of the data, or the share of each region and what has to move before the run."""
+    """Name the store of the data, or the share of each region and what moves before the run."""
     wish = problem.requirements
     placed = (
         {"shares": dict(estimate.shares), "moves": estimate_document(estimate)["moves"]}

@@ -59,13 +59,13 @@ def exchange_of(manifest: Manifest, server: WorkerGroup | None = None) -> Exchan
     """Rebuild the exchange of a manifest; the machine of a parameter server is not in the manifest
     whole.
     """
-    said, hub, storage = manifest.exchange, manifest.aggregator, manifest.storage
+    settings, hub, storage = manifest.exchange, manifest.aggregator, manifest.storage
     return Exchange(
-        strategy=said.strategy,
-        compression=said.compression,
-        local_steps=said.local_steps,
-        streams=said.streams,
-        overlap=said.overlap,
+        strategy=settings.strategy,
+        compression=settings.compression,
+        local_steps=settings.local_steps,
+        streams=settings.streams,
+        overlap=settings.overlap,
         aggregator=None if hub is None else hub.place,
         aggregator_memory_gib=None if hub is None else hub.memory_gib,
         server=server,
@@ -74,7 +74,9 @@ def exchange_of(manifest: Manifest, server: WorkerGroup | None = None) -> Exchan
 
 
 def _server(manifest: Manifest, problem: Problem) -> WorkerGroup | None:
-    """The machine of a parameter server, with the rest of its offer from the question's book."""
+    """Rebuild the machine of a parameter server, with the rest of its offer from the question's
+    book.
+    """
     hub = manifest.aggregator
     if hub is None or hub.server is None:
         return None

@@ -26,14 +26,14 @@ LONGEST_WAIT_S = 1e9
 
 
 def document_digest(document: Mapping[str, Any]) -> str:
-    """SHA-256 of a document: keys sorted, no spaces."""
+    """Return the SHA-256 of a document: keys sorted, no spaces."""
     return hashlib.sha256(
         json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
     ).hexdigest()
 
 
 def edited(document: Mapping[str, Any]) -> bool:
-    """Whether a manifest differs from what placer wrote: its digest is not that of the rest."""
+    """Return whether a manifest was changed by hand: its digest is not that of the rest."""
     return document.get("digest") != document_digest(
         {key: value for key, value in document.items() if key != "digest"}
     )
@@ -207,11 +207,11 @@ def _check_buckets(manifest: Manifest, where: str) -> None:
         wanted += [
             ("workers", place) for place in sorted({group.place for group in manifest.groups})
         ]
-    found = [(str(bucket.role), bucket.place) for bucket in manifest.buckets]
+    named = [(str(bucket.role), bucket.place) for bucket in manifest.buckets]
     for role, place in wanted:
-        if (role, place) not in found:
+        if (role, place) not in named:
             raise PlacerError(f"{where}: no bucket of the {role} in {place}", AGAIN)
-    for role, place in found:
+    for role, place in named:
         if (role, place) not in wanted:
             raise PlacerError(
                 f"{where}: the exchange {manifest.exchange.strategy} has no bucket of the {role} "

@@ -60,7 +60,9 @@ class Group:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether its machines calculate without a GPU: such devices are named by their cores."""
+        """Return whether its machines calculate without a GPU: such devices are named by their
+        cores.
+        """
         return self.offer.gpu.startswith("CPU")
 
 
@@ -225,5 +227,5 @@ class Manifest:
 
     @property
     def server(self) -> Server | None:
-        """Machine of the parameter server, if there is one."""
+        """Return the machine of the parameter server, if there is one."""
         return None if self.aggregator is None else self.aggregator.server

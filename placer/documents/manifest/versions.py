@@ -17,7 +17,7 @@ STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
 def version_of(document: Mapping[str, Any], where: str) -> int:
-    """Version of a manifest.
+    """Return the version of a manifest.
 
     Raises
     ------
@@ -85,5 +85,5 @@ def completed(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with(part: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """The part with a key at its end, if it has none of that name."""
+    """Return the part with a key at its end, if it has none of that name."""
     return {**part, **({} if key in part else {key: value})}

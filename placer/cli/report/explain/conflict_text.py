@@ -58,7 +58,7 @@ def conflict_lines(conflict: Conflict) -> list[str]:
 
 
 def remedy_line(remedy: Remedy) -> str:
-    """What one wish would have to become, the others kept."""
+    """Say what one wish would have to become, the others kept."""
     option, wish = remedy.option, remedy.wish
     if option is None:
         if not remedy.proved:
@@ -82,7 +82,7 @@ def remedy_line(remedy: Remedy) -> str:
 
 
 def _found(option: Option) -> str:
-    """A placement with its speed and price."""
+    """Name a placement with its speed and price."""
     speed, usd = (
         option.estimate.effective_samples_per_second.value,
         option.estimate.usd_per_hour.total,

@@ -55,7 +55,7 @@ def sections(explanation: Explanation) -> list[Section]:
 
 
 def value_words(option: Option) -> str:
-    """Speed and price of a placement."""
+    """Give speed and price of a placement in words."""
     got = option.estimate
     return (
         f"{format_number(got.effective_samples_per_second.value)} samples/s for "
@@ -64,12 +64,12 @@ def value_words(option: Option) -> str:
 
 
 def gain_words(gain: float, problem: Problem) -> str:
-    """Improvement of the objective as a signed share: more samples/s, or less money."""
+    """Give the improvement of the objective as a signed share: more samples/s, or less money."""
     return signed_percent(gain if problem.requirements.objective == "throughput" else -gain)
 
 
 def binding_lines(binding: Binding, result: Result) -> Iterator[str]:
-    """What keeps a better placement away, and what does not."""
+    """Say what keeps a better placement away, and what does not."""
     problem = result.problem
     idle: list[str] = []
     open_: list[str] = []
@@ -89,7 +89,7 @@ def binding_lines(binding: Binding, result: Result) -> Iterator[str]:
 
 
 def _slack(limit: Limit) -> str:
-    """A limit with what is used of it."""
+    """Say of a limit how much of it is used."""
     if limit.used is None or limit.limit is None:
         return limit.words
     if limit.unit == "usd_per_hour":
@@ -110,7 +110,7 @@ def _slack(limit: Limit) -> str:
 
 
 def _binding_line(limit: Limit, problem: Problem) -> str:
-    """One binding limit: slack, the next better placement, the best without it."""
+    """Describe one binding limit: slack, the next better placement, the best without it."""
     used, most = limit.used, limit.limit
     name = {
         "quota": f"quota of {limit.words}"
@@ -186,7 +186,7 @@ def _one_more_line(binding: Binding, result: Result) -> Iterator[str]:
 
 
 def worth_lines(row: Worth, result: Result) -> Iterator[str]:
-    """What one more brings, and the least that brings anything."""
+    """Say what one more brings, and the least that brings anything."""
     problem = result.problem
     amount = {
         "usd_per_hour": f"+{format_usd(row.step)}/h",
@@ -233,7 +233,7 @@ def worth_lines(row: Worth, result: Result) -> Iterator[str]:
 
 
 def _from_to(option: Option, result: Result) -> str:
-    """The change of the objective from the best to another placement."""
+    """Give the change of the objective from the best to another placement."""
     got, objective = result.estimate, result.problem.requirements.objective
     assert got is not None
     if objective == "throughput":
@@ -265,7 +265,7 @@ def _from_to(option: Option, result: Result) -> str:
 
 
 def stay_lines(row: Staying, result: Result) -> Iterator[str]:
-    """One region or several, and when that changes."""
+    """Say whether one region or several are best, and when that changes."""
     if row.regions > 1:
         yield from _several_lines(row, result)
         return
@@ -319,7 +319,7 @@ def stay_lines(row: Staying, result: Result) -> Iterator[str]:
 
 
 def _several_lines(row: Staying, result: Result) -> Iterator[str]:
-    """What staying in one region would cost where several are used."""
+    """Say what staying in one region would cost where several are used."""
     assert result.placement is not None
     if row.alone is None:
         proof = (

@@ -33,7 +33,7 @@ WITHIN = 0.001
 
 
 def why_not_lines(row: WhyNot, result: Result) -> Iterator[str]:
-    """Sentences about one alternative."""
+    """Write sentences about one alternative."""
     if row.status == "chosen":
         yield "It is part of the best placement."
         return
@@ -67,7 +67,7 @@ def _none_lines(row: WhyNot) -> Iterator[str]:
 
 
 def _found_lines(row: WhyNot, result: Result) -> Iterator[str]:
-    """The best with it, the loss, and the reasons."""
+    """Describe the best answer with it, the loss, and the reasons."""
     option, got, problem = row.option, result.estimate, result.problem
     assert option is not None
     assert got is not None
@@ -167,7 +167,7 @@ def _reasons(
 
 
 def _waiting_share(got: Estimate) -> float:
-    """Share of a step that the exchange adds."""
+    """Return the share of a step that the exchange adds."""
     return (got.step.total - got.step.calculation) / got.step.total
 
 
@@ -178,7 +178,7 @@ def _usd_per_million_calculated(got: Estimate) -> float:
 
 
 def _busiest(got: Estimate, problem: Problem) -> LinkUse | None:
-    """The link between places that takes longest for its bytes."""
+    """Find the link between places that takes longest for its bytes."""
     between = [use for use in got.links if use.src != use.dst]
     return max(
         between,
@@ -190,7 +190,7 @@ def _busiest(got: Estimate, problem: Problem) -> LinkUse | None:
 
 
 def _break_even_line(found: BreakEven, row: WhyNot, problem: Problem) -> str:
-    """Where it would enter, or that it would nowhere."""
+    """Say where it would enter, or that it would nowhere."""
     names = {"price": "price", "egress": "egress price", "bandwidth": "bandwidth"}
     if found.factor is None:
         if not found.proved:
@@ -246,7 +246,7 @@ def _price_words(found: BreakEven, row: WhyNot, problem: Problem) -> str:
 
 
 def _link_words(found: BreakEven, problem: Problem) -> str:
-    """Bandwidth and egress price of the busiest link at the break-even, beside today's."""
+    """Give bandwidth and egress price of the busiest link at the break-even, beside today's."""
     assert found.option is not None
     assert found.factor is not None
     use = _busiest(found.option.estimate, problem)

@@ -90,7 +90,7 @@ def _words(point: FrontierPoint) -> str:
 
 
 def _proof(frontier: Frontier) -> str:
-    """What is proved, and why there are no more points."""
+    """Say what is proved, and why there are no more points."""
     gap, number = f"{100 * frontier.gap:.2g} %", counted(len(frontier.points), "point")
     open_ = sum(point.status != "optimal" for point in frontier.points)
     if frontier.proved:

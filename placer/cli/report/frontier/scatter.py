@@ -52,7 +52,7 @@ def scatter(
 
 
 def _places(values: Sequence[float], cells: int) -> list[int]:
-    """Cell of each value on a logarithmic axis from the first value to the last."""
+    """Return the cell of each value on a logarithmic axis from the first value to the last."""
     low, high = math.log(values[0]), math.log(values[-1])
     return [
         round((math.log(v) - low) / (high - low) * (cells - 1)) if high > low else 0 for v in values

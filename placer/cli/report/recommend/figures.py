@@ -60,7 +60,7 @@ def figures(placement: Placement, got: Estimate, problem: Problem) -> list[tuple
 
 
 def total_words(got: Estimate, samples: int) -> str:
-    """Time and money for all samples, with their intervals."""
+    """Give time and money for all samples, with their intervals."""
     totals = totals_of(got, samples)
     time, usd = totals.seconds, totals.usd
     took = f"{samples:,} samples: {format_duration(time.value)}"
@@ -73,7 +73,7 @@ def total_words(got: Estimate, samples: int) -> str:
 
 
 def _carbon_words(got: Estimate) -> str:
-    """What the machines emit, by the grid of their places."""
+    """Say what the machines emit, by the grid of their places."""
     found = got.carbon_g_per_hour
     if found is None:
         return "not known: the grid of a place or the power of a device is not published"
@@ -85,7 +85,7 @@ def _carbon_words(got: Estimate) -> str:
 
 
 def _data_lines(got: Estimate, problem: Problem) -> list[tuple[str, str]]:
-    """Where the data is read, what each region does of it, and what has to move."""
+    """Say where the data is read, what each region does of it, and what has to move."""
     lines = [("moves", _move_words(move, problem.requirements.passes)) for move in got.moves]
     if problem.requirements.datasets:
         lines.append(
@@ -112,7 +112,7 @@ def _data_lines(got: Estimate, problem: Problem) -> list[tuple[str, str]]:
 
 
 def _link_words(use: LinkUse, local_steps: int, problem: Problem) -> str:
-    """Bytes, streams, bandwidth and price of one directed pair of places."""
+    """Give bytes, streams, bandwidth and price of one directed pair of places."""
     link = problem.network.link(use.src, use.dst)
     where = f"between zones of {use.src}" if use.src == use.dst else f"{use.src} to {use.dst}"
     streams = (
@@ -143,7 +143,7 @@ def _target_words(got: Estimate) -> str:
 
 
 def _move_words(move: Move, passes: float) -> str:
-    """What a dataset's move costs, once, and how that comes into the price per hour."""
+    """Say what the move of a dataset costs, once, and how that enters the price per hour."""
     size, took = format_bytes(move.bytes), format_seconds(move.seconds)
     text = (
         f"{format_number(move.samples)} samples from {move.src} to {move.dst}, once: {size}, "
@@ -154,7 +154,7 @@ def _move_words(move: Move, passes: float) -> str:
 
 
 def _outlook_lines(placement: Placement, got: Estimate, problem: Problem) -> list[tuple[str, str]]:
-    """Spot interruptions and the month's egress, where they matter."""
+    """List spot interruptions and the month's egress, where they matter."""
     spot, month, lines = (
         spot_outlook(placement, got, problem),
         month_outlook(placement, got, problem),
@@ -259,6 +259,6 @@ def _price_words(got: Estimate) -> str:
 
 
 def _bases(got: Estimate) -> str:
-    """How the speeds are known: the worst basis comes last."""
+    """List how the speeds are known; the worst basis comes last."""
     found = [line.split(": ")[1] for line in got.provenance if line.startswith("speed on ")]
     return " and ".join(dict.fromkeys(found))

@@ -31,7 +31,7 @@ BOUND_WORDS = {
 
 
 def ways_out(proof: Sequence[ModeProof]) -> str:
-    """How the strategies were ruled out, to be put behind "ruled out".
+    """Say how the strategies were ruled out, to be put behind "ruled out".
 
     Examples
     --------
@@ -64,13 +64,13 @@ def ways_out(proof: Sequence[ModeProof]) -> str:
 
 
 def mode_name(mode: ModeProof) -> str:
-    """Strategy and local steps in a word."""
+    """Name a strategy with its local steps."""
     name = "one machine" if mode.strategy == NO_EXCHANGE else mode.strategy
     return name if mode.local_steps == 1 else f"{name} H={mode.local_steps}"
 
 
 def proof_table(result: Result) -> RenderableType:
-    """Table of what each strategy reaches at best."""
+    """Build the table of what each strategy reaches at best."""
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="underline")
     for header in (
         "strategy",

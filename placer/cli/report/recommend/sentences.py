@@ -17,7 +17,7 @@ DIRECT = ("budget", "throughput", "deadline", "total-budget", "carbon")
 
 
 def headline(placement: Placement) -> str:
-    """One line that names the machines of a placement, and where a central exchange runs."""
+    """Name the machines of a placement in one line, and where a central exchange runs."""
     parts = [
         (
             f"{g.count} x {device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')} in "
@@ -29,7 +29,7 @@ def headline(placement: Placement) -> str:
 
 
 def hub_words(placement: Placement) -> str:
-    """Where gradients or models meet, to be put behind the machines; empty for an all-reduce."""
+    """Say where gradients or models meet, as a suffix to the machines; empty for an all-reduce."""
     exchange = placement.exchange
     if exchange.aggregator is None:
         return ""
@@ -44,7 +44,7 @@ def hub_words(placement: Placement) -> str:
 
 
 def brief(placement: Placement) -> str:
-    """The headline, or with many groups only how many machines where."""
+    """Return the headline, or with many groups only how many machines where."""
     if len(placement.groups) <= BRIEF_GROUPS:
         return headline(placement)
     where = (
@@ -54,7 +54,7 @@ def brief(placement: Placement) -> str:
 
 
 def infeasible_lines(result: Result) -> list[str]:
-    """Sentences that say why nothing fits and what binds."""
+    """Write sentences that say why nothing fits and what binds."""
     wish = result.problem.requirements
     said = []
     for option in result.nearest:
@@ -111,7 +111,7 @@ def infeasible_lines(result: Result) -> list[str]:
 
 
 def _total_sentences(option: Option, wish: Requirements, found: str) -> Iterator[str]:
-    """Why time or money for all samples is too short."""
+    """Say why time or money for all samples is too short."""
     if wish.samples is None or option.label not in ("deadline", "total-budget"):
         return
     totals = totals_of(option.estimate, wish.samples)
@@ -132,7 +132,7 @@ def _total_sentences(option: Option, wish: Requirements, found: str) -> Iterator
 
 
 def signed_percent(share: float) -> str:
-    """A change as a signed percentage with three digits.
+    """Format a change as a signed percentage with three digits.
 
     Examples
     --------
@@ -147,5 +147,5 @@ def signed_percent(share: float) -> str:
 
 
 def device_words(gpu: str, gpu_count: int) -> str:
-    """Devices of one machine in a sentence: ``T4`` or ``(8 x V100)``."""
+    """Name the devices of one machine in a sentence: ``T4`` or ``(8 x V100)``."""
     return gpu if gpu_count == 1 else f"({gpu_count} x {gpu})"

@@ -110,7 +110,7 @@ def reading(problem: Problem, wanted: str = "") -> RenderableType:
 
 
 def _total_limits(wish: Requirements) -> list[str]:
-    """How many samples, by when, for how much, and with which emissions."""
+    """Say how many samples, by when, for how much, and with which emissions."""
     limits = [] if wish.samples is None else [f"{wish.samples:,} samples"]
     if wish.deadline_s is not None and wish.samples is not None:
         floor = format_number(wish.samples / wish.deadline_s)
@@ -157,7 +157,7 @@ def _context(problem: Problem) -> list[tuple[str, str]]:
 
 
 def _batch_words(problem: Problem) -> str:
-    """Samples of a step, or the range that they are chosen from."""
+    """Give the samples of a step, or the range that they are chosen from."""
     wish = problem.requirements
     critical = "" if wish.critical_batch is None else f", critical batch {wish.critical_batch:,}"
     if wish.open_batches:
@@ -220,7 +220,7 @@ def estimate_lines(
 
 
 def considered(result: Result, width: int) -> RenderableType:
-    """Table of the considered placements, the winner marked."""
+    """Build the table of the considered placements, the winner marked."""
     table = _table(COLUMNS, width)
     for option in result.options:
         chosen = option.placement == result.placement
@@ -239,7 +239,7 @@ def considered(result: Result, width: int) -> RenderableType:
 
 
 def batches(result: Result) -> RenderableType:
-    """Table of the target batch sizes that were tried, the chosen one marked."""
+    """Build the table of the target batch sizes that were tried, the chosen one marked."""
     table = _table(("", "TBS", UNITS[result.problem.requirements.objective], "at best"), 60)
     for row in result.batches:
         chosen = row.target_batch_size == result.problem.batch
@@ -263,7 +263,7 @@ def batches(result: Result) -> RenderableType:
 
 
 def comparison(options: Sequence[Option], problem: Problem, width: int) -> RenderableType:
-    """Table of placements side by side."""
+    """Build the table of placements side by side."""
     table = _table(COLUMNS, width)
     for option in options:
         table.add_row(
@@ -277,7 +277,7 @@ def comparison(options: Sequence[Option], problem: Problem, width: int) -> Rende
 
 
 def advice(result: Result) -> RenderableType:
-    """Verdict, baselines and near misses in sentences."""
+    """Write verdict, baselines and near misses in sentences."""
     lines: list[tuple[str, str]] = [
         ("verdict" if i == 0 else "", sentence) for i, sentence in enumerate(result.verdict)
     ]
@@ -304,7 +304,7 @@ def advice(result: Result) -> RenderableType:
 
 
 def _baseline_words(option: Option) -> str:
-    """What a simpler tool would choose and what it would really cost."""
+    """Say what a simpler tool would choose and what that would really cost."""
     article = "An" if option.label[0] in "aeiou" else "A"
     if option.same:
         return f"{article} {option.label} tool would choose the same."
@@ -320,7 +320,7 @@ def _baseline_words(option: Option) -> str:
 
 
 def warning_lines(warnings: Iterable[Warn]) -> list[str]:
-    """One sentence for each warning."""
+    """Write one sentence for each warning."""
     return [f"warning: {warning.message}" for warning in warnings]
 
 
@@ -339,7 +339,7 @@ def print_result(console: Console, result: Result, *, certificate: bool = False)
 
 
 def bullet(text: str) -> RenderableType:
-    """A sentence of a list, its further lines indented."""
+    """Format a sentence of a list, its further lines indented."""
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -400,7 +400,7 @@ def _pairs(lines: Iterable[tuple[str, str]]) -> RenderableType:
 
 
 def verified_words(result: Result) -> str:
-    """What a second solver says; empty if none was asked."""
+    """Say what a second solver found; empty if none was asked."""
     from placer.solving.cross_check import verification_words
 
     return "" if result.verification is None else verification_words(result.verification)
