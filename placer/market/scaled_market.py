@@ -10,6 +10,9 @@ import msgspec
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.network.graph import Link, Network, network_of
 
+FREE = "free-egress"
+"""Key under which a catalog keeps its market with free egress."""
+
 
 def with_scaled_prices(
     catalog: Catalog, matches: Callable[[VmOffer], bool], factor: float, source: str = "what if"
@@ -56,7 +59,7 @@ def with_scaled_egress(catalog: Catalog, factor: float) -> Catalog:
     factor
         From 0; 0 makes egress free, as a tool that ignores it assumes. That market is kept.
     """
-    free: Catalog | None = catalog.memo.get("free-egress") if factor == 0 else None
+    free: Catalog | None = catalog.memo.get(FREE) if factor == 0 else None
     if free is not None:
         return free
     changed = replace(
@@ -65,9 +68,9 @@ def with_scaled_egress(catalog: Catalog, factor: float) -> Catalog:
             replace(price, usd_per_gib=price.usd_per_gib * factor) for price in catalog.egress
         ),
     )
-    changed.memo.update({**catalog.memo, "network": Network(changed, network_of(catalog))})
+    _remember(changed, catalog, Network(changed, network_of(catalog)))
     if factor == 0:
-        catalog.memo["free-egress"] = changed  # whole, since other threads may ask
+        catalog.memo[FREE] = changed  # whole, since other threads may ask
     return changed
 
 
@@ -81,10 +84,14 @@ def with_scaled_links(catalog: Catalog, factor: float) -> Catalog:
         Above 0, for single streams and for what many streams reach together.
     """
     changed = replace(catalog)
-    changed.memo.update(
-        {**catalog.memo, "network": _ScaledLinks(network_of(catalog), changed, factor)}
-    )
+    _remember(changed, catalog, _ScaledLinks(network_of(catalog), changed, factor))
     return changed
+
+
+def _remember(changed: Catalog, catalog: Catalog, network: Network) -> None:
+    """Let a market whose offers are the same use what is worked out already, but its own network."""
+    changed.memo.update({key: value for key, value in catalog.memo.items() if key != FREE})
+    changed.memo["network"] = network
 
 
 class _ScaledLinks(Network):

@@ -127,7 +127,7 @@ class SeveralRegionDrafts:
             order, _ = promise(
                 self.judge,
                 speed,
-                np.nan_to_num(side.usd[self.sets].sum(axis=1) + egress, nan=np.inf),
+                np.nan_to_num(side.usd[self.sets].sum(axis=1) + egress, nan=np.inf, posinf=np.inf),
             )
             if not order.size:
                 order = np.argsort(-speed, kind="stable")

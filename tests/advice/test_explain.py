@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import placer
@@ -150,6 +150,7 @@ def test_price_break_even_is_that_of_enumeration(seed: int) -> None:
 
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(seed=SEEDS)
+@example(seed=45)  # its rough figures overflow
 def test_network_break_evens_are_those_of_enumeration(seed: int) -> None:
     """Two regions instead of one: the egress price by the linear rule; at the bandwidth found
     something wins, just below nothing.
