@@ -16,6 +16,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from command_server import COLD, CommandServer
 from hypothesis import settings
 
 from placer.market.books.reading import load_catalog
@@ -99,22 +100,19 @@ def xlm(erben: Catalog) -> Problem:
 
 
 @pytest.fixture(scope="session")
-def run() -> Run:
+def run() -> Iterator[Run]:
     """Run the command line in a process of its own, 80 columns, without colour."""
+    usual = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "NO_COLOR": "1"}
+    server = CommandServer(usual)
 
     def call(
         *arguments: str, columns: int = 80, cwd: Path | None = None, **extra: str
     ) -> subprocess.CompletedProcess[str]:
-        environment = {
-            **os.environ,
-            "COLUMNS": str(columns),
-            "NO_COLOR": "1",
-            "PYTHONPATH": str(ROOT),
-            **extra,
-        }
-        command = [sys.executable, "-m", "placer", *arguments]
+        environment = {**usual, **os.environ, "COLUMNS": str(columns), **extra}
+        if "PYTHONPATH" not in extra and not {*arguments[:1]} <= {*COLD}:
+            return server.run(arguments, cwd or Path.cwd(), environment, PROCESS_TIMEOUT_S)
         return subprocess.run(
-            command,
+            [sys.executable, "-m", "placer", *arguments],
             capture_output=True,
             text=True,
             timeout=PROCESS_TIMEOUT_S,
@@ -123,7 +121,8 @@ def run() -> Run:
             check=False,
         )
 
-    return call
+    yield call
+    server.close()
 
 
 @pytest.fixture

@@ -1,0 +1,140 @@
+"""A process that runs commands of placer, each in a fork of it: imports are most of a short command.
+
+A forked command has its own arguments, working folder, environment, output files, exit handlers and
+exit code, as one that a shell starts has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+COLD = ("completion", "doctor", "profile", "rehearse", "run", "sweep")
+"""Commands that load PyTorch or start processes, which would begin as this module."""
+LEFT_OUT = (
+    "placer.__main__",
+    "placer.launch.re",
+    "placer.launch.runtime",
+    "placer.launch.shaped_network",
+    "placer.profiler",
+)
+"""What the other commands do not load, by the beginning of its name."""
+
+
+def serve() -> int:
+    """Fork a process for each request on stdin, and say its id and its exit code on stdout."""
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            return _command(json.loads(line))
+        _say(pid)
+        _say(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    return 0
+
+
+def _say(number: int) -> None:
+    sys.stdout.write(f"{number}\n")
+    sys.stdout.flush()
+
+
+def _load() -> None:
+    """Import what the commands import when they run."""
+    root = Path(__file__).resolve().parent.parent
+    modules = [
+        ".".join(p.relative_to(root).with_suffix("").parts) for p in root.glob("placer/**/*.py")
+    ]
+    for name in ("numpy", "rich.console", "rich.table", "placer.solvers.exact", *sorted(modules)):
+        if not name.startswith(LEFT_OUT):
+            with contextlib.suppress(ImportError):  # an optional package that is not there
+                importlib.import_module(name.removesuffix(".__init__"))
+
+
+def _command(request: Mapping[str, Any]) -> int:
+    """Take the request's folder, environment and files for one's own, and run it."""
+    from placer.cli import run
+
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    for number, name in enumerate((os.devnull, request["stdout"], request["stderr"])):
+        os.dup2(os.open(name, os.O_RDWR), number)
+    run(request["arguments"])
+    return 0  # not reached: it exits
+
+
+class CommandServer:
+    """The server as tests see it; it starts when it is first asked."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = {**environment, "OPENBLAS_NUM_THREADS": "1"}  # no thread before a fork
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        cwd: Path,
+        environment: Mapping[str, str],
+        timeout_s: float,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command and return what it printed and its exit code."""
+        with (
+            tempfile.NamedTemporaryFile("r", encoding="utf-8") as out,
+            tempfile.NamedTemporaryFile("r", encoding="utf-8") as err,
+        ):
+            request = {
+                "arguments": [*arguments],
+                "cwd": str(cwd),
+                "environment": {**environment},
+                "stdout": out.name,
+                "stderr": err.name,
+            }
+            code = self._code(json.dumps(request), timeout_s)
+            return subprocess.CompletedProcess(["placer", *arguments], code, out.read(), err.read())
+
+    def close(self) -> None:
+        """End the server."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def _code(self, request: str, timeout_s: float) -> int:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__],
+                bufsize=0,
+                env=self._environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+        requests, replies = self._process.stdin, self._process.stdout
+        assert requests is not None
+        assert replies is not None
+        pid = 0
+        try:
+            requests.write(f"{request}\n".encode())
+            pid = int(replies.readline())
+            if not select.select([replies], [], [], timeout_s)[0]:
+                raise subprocess.TimeoutExpired("placer", timeout_s)
+            return int(replies.readline())
+        except BaseException:
+            if pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self.close()
+            raise
+
+
+if __name__ == "__main__":
+    _load()
+    sys.exit(serve())
