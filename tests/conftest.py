@@ -102,13 +102,13 @@ def xlm(erben: Catalog) -> Problem:
 @pytest.fixture(scope="session")
 def run() -> Iterator[Run]:
     """Run the command line in a process of its own, 80 columns, without colour."""
-    usual = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "NO_COLOR": "1"}
-    server = CommandServer(usual)
+    usual = {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    server = CommandServer({**os.environ, **usual})
 
     def call(
         *arguments: str, columns: int = 80, cwd: Path | None = None, **extra: str
     ) -> subprocess.CompletedProcess[str]:
-        environment = {**usual, **os.environ, "COLUMNS": str(columns), **extra}
+        environment = {**os.environ, **usual, "COLUMNS": str(columns), **extra}
         if "PYTHONPATH" not in extra and not {*arguments[:1]} <= {*COLD}:
             return server.run(arguments, cwd or Path.cwd(), environment, PROCESS_TIMEOUT_S)
         return subprocess.run(

@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 import placer
@@ -77,13 +77,15 @@ def test_regret_is_that_of_enumeration(seed: int) -> None:
     problem = random_problem(seed)
     result = best(problem)
     if result.placement is None:
-        return
+        reject()
     offers = {pool.offer.place: pool.offer.gpu for pool in problem.pools}
+    compared = False
     for name in [*offers, *dict.fromkeys(offers.values()), "on-demand"]:
         subject = read_subject(name, problem)
         got = why_not(subject, result, ASKER)
         if got.status == "chosen":
             continue
+        compared = True
         values = [
             r.value
             for question in subject.forced(problem)
@@ -97,6 +99,8 @@ def test_regret_is_that_of_enumeration(seed: int) -> None:
                 max(values) if problem.requirements.objective == "throughput" else min(values)
             )
             assert got.difference == pytest.approx(expected - result.value, rel=1e-9, abs=1e-9)
+    if not compared:
+        reject()
 
 
 def factor_by_enumeration(result: Result, forced: Problem, free: Catalog) -> float | None:
@@ -135,8 +139,11 @@ def test_price_break_even_is_that_of_enumeration(seed: int) -> None:
         or problem.requirements.objective != "throughput"
     )
     if result.placement is None or not money:
-        return
-    for place in {pool.offer.place for pool in problem.pools} - {*result.placement.places}:
+        reject()
+    others = {pool.offer.place for pool in problem.pools} - {*result.placement.places}
+    if not others:
+        reject()
+    for place in others:
         subject = place_subject(place)
         forced = wanting(problem, used=(Used(place=place),))
         got = price_break_even(subject, [forced], result, ASKER)
@@ -159,7 +166,7 @@ def test_network_break_evens_are_those_of_enumeration(seed: int) -> None:
     result = best(problem)
     forced = wanting(problem, min_regions=2, max_regions=9)
     if result.placement is None or len({pool.offer.place for pool in problem.pools}) < 2:
-        return
+        reject()
     egress = egress_break_even([forced], result, ASKER)
     expected = factor_by_enumeration(result, forced, with_scaled_egress(problem.catalog, 0.0))
     assert (egress.factor is None) == (expected is None)
@@ -210,7 +217,7 @@ def test_conflicts_are_minimal_by_enumeration(seed: int) -> None:
     """
     problem = cramped(seed)
     if best(problem).placement is not None:
-        return
+        reject()
     conflict = find_conflict(problem, ASKER)
     assert conflict.minimal
     alone = [wish for wish in wishes_of(problem) if wish not in conflict.wishes]
@@ -240,7 +247,7 @@ def test_leaving_pays_where_enumeration_says(seed: int) -> None:
     problem = wanting(random_problem(seed), objective="throughput", min_samples_per_second=None)
     result = best(problem)
     if result.placement is None or len(result.placement.places) > 1:
-        return
+        reject()
     staying = stay_or_leave(result, replace(ASKER))
     if staying.leave is not None:
         usd = staying.leave.estimate.usd_per_hour.total
@@ -263,7 +270,8 @@ def test_one_more_of_everything_is_what_enumeration_finds(seed: int) -> None:
     problem = random_problem(seed)
     result = best(problem)
     if result.placement is None:
-        return
+        reject()
+    compared = False
     for row in worth_of_more(result, ASKER):
         if row.code == "budget":
             richer = best(wanting(problem, budget_usd_per_hour=row.limit + 1))
@@ -274,6 +282,9 @@ def test_one_more_of_everything_is_what_enumeration_finds(seed: int) -> None:
         assert richer.value is not None
         assert result.value is not None
         assert row.difference == pytest.approx(richer.value - result.value, rel=1e-5, abs=1e-5)
+        compared = True
+    if not compared:
+        reject()
 
 
 def test_a_budget_and_a_floor_that_contradict_each_other() -> None:

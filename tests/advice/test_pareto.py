@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import placer
@@ -37,7 +37,9 @@ from placer.workload.profile import load_profile
 
 exact = importlib.import_module("placer.solvers.exact.branch_and_bound")
 placements = importlib.import_module("placer.solvers.exhaustive").placements
-EXACT = SolveOptions(gap=0.0, time_limit_s=3600.0)
+AMPLE_S = 3600.0
+"""No proof is asked for within a time: the test's own time-out ends what never ends."""
+EXACT = SolveOptions(gap=0.0, time_limit_s=AMPLE_S)
 ERBEN = ("--model", "roberta-xlm", "--catalog", "erben-2023")
 
 
@@ -60,15 +62,13 @@ def reached(found: Frontier) -> list[tuple[float, float]]:
     return [(point.usd_per_hour, point.samples_per_second) for point in found.points]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [seed for seed in range(40) if random_problem(seed).pools])
 def test_complete_frontier_is_the_enumerated_one(seed: int) -> None:
     """With gap 0 and points enough, exactly the placements that plain enumeration keeps, both ends
     among them.
     """
     problem = random_problem(seed)
-    expected = enumerated(problem) if problem.pools else []
-    if not problem.pools:
-        return
+    expected = enumerated(problem)
     found = frontier(problem, "exact", EXACT, points=1000)
     assert reached(found) == [pytest.approx(pair, rel=1e-8) for pair in expected]
     assert found.ending is (Ending.COMPLETE if expected else Ending.NOTHING)
@@ -94,7 +94,7 @@ def test_every_exchange_and_placed_data(seed: int) -> None:
     beats a point by more than the gap.
     """
     problem = exchange_problem(seed)
-    found = frontier(problem, "exact", SolveOptions(gap=0.01, time_limit_s=3600.0), points=1000)
+    found = frontier(problem, "exact", SolveOptions(gap=0.01, time_limit_s=AMPLE_S), points=1000)
     every = enumerated(problem)
     assert bool(every) is bool(found.points)
     for (
@@ -114,8 +114,8 @@ def test_points_rise_and_their_bounds_hold(seed: int, points: int) -> None:
     """
     problem, gap = random_problem(seed), 0.02
     if not problem.pools:
-        return
-    found = frontier(problem, "exact", SolveOptions(gap=gap, time_limit_s=3600.0), points)
+        reject()
+    found = frontier(problem, "exact", SolveOptions(gap=gap, time_limit_s=AMPLE_S), points)
     assert len(found.points) <= points
     for below, above in pairwise(found.points):
         assert below.usd_per_hour < above.usd_per_hour
@@ -198,7 +198,7 @@ def test_fewer_searches_than_two_for_each_budget(xlm: Problem) -> None:
     """A complete frontier asks for each point, its price, and what closes the box beside it: at
     most four searches for each.
     """
-    found = frontier(xlm, "exact", SolveOptions(time_limit_s=3600.0), points=1000)
+    found = frontier(xlm, "exact", SolveOptions(time_limit_s=AMPLE_S), points=1000)
     assert found.ending is Ending.COMPLETE
     assert found.solves <= 4 * len(found.points)
 
@@ -282,7 +282,7 @@ def test_same_seed_same_answer(xlm: Problem) -> None:
     """Twice the same document, apart from seconds; heuristics too."""
     for solver in ("exact", "local_search"):
         documents = [
-            frontier(xlm, solver, SolveOptions(time_limit_s=3600.0, seed=3), 5).to_dict()
+            frontier(xlm, solver, SolveOptions(time_limit_s=AMPLE_S, seed=3), 5).to_dict()
             for _ in range(2)
         ]
         for document in documents:
@@ -326,7 +326,7 @@ def test_ctrl_c_leaves_the_points_so_far(xlm: Problem) -> None:
         if len(heard) == 3:
             raise KeyboardInterrupt
 
-    found = frontier(xlm, "exact", SolveOptions(time_limit_s=3600.0, on_better=press), 12)
+    found = frontier(xlm, "exact", SolveOptions(time_limit_s=AMPLE_S, on_better=press), 12)
     assert found.ending is Ending.INTERRUPTED
     assert 1 <= len(found.points) < 12
 

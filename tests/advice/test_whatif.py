@@ -2,16 +2,17 @@
 
 import json
 import random
+from collections import Counter
 from dataclasses import replace
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import placer
 from conftest import Run
-from instances import random_problem, two_places, wide_problem
+from instances import OBJECTIVES, random_problem, two_places, wide_problem
 from placer.advice.worlds.scenario import apply, parse_changes
 from placer.advice.worlds.whatif import keep, what_if
 from placer.cost_model.estimate import evaluate
@@ -202,21 +203,25 @@ def test_apply_is_pure(seed: int) -> None:
     assert Problem.from_dict(worlds[0]).to_dict() == worlds[0]
 
 
-@pytest.mark.parametrize("seed", range(30))
-@pytest.mark.parametrize("word", ["price:*:*=x0.7", "egress:*:*=x0.2", "rate:*=x1"])
-def test_cheaper_never_lowers_the_optimum(seed: int, word: str) -> None:
+def test_cheaper_never_lowers_the_optimum() -> None:
     """What fitted still fits and costs no more; compared with the value kept by the old choice."""
-    problem = random_problem(seed)
-    before = solve(problem)
-    if before.placement is None or before.value is None:
-        return
-    after = solve(changed(problem, word))
-    assert after.value is not None
-    slack = 1 + 2e-3  # both are proved to a gap of 0.1 %
-    if problem.requirements.objective == "throughput":
-        assert after.value * slack >= before.value
-    else:
-        assert after.value <= before.value * slack
+    compared = Counter[str]()
+    for seed in range(30):
+        problem = random_problem(seed)
+        before = solve(problem)
+        for word in ("price:*:*=x0.7", "egress:*:*=x0.2", "rate:*=x1"):
+            if before.value is None:
+                continue
+            after = solve(changed(problem, word))
+            assert after.value is not None, (seed, word)
+            slack = 1 + 2e-3  # both are proved to a gap of 0.1 %
+            if problem.requirements.objective == "throughput":
+                assert after.value * slack >= before.value, (seed, word)
+            else:
+                assert after.value <= before.value * slack, (seed, word)
+            compared[problem.requirements.objective] += 1
+    assert compared.keys() == {*OBJECTIVES}
+    assert compared.total() >= 45
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -254,8 +259,8 @@ def test_egress_changes_the_pairs_it_names_and_no_other(seed: int, src: str, dst
     problem = wide_problem(seed, most=10**9)
     try:
         there = changed(problem, f"egress:{src}:{dst}=x3").network
-    except PlacerError:
-        return
+    except PlacerError:  # this market has no such place
+        reject()
 
     def named(word: str, place: str) -> bool:
         return word in ("*", place, place.split("/", maxsplit=1)[0])

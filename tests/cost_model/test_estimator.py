@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from instances import exchange_problem, random_problem
@@ -339,7 +339,7 @@ def test_properties_of_random_placements(seed: int, pick: int) -> None:
     problem = random_problem(seed)
     found = list(placements(problem))
     if not found:
-        return
+        reject()
     placement = found[pick % len(found)]
     got = estimate(placement, problem)
     split = [replace(g, count=1) for g in placement.groups for _ in range(g.count)]

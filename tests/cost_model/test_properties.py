@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from instances import exchange_problem
@@ -59,7 +59,7 @@ def test_a_faster_link_never_slows_a_step(seed: int, pick: int, which: int) -> N
     """Twice the bandwidth of any one link, inside a region too: the round is not longer."""
     drawn = cases(seed, pick)
     if drawn is None:
-        return
+        reject()
     problem, placement = drawn
     places = sorted(problem.catalog.regions)
     src, dst = places[which % len(places)], places[which // len(places) % len(places)]
@@ -90,7 +90,7 @@ def test_a_dearer_link_never_lowers_cost(seed: int, pick: int, which: int) -> No
     """One egress price a cent higher: the time is the same, USD/h not less."""
     drawn = cases(seed, pick)
     if drawn is None:
-        return
+        reject()
     problem, placement = drawn
     rows = list(problem.catalog.egress)
     rows[which % len(rows)] = replace(
@@ -107,7 +107,7 @@ def test_splitting_a_group_changes_nothing(seed: int, pick: int) -> None:
     """Machines listed one by one are the same machines."""
     drawn = cases(seed, pick)
     if drawn is None:
-        return
+        reject()
     problem, placement = drawn
     split = replace(
         placement,
@@ -124,7 +124,7 @@ def test_renaming_regions_changes_nothing(seed: int, pick: int) -> None:
     """Names that sort the other way round: r0 becomes z9, r1 becomes z8 and so on."""
     drawn = cases(seed, pick)
     if drawn is None:
-        return
+        reject()
     problem, placement = drawn
 
     def renamed(document: Any) -> Any:
@@ -151,7 +151,7 @@ def test_dollars_per_hour_are_dollars_per_round_times_rounds(seed: int, pick: in
     """
     drawn = cases(seed, pick)
     if drawn is None:
-        return
+        reject()
     problem, placement = drawn
     got = evaluate(placement, problem)
     per_round = egress_usd(
@@ -174,7 +174,7 @@ def test_fewer_bytes_never_cost_or_take_more(seed: int, pick: int, compression: 
     """Compression to half or a quarter: not slower a round, and not more egress in a round."""
     drawn = cases(seed, pick)
     if drawn is None:
-        return
+        reject()
     problem, placement = drawn
     full, small = (
         evaluate(

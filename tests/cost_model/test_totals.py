@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,18 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.problem.words.budget import read_budget
 from placer.solving.answer import SolveOptions, Status
+from placer.solving.result import Result
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
 
 PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 WISH = Requirements(gpus=("T4", "A10", "V100"), max_workers=8)
+
+
+@cache
+def proved(seed: int) -> Result:
+    """Return the proved answer to an instance."""
+    return solve(total_problem(seed), "exact", PROOF)
 
 
 def ask(book: Catalog, **changes: object) -> Problem:
@@ -42,12 +50,15 @@ def test_exact_equals_exhaustive_with_totals(chunk: int) -> None:
     """180 instances with samples, deadlines and budgets in total, over all objectives and
     exchanges.
     """
+    answered = 0
     for seed in range(chunk * 18, chunk * 18 + 18):
         problem = total_problem(seed)
-        oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
+        oracle, answer = solve(problem, "exhaustive"), proved(seed)
         assert answer.status == oracle.status, seed
         if oracle.value is not None:
+            answered += 1
             assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
+    assert answered >= 2
 
 
 def test_instances_bind() -> None:
@@ -58,13 +69,12 @@ def test_instances_bind() -> None:
     for seed in range(180):
         problem = total_problem(seed)
         free = replace(problem.requirements, deadline_s=None, budget_usd=None)
-        before, after = (
-            solve(p, "exact", PROOF) for p in (replace(problem, requirements=free), problem)
-        )
+        before, after = solve(replace(problem, requirements=free), "exact", PROOF), proved(seed)
         lost += before.placement is not None and after.placement is None
         changed += after.placement is not None and before.placement != after.placement
-    assert lost >= 10
-    assert changed >= 3
+        if lost >= 10 and changed >= 3:
+            return
+    pytest.fail(f"totals leave nothing to {lost} instances and change {changed} others")
 
 
 @pytest.mark.parametrize("solver", ["greedy", "local_search"])
@@ -75,7 +85,7 @@ def test_heuristics_keep_totals(solver: str) -> None:
     found = there = 0
     for seed in range(300, 360):
         problem = total_problem(seed)
-        best, got = solve(problem, "exact", PROOF), solve(problem, solver)
+        best, got = proved(seed), solve(problem, solver)
         there += best.placement is not None
         found += got.placement is not None
         if got.placement is not None:
@@ -88,6 +98,7 @@ def test_heuristics_keep_totals(solver: str) -> None:
                 if most
                 else (got.value >= best.value * (1 - 1e-9))
             ), seed
+    assert there >= 20
     assert found >= 0.85 * there
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import placer
@@ -176,6 +176,7 @@ def test_exact_equals_exhaustive(chunk: int) -> None:
     """300 instances with one to three rules: named places and patterns, one to three machines,
     owned ones, every exchange.
     """
+    answered = 0
     for seed in range(chunk * SEEDS // CHUNKS, (chunk + 1) * SEEDS // CHUNKS):
         problem = used_problem(seed)
         (status, best), (proved, value) = (
@@ -183,6 +184,8 @@ def test_exact_equals_exhaustive(chunk: int) -> None:
         )
         assert proved == status, seed
         assert value == (None if best is None else pytest.approx(best, rel=1e-8, abs=1e-12)), seed
+        answered += value is not None
+    assert answered >= 2
 
 
 def test_instances_exercise_every_outcome() -> None:
@@ -238,7 +241,7 @@ def test_a_stopped_search_has_an_honest_bound(seed: int, nodes: int) -> None:
         solve(problem, "exhaustive").value,
     )
     if stopped.bound is None or best is None:
-        return
+        reject()
     if problem.requirements.objective == "throughput":
         assert stopped.bound >= best * (1 - 1e-9)
     else:
