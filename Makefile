@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.installed
 TEST := $(VENV)/.installed-test
+# Each worker begins with a block of neighbours, which share fixtures, and takes from others at the end.
+PARALLEL = -n auto --dist worksteal
 
 .PHONY: recommend test quick check lint types structure format bench bench-full rehearse clean
 
@@ -11,10 +13,10 @@ recommend: $(RUN)  ## set up and run the main job on shipped data
 	$(BIN)/placer recommend --model roberta-xlm --budget 5/h
 
 test: $(TEST)  ## set up and pass all tests
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest $(PARALLEL)
 
 quick: $(TEST)  ## the tests without those marked slow, under 3 minutes
-	$(BIN)/python -m pytest -n auto -m 'not slow'
+	$(BIN)/python -m pytest $(PARALLEL) -m 'not slow'
 
 check: lint types test  ## linters, types, tests: what CI runs
 

@@ -1,7 +1,7 @@
-"""A process that runs commands of placer, each in a fork of it: imports are most of a short command.
+"""A process that runs commands of placer, each in a fork of it.
 
-A forked command has its own arguments, working folder, environment, output files, exit handlers and
-exit code, as one that a shell starts has.
+Imports take most of the CPU time of a short command. A forked command has its own arguments,
+working folder, environment, output files, exit handlers and exit code, as one that a shell starts.
 """
 
 from __future__ import annotations

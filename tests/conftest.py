@@ -41,6 +41,36 @@ PROCESS_TIMEOUT_S = 150.0
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+SLOW = (
+    "launch/rehearsal",
+    "launch/export/test_export_runtime.py",
+    "launch/runtime/test_full_disk.py",
+    "launch/runtime/test_killed_at_each_phase.py",
+    "launch/runtime/test_run_command.py",
+    "launch/runtime/test_runtime.py",
+    "market/sources/test_refresh_aws.py",
+    "problem/test_use.py",
+    "profiler/test_profile_command.py",
+    "project/test_documents.py",
+    "project/test_examples.py",
+    "project/test_packaging.py",
+    "solvers/test_heuristics.py",
+    "solvers/test_milp.py",
+    "solvers/test_solvers.py",
+    "solving/test_batch_range.py",
+    "validation/test_reproduce.py",
+)
+"""Folders and files of tests that together take most of the time: all of them are marked slow."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of `SLOW`."""
+    slow = [ROOT / "tests" / name for name in SLOW]
+    for item in items:
+        if any(item.path.is_relative_to(path) for path in slow):
+            item.add_marker(pytest.mark.slow)
+
+
 INTERRUPTIBLE = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     "signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT}); "

@@ -132,7 +132,9 @@ CASES: dict[str, Callable[[], Workload]] = {
 
 
 def received() -> int:
-    """Bytes that came in over all open TCP connections of this process, as the kernel counts them."""
+    """Bytes that came in over all open TCP connections of this process, as the kernel counts
+    them.
+    """
     total = 0
     for entry in filter(Path.is_socket, Path("/proc/self/fd").iterdir()):
         with socket.socket(fileno=os.dup(int(entry.name))) as connection:
@@ -207,7 +209,8 @@ def main(rank: int, store: str) -> None:
         torch.manual_seed(0)
         found[name] = {"by_hand": by_hand(case()), "by_ddp": by_ddp(case())}
     print(json.dumps(found), flush=True)  # noqa: T201
-    # Neither leaves while the other may still send to it, and none takes gloo down: its threads then abort one time in twenty.
+    # Neither leaves while the other may still send to it, and none takes gloo down: its threads
+    # then abort one time in twenty.
     meeting.add("ended", 1)
     while meeting.add("ended", 0) < 2:
         time.sleep(0.02)

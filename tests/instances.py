@@ -343,9 +343,16 @@ def _price(provider: str, src: str, dst: str, usd: float) -> EgressPrice:
 def _measured(draw: random.Random, src: str, dst: str) -> MeasuredLink:
     gbps = draw.choice([0.01, 0.1, 1, 5])
     return MeasuredLink(
-        src=src, dst=dst, gbps_one_stream=gbps, gbps_low=gbps / 2, gbps_high=gbps * 2, rtt_ms=draw.choice([1, 20, 200]), basis="measured",
-        source="test", as_of=AS_OF,
-    )  # fmt: skip
+        src=src,
+        dst=dst,
+        gbps_one_stream=gbps,
+        gbps_low=gbps / 2,
+        gbps_high=gbps * 2,
+        rtt_ms=draw.choice([1, 20, 200]),
+        basis="measured",
+        source="test",
+        as_of=AS_OF,
+    )
 
 
 def _wishes(draw: random.Random) -> Requirements:

@@ -39,7 +39,8 @@ def limited(most, error):
 
 
 def small():
-    return limited(5, RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory: you tried"))
+    words = "DefaultCPUAllocator: can't allocate memory: you tried"
+    return limited(5, RuntimeError(f"[enforce fail at alloc_cpu.cpp:121] {words}"))
 
 
 def none_fits():
@@ -155,7 +156,8 @@ def on_meta():
 def workload(**parts):
     from placer.profiler.workload import Workload
 
-    usual = {"name": "mine", "title": "mine", "family": "other", "module": network(), "batch": batch, "loss": loss}
+    usual = {"name": "mine", "title": "mine", "family": "other"}
+    usual |= {"module": network(), "batch": batch, "loss": loss}
     return Workload(**{"optimizer": torch.optim.SGD, **usual, **parts})
 
 

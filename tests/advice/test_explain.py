@@ -383,7 +383,10 @@ def test_a_region_that_is_five_percent_too_dear(tmp_path: Path) -> None:
     enters at 1 / 1.05 = 0.952 of it.
     """
     layer = tmp_path / "offers.csv"
-    header = "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,usd_per_hour,price_basis,available,source,as_of\n"
+    header = (
+        "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,"
+        "usd_per_hour,price_basis,available,source,as_of\n"
+    )
     row = "gcp,us-central1,n1-standard-8+{0}xT4,T4,{0},8,30,spot,{1},list,,a quote,2023-05-12\n"
     layer.write_text(header + row.format(1, 0.189) + row.format(4, 9), encoding="utf-8")
     words: dict[str, Any] = {
@@ -434,7 +437,9 @@ def test_a_model_that_should_stay_in_one_region() -> None:
 
 
 def test_forced_things_that_are_wished_away_are_answered_with_the_wish(erben: Catalog) -> None:
-    """A GPU that --gpu excludes: the sentence names the option, and the best without it is shown."""
+    """A GPU that --gpu excludes: the sentence names the option, and the best without it is
+    shown.
+    """
     found = placer.explain("roberta-xlm", catalog=erben, gpu="T4", budget="5/h", why_not="A10")
     (row,) = found.why_not
     assert row.excluded == ("A10 is not among --gpu T4",)
@@ -444,9 +449,18 @@ def test_forced_things_that_are_wished_away_are_answered_with_the_wish(erben: Ca
 
 @pytest.mark.parametrize(
     ("subject", "kind"),
-    [("aws/*", "place"), ("gcp/us-west1", "place"), ("europe", "place"), ("T4", "gpu"), ("central", "exchange"), ("spot", "market"),
-     ("3-regions", "regions"), ("gcp/us-west1=T4:spot", "offer"), ("gcp/us-west1=4xT4:spot", "offer")],
-)  # fmt: skip
+    [
+        ("aws/*", "place"),
+        ("gcp/us-west1", "place"),
+        ("europe", "place"),
+        ("T4", "gpu"),
+        ("central", "exchange"),
+        ("spot", "market"),
+        ("3-regions", "regions"),
+        ("gcp/us-west1=T4:spot", "offer"),
+        ("gcp/us-west1=4xT4:spot", "offer"),
+    ],
+)
 def test_subjects_are_read(subject: str, kind: str, xlm: Problem) -> None:
     """By what they are called."""
     assert read_subject(subject, xlm).kind == kind

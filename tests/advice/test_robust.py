@@ -274,7 +274,9 @@ def test_samples_to_target_that_vary_with_local_steps_cannot_be_solved_world_by_
 
 
 def test_the_command_names_the_regret_and_the_first_measurement(run: Run) -> None:
-    """8 A10 cost 4.80 of 5.00 USD/h; a published price may be 10 % higher, so the budget may break."""
+    """8 A10 cost 4.80 of 5.00 USD/h; a published price may be 10 % higher, so the budget may
+    break.
+    """
     done = run(
         "robust",
         "--model",

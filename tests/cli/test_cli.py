@@ -342,8 +342,9 @@ def test_documents_of_every_exchange_follow_their_schemas(
         "20s",
         *steps,
     ]
-    done = run("recommend", "--model", "niser", "--catalog", "phalak-2023", "--exchange", exchange, *words, "-o", str(result),
-               "--manifest", str(manifest), "--in", "aws")  # fmt: skip
+    files = ["-o", str(result), "--manifest", str(manifest)]
+    ask = ["--model", "niser", "--catalog", "phalak-2023", "--exchange", exchange, "--in", "aws"]
+    done = run("recommend", *ask, *words, *files)
     assert done.returncode == 0, done.stderr
     document = json.loads(result.read_text(encoding="utf-8"))
     assert document["placement"]["exchange"] == exchange

@@ -217,9 +217,17 @@ def test_rounds_through_stores_hide_only_what_the_last_worker_does_not_need(
 def test_hundred_millisecond_steps_round_up() -> None:
     """2.401 s at 100 ms are billed as 2.5 s; 2.4 s as 2.4 s."""
     f = FunctionOffer(
-        provider="gcp", region="r", function="f", usd_per_gib_second=1.0, usd_per_million_requests=0.0, max_memory_gib=8, max_seconds=540,
-        billing_step_ms=100, source="test", as_of="2026-01-01",
-    )  # fmt: skip
+        provider="gcp",
+        region="r",
+        function="f",
+        usd_per_gib_second=1.0,
+        usd_per_million_requests=0.0,
+        max_memory_gib=8,
+        max_seconds=540,
+        billing_step_ms=100,
+        source="test",
+        as_of="2026-01-01",
+    )
     assert function_usd(f, 1.0, 2.401) == pytest.approx(2.5)
     assert function_usd(f, 1.0, 2.4) == pytest.approx(2.4)
 

@@ -1,4 +1,6 @@
-"""Spot machines: interruptions by formula and by simulation, and zones that lose capacity together."""
+"""Spot machines: interruptions by formula and by simulation, and zones that lose capacity
+together.
+"""
 
 import heapq
 import math
@@ -323,7 +325,9 @@ def test_a_published_band_counts_by_its_middle_and_its_ends() -> None:
 
 
 def test_machines_together_keep_the_expected_number_of_interruptions() -> None:
-    """Rates add up: 3 machines of one kind and 1 of another go as often as 4 machines of the mean."""
+    """Rates add up: 3 machines of one kind and 1 of another go as often as 4 machines of the
+    mean.
+    """
     often, seldom = banded(0.15, 0.2), ASSUMED_INTERRUPTION
     both = together([(often, 3), (seldom, 1)])
     rates = 3 * rate_per_hour(often.chance_per_month.value) + rate_per_hour(

@@ -1,4 +1,6 @@
-"""Time and money for all samples: `--samples`, `--deadline`, a budget in total, and the least time."""
+"""Time and money for all samples: `--samples`, `--deadline`, a budget in total, and the least
+time.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +154,9 @@ def test_a_deadline_is_a_floor_and_says_so_itself(erben: Catalog) -> None:
 
 
 def test_a_budget_in_total_is_a_price_per_sample(erben: Catalog) -> None:
-    """20 USD for 10 M samples are 2 USD for each million; the answer at the limit's edge keeps it."""
+    """20 USD for 10 M samples are 2 USD for each million; the answer at the limit's edge keeps
+    it.
+    """
     wish = ask(erben, samples=10**7, budget_usd=20.0).requirements
     assert wish.max_usd_per_million_samples == 2.0
     assert replace(wish, most_usd_per_million_samples=1.5).max_usd_per_million_samples == 1.5
@@ -229,7 +233,9 @@ def test_wishes_that_lack_samples_are_refused(run: Run, words: list[str], says: 
 
 
 def test_terminal_and_documents_say_the_totals(run: Run, tmp_path: Path, erben: Catalog) -> None:
-    """The line, the JSON fields, and a saved file that is checked; a total that was edited is seen."""
+    """The line, the JSON fields, and a saved file that is checked; a total that was edited is
+    seen.
+    """
     words = [
         "recommend",
         "--model",

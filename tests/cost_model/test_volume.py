@@ -131,7 +131,9 @@ def test_gcp_and_azure_list_prices(default: Catalog, src: str, gib: float, usd: 
 
 
 def test_solvers_count_with_the_first_paid_price(default: Catalog) -> None:
-    """0.09 from AWS, not the allowance's 0: a step of 1 GiB costs 0.09 USD, however little is sent."""
+    """0.09 from AWS, not the allowance's 0: a step of 1 GiB costs 0.09 USD, however little is
+    sent.
+    """
     network = Network(default)
     assert network.egress_price(AWS, GCP).usd_per_gib == 0.09
     assert egress_usd([Phase("upload", (Transfer(AWS, GCP, GIB),))], network) == pytest.approx(0.09)

@@ -20,7 +20,10 @@ from placer.market.checks.differences import differences
 from placer.market.checks.doubts import Finding, audit
 from placer.market.checks.groups import grouped
 
-OFFERS = "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,usd_per_hour,price_basis,available,source,as_of\n"
+OFFERS = (
+    "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,"
+    "usd_per_hour,price_basis,available,source,as_of\n"
+)
 LINKS = "src,dst,gbps_one_stream,gbps_low,gbps_high,rtt_ms,basis,source,as_of\n"
 TODAY = date(2026, 11, 21)
 

@@ -104,10 +104,16 @@ class TestLinksOverDefault(BookContract):
         assert link.cap == 4e9 / 8
 
 
-OFFERS = "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,usd_per_hour,price_basis,available,source,as_of\n"
+OFFERS = (
+    "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,"
+    "usd_per_hour,price_basis,available,source,as_of\n"
+)
 STACK = {
-    "site/regions.csv": "provider,region,display_name,city,country,continent,egress_zone,latitude_deg,longitude_deg,source,as_of\n"
-    "onprem,hall-2,Hall 2,Munich,DE,EU,onprem,48.14,11.58,our own,2026-11-01\n",
+    "site/regions.csv": (
+        "provider,region,display_name,city,country,continent,egress_zone,"
+        "latitude_deg,longitude_deg,source,as_of\n"
+        "onprem,hall-2,Hall 2,Munich,DE,EU,onprem,48.14,11.58,our own,2026-11-01\n"
+    ),
     "site/offers.csv": (
         f"{OFFERS}onprem,hall-2,dgx,V100,8,96,512,on_demand,0,owned,1,our own,2026-11-01\n"
     ),

@@ -230,7 +230,9 @@ def test_functions_have_their_least_billed_time(default: Catalog) -> None:
 
 
 def test_r2_and_b2(default: Catalog) -> None:
-    """Nothing leaves R2 for money; B2 asks 0.01 USD/GiB above its allowance; writes to B2 are free."""
+    """Nothing leaves R2 for money; B2 asks 0.01 USD/GiB above its allowance; writes to B2 are
+    free.
+    """
     network = Network(default)
     assert network.egress_price("cloudflare/enam", "aws/us-east-1").usd_per_gib == 0
     assert network.egress_price("backblaze/us-east", "aws/us-east-1").usd_per_gib == 0.01

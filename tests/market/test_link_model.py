@@ -228,7 +228,9 @@ def test_corridors_join_known_hubs_once_and_leave_none_out() -> None:
 
 @pytest.mark.parametrize("gcp", [False, True])
 def test_distances_between_hubs_are_the_shortest_of_networkx(gcp: bool) -> None:
-    """Another implementation of Dijkstra's algorithm finds the same length for every pair of hubs."""
+    """Another implementation of Dijkstra's algorithm finds the same length for every pair of
+    hubs.
+    """
     graph: nx.Graph[str] = nx.Graph()
     for corridor in corridors():
         length_km = great_circle_km(hubs()[corridor.hub_a], hubs()[corridor.hub_b])

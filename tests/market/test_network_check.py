@@ -25,9 +25,8 @@ def grid(tmp_path: Path, *rows: str) -> str:
     lines = [HEADER]
     for row in rows:
         src, dst, one, many, rtt, *basis = row.split(",")
-        lines.append(
-            f"{src},{dst},{one},{many},,,{rtt},{basis[0] if basis else 'measured'},iperf3,2026-11-01"
-        )
+        kind = basis[0] if basis else "measured"
+        lines.append(f"{src},{dst},{one},{many},,,{rtt},{kind},iperf3,2026-11-01")
     path = tmp_path / "grid.csv"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return str(path)
@@ -98,7 +97,10 @@ def test_a_grid_may_bring_its_regions(tmp_path: Path) -> None:
     """A folder with regions.csv beside links.csv makes an unknown site known."""
     grid(tmp_path, "onprem/oslo,aws/eu-north-1,,,12")
     (tmp_path / "grid.csv").rename(tmp_path / "links.csv")
-    head = "provider,region,display_name,city,country,continent,egress_zone,latitude_deg,longitude_deg,source,as_of"
+    head = (
+        "provider,region,display_name,city,country,continent,egress_zone,"
+        "latitude_deg,longitude_deg,source,as_of"
+    )
     (tmp_path / "regions.csv").write_text(
         f"{head}\nonprem,oslo,Oslo,Oslo,NO,EU,EU,59.9,10.8,mine,2026-11-01\n", encoding="utf-8"
     )

@@ -26,7 +26,10 @@ from placer.market.network.graph import Network
 from placer.market.sources.harvest import Harvest
 from placer.market.sources.save import save
 
-OFFERS = "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,usd_per_hour,price_basis,available,source,as_of\n"
+OFFERS = (
+    "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,"
+    "usd_per_hour,price_basis,available,source,as_of\n"
+)
 ADDED = "gcp,us-west1,new,T4,1,8,30,spot,0.2,list,,q,2026-11-01\n"
 QUOTE = OFFERS + "gcp,us-west1,n1-standard-8+T4,T4,1,8,30,spot,0.11,list,,quote 4711,2026-11-01\n"
 
@@ -74,7 +77,11 @@ BAND = (
     OFFERS.replace("source", "interruption_low,interruption_high,source")
     + "gcp,us-west1,x,T4,1,8,30,spot,0.1,list,,{},q,2026-11-01\n"
 )
-LINK = "src,dst,gbps_one_stream,gbps_low,gbps_high,rtt_ms,basis,source,as_of\ngcp/us-west1,gcp/us-central1,{},40,measured,q,2026-11-01\n"
+LINK = (
+    "src,dst,gbps_one_stream,gbps_low,gbps_high,rtt_ms,basis,source,"
+    "as_of\n"
+    "gcp/us-west1,gcp/us-central1,{},40,measured,q,2026-11-01\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -171,16 +178,19 @@ def test_a_site_of_the_users_comes_as_a_folder_with_its_regions(tmp_path: Path) 
         site / "offers.csv",
         OFFERS + "onprem,hall-2,dgx,V100,8,96,512,on_demand,0,owned,1,our own,2026-11-01\n",
     )
-    header = "provider,region,display_name,city,country,continent,egress_zone,latitude_deg,longitude_deg,source,as_of\n"
+    header = (
+        "provider,region,display_name,city,country,continent,egress_zone,"
+        "latitude_deg,longitude_deg,source,as_of\n"
+    )
     write(
         site / "regions.csv",
         header + "onprem,hall-2,Hall 2,Munich,DE,EU,onprem,48.14,11.58,our own,2026-11-01\n",
     )
     write(
         site / "egress.csv",
-        "provider,src,dst,usd_per_gib,source,as_of\nonprem,*,intra_zone,0,ours,2026-11-01\nonprem,*,internet,0,flat "
-        ""
-        "rate,2026-11-01\n",
+        "provider,src,dst,usd_per_gib,source,as_of\n"
+        "onprem,*,intra_zone,0,ours,2026-11-01\n"
+        "onprem,*,internet,0,flat rate,2026-11-01\n",
     )
     stack = load_catalog(["default", str(site)])
     assert [o.device for o in stack.offers_at("onprem/hall-2")] == ["V100:8"]
@@ -225,7 +235,9 @@ def test_a_folder_without_any_file_of_a_book_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_second_reading_comes_from_the_cache_and_is_the_same(home: Path) -> None:
-    """Every row and their order; the cache has one file for the contents, whatever they are called."""
+    """Every row and their order; the cache has one file for the contents, whatever they are
+    called.
+    """
     first, second = load_catalog("erben-2023"), load_catalog("erben-2023")
     assert first == second
     copied = load_catalog(str(shutil.copytree(shipped_catalogs() / "erben-2023", home / "renamed")))
@@ -352,7 +364,9 @@ def test_unknown_names_are_one_line(word: str) -> None:
 
 
 def test_max_price_age_leaves_out_old_prices(run: Run) -> None:
-    """The book is of April 2023: nothing is younger than ten days (exit 5); a century admits all."""
+    """The book is of April 2023: nothing is younger than ten days (exit 5); a century admits
+    all.
+    """
     done = run(
         "recommend",
         "--model",
@@ -481,7 +495,8 @@ def test_what_a_layer_has_no_column_for_stays_as_below(tmp_path: Path) -> None:
         for o in book.offers
         if o.provider == "aws" and o.interruption_high is not None and o.network_gbps is not None
     )
-    key = f"{banded.provider},{banded.region},{banded.instance_type},{banded.gpu},{banded.gpu_count},{banded.vcpus:g},{banded.memory_gib:g}"
+    what = f"{banded.instance_type},{banded.gpu},{banded.gpu_count}"
+    key = f"{banded.provider},{banded.region},{what},{banded.vcpus:g},{banded.memory_gib:g}"
     row = f"{key},{banded.market},0.77,list,,q,2026-11-01"
     silent = load_catalog(["default", write(tmp_path / "silent.csv", f"{OFFERS}{row}\n")])
     empty = load_catalog(
@@ -494,7 +509,10 @@ def test_what_a_layer_has_no_column_for_stays_as_below(tmp_path: Path) -> None:
 
 def test_a_contract_may_spell_the_market_as_the_command_line_does(tmp_path: Path) -> None:
     """on-demand is on_demand; the machines of the default book on Google Cloud cost 15 % less."""
-    text = "provider,region,instance_type,gpu,market,multiplier,source,as_of\ngcp,*,*,*,on-demand,0.85,ours,2026-11-01\n"
+    text = (
+        "provider,region,instance_type,gpu,market,multiplier,source,as_of\n"
+        "gcp,*,*,*,on-demand,0.85,ours,2026-11-01\n"
+    )
     stack = load_catalog(["default", write(tmp_path / "contract.csv", text)])
     cheaper = [o for o in stack.offers if o.price_basis == "negotiated"]
     assert {(o.provider, o.market) for o in cheaper} == {("gcp", "on_demand")}

@@ -98,7 +98,9 @@ def test_a_server_with_gpus_counts_against_the_quota(tmp_path: Path) -> None:
 
 
 def test_a_server_is_on_demand_unless_only_spot_is_wanted() -> None:
-    """Without its server nothing goes on: a spot server leaves no floor, and the outlook counts it."""
+    """Without its server nothing goes on: a spot server leaves no floor, and the outlook counts
+    it.
+    """
     advisor = Advisor("erben-2023")
     for market, expected in (("any", "on_demand"), ("spot", "spot")):
         problem = advisor.problem("resnet50", exchange="parameter-server", market=market)
@@ -170,7 +172,9 @@ def test_nothing_fits_two_limits_at_once(run: Run) -> None:
 
 
 def test_every_exchange_stands_alone_and_knows_one_worker(run: Run) -> None:
-    """One row for one machine; not together with --exchange; what cannot keep a wish is left out."""
+    """One row for one machine; not together with --exchange; what cannot keep a wish is left
+    out.
+    """
     base = ("compare", "--model", "resnet50", "--every-exchange")
     one = run(*base, "aws/us-east-1=1xT4:spot", "--json")
     assert len(json.loads(one.stdout)["placements"]) == 1

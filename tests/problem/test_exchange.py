@@ -104,7 +104,9 @@ def parameter_server(machines: Machines, exchange: Exchange) -> None:
 
 
 def model_averaging(machines: Machines, exchange: Exchange) -> None:
-    """H averages inside the regions, models up to the hub, their mean down and on to the workers."""
+    """H averages inside the regions, models up to the hub, their mean down and on to the
+    workers.
+    """
     for _ in range(exchange.local_steps):
         machines.inside_regions()
     hub, regions = str(exchange.aggregator), machines.by_region()
@@ -182,7 +184,9 @@ def test_every_strategy_has_a_simulation() -> None:
 @pytest.mark.parametrize("name", SIMULATIONS)
 @given(st.lists(st.sampled_from(["a", "b", "c"]), min_size=2, max_size=6), st.integers(1, 3))
 def test_bytes_are_those_of_a_simulation(name: str, places: list[str], local_steps: int) -> None:
-    """Bytes of every pair of places agree exactly, and what averages ends with the mean everywhere."""
+    """Bytes of every pair of places agree exactly, and what averages ends with the mean
+    everywhere.
+    """
     found = traits(name)
     if len(set(places)) < found.least_regions:
         reject()

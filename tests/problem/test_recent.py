@@ -60,7 +60,9 @@ def test_the_oldest_answer_goes_first() -> None:
 
 
 def test_a_copy_starts_empty() -> None:
-    """What another process gets holds no answers: they may not be copied, and it can work them out."""
+    """What another process gets holds no answers: they may not be copied, and it can work them
+    out.
+    """
     kept: Recent[int] = Recent(3)
     kept.get("a", lambda: 1)
     copy = pickle.loads(pickle.dumps(kept))  # noqa: S301 - our own bytes
@@ -68,7 +70,9 @@ def test_a_copy_starts_empty() -> None:
 
 
 def test_what_is_kept_does_not_grow(advisor: Advisor) -> None:
-    """Many sets of admitted machines leave eight behind, and markets of some MB no more than four."""
+    """Many sets of admitted machines leave eight behind, and markets of some MB no more than
+    four.
+    """
     places = sorted(advisor.problem("roberta-xlm", budget="9/h").catalog.regions)
     for place in (places * 2)[:12]:
         for most in (2, 3):
@@ -219,7 +223,9 @@ def speed_of(placement: Placement, problem: Problem) -> float:
 
 
 def test_margins_looked_over_at_once_are_those_one_by_one(advisor: Advisor) -> None:
-    """The roots of all numbers of regions, in one array or each alone, are equal to the last bit."""
+    """The roots of all numbers of regions, in one array or each alone, are equal to the last
+    bit.
+    """
     problem = advisor.problem(
         "roberta-xlm", budget="5/h", exchange="hierarchical-all-reduce", gpu="T4,A10,V100"
     )

@@ -160,7 +160,9 @@ def test_run_plan(examples: Path, environment: dict[str, str]) -> None:
 
 @shaped
 def test_rehearse_plan(examples: Path, environment: dict[str, str]) -> None:
-    """Bytes on both links are within 2 % of the prediction, and a worker that dies costs its step."""
+    """Bytes on both links are within 2 % of the prediction, and a worker that dies costs its
+    step.
+    """
     said = output("sh", "rehearse_plan.sh", examples.parent, cwd=examples, environment=environment)
     assert len(re.findall(r"-> \S+ .* [+-][01]\.\d%  ok", said)) == 4
     assert "nothing was lost but the step under way" in said
@@ -199,7 +201,8 @@ def test_profile_to_skypilot(examples: Path, environment: dict[str, str]) -> Non
         environment=environment,
     )
     profile = json.loads((examples.parent / "model.json").read_text(encoding="utf-8"))
-    # 2 layers of 12 x 64^2 weights, 13 x 64 biases and norms; 2 x 32 x 64 of embedding and head, 32 of its bias; 16 x 64 of positions
+    # 2 layers of 12 x 64^2 weights, 13 x 64 biases and norms; 2 x 32 x 64 of embedding and head, 32
+    # of its bias; 16 x 64 of positions
     assert profile["parameters"] == 2 * (12 * 64**2 + 13 * 64) + 2 * 32 * 64 + 32 + 16 * 64
     plan = json.loads((examples.parent / "plan.json").read_text(encoding="utf-8"))
     assert plan["expected"]["usd_per_hour"]["total"] <= 2
@@ -253,7 +256,8 @@ import ast, json, pathlib
 for cell in json.loads(pathlib.Path("where_to_train.ipynb").read_text(encoding="utf-8"))["cells"]:
     if cell["cell_type"] == "code":
         tree = ast.parse("".join(cell["source"]))
-        last = ast.Expression(tree.body.pop().value) if isinstance(tree.body[-1], ast.Expr) else None
+        shows = isinstance(tree.body[-1], ast.Expr)
+        last = ast.Expression(tree.body.pop().value) if shows else None
         exec(compile(tree, "cell", "exec"), globals())
         shown = None if last is None else eval(compile(last, "cell", "eval"), globals())
         print(shown.to_string() if hasattr(shown, "to_string") else "")

@@ -220,7 +220,9 @@ def test_measured_rates_replace_published_and_estimated_ones() -> None:
 
 
 def test_a_gpu_sets_memory_and_microbatch() -> None:
-    """3 GB on the T4; a CPU alone tells nothing about a device, so that is worked out and said so."""
+    """3 GB on the T4; a CPU alone tells nothing about a device, so that is worked out and said
+    so.
+    """
     assert main_measurement((ON_CPU, ON_T4)) == ON_T4
     both, alone = made(ON_CPU, ON_T4), made(ON_CPU)
     assert (both.device_memory_bytes, both.host_memory_bytes, both.microbatch) == (

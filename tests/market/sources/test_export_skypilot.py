@@ -135,7 +135,9 @@ def test_a_wrong_file_beside_is_said(default: Catalog, tmp_path: Path) -> None:
 
 
 def test_an_import_of_an_export_changes_nothing(run: Run, tmp_path: Path) -> None:
-    """The book that comes back agrees with the default one, which it is laid over, in every figure."""
+    """The book that comes back agrees with the default one, which it is laid over, in every
+    figure.
+    """
     home = {"PLACER_HOME": str(tmp_path / "home")}
     assert (
         run(

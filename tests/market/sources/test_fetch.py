@@ -20,7 +20,9 @@ ROWS = b"a,b\n1,2\n"
 
 @contextmanager
 def dripping(start: bytes) -> Iterator[str]:
-    """A server that sends some bytes and then one byte every 20 ms for as long as somebody reads."""
+    """A server that sends some bytes and then one byte every 20 ms for as long as somebody
+    reads.
+    """
     over, listener = threading.Event(), socket.create_server(("127.0.0.1", 0))
 
     def drip() -> None:
@@ -115,7 +117,9 @@ def test_secrets_of_an_address_stay_out_of_origins_and_errors() -> None:
 
 
 def test_proxy_settings_that_cannot_be_used_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library refuses such a proxy when it is made, with an exception that is none of its own."""
+    """The library refuses such a proxy when it is made, with an exception that is none of its
+    own.
+    """
     monkeypatch.setenv("ALL_PROXY", "nonsense://127.0.0.1:9")
     with pytest.raises(PlacerError, match="proxy settings"):
         read_document("http://127.0.0.1:9/a.csv")

@@ -15,9 +15,15 @@ from placer.market.sources.harvest import Harvest
 from placer.market.sources.reading.fetch import FAILED
 from placer.market.sources.reading.mapped_csv import read_mapped
 
-QUOTE = "Machine,Card,Cards,Cores,RAM,Price,Place,Remark\np4d.24xlarge,A100-40,8,96,1152,$21.95,us-east-1,net\n"
+QUOTE = (
+    "Machine,Card,Cards,Cores,RAM,Price,Place,Remark\n"
+    "p4d.24xlarge,A100-40,8,96,1152,$21.95,us-east-1,net\n"
+)
 """A quote for one machine, as somebody may send it."""
-MAP = "instance_type=Machine,gpu=Card,gpu_count=Cards,vcpus=Cores,memory_gib=RAM,usd_per_hour=Price,region=Place"
+MAP = (
+    "instance_type=Machine,gpu=Card,gpu_count=Cards,vcpus=Cores,"
+    "memory_gib=RAM,usd_per_hour=Price,region=Place"
+)
 SET = (
     "provider=aws",
     "market=on_demand",
@@ -69,13 +75,18 @@ def test_a_quote_becomes_an_offer(tmp_path: Path) -> None:
 
 def test_columns_of_the_same_name_need_no_map(tmp_path: Path) -> None:
     """An egress.csv of placer itself."""
-    text = "provider,src,dst,usd_per_gib,source,as_of\naws,us-east-1,internet,$0.05,contract,2026-11-01\n"
+    text = (
+        "provider,src,dst,usd_per_gib,source,as_of\n"
+        "aws,us-east-1,internet,$0.05,contract,2026-11-01\n"
+    )
     (row,) = read(tmp_path, text, maps="", constants=(), kind="egress").rows["egress.csv"]
     assert row["usd_per_gib"] == 0.05
 
 
 def test_a_toml_file_maps_columns_and_values(tmp_path: Path) -> None:
-    """[values.market] renames what the file calls otherwise; quoted names may have any character."""
+    """[values.market] renames what the file calls otherwise; quoted names may have any
+    character.
+    """
     (tmp_path / "map.toml").write_text(
         "[columns]\ninstance_type = 'Machine, name'\nusd_per_hour = 'Price=USD'\ngpu = "
         "'Card'\nmarket = 'Model'\n"
@@ -142,7 +153,9 @@ def test_prices_that_are_no_plain_numbers_are_refused(
     ],
 )
 def test_wrong_cells_are_named(tmp_path: Path, old: str, new: str, words: str) -> None:
-    """The message begins with the line; --skip-bad counts it, and refuses only if nothing is left."""
+    """The message begins with the line; --skip-bad counts it, and refuses only if nothing is
+    left.
+    """
     with pytest.raises(PlacerError) as error:
         read(tmp_path, QUOTE.replace(old, new))
     assert words in error.value.message

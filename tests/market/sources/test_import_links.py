@@ -335,7 +335,9 @@ def test_a_wrong_map_is_said(default: Catalog, text: str, words: str) -> None:
 
 
 def test_the_best_number_of_streams_is_many(default: Catalog) -> None:
-    """4 streams move 1.0, 16 move 2.0 (median of 1.9 and 2.1), 64 move 1.5: as many as help is 2.0."""
+    """4 streams move 1.0, 16 move 2.0 (median of 1.9 and 2.1), 64 move 1.5: as many as help is
+    2.0.
+    """
     speeds = [(4, 1.0), (16, 1.9), (16, 2.1), (64, 1.5), (1, 0.3)]
     readings = [
         Reading(

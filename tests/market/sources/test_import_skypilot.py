@@ -24,7 +24,10 @@ from placer.market.sources.reading.fetch import FAILED
 
 FIXTURES = ROOT / "tests" / "fixtures" / "skypilot"
 """Own figures in the real format: five providers, some of whose regions no book knows."""
-HEADER = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone"
+HEADER = (
+    "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,"
+    "Price,SpotPrice,Region,AvailabilityZone"
+)
 GOOD = "g4dn.xlarge,T4,1.0,4.0,16.0,T4,0.5,0.2,us-east-1,use1-az1"
 NOVEMBER = date(2026, 11, 1)
 
@@ -177,13 +180,13 @@ def test_own_regions_and_devices(tmp_path: Path) -> None:
     """
     shutil.copytree(FIXTURES, tmp_path / "v8")
     (tmp_path / "v8" / "regions.csv").write_text(
-        "provider,region,display_name,city,country,continent,egress_zone,latitude_deg,longitude_deg,source,as_of\n"
+        "provider,region,display_name,city,country,continent,egress_zone,"
+        "latitude_deg,longitude_deg,source,as_of\n"
         "runpod,EU-SE-9,Sweden 9,Stockholm,SE,EU,EU,59.3,18.1,own,2026-11-01\n"
     )
     (tmp_path / "v8" / "gpus.csv").write_text(
-        "gpu,kind,memory_gib,fp16_tflops,memory_gb_per_s,host,source,as_of\nA6000,gpu,44.5,155,768,a10,NVIDIA "
-        ""
-        "data sheet,2020-10-05\n"
+        "gpu,kind,memory_gib,fp16_tflops,memory_gb_per_s,host,source,as_of\n"
+        "A6000,gpu,44.5,155,768,a10,NVIDIA data sheet,2020-10-05\n"
     )
     found = read_skypilot([str(tmp_path / "v8")])
     places = {str(row["region"]) for row in found.rows["offers.csv"] if row["provider"] == "runpod"}
@@ -238,7 +241,9 @@ def test_zones_that_differ_and_spot_above_on_demand_are_said(tmp_path: Path) -> 
 def test_wrong_rows_are_refused_with_their_line(
     tmp_path: Path, old: str, new: str, words: str
 ) -> None:
-    """One wrong row refuses everything and names its line; --skip-bad leaves it out and counts it."""
+    """One wrong row refuses everything and names its line; --skip-bad leaves it out and counts
+    it.
+    """
     path = write(tmp_path, GOOD.replace("xlarge", "2xlarge"), GOOD.replace(old, new, 1))
     with pytest.raises(PlacerError) as error:
         read_skypilot([path])
@@ -250,7 +255,9 @@ def test_wrong_rows_are_refused_with_their_line(
 
 
 def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
-    """A price can lose digits and still be a number: only the missing end of the last line tells."""
+    """A price can lose digits and still be a number: only the missing end of the last line
+    tells.
+    """
     path = write(tmp_path, GOOD, GOOD.replace("xlarge", "2xlarge")[:-3], end="")
     with pytest.raises(PlacerError, match=r"vms.csv:3: the last line has no end"):
         read_skypilot([path])

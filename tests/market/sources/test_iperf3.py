@@ -1,4 +1,6 @@
-"""Runs of iperf3 become links; the fixtures have the shape of iperf 3.9, the figures are made up."""
+"""Runs of iperf3 become links; the fixtures have the shape of iperf 3.9, the figures are made
+up.
+"""
 
 import json
 from pathlib import Path

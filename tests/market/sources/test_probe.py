@@ -373,7 +373,9 @@ def slow(port: int, bytes_per_s: float) -> Iterator[int]:
 
 @pytest.mark.parametrize("verb", ["upload", "download"])
 def test_a_slow_link_is_measured(port: int, verb: str) -> None:
-    """A relay passes 20 Mb/s; the probe finds it within 15 %, though on a busy machine not at once."""
+    """A relay passes 20 Mb/s; the probe finds it within 15 %, though on a busy machine not at
+    once.
+    """
     with slow(port, 20e6 / 8) as relay:
         least = best(lambda: 1 / throughput(peer(relay), verb, 1, 10**9, 1.0).bits_per_s, 1 / 17e6)
     assert 1 / least == pytest.approx(20e6, rel=0.15)

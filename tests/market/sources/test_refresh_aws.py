@@ -68,7 +68,9 @@ def call(
 
 
 def login(home: Path) -> dict[str, str]:
-    """Environment with the canaries and without the files and the metadata service of this machine."""
+    """Environment with the canaries and without the files and the metadata service of this
+    machine.
+    """
     return {
         "PLACER_HOME": str(home / "home"),
         "AWS_ACCESS_KEY_ID": ACCESS,
@@ -284,7 +286,10 @@ def broken_in(
     )
 
 
-ERROR = "<Response><Errors><Error><Code>{}</Code><Message>{}</Message></Error></Errors><RequestID>1</RequestID></Response>"
+ERROR = (
+    "<Response><Errors><Error><Code>{}</Code><Message>{}</Message></Error></Errors>"
+    "<RequestID>1</RequestID></Response>"
+)
 
 
 def denied(code: str, status: int = 403) -> Answer:
@@ -311,7 +316,9 @@ def test_one_region_that_fails_fails_the_refresh(call: Call, moto: str, tmp_path
 def test_partial_keeps_the_old_prices_of_a_region_that_fails(
     call: Call, moto: str, tmp_path: Path
 ) -> None:
-    """Ireland fails: its two old offers stay with their date, and the note says so; Oregon is new."""
+    """Ireland fails: its two old offers stay with their date, and the note says so; Oregon is
+    new.
+    """
     with serving(aws(moto, OREGON + IRELAND, HISTORY)) as server:
         call(server, "--in", "us-west-2,eu-west-1")
     works = aws(moto, [aws_entry("g4dn.xlarge", "us-west-2", "0.6000000000"), *IRELAND], HISTORY)

@@ -337,7 +337,9 @@ def test_a_short_wait_is_waited_for(call: Call) -> None:
 
 
 def test_a_retry_date_is_read() -> None:
-    """Retry-After may hold a date: one in the past is no wait, one in two minutes is about 120 s."""
+    """Retry-After may hold a date: one in the past is no wait, one in two minutes is about 120
+    s.
+    """
     later = datetime.now(UTC) + timedelta(seconds=120)
     assert pages._pause("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
     assert pages._pause(later.strftime("%a, %d %b %Y %H:%M:%S GMT")) == pytest.approx(120, abs=5)

@@ -346,7 +346,9 @@ def test_no_field_of_a_sku_can_break_a_refresh(
     ],
 )
 def test_descriptions_tell_parts(words: str, part: tuple[str, str] | None) -> None:
-    """As Google writes them; spot by the words alone, since some spot SKUs are filed as OnDemand."""
+    """As Google writes them; spot by the words alone, since some spot SKUs are filed as
+    OnDemand.
+    """
     unit = "GiBy.h" if "Ram" in words else "GiBy.mo" if "SSD" in words else "h"
     found = _part(gcp_sku(words, 1.0, IOWA, unit=unit, usage="OnDemand"))
     assert (found and found[:2]) == part

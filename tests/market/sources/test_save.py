@@ -128,7 +128,9 @@ def test_a_killed_writer_leaves_a_whole_book(shelf: Path, number: int) -> None:
 
 @pytest.mark.parametrize("target", ["/etc", "elsewhere", "quote", ".other@x"])
 def test_a_link_that_placer_did_not_make_is_not_replaced(shelf: Path, target: str) -> None:
-    """Somebody linked a folder of theirs, nothing, or the link itself under the name of the book."""
+    """Somebody linked a folder of theirs, nothing, or the link itself under the name of the
+    book.
+    """
     shelf.mkdir(parents=True)
     (shelf / "quote").symlink_to(target)
     with pytest.raises(PlacerError, match="was not written by placer"):
