@@ -181,7 +181,7 @@ def test_a_candidate_does_in_its_part_of_the_market_what_it_does_in_the_whole(
     )
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 5])
+@pytest.mark.parametrize("seed", [1, 3, 5, 8])
 def test_solved_worlds_never_show_less_regret(seed: int) -> None:
     """The best of a pool is at most the best of all: without --exact the regret is a lower bound,
     world by world.
