@@ -55,9 +55,8 @@ def worked_out(
     """
     from placer.profiler.estimate.estimate import estimate
 
-    alike = (
-        main if main is not None and main.gpu in catalog.gpus else None
-    )  # a CPU's batch size would leave a GPU idle
+    # The batch size of a CPU would leave a GPU idle.
+    alike = main if main is not None and main.gpu in catalog.gpus else None
     precision, microbatch = (
         (USUAL_PRECISION, None) if alike is None else (alike.precision, alike.knee_batch_size)
     )
@@ -69,7 +68,10 @@ def worked_out(
 
 def with_memory(sizes: Sizes, estimate: Estimate) -> Sizes:
     """Replace the memory of some sizes by the estimated one."""
-    source = f"estimated for {estimate.microbatch:,} at once in {estimate.precision} with {estimate.optimizer}"
+    source = (
+        f"estimated for {estimate.microbatch:,} at once in {estimate.precision} "
+        f"with {estimate.optimizer}"
+    )
     return replace(sizes, device_memory_bytes=estimate.device_memory_bytes, memory_source=source)
 
 

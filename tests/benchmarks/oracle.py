@@ -1,11 +1,11 @@
-"""Does `exact` equal plain enumeration on fresh random instances? Solves each instance with
-`exhaustive` and with `exact` at a gap of 0, and prints instances, differences and outcomes.
+"""Compare `exact` with plain enumeration on fresh random instances.
 
-python tests/benchmarks/oracle.py --seeds 810000:810125
-python tests/benchmarks/oracle.py --generators wide,carbon --seeds 900000:900020 -o build/oracle.jsonl
+    python tests/benchmarks/oracle.py --seeds 810000:810125
+    python tests/benchmarks/oracle.py --generators wide,carbon --seeds 900000:900020 -o FILE.jsonl
 
-The exit code is 1 if any instance differs. The seeds of the tests are below 10,000, so larger ones
-give instances that nobody has tuned a bound on.
+Solves each instance with `exhaustive` and with `exact` at a gap of 0, and prints instances,
+differences and outcomes. The exit code is 1 if any instance differs. The seeds of the tests are
+below 10,000, so larger ones give instances that nobody has tuned a bound on.
 """
 
 from __future__ import annotations
