@@ -12,6 +12,8 @@ from placer.problem.requirements import Requirements
 
 SAME = 1e-9
 """Relative difference up to which a value and its bound count as equal."""
+ANY_CARBON_G_PER_HOUR = 1e12
+"""A limit on emissions that leaves out only machines whose emissions nobody knows."""
 NO_VALUE = 1e-12
 """Values below count as this in a relative gap: a placement may cost and emit nothing."""
 
@@ -97,6 +99,11 @@ class Objective:
     def better(self, value: float, reference: float, slack: float = 0.0) -> bool:
         """Return whether a value is better than a reference by more than a share of it."""
         return self.gain(value, reference) > slack * abs(reference)
+
+    @property
+    def short_unit(self) -> str:
+        """Unit for the head of a column."""
+        return self.unit.replace(" per million samples", "/M")
 
     @property
     def sign(self) -> float:
@@ -229,6 +236,19 @@ _OBJECTIVES = {
         Objective(name="carbon", unit="g CO2e/h", quantity="g CO2e/h"),
     )
 }
+
+
+def aimed_at(wish: Requirements, name: str) -> Requirements:
+    """Return the wishes with another objective that admits the same machines.
+
+    Notes
+    -----
+    The objective ``carbon`` leaves out machines whose emissions nobody knows. A limit that no
+    placement reaches does the same.
+    """
+    if wish.counts_carbon and name != "carbon" and wish.max_carbon_g_per_hour is None:
+        return replace(wish, objective=name, max_carbon_g_per_hour=ANY_CARBON_G_PER_HOUR)
+    return replace(wish, objective=name)
 
 
 def objective_named(name: str) -> Objective:

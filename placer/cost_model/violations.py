@@ -17,6 +17,8 @@ from placer.problem.requirements import Requirements, missing
 from placer.problem.residency import leaks
 from placer.units import GIB, format_bytes, format_duration, format_number, format_usd
 
+LIMIT_CODES = frozenset({"budget", "total-budget", "deadline", "carbon", "throughput"})
+"""Codes of `broken_limits`: what other prices, speeds or links may heal."""
 TOLERANCE = 1e-9
 """Relative slack when a figure is compared with the user's limit."""
 

@@ -96,7 +96,9 @@ def improves(trial: Trial, result: Result, gap: float) -> bool | None:
     none does.
     """
     assert result.value is not None
-    if trial.value is not None and result.objective.better(trial.value, result.value, gap + BETTER):
+    if trial.estimate is not None and result.objective.better(
+        result.objective.value(trial.estimate), result.value, gap + BETTER
+    ):
         return True
     return False if trial.proved else None
 
@@ -104,7 +106,7 @@ def improves(trial: Trial, result: Result, gap: float) -> bool | None:
 def _wish_limits(result: Result, asker: Asker) -> Iterator[Limit]:
     """Yield the limits that the user gave, but for quotas."""
     for wish in wishes_of(result.problem):
-        if wish.code != "quota":
+        if wish.code not in ("quota", "objective"):  # without its objective nothing is better
             trial = asker.best(without(result.problem, [wish]), start=result.placement)
             yield _limit(wish.code, wish.words, *_amounts(wish, result), trial, result, asker)
 

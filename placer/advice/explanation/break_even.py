@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from placer.advice.explanation.side_questions import Asker, wanting
 from placer.advice.explanation.subject import Subject
 from placer.cost_model.estimate import estimate, evaluate
+from placer.cost_model.violations import broken_limits
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.scaled_market import (
     with_scaled_egress,
@@ -95,16 +96,8 @@ class Goal:
 
     def met(self, placement: Placement, problem: Problem) -> bool:
         """Return whether a placement reaches the goal."""
-        got = evaluate(placement, problem)
-        fast = got.samples_per_second >= (self.min_samples_per_second or 0.0) * (1 - ROUNDING)
-        clean = self.max_carbon_g_per_hour is None or (
-            got.carbon_g_per_hour or 0.0
-        ) <= self.max_carbon_g_per_hour * (1 + ROUNDING)
-        return (
-            fast
-            and clean
-            and got.usd.total <= self.most_usd_per_hour(got.samples_per_second) * (1 + ROUNDING)
-        )
+        asked = self.question(problem)
+        return not broken_limits(evaluate(placement, asked), asked.requirements)
 
     def question(self, problem: Problem, search: str = "") -> Problem:
         """Return the search for a placement that reaches the goal, as far beyond it as possible."""

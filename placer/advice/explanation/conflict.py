@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from placer.advice.explanation.side_questions import Asker, Trial, wanting
+from placer.advice.explanation.side_questions import Asker, Trial, aimed, wanting
 from placer.advice.explanation.wishes import Wish, wishes_of, without
 from placer.advice.recommendation.nearest import limit_words
 from placer.problem.problem import Problem
@@ -20,8 +20,6 @@ LIMIT_OBJECTIVES = {
     "carbon": "carbon",
 }
 """Limits that have a least relaxation, and the objective that finds it."""
-ANY_CARBON_G_PER_HOUR = 1e12
-"""A limit on emissions that leaves out only machines whose emissions nobody knows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,17 +101,7 @@ def find_conflict(problem: Problem, asker: Asker) -> Conflict:
 def feasible(problem: Problem, asker: Asker) -> Trial:
     """Find out whether a question has any answer."""
     objective = "cost" if problem.requirements.floor_samples_per_second is None else "throughput"
-    return asker.best(_aiming(problem, objective), first=True)
-
-
-def _aiming(problem: Problem, objective: str) -> Problem:
-    """Return the question with another objective; machines of unknown emissions stay out where
-    least emissions are what is wanted.
-    """
-    wish = problem.requirements
-    if wish.objective == "carbon" and wish.max_carbon_g_per_hour is None:
-        return wanting(problem, objective=objective, max_carbon_g_per_hour=ANY_CARBON_G_PER_HOUR)
-    return wanting(problem, objective=objective)
+    return asker.best(aimed(problem, objective), first=True)
 
 
 def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy:
@@ -128,7 +116,7 @@ def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy:
     if moved is not None:
         return Remedy(wish=wish, option=moved, proved=moved.proved)
     free = without(problem, [wish])
-    asked = _aiming(free, LIMIT_OBJECTIVES.get(wish.code, free.requirements.objective))
+    asked = aimed(free, LIMIT_OBJECTIVES.get(wish.code, free.requirements.objective))
     if (
         wish.code == "carbon" and not asked.pools
     ):  # no machine has known emissions, so no limit on them would do

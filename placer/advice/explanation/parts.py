@@ -66,7 +66,7 @@ def why_not_part(row: WhyNot, problem: Problem) -> dict[str, Any]:
         "status": row.status,
         "best_with_it": option_part(row.option, problem),
         "difference": row.difference,
-        "regret": None if row.regret is None or math.isinf(row.regret) else row.regret,
+        "regret": row.regret,
         "proved": row.proved,
         "excluded": list(row.excluded),
         "remedies": [_remedy(r, problem) for r in row.remedies],

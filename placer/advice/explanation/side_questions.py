@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass, replace
 
 from placer.cost_model.estimate import Estimate
+from placer.cost_model.objective import aimed_at
 from placer.errors import PlacerError
 from placer.problem.contradictions import contradiction
 from placer.problem.placement import Placement
@@ -115,6 +116,11 @@ class Asker:
 def wanting(problem: Problem, **changes: object) -> Problem:
     """Return the same question with other wishes."""
     return replace(problem, requirements=replace(problem.requirements, **changes))  # type: ignore[arg-type]
+
+
+def aimed(problem: Problem, objective: str) -> Problem:
+    """Return the question with another objective that admits the same machines."""
+    return replace(problem, requirements=aimed_at(problem.requirements, objective))
 
 
 def require_asker_solver(solver: str) -> None:

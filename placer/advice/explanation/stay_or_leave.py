@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from placer.advice.explanation.binding import BETTER
@@ -27,7 +28,7 @@ class Staying:
     leaving pays; ``last`` the last placement of one region on the way; ``never`` if it is proved
     that leaving pays at no budget up to ``most_usd_per_hour`` (or at all, if ``unlimited``). If
     there are several: ``alone`` is the best placement in one region and ``loss`` what staying
-    costs, as a share of the objective; ``proved`` whether that is exact. Steps are at least 1 % of
+    costs, as a share of the objective (None if the best is 0); ``proved`` whether that is exact. Steps are at least 1 % of
     speed: what leaves a region to gain less is not looked for.
     """
 
@@ -75,7 +76,8 @@ def _cost_of_staying(result: Result, asker: Asker) -> Staying:
     trial = asker.best(wanting(problem, min_regions=1, max_regions=1))
     share = None
     if trial.value is not None and result.value is not None:
-        share = result.objective.loss(trial.value, result.value)
+        loss = result.objective.loss(trial.value, result.value)
+        share = loss if math.isfinite(loss) else None
     return Staying(
         regions=len(placement.places), alone=trial.option(), loss=share, proved=trial.proved
     )

@@ -4,6 +4,7 @@ would have to change.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from placer.advice.explanation.break_even import (
@@ -18,6 +19,7 @@ from placer.advice.explanation.side_questions import IMPOSSIBLE, NOTHING, Asker,
 from placer.advice.explanation.subject import Subject, admitting
 from placer.advice.explanation.wishes import wishes_of
 from placer.cost_model.objective import objective_of
+from placer.cost_model.violations import LIMIT_CODES
 from placer.market.catalog import VmOffer
 from placer.problem.problem import Problem
 from placer.solving.batch_range import limited
@@ -33,7 +35,8 @@ class WhyNot:
     ``status``: chosen (it is part of the answer), found, impossible (no placement with it meets the
     wishes; ``remedies`` say at which budget or floor one would) or unknown (none was found within
     the limits of the search). ``option`` is the best placement with it, ``difference`` its
-    objective less that of the best, ``regret`` its loss as a share of the best; ``proved`` whether
+    objective less that of the best, ``regret`` its loss as a share of the best (None if the best
+    is 0); ``proved`` whether
     it is the best with it; otherwise the loss is at most ``regret``. ``excluded`` are sentences
     about wishes that exclude it; they were given up to answer. ``never_by_network`` is True where
     no bandwidth and no egress price would help. ``about`` is the subject itself.
@@ -93,6 +96,7 @@ def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot:
     assert result.value is not None
     value = result.objective.value(trial.estimate)
     regret = result.objective.loss(value, result.value)
+    share = regret if math.isfinite(regret) else None
     break_evens, never = (
         _break_evens(subject, questions, trial, result, asker) if not excluded else ((), None)
     )
@@ -104,7 +108,7 @@ def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot:
             placement=trial.placement, estimate=trial.estimate, label="why-not", proved=trial.proved
         ),
         difference=value - result.value,
-        regret=regret,
+        regret=share,
         proved=proved,
         excluded=excluded,
         break_evens=break_evens,
@@ -160,7 +164,7 @@ def _remedies(questions: tuple[Problem, ...], asker: Asker) -> tuple[Remedy, ...
     question that has one.
     """
     for question in questions:
-        limits = [wish for wish in wishes_of(question) if wish.code in ("budget", "throughput")]
+        limits = [wish for wish in wishes_of(question) if wish.code in LIMIT_CODES]
         found = tuple(
             answer
             for wish in limits

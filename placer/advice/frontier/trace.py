@@ -10,6 +10,7 @@ from dataclasses import replace
 from math import log, sqrt
 
 from placer.advice.frontier.points import LEAST_USD_PER_HOUR, Ending, FrontierPoint, cost_of
+from placer.cost_model.objective import objective_named
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions, Status
@@ -290,7 +291,7 @@ class Trace:
             time_limit_s=max(LEAST_SLICE_S, left * share),
             break_ties=False,
         )
-        if objective == "cost":
+        if not objective_named(objective).by_speed:
             options = replace(options, on_better=None)  # it hears samples/s
         result = self.answer(replace(self.problem, requirements=limits), options)
         self.solves += 1

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from placer.cost_model.objective import aimed_at
 from placer.cost_model.outlook.totals import totals_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -46,13 +47,13 @@ def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Optio
 def _freed(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
     """Yield each limit without which the best for it is looked for: label, wishes."""
     if wish.budget_usd_per_hour is not None:
-        yield "budget", replace(wish, budget_usd_per_hour=None, objective="cost"), ""
+        yield "budget", replace(aimed_at(wish, "cost"), budget_usd_per_hour=None), ""
     if wish.min_samples_per_second is not None:
-        yield "throughput", replace(wish, min_samples_per_second=None, objective="throughput"), ""
+        yield "throughput", replace(aimed_at(wish, "throughput"), min_samples_per_second=None), ""
     if wish.deadline_s is not None:
-        yield "deadline", replace(wish, deadline_s=None, objective="throughput"), ""
+        yield "deadline", replace(aimed_at(wish, "throughput"), deadline_s=None), ""
     if wish.budget_usd is not None:
-        yield "total-budget", replace(wish, budget_usd=None, objective="cost-per-sample"), ""
+        yield "total-budget", replace(aimed_at(wish, "cost-per-sample"), budget_usd=None), ""
     if wish.max_carbon_g_per_hour is not None:
         yield "carbon", replace(wish, max_carbon_g_per_hour=None, objective="carbon"), ""
 

@@ -21,7 +21,7 @@ from placer.advice.recommendation.notes import (
 from placer.cost_model.estimate import Estimate, estimate, evaluate, pool_of
 from placer.cost_model.objective import objective_of
 from placer.cost_model.outlook.totals import totals_of
-from placer.cost_model.violations import Violation, violations
+from placer.cost_model.violations import LIMIT_CODES, Violation, violations
 from placer.market.scaled_market import with_scaled_egress
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
@@ -36,8 +36,6 @@ CLEARLY = 1.05
 """A near miss gives at least this much more."""
 NEAR = 1.5
 """A near miss breaks one limit by at most this factor."""
-LIMITS = {"budget", "throughput", "deadline", "total-budget"}
-"""Codes of the limits that a near miss may break."""
 SPREAD_NODES = 50
 """Nodes of the search for a placement over two regions to compare with."""
 LOCAL_STEPS = 16
@@ -252,7 +250,7 @@ def _near_misses(
     found: list[tuple[float, float, Option]] = []
     for placement, found_broken in considered:
         broken = {violation.code for violation in found_broken}
-        if len(broken) != 1 or not broken <= LIMITS:
+        if len(broken) != 1 or not broken <= LIMIT_CODES:
             continue
         other = estimate(placement, problem)
         note = _miss_words(broken.pop(), other, got, problem.requirements)

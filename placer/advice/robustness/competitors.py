@@ -12,7 +12,7 @@ from placer.advice.robustness.value_of_information import losses_of, values_of
 from placer.advice.worlds.scenario import apply, parse_changes
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.objective import objective_of
-from placer.cost_model.violations import violations
+from placer.cost_model.violations import LIMIT_CODES, violations
 from placer.errors import PlacerError
 from placer.problem.exchange import traits
 from placer.problem.placement import Exchange, Placement
@@ -25,8 +25,6 @@ RIVALS = 12
 """Best kinds of equal machines that are candidates."""
 ENRICHED = 3
 """Worlds of the largest regret in which the pool of candidates is asked for better ones."""
-LIMITS: tuple[set[str], ...] = ({"budget"}, {"throughput"}, {"budget", "throughput"}, set())
-"""What a candidate may break today: another world may heal it."""
 
 
 def pool_of_rivals(
@@ -43,7 +41,7 @@ def pool_of_rivals(
     near = [
         p
         for p in equal_machines(problem)
-        if {violation.code for violation in violations(p, problem)} in LIMITS
+        if {violation.code for violation in violations(p, problem)} <= LIMIT_CODES
     ]
     objective = objective_of(problem.requirements)
     for placement in sorted(near, key=lambda p: objective.score(evaluate(p, problem))):

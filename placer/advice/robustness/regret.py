@@ -44,13 +44,13 @@ MOST_WORLDS = 10_000
 @dataclass(frozen=True, kw_only=True, slots=True)
 class World:
     """One world: a share of the range of each factor, the regret of the recommendation there, and
-    the best placement.
+    the best placement; None where nothing fits.
     """
 
     shares: tuple[float, ...]
     kind: str
     value: float
-    best_value: float
+    best_value: float | None
     best: Placement | None
     regret: float
     broken: bool
@@ -285,7 +285,11 @@ def _judged(
                 shares=tuple(row),
                 kind=kind,
                 value=pool[0].raw_value(row),
-                best_value=solved[w] if better else float(values[w, best]),
+                best_value=solved[w]
+                if better
+                else None
+                if math.isnan(values[w, best])
+                else float(values[w, best]),
                 best=answers[w].placement
                 if better
                 else None

@@ -306,7 +306,8 @@ def _answer(world: Problem, running: Kept | None, solver: str, options: SolveOpt
         return best
     if stays.value is None or best.objective.improvement(best.value, stays.value) > LEAST_GAIN:
         return best
-    return replace(stays, problem=world)
+    # What keeps every machine in use is bounded by less than what may also leave them.
+    return replace(stays, problem=world, bound=best.bound, proof=best.proof)
 
 
 def _machines(placement: Placement) -> Counter[tuple[str, str, str]]:

@@ -13,12 +13,6 @@ from placer.cost_model.estimate import Estimate
 from placer.problem.placement import Placement
 from placer.units import counted, format_duration, format_number, format_usd
 
-GAINS = {
-    "throughput": "more samples/s",
-    "cost": "less USD/h",
-    "cost-per-sample": "less USD per sample",
-}
-
 
 def replan_view(got: Replan) -> Table:
     """Show what was observed, what runs, what is best, and the verdict."""
@@ -114,11 +108,11 @@ def _verdict(got: Replan) -> str:
             else "what runs breaks a limit"
         )
         return f"{words}: {why}; {kept}"
-    objective = got.answer.problem.requirements.objective
-    return (
-        f"{words}: {100 * gain:.1f} % "
-        f"{GAINS.get(objective, f'better ({objective})')}{_difference(got)}; {kept}; "
-    ) + (f"a stop of {format_duration(got.move_s)} has paid off after {format_duration(after)}")
+    objective = got.answer.objective
+    better = f"{'more' if objective.maximised else 'less'} {objective.quantity}"
+    return (f"{words}: {100 * gain:.1f} % {better}{_difference(got)}; {kept}; ") + (
+        f"a stop of {format_duration(got.move_s)} has paid off after {format_duration(after)}"
+    )
 
 
 def _difference(got: Replan) -> str:

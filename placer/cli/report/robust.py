@@ -20,6 +20,7 @@ from placer.advice.robustness.uncertainty import BOXES, changes_of
 from placer.advice.robustness.value_of_information import Worth
 from placer.cli.report.recommend.sentences import brief, headline
 from placer.cli.report.recommend.terminal import reading
+from placer.cli.report.values import value_text
 from placer.units import counted, format_number, format_usd
 
 KIND_WORDS = {
@@ -32,11 +33,6 @@ MOST_ROWS = 8
 """Figures that are listed; --json has all."""
 LEAST_GAIN = 0.001
 """Figures that save less of the expected regret are not worth a measurement."""
-OBJECTIVE_UNITS = {
-    "throughput": "samples/s",
-    "cost": "USD/h",
-    "cost-per-sample": "USD per million samples",
-}
 
 
 def robust_view(got: Robustness) -> RenderableType:
@@ -142,6 +138,10 @@ def _limit_words(got: Robustness) -> str:
     wish = got.result.problem.requirements
     names = {
         "over budget": wish.budget_usd_per_hour,
+        "over the budget in total": wish.budget_usd,
+        "over the price of a million samples": wish.most_usd_per_million_samples,
+        "past the deadline": wish.deadline_s,
+        "above the limit on emissions": wish.max_carbon_g_per_hour,
         "below the floor": wish.min_samples_per_second,
     }
     return (
@@ -153,12 +153,14 @@ def _limit_words(got: Robustness) -> str:
 def _worst(got: Robustness) -> list[tuple[str, str]]:
     """Say where the recommendation loses most, and what is best there."""
     world = got.worst
-    if world is None or world.regret <= got.result_gap or world.best is None:
+    if world is None or world.regret <= got.result_gap:
         return []
-    unit = OBJECTIVE_UNITS[got.result.problem.requirements.objective]
+    if world.best is None or world.best_value is None:
+        return []
+    objective = got.result.objective
     figures = (
-        f"{_figure(world.value, unit)} against {_figure(world.best_value, unit)} {unit} of "
-        f"{brief(world.best)}"
+        f"{value_text(world.value, objective)} against {value_text(world.best_value, objective)} "
+        f"of {brief(world.best)}"
     )
     used = {f.words for c in got.pool[:1] for f in c.factors}
     used |= {
@@ -173,10 +175,6 @@ def _worst(got: Robustness) -> list[tuple[str, str]]:
         if change.text.rpartition("=")[0] in used
     ]
     return [("worst", figures), ("", " ".join(f"--set {shlex.quote(text)}" for text in touched))]
-
-
-def _figure(value: float, unit: str) -> str:
-    return format_number(value) if unit == "samples/s" else format_usd(value)
 
 
 def _steadier(got: Robustness) -> list[tuple[str, str]]:

@@ -141,15 +141,12 @@ def _reaction(got: WhatIf) -> list[tuple[str, str]]:
     regret = got.regret
     if regret is None:
         return said
-    name = {
-        "throughput": "of the samples/s",
-        "cost": "of the USD/h",
-        "cost-per-sample": "of the USD per sample",
-    }
-    objective = got.after.problem.requirements.objective
     if regret <= (got.after.gap or 0.0) + 1e-9:
         return [*said, ("regret", "none: the old choice is as good as the new one")]
-    return [*said, ("regret", f"{100 * regret:.1f} % {name[objective]} of the new choice")]
+    return [
+        *said,
+        ("regret", f"{100 * regret:.1f} % of the {got.after.objective.quantity} of the new choice"),
+    ]
 
 
 def _lines(lines: Iterable[tuple[str, str]]) -> RenderableType:

@@ -14,7 +14,8 @@ from placer.advice.explanation.stay_or_leave import Staying
 from placer.cli.report.explain.conflict_text import conflict_lines
 from placer.cli.report.explain.why_not_text import why_not_lines
 from placer.cli.report.recommend.sentences import brief, signed_percent
-from placer.cost_model.outlook.totals import totals_of
+from placer.cli.report.values import amount_text, value_text
+from placer.cost_model.objective import objective_of
 from placer.problem.problem import Problem
 from placer.solving.result import Option, Result
 from placer.units import counted, format_duration, format_number, format_usd
@@ -65,7 +66,7 @@ def value_words(option: Option) -> str:
 
 def gain_words(gain: float, problem: Problem) -> str:
     """Give the improvement of the objective as a signed share: more samples/s, or less money."""
-    return signed_percent(gain if problem.requirements.objective == "throughput" else -gain)
+    return signed_percent(objective_of(problem.requirements).sign * gain)
 
 
 def binding_lines(binding: Binding, result: Result) -> Iterator[str]:
@@ -234,34 +235,10 @@ def worth_lines(row: Worth, result: Result) -> Iterator[str]:
 
 def _from_to(option: Option, result: Result) -> str:
     """Give the change of the objective from the best to another placement."""
-    got, objective = result.estimate, result.problem.requirements.objective
-    assert got is not None
-    if objective == "throughput":
-        now, then = (
-            format_number(e.effective_samples_per_second.value) for e in (got, option.estimate)
-        )
-        return f"{now} -> {then} samples/s"
-    if objective == "time":
-        samples = result.problem.requirements.samples or 0
-        first, second = (
-            format_duration(totals_of(e, samples).seconds.value) for e in (got, option.estimate)
-        )
-        return f"{first} -> {second}"
-    if objective == "carbon":
-        grams = [
-            0.0 if e.carbon_g_per_hour is None else e.carbon_g_per_hour.value
-            for e in (got, option.estimate)
-        ]
-        return f"{format_number(grams[0])} -> {format_number(grams[1])} g CO2e/h"
-    if objective == "cost":
-        return (
-            f"{format_usd(got.usd_per_hour.total)} -> "
-            f"{format_usd(option.estimate.usd_per_hour.total)}/h"
-        )
-    return (
-        f"{format_usd(got.usd_per_million_samples)} -> "
-        f"{format_usd(option.estimate.usd_per_million_samples)} per million samples"
-    )
+    objective = result.objective
+    assert result.value is not None
+    now, then = result.value, objective.value(option.estimate)
+    return f"{amount_text(now, objective)} -> {value_text(then, objective)}"
 
 
 def stay_lines(row: Staying, result: Result) -> Iterator[str]:
@@ -329,13 +306,12 @@ def _several_lines(row: Staying, result: Result) -> Iterator[str]:
         )
         yield f"Leave: the best placement uses {row.regions} regions, and {proof}."
         return
-    assert row.loss is not None
-    sure = "" if row.proved else " at most (not proved)"
-    throughput = result.problem.requirements.objective == "throughput"
-    text = (
-        f"lose {format_number(100 * row.loss)} % of the samples/s"
-        if throughput
-        else f"cost {format_number(100 * row.loss)} % more"
-    )
+    sure, objective = "" if row.proved else " at most (not proved)", result.objective
+    if row.loss is None:  # the best costs nothing, so there is no share
+        text = f"cost {value_text(objective.value(row.alone.estimate), objective)}"
+    elif objective.maximised:
+        text = f"lose {format_number(100 * row.loss)} % of the {objective.quantity}"
+    else:
+        text = f"cost {format_number(100 * row.loss)} % more {objective.quantity}"
     where = f"{value_words(row.alone)} with {brief(row.alone.placement)}"
     yield f"Leave: {row.regions} regions are best. Staying in one would {text}{sure}: {where}."

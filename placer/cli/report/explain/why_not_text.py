@@ -9,6 +9,7 @@ from placer.advice.explanation.break_even import BreakEven
 from placer.advice.explanation.why_not import WhyNot
 from placer.cli.report.explain.conflict_text import remedy_line
 from placer.cli.report.recommend.sentences import brief, signed_percent
+from placer.cli.report.values import value_text
 from placer.cost_model.estimate import Estimate, LinkUse
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -16,7 +17,6 @@ from placer.solving.result import Option, Result
 from placer.units import (
     SECONDS_PER_HOUR,
     format_bandwidth,
-    format_duration,
     format_number,
     format_seconds,
     format_usd,
@@ -71,8 +71,7 @@ def _found_lines(row: WhyNot, result: Result) -> Iterator[str]:
     option, got, problem = row.option, result.estimate, result.problem
     assert option is not None
     assert got is not None
-    assert row.regret is not None
-    other, objective = option.estimate, problem.requirements.objective
+    other, objective = option.estimate, result.objective
     proof = "proved" if row.proved else "at most; not proved that it cannot do better"
     best = (
         f"The best with it{' and without that wish' if row.excluded else ''} is "
@@ -82,24 +81,16 @@ def _found_lines(row: WhyNot, result: Result) -> Iterator[str]:
         f"{format_number(other.effective_samples_per_second.value)} samples/s for "
         f"{format_usd(other.usd_per_hour.total)}/h"
     )
-    if abs(row.regret) <= WITHIN:
+    if row.regret is not None and abs(row.regret) <= WITHIN:
         yield f"{best}: {values}, as good as the best ({_tie(other, got)})."
         return
-    what = {
-        "throughput": " samples/s",
-        "cost": "/h",
-        "cost-per-sample": " per million samples",
-        "time": "",
-        "carbon": " g CO2e/h",
-    }[objective]
-    share = signed_percent(-row.regret if objective == "throughput" else row.regret)
     difference = row.difference or 0.0
-    sign, amount = "+" if difference > 0 else "-", abs(difference)
-    plain = {"throughput": format_number, "carbon": format_number, "time": format_duration}
-    absolute = sign + plain.get(objective, format_usd)(amount)
-    yield f"{best}: {values}, {share} or {absolute}{what} against the best ({proof})."
+    absolute = f"{'+' if difference > 0 else '-'}{value_text(abs(difference), objective)}"
+    if row.regret is not None:
+        absolute = f"{signed_percent(-objective.sign * row.regret)} or {absolute}"
+    yield f"{best}: {values}, {absolute} against the best ({proof})."
     reasons = list(_reasons(option, got, result.placement, problem))
-    if reasons and row.regret > 0:
+    if reasons and (row.regret is None or row.regret > 0):
         yield f"It loses because {'; '.join(reasons)}."
 
 

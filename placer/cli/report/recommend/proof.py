@@ -21,13 +21,6 @@ METHOD_WORDS = {
     "search": "searched",
     "stopped": "not finished",
 }
-BOUND_WORDS = {
-    "throughput": "samples/s at most",
-    "cost": "USD/h at least",
-    "cost-per-sample": "USD/M at least",
-    "time": "seconds at least",
-    "carbon": "g CO2e/h at least",
-}
 
 
 def ways_out(proof: Sequence[ModeProof]) -> str:
@@ -74,7 +67,7 @@ def proof_table(result: Result) -> RenderableType:
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="underline")
     for header in (
         "strategy",
-        BOUND_WORDS[result.problem.requirements.objective],
+        f"{result.objective.short_unit} at {'most' if result.objective.maximised else 'least'}",
         "how",
         "nodes",
         "priced",

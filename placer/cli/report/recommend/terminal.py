@@ -36,14 +36,6 @@ OLD_DAYS = 366
 """Egress prices older than this beside the newest machine price are worth a word although nothing
 is sent.
 """
-UNITS = {
-    "throughput": "samples/s",
-    "cost": "USD/h",
-    "cost-per-sample": "USD/M",
-    "time": "seconds",
-    "carbon": "g CO2e/h",
-}
-"""What the value of an objective is in."""
 OBJECTIVE_WORDS = {
     "throughput": "most samples/s",
     "cost": "lowest USD/h",
@@ -240,7 +232,7 @@ def considered(result: Result, width: int) -> RenderableType:
 
 def batches(result: Result) -> RenderableType:
     """Build the table of the target batch sizes that were tried, the chosen one marked."""
-    table = _table(("", "TBS", UNITS[result.problem.requirements.objective], "at best"), 60)
+    table = _table(("", "TBS", result.objective.short_unit, "at best"), 60)
     for row in result.batches:
         chosen = row.target_batch_size == result.problem.batch
         value = result.value if chosen else row.value

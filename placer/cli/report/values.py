@@ -1,0 +1,41 @@
+"""Values of an objective in words."""
+
+from __future__ import annotations
+
+from placer.cost_model.objective import Objective
+from placer.units import format_duration, format_number, format_usd
+
+_BEHIND = {
+    "throughput": " samples/s",
+    "cost": "/h",
+    "cost-per-sample": " per million samples",
+    "time": "",
+    "carbon": " g CO2e/h",
+}
+_FIGURES = {"throughput": format_number, "time": format_duration, "carbon": format_number}
+
+
+def amount_text(value: float, objective: Objective) -> str:
+    """Return a value without its unit; money and durations name theirs.
+
+    Examples
+    --------
+    >>> from placer.cost_model.objective import objective_named
+    >>> amount_text(1.2, objective_named("cost")), amount_text(90.0, objective_named("time"))
+    ('$1.20', '90 s')
+    """
+    return _FIGURES.get(objective.name, format_usd)(value)
+
+
+def value_text(value: float, objective: Objective) -> str:
+    """Return a value with its unit.
+
+    Examples
+    --------
+    >>> from placer.cost_model.objective import objective_named
+    >>> value_text(1.2, objective_named("cost"))
+    '$1.20/h'
+    >>> value_text(20.1, objective_named("carbon"))
+    '20.1 g CO2e/h'
+    """
+    return amount_text(value, objective) + _BEHIND[objective.name]
