@@ -179,6 +179,8 @@ def _from_below(
     found, proved = BreakEven(what=what, factor=None, proved=True, option=None), True
     for question in questions:
         for goal in goals_of(result):
+            if found.factor is not None and found.factor > LIMITLESS:  # no larger one counts
+                continue
             if what == "price" and not goal.counts_money:
                 factor, option, sure = _without_money(goal, question, asker)
             else:
