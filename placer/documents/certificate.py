@@ -52,6 +52,11 @@ def certificate_document(
     }
 
 
+def holds_market(certificate: Mapping[str, Any]) -> bool:
+    """Return whether a saved file has the whole market; old ones say it by their relaxation."""
+    return bool(certificate.get("whole", certificate["relaxation"] is not None))
+
+
 def input_digests(problem: Mapping[str, Any]) -> dict[str, str]:
     """Return the SHA-256 of the canonical JSON of each part of a problem document."""
     return {name: document_digest(problem[name]) for name in PARTS}

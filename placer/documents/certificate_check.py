@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from placer.cost_model.objective import Objective, objective_named
-from placer.documents.certificate import SCHEMA, device_speeds, input_digests, relaxed_modes
+from placer.documents.certificate import (
+    SCHEMA,
+    device_speeds,
+    holds_market,
+    input_digests,
+    relaxed_modes,
+)
 from placer.documents.checker.case import Case
 from placer.documents.checker.dollars import dollars_of
 from placer.documents.checker.limits import broken_limits
@@ -295,7 +301,7 @@ def _bound_words(document: Mapping[str, Any]) -> Checked:
         for mode in modes
         if _name(mode) not in names
     ]
-    if relaxation is None:
+    if not holds_market(document["certificate"]):
         trusted.append(
             "the market is not in this file: --certificate keeps it, so that bounds can be worked "
             "out again"

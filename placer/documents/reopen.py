@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from placer.documents.certificate import holds_market
 from placer.documents.schemas import RESULT_SCHEMA
 from placer.errors import PlacerError
 from placer.market.books.reading import load_catalog
@@ -65,7 +66,7 @@ def whole_problem(document: Mapping[str, Any], where: str) -> Problem:
         If that market is neither in the file nor on this machine.
     """
     saved, certificate = Problem.from_dict(document["problem"]), document["certificate"]
-    if certificate["relaxation"] is not None:
+    if holds_market(certificate):
         return saved
     try:
         problem = with_present_book(saved, where)[0]

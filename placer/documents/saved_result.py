@@ -67,7 +67,7 @@ def saved_document(
         kept = question_alone(problem) if placement is None else used_problem(problem, placement)
     key = "problem" if whole or placement is not None else "question"
     saved = kept.to_dict()
-    certificate = certificate_document(
+    certificate = {"whole": whole} | certificate_document(
         saved if key == "problem" else problem.to_dict(),
         problem,
         placement,

