@@ -67,13 +67,14 @@ def saved_document(
         kept = question_alone(problem) if placement is None else used_problem(problem, placement)
     key = "problem" if whole or placement is not None else "question"
     saved = kept.to_dict()
-    certificate = {"whole": whole} | certificate_document(
+    certificate = certificate_document(
         saved if key == "problem" else problem.to_dict(),
         problem,
         placement,
         document["solver"]["name"],
         limits,
     )
+    certificate["whole"] = whole
     # The second implementation bounds no emissions.
     if whole and problem.requirements.objective != "carbon":
         modes = [(mode["strategy"], mode["local_steps"]) for mode in document["proof"]]

@@ -20,7 +20,8 @@ import pytest
 from rich.console import Console
 
 from instances import two_places
-from placer.advice.explanation.explain import Explanation, explain
+from placer.advice.explanation.answer import Explanation
+from placer.advice.explanation.explain import explain
 from placer.advice.frontier.search import frontier
 from placer.advice.recommendation.recommend import recommend
 from placer.advice.robustness.candidates import with_phi
