@@ -21,6 +21,7 @@ import placer
 from placer.advice.worlds.scenario import apply, parse_changes
 from placer.cli.ask import estimate, explain, pareto, recommend, robust, simulate, sweep, whatif
 from placer.documents.request import request_document
+from placer.documents.saved_result import check_result
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
@@ -291,6 +292,26 @@ def test_the_request_document_has_every_wish() -> None:
     assert set(document) == {"model", "gradient_bytes", *of_rows}
     assert set(document) == set(schema["properties"])
     assert set(schema["required"]) <= set(document)
+
+
+def test_saved_requests_of_older_versions_are_still_checked() -> None:
+    """A key that came later may be missing; a wish that was edited or left out is refused."""
+    saved = placer.recommend("resnet50", catalog="erben-2023", gpu="T4", budget="5/h").to_saved()
+    request = saved["request"]
+    assert check_result(saved, "a.json")
+    later = {"oldest_price": request["oldest_price"]}
+    assert check_result(
+        {**saved, "request": {k: request[k] for k in {*request} - {*later}}}, "a.json"
+    )
+    edited: list[object] = [
+        {**request, "streams": 9},
+        {k: request[k] for k in {*request} - {"gpus"}},
+        {},
+        [],
+    ]
+    for wrong in edited:
+        with pytest.raises(PlacerError, match="the request does not fit the problem"):
+            check_result({**saved, "request": wrong}, "a.json")
 
 
 @pytest.mark.parametrize("word", CHANGES)
