@@ -154,7 +154,7 @@ def on_meta():
 
 
 def workload(**parts):
-    from placer.profiler.target.workload import Workload
+    from placer.profiler.workload import Workload
 
     usual = {"name": "mine", "title": "mine", "family": "other"}
     usual |= {"module": network(), "batch": batch, "loss": loss}

@@ -365,7 +365,7 @@ class TestWords:
         """It would exchange nothing."""
         pytest.importorskip("torch")
         text = """import torch
-from placer.profiler.target.workload import Workload
+from placer.profiler.workload import Workload
 def empty():
     return Workload(name="e", title="e", family="other", module=torch.nn.Identity(),
                     batch=torch.randn, loss=lambda m, x: x.sum(), optimizer=list)
