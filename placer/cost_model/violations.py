@@ -33,14 +33,14 @@ class Violation:
 
 def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
     """List every limit and wish that a placement breaks; empty if it may be recommended."""
-    found = [
+    broken = [
         *_group_violations(placement, problem),
         *_quota_violations(placement, problem),
         *_exchange_violations(placement, problem),
     ]
     wish = problem.requirements
     if not wish.min_workers <= placement.workers <= wish.max_workers:
-        found.append(
+        broken.append(
             Violation(
                 code="workers",
                 message=f"{placement.workers} workers are not within "
@@ -48,7 +48,7 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
             )
         )
     if not wish.min_regions <= len(placement.places) <= wish.max_regions:
-        found.append(
+        broken.append(
             Violation(
                 code="regions",
                 message=f"{len(placement.places)} regions are not within "
@@ -56,20 +56,20 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
             )
         )
     if placement.workers > problem.batch:
-        found.append(
+        broken.append(
             Violation(
                 code="batch",
                 message=f"a step of {problem.batch} samples cannot be shared by "
                 f"{placement.workers} workers",
             )
         )
-    found += [*_unplaced_data(placement, problem), *_unused(placement, problem)]
-    if any(v.code in ("function", "exchange", "data") for v in found):
-        return tuple(found)
-    got = evaluate(placement, problem)
+    broken += [*_unplaced_data(placement, problem), *_unused(placement, problem)]
+    if any(v.code in ("function", "exchange", "data") for v in broken):
+        return tuple(broken)
+    outcome = evaluate(placement, problem)
     moves = estimate(placement, problem).moves if wish.datasets else ()
-    found += [*_function_time(got, problem), *_data_violations(placement, moves, problem)]
-    return (*found, *broken_limits(got, wish))
+    broken += [*_function_time(outcome, problem), *_data_violations(placement, moves, problem)]
+    return (*broken, *broken_limits(outcome, wish))
 
 
 def broken_limits(outcome: Outcome, wish: Requirements) -> tuple[Violation, ...]:
@@ -153,18 +153,18 @@ def _unplaced_data(placement: Placement, problem: Problem) -> list[Violation]:
     """Data that must stay where no worker is, and workers that would have no data."""
     datasets, used = problem.requirements.datasets, placement.places
     stay = needs_place(datasets)
-    found = [
+    broken = [
         Violation(code="data", message=f"data must stay in {place}, where no worker is")
         for place in stay
         if place not in used
     ]
     if datasets and not problem.requirements.data_moves:
-        found += [
+        broken += [
             Violation(code="data", message=f"workers in {place} have no data")
             for place in used
             if place not in stay
         ]
-    return found
+    return broken
 
 
 def _unused(placement: Placement, problem: Problem) -> list[Violation]:
@@ -178,23 +178,23 @@ def _unused(placement: Placement, problem: Problem) -> list[Violation]:
 
 
 def _group_violations(placement: Placement, problem: Problem) -> list[Violation]:
-    found = []
+    broken = []
     for group in placement.groups:
         offer = pool_of(group, problem).offer
-        found += [
+        broken += [
             Violation(code=code, message=message) for code, message in problem.offer_problems(offer)
         ]
         where = problem.place_problem(group.place)
         if where:
-            found.append(Violation(code="place", message=where))
+            broken.append(Violation(code="place", message=where))
         if offer.available is not None and group.count > offer.available:
-            found.append(
+            broken.append(
                 Violation(
                     code="quota",
                     message=f"{group.spec}: only {offer.available} of {offer.instance_type} exist",
                 )
             )
-    return found
+    return broken
 
 
 def _quota_violations(placement: Placement, problem: Problem) -> list[Violation]:
@@ -240,30 +240,30 @@ def quota_use(placement: Placement, problem: Problem) -> dict[tuple[str, str, st
 def _exchange_violations(placement: Placement, problem: Problem) -> list[Violation]:
     exchange, wish = placement.exchange, problem.requirements
     chosen, several = traits(exchange.strategy), exchange.strategy != NO_EXCHANGE
-    found = []
+    broken = []
     if (placement.workers == 1) == several:
-        found.append(
+        broken.append(
             Violation(
                 code="exchange",
                 message=f"{placement.workers} workers with the exchange '{exchange.strategy}'",
             )
         )
     elif several and (exchange.strategy, exchange.local_steps) not in problem.modes:
-        said = (
+        mode = (
             f"{exchange.strategy} with {exchange.local_steps} local steps"
             if exchange.local_steps > 1
             else exchange.strategy
         )
-        found.append(
+        broken.append(
             Violation(
-                code="exchange", message=f"the exchange {said} is not what {wish.exchange} admits"
+                code="exchange", message=f"the exchange {mode} is not what {wish.exchange} admits"
             )
         )
     if len(placement.places) < chosen.least_regions:
         text = f"the exchange {exchange.strategy} needs workers in {chosen.least_regions} regions"
-        found.append(Violation(code="exchange", message=text))
+        broken.append(Violation(code="exchange", message=text))
     if exchange.compression != problem.compression:
-        found.append(
+        broken.append(
             Violation(
                 code="compression",
                 message=f"compression {exchange.compression} is not {problem.compression}",
@@ -274,33 +274,33 @@ def _exchange_violations(placement: Placement, problem: Problem) -> list[Violati
         wish.overlap and chosen.may_overlap,
     ):
         asked = f"{exchange.streams} streams, overlap {exchange.overlap} are not what was asked for"
-        found.append(Violation(code="exchange", message=asked))
-    return found + _hub_violations(placement, problem)
+        broken.append(Violation(code="exchange", message=asked))
+    return broken + _hub_violations(placement, problem)
 
 
 def _hub_violations(placement: Placement, problem: Problem) -> list[Violation]:
     """What is wrong with the places where gradients or models meet."""
     exchange, wish = placement.exchange, problem.requirements
     chosen, several = traits(exchange.strategy), exchange.strategy != NO_EXCHANGE
-    found = []
+    broken = []
     for name, wanted, got in (
         ("aggregator", wish.aggregator, exchange.aggregator),
         ("storage", wish.storage, exchange.storage),
     ):
         if wanted not in (None, got) and several:
-            found.append(Violation(code=name, message=f"the {name} is in {got}, not in {wanted}"))
+            broken.append(Violation(code=name, message=f"the {name} is in {got}, not in {wanted}"))
     if chosen.hub == "function":
-        found += _function_violations(placement, problem)
+        broken += _function_violations(placement, problem)
     if chosen.hub == "server":
-        found += _server_violations(placement, problem)
+        broken += _server_violations(placement, problem)
     if chosen.hub == "region" and exchange.aggregator not in placement.places:
-        found.append(
+        broken.append(
             Violation(
                 code="exchange",
                 message=f"the hub {exchange.aggregator} is not among the regions with workers",
             )
         )
-    return found
+    return broken
 
 
 def _server_violations(placement: Placement, problem: Problem) -> list[Violation]:
@@ -311,21 +311,21 @@ def _server_violations(placement: Placement, problem: Problem) -> list[Violation
             Violation(code="exchange", message="a parameter server needs a machine at its place")
         ]
     offer, needed = server_offer(server, problem), server_bytes(placement.workers, problem)
-    found = []
+    broken = []
     if offer.memory_gib * GIB < needed:
         text = (
             f"{placement.workers} gradients and the model need {format_bytes(needed)} on the "
             f"server; {offer.instance_type} has"
         )
-        found.append(Violation(code="host-memory", message=f"{text} {offer.memory_gib:g} GiB"))
+        broken.append(Violation(code="host-memory", message=f"{text} {offer.memory_gib:g} GiB"))
     if problem.requirements.market not in ("any", offer.market):
-        found.append(
+        broken.append(
             Violation(
                 code="market",
                 message=f"the server is {offer.market}, not {problem.requirements.market}",
             )
         )
-    return found
+    return broken
 
 
 def _function_violations(placement: Placement, problem: Problem) -> list[Violation]:

@@ -68,5 +68,5 @@ def solved_again(document: Mapping[str, Any], where: str, solver: str) -> str:
                 f"{where}: {text}, {other:.9g}, is beaten by {one:.9g}",
                 "one of the two searches is wrong: please report it",
             )
-    said = f"{format_number(value)}, where the file has {format_number(before)}"
-    return f"{solver} solved it again: {said} ({result.status}, {result.seconds:.1f} s)"
+    figure = f"{format_number(value)}, where the file has {format_number(before)}"
+    return f"{solver} solved it again: {figure} ({result.status}, {result.seconds:.1f} s)"

@@ -79,14 +79,14 @@ def find_binding(result: Result, asker: Asker) -> Binding:
     result
         With a placement, the best one.
     """
-    found = [
+    limits = [
         *_wish_limits(result, asker),
         *_quota_limits(result, asker),
         *_memory_limits(result, asker),
     ]
     order = {True: 0, None: 1, False: 2}
     return Binding(
-        limits=tuple(sorted(found, key=lambda limit: (order[limit.binds], -(limit.gain or 0.0)))),
+        limits=tuple(sorted(limits, key=lambda limit: (order[limit.binds], -(limit.gain or 0.0)))),
         one_more=one_more(result),
     )
 
@@ -167,10 +167,10 @@ def _nearest(code: str, result: Result, asker: Asker) -> Option | None:
     """Return the least step beyond a budget that is faster (or better per sample), or below a floor
     that is cheaper.
     """
-    problem, got = result.problem, result.estimate
-    assert got is not None
+    problem, estimate = result.problem, result.estimate
+    assert estimate is not None
     wish, gap = problem.requirements, asker.options.gap + BETTER
-    speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
+    speed, usd = estimate.effective_samples_per_second.value, estimate.usd_per_hour.total
     if code == "budget" and result.objective.by_speed:
         floor = max(speed * (1 + gap), wish.floor_samples_per_second or 0.0)
         return asker.best(

@@ -115,9 +115,12 @@ def goals_of(result: Result) -> tuple[Goal, ...]:
     """Return what beats the best placement: more speed within the budget, or the same for less;
     less money; less per sample; less carbon.
     """
-    wish, got = result.problem.requirements, result.estimate
-    assert got is not None
-    speed, usd = got.effective_samples_per_second.value, max(got.usd_per_hour.total, LEAST_AMOUNT)
+    wish, estimate = result.problem.requirements, result.estimate
+    assert estimate is not None
+    speed, usd = (
+        estimate.effective_samples_per_second.value,
+        max(estimate.usd_per_hour.total, LEAST_AMOUNT),
+    )
     limits = Goal(
         min_samples_per_second=wish.floor_samples_per_second,
         budget_usd_per_hour=wish.budget_usd_per_hour,
@@ -130,7 +133,7 @@ def goals_of(result: Result) -> tuple[Goal, ...]:
         return (
             replace(
                 limits,
-                usd_per_million_samples=max(got.usd_per_million_samples, LEAST_AMOUNT),
+                usd_per_million_samples=max(estimate.usd_per_million_samples, LEAST_AMOUNT),
                 search="cost-per-sample",
             ),
         )
@@ -176,21 +179,23 @@ def _from_below(
     what: str, scale: Scale, questions: Sequence[Problem], result: Result, asker: Asker
 ) -> BreakEven:
     """Run Newton's method over a price, from 0 up."""
-    found, proved = BreakEven(what=what, factor=None, proved=True, option=None), True
+    answer, proved = BreakEven(what=what, factor=None, proved=True, option=None), True
     for question in questions:
         for goal in goals_of(result):
-            if found.factor is not None and found.factor > LIMITLESS:  # no larger one counts
+            if answer.factor is not None and answer.factor > LIMITLESS:  # no larger one counts
                 continue
             if what == "price" and not goal.counts_money:
                 factor, option, sure = _without_money(goal, question, asker)
             else:
-                factor, option, sure = _newton(scale, goal, question, asker, found.factor)
+                factor, option, sure = _newton(scale, goal, question, asker, answer.factor)
             proved = proved and sure
-            if factor is not None and (found.factor is None or factor > found.factor):
-                found = replace(found, factor=factor, option=option)
-    if found.option is not None and found.factor is not None and found.factor < LIMITLESS:
-        found = replace(found, option=_priced_at(scale, found.factor, found.option, questions[0]))
-    return replace(found, proved=proved)
+            if factor is not None and (answer.factor is None or factor > answer.factor):
+                answer = replace(answer, factor=factor, option=option)
+    if answer.option is not None and answer.factor is not None and answer.factor < LIMITLESS:
+        answer = replace(
+            answer, option=_priced_at(scale, answer.factor, answer.option, questions[0])
+        )
+    return replace(answer, proved=proved)
 
 
 def _priced_at(scale: Scale, factor: float, option: Option, question: Problem) -> Option:
@@ -277,18 +282,18 @@ def bandwidth_break_even(questions: Sequence[Problem], result: Result, asker: As
     """Find the least factor on the bandwidth of all links between places at which a question has an
     answer that beats the best.
     """
-    found, proved = BreakEven(what="bandwidth", factor=None, proved=True, option=None), True
+    answer, proved = BreakEven(what="bandwidth", factor=None, proved=True, option=None), True
     for question in questions:
         for goal in goals_of(result):
             factor, option, sure = _from_above(goal, question, asker)
             proved = proved and sure
-            if factor is not None and (found.factor is None or factor < found.factor):
-                found = replace(found, factor=factor, option=option)
-    if found.option is not None and found.factor is not None:
-        found = replace(
-            found, option=_priced_at(with_scaled_links, found.factor, found.option, questions[0])
+            if factor is not None and (answer.factor is None or factor < answer.factor):
+                answer = replace(answer, factor=factor, option=option)
+    if answer.option is not None and answer.factor is not None:
+        answer = replace(
+            answer, option=_priced_at(with_scaled_links, answer.factor, answer.option, questions[0])
         )
-    return replace(found, proved=proved)
+    return replace(answer, proved=proved)
 
 
 def _from_above(

@@ -139,10 +139,10 @@ def _moving(problem: Problem, asker: Asker) -> Option | None:
     datasets = problem.requirements.datasets
     if all(data.may_move for data in datasets):
         return None
-    found = asker.best(
+    trial = asker.best(
         wanting(problem, datasets=tuple(replace(data, may_move=True) for data in datasets))
     ).option("data")
-    return None if found is None else replace(found, note="--data with :move instead of :stay")
+    return None if trial is None else replace(trial, note="--data with :move instead of :stay")
 
 
 def _note(wish: Wish, option: Option, problem: Problem) -> str:

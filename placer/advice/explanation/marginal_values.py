@@ -64,9 +64,9 @@ def worth_of_more(result: Result, asker: Asker) -> tuple[Worth, ...]:
 
 
 def _worths(result: Result, asker: Asker) -> Iterator[Worth]:
-    problem, placement, got = result.problem, result.placement, result.estimate
+    problem, placement, estimate = result.problem, result.placement, result.estimate
     assert placement is not None
-    assert got is not None
+    assert estimate is not None
     wish = problem.requirements
     if wish.budget_usd_per_hour is not None:
         yield _dollar(result, wish.budget_usd_per_hour, asker)
@@ -96,7 +96,7 @@ def _worths(result: Result, asker: Asker) -> Iterator[Worth]:
             result,
             asker,
         )
-    between = [use for use in got.links if use.src != use.dst]
+    between = [use for use in estimate.links if use.src != use.dst]
     if between:
         yield _bandwidth(
             max(
@@ -140,9 +140,9 @@ def _dollar(result: Result, budget: float, asker: Asker) -> Worth:
 
 def _cheapest_better(result: Result, asker: Asker) -> Trial | None:
     """Return the cheapest placement that is faster than the best by more than the gap."""
-    problem, got = result.problem, result.estimate
-    assert got is not None
-    speed = got.effective_samples_per_second.value * (1 + asker.options.gap + BETTER)
+    problem, estimate = result.problem, result.estimate
+    assert estimate is not None
+    speed = estimate.effective_samples_per_second.value * (1 + asker.options.gap + BETTER)
     floor = max(speed, problem.requirements.floor_samples_per_second or 0.0)
     trial = asker.best(
         wanting(problem, objective="cost", budget_usd_per_hour=None, min_samples_per_second=floor)
@@ -163,20 +163,20 @@ def _counted(
     never gets worse, so bisection finds it.
     """
     one = asker.best(more(1), start=result.placement)
-    least, found = (1, one) if improves(one, result, asker.options.gap) else (None, None)
+    least, best = (1, one) if improves(one, result, asker.options.gap) else (None, None)
     if least is None:
         most = max(2, round((MOST_FACTOR - 1) * limit))
         trial = asker.best(more(most), start=result.placement)
         if improves(trial, result, asker.options.gap):
-            low, least, found = 1, most, trial
+            low, least, best = 1, most, trial
             while least - low > 1:
                 middle = (low + least) // 2
                 trial = asker.best(more(middle), start=result.placement)
                 if improves(trial, result, asker.options.gap):
-                    least, found = middle, trial
+                    least, best = middle, trial
                 else:
                     low = middle
-    return _worth(code, words, unit, limit, 1, one, least, found, result, asker)
+    return _worth(code, words, unit, limit, 1, one, least, best, result, asker)
 
 
 def _bandwidth(use: LinkUse, result: Result, asker: Asker) -> Worth:

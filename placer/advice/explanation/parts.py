@@ -21,17 +21,17 @@ def option_part(option: Option | None, problem: Problem) -> dict[str, Any] | Non
     """Build a placement with the figures that matter beside others; None if there is none."""
     if option is None:
         return None
-    got = option.estimate
+    estimate = option.estimate
     return {
         "placement": placement_document(option.placement, problem),
-        "samples_per_second": got.effective_samples_per_second.value,
-        "usd_per_hour": got.usd_per_hour.total,
-        "compute_usd_per_hour": got.usd_per_hour.compute,
-        "egress_usd_per_hour": got.usd_per_hour.egress,
-        "usd_per_million_samples": got.usd_per_million_samples,
-        "step_seconds": got.step.total,
-        "communication_seconds": got.step.communication,
-        "waiting_seconds": got.step.waiting,
+        "samples_per_second": estimate.effective_samples_per_second.value,
+        "usd_per_hour": estimate.usd_per_hour.total,
+        "compute_usd_per_hour": estimate.usd_per_hour.compute,
+        "egress_usd_per_hour": estimate.usd_per_hour.egress,
+        "usd_per_million_samples": estimate.usd_per_million_samples,
+        "step_seconds": estimate.step.total,
+        "communication_seconds": estimate.step.communication,
+        "waiting_seconds": estimate.step.waiting,
         "proved": option.proved,
     }
 

@@ -92,10 +92,10 @@ def _frontier(result: Result, asker: Asker, most_usd_per_hour: float) -> Staying
     next. So the first of them that lies in several regions marks the exact budget; no scan over
     budgets could miss it.
     """
-    problem, got = result.problem, result.estimate
-    assert got is not None
+    problem, estimate = result.problem, result.estimate
+    assert estimate is not None
     wish = problem.requirements
-    speed, trial, last = got.effective_samples_per_second.value, NOTHING, None
+    speed, trial, last = estimate.effective_samples_per_second.value, NOTHING, None
     for _ in range(MOST_STEPS):
         floor = max(
             speed * (1 + max(asker.options.gap + BETTER, LEAST_STEP)),

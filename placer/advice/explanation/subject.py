@@ -99,12 +99,12 @@ def read_subject(text: str, problem: Problem) -> Subject:
     catalog = problem.catalog
     for read, make in ((gpus_of, gpu_subject), (patterns_of, _place_patterns)):
         try:
-            found = read(word, catalog)
+            subject = read(word, catalog)
         except PlacerError as error:
             if "rents no" in error.message:
                 raise
             continue
-        return make(word, found, problem)
+        return make(word, subject, problem)
     known = [*catalog.regions, *catalog.rented_gpus, *EXCHANGES[1:], *MARKETS, "2-regions"]
     raise unknown("place, GPU, exchange or market", word, known)
 
@@ -222,11 +222,13 @@ def admitting(subject: Subject, problem: Problem) -> tuple[Problem, tuple[str, .
     reasons: list[str] = []
     for offer in problem.catalog.offers:
         if subject.matches(offer):
-            found = [m for _, m in problem.offer_problems(offer)] + [
+            problems = [m for _, m in problem.offer_problems(offer)] + [
                 w for w in [problem.place_problem(offer.place)] if w
             ]
-            reasons += found or ["the quota allows no such machine, or nobody knows how fast it is"]
-    said = tuple(dict.fromkeys(reasons))
+            reasons += problems or [
+                "the quota allows no such machine, or nobody knows how fast it is"
+            ]
+    exclusions = tuple(dict.fromkeys(reasons))
     wish = problem.requirements
     open_ = replace(
         wish,
@@ -237,4 +239,4 @@ def admitting(subject: Subject, problem: Problem) -> tuple[Problem, tuple[str, .
         require_measured=False,
         oldest_price=None,
     )
-    return replace(problem, requirements=open_), said or ("the book has no such machine",)
+    return replace(problem, requirements=open_), exclusions or ("the book has no such machine",)

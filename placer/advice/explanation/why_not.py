@@ -165,13 +165,13 @@ def _remedies(questions: tuple[Problem, ...], asker: Asker) -> tuple[Remedy, ...
     """
     for question in questions:
         limits = [wish for wish in wishes_of(question) if wish.code in LIMIT_CODES]
-        found = tuple(
+        remedies = tuple(
             answer
             for wish in limits
             if (answer := remedy(question, wish, asker)).option is not None
         )
-        if found:
-            return found
+        if remedies:
+            return remedies
     return ()
 
 
@@ -181,18 +181,18 @@ def _break_evens(
     """Return at which price it enters; for what is spread over regions at which bandwidth and
     egress price, or that no such helps.
     """
-    found: list[BreakEven] = []
+    break_evens: list[BreakEven] = []
     if asker.seconds_left <= 0:
         return (), None
     if subject.kind in ("place", "gpu", "offer", "market"):
-        found.append(price_break_even(subject, questions, result, asker))
+        break_evens.append(price_break_even(subject, questions, result, asker))
     spread = trial.placement is not None and len(trial.placement.places) > 1
     if not spread and subject.kind not in ("exchange", "regions"):
-        return tuple(found), None
+        return tuple(break_evens), None
     never = never_by_network(questions, result, asker)
     if never is False:
-        found += [
+        break_evens += [
             egress_break_even(questions, result, asker),
             bandwidth_break_even(questions, result, asker),
         ]
-    return tuple(found), never
+    return tuple(break_evens), never

@@ -63,10 +63,10 @@ def frontier(
     started = time.perf_counter()
     trace = Trace(problem, solver, options, points)
     ending = trace.run()
-    found = tuple(trace.proved_points())
+    proved = tuple(trace.proved_points())
     failed = (
         None
-        if found or trace.failed is None
+        if proved or trace.failed is None
         else replace(trace.failed, problem=problem, seconds=time.perf_counter() - started)
     )
     if failed is not None and failed.status is Status.INFEASIBLE:
@@ -77,12 +77,12 @@ def frontier(
         )
     warned = {
         w.message: w
-        for point in found
+        for point in proved
         for w in warnings_of(problem, point.placement, point.estimate)
     }
     return Frontier(
         problem=problem,
-        points=found,
+        points=proved,
         ending=ending,
         solver=solver,
         gap=options.gap,

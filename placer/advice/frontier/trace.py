@@ -150,9 +150,12 @@ class Trace:
         cheapest = self._solve("cost", budget, floor, known.placement, share)
         if cheapest.bound is not None:
             self.floors.append((floor or 0.0, cheapest.bound))
-        found = cheapest if cheapest.placement is not None else known
+        cheapest_known = cheapest if cheapest.placement is not None else known
         self._keep(
-            found, budget if _speed(found) >= _speed(known) * (1 - LEAST_STEP) else _usd(found)
+            cheapest_known,
+            budget
+            if _speed(cheapest_known) >= _speed(known) * (1 - LEAST_STEP)
+            else _usd(cheapest_known),
         )
 
     def _nothing_new(self, below: Result, budget: float) -> None:

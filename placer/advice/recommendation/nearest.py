@@ -29,19 +29,19 @@ def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Optio
         solve_changed(problem, changed, solver, options, label, note)
         for label, changed, note in _freed(problem.requirements)
     )
-    found = [
+    nearest = [
         replace(option, note=limit_words(option, problem.requirements))
         for option in tried
         if option is not None
     ]
-    found += _without_used(problem, solver, options)
-    if not found:
+    nearest += _without_used(problem, solver, options)
+    if not nearest:
         tried = (
             solve_changed(problem, changed, solver, options, label, note)
             for label, changed, note in _widened(problem.requirements)
         )
-        found = [option for option in tried if option is not None]
-    return tuple(found)
+        nearest = [option for option in tried if option is not None]
+    return tuple(nearest)
 
 
 def _freed(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
@@ -67,29 +67,29 @@ def _without_used(problem: Problem, solver: str, options: SolveOptions) -> list[
         (f"no --use {rule.spec}", tuple(other for other in wish.used if other != rule))
         for rule in wish.used
     ]
-    found: list[Option] = []
+    fitting: list[Option] = []
     for note, left in [*several, *([("no --use", ())] if len(several) > 1 else [])]:
         option = (
             solve_changed(problem, replace(wish, used=left), solver, options, "use", note)
-            if left or not found
+            if left or not fitting
             else None
         )
-        found += [] if option is None else [option]
-    return found
+        fitting += [] if option is None else [option]
+    return fitting
 
 
 def limit_words(option: Option, wish: Requirements) -> str:
     """Return the limit that a placement just keeps, as it is written on the command line."""
-    got, samples = option.estimate, wish.samples or 0
+    estimate, samples = option.estimate, wish.samples or 0
     if option.label == "budget":
-        return f"--budget {got.usd_per_hour.total * 1.0005 + 0.005:.2f}/h"
+        return f"--budget {estimate.usd_per_hour.total * 1.0005 + 0.005:.2f}/h"
     if option.label == "throughput":
-        return f"--min-throughput {got.effective_samples_per_second.value * 0.9995:.4g}/s"
+        return f"--min-throughput {estimate.effective_samples_per_second.value * 0.9995:.4g}/s"
     if option.label == "deadline":
-        return f"--deadline {_deadline(totals_of(got, samples).seconds.value)}"
+        return f"--deadline {_deadline(totals_of(estimate, samples).seconds.value)}"
     if option.label == "total-budget":
-        return f"--budget {totals_of(got, samples).usd.value * 1.0005 + 0.005:.2f}usd"
-    emitted = 0.0 if got.carbon_g_per_hour is None else got.carbon_g_per_hour.value
+        return f"--budget {totals_of(estimate, samples).usd.value * 1.0005 + 0.005:.2f}usd"
+    emitted = 0.0 if estimate.carbon_g_per_hour is None else estimate.carbon_g_per_hour.value
     return f"--max-carbon {math.ceil(emitted * 10.005 + 0.05) / 10:.1f}g/h"
 
 

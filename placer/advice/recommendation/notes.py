@@ -81,9 +81,9 @@ def leave_verdict(result: Result, staying: Option | None) -> tuple[str, ...]:
     """
     if staying is None or result.value is None:
         return ()
-    got = staying.estimate
-    speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
-    if not result.objective.better(result.objective.value(got), result.value):
+    estimate = staying.estimate
+    speed, usd = estimate.effective_samples_per_second.value, estimate.usd_per_hour.total
+    if not result.objective.better(result.objective.value(estimate), result.value):
         return ()
     text = " + ".join(group.spec for group in staying.placement.groups)
     return (
@@ -104,11 +104,14 @@ def stay_verdict(result: Result, spread: Placement | None) -> tuple[str, ...]:
     spread
         A good placement over several regions to compare with; None if none fits.
     """
-    placement, got = result.placement, result.estimate
+    placement, estimate = result.placement, result.estimate
     assert placement is not None
-    assert got is not None
+    assert estimate is not None
     if len(placement.places) > 1:
-        egress, total = format_usd(got.usd_per_hour.egress), format_usd(got.usd_per_hour.total)
+        egress, total = (
+            format_usd(estimate.usd_per_hour.egress),
+            format_usd(estimate.usd_per_hour.total),
+        )
         return (
             (
                 f"Spread over {len(placement.places)} regions; egress is {egress}/h of {total}/h; "
@@ -116,12 +119,12 @@ def stay_verdict(result: Result, spread: Placement | None) -> tuple[str, ...]:
             ),
         )
     one = "one machine, nothing to exchange" if placement.workers == 1 else "one region"
-    said = [f"Stay in {placement.places[0]}: {one}; {_proof(result)}"]
+    sentences = [f"Stay in {placement.places[0]}: {one}; {_proof(result)}"]
     if spread is not None:
-        said += _spread_sentences(result, spread)
+        sentences += _spread_sentences(result, spread)
     elif result.status == "optimal" and result.problem.requirements.max_regions > 1:
-        said.append("No placement over two regions that was tried fits the limits.")
-    return tuple(said)
+        sentences.append("No placement over two regions that was tried fits the limits.")
+    return tuple(sentences)
 
 
 def _proof(result: Result) -> str:
@@ -236,7 +239,7 @@ def _memory(problem: Problem, placement: Placement) -> tuple[Warn, ...]:
     """Return the machines whose memory is nearly full; a machine that is rented on several markets
     once.
     """
-    found: dict[str, None] = {}
+    machines: dict[str, None] = {}
     for group in placement.groups:
         offer = find_pool(group, problem).offer
         for what, needed, there in (
@@ -248,23 +251,23 @@ def _memory(problem: Problem, placement: Placement) -> tuple[Warn, ...]:
             ("the host", problem.profile.host_memory_bytes, offer.memory_gib),
         ):
             if needed > TIGHT * there * GIB:
-                found[
+                machines[
                     (
                         f"{group.device} in {group.place}: {problem.profile.name} takes "
                         f"{needed / GIB:.1f} of the {there:g} GiB of {what}"
                     )
                 ] = None
-    return tuple(Warn(code="memory", message=text) for text in found)
+    return tuple(Warn(code="memory", message=text) for text in machines)
 
 
 def warnings_of(
     problem: Problem, placement: Placement | None, got: Estimate | None
 ) -> tuple[Warn, ...]:
     """List what the user should know about the data and the placement."""
-    found = [*_data_warnings(problem), *_batch_warnings(problem), *_carbon_warnings(problem)]
+    warnings = [*_data_warnings(problem), *_batch_warnings(problem), *_carbon_warnings(problem)]
     if placement is not None and got is not None:
-        found += _placement_warnings(problem, placement, got)
-    return tuple(found)
+        warnings += _placement_warnings(problem, placement, got)
+    return tuple(warnings)
 
 
 def _batch_warnings(problem: Problem) -> Iterator[Warn]:

@@ -25,13 +25,13 @@ def network_warnings(problem: Problem, placement: Placement, got: Estimate) -> I
     """Name the machines whose promised network would take longer for their bytes than the whole
     exchange takes by the model.
     """
-    said = set()
+    named = set()
     for offer, moved in _moved_bytes(problem, placement):
-        if offer.network_gbps is None or offer.instance_type in said:
+        if offer.network_gbps is None or offer.instance_type in named:
             continue
         least_s = moved / (offer.network_gbps * GBPS)
         if least_s > got.step.communication:
-            said.add(offer.instance_type)
+            named.add(offer.instance_type)
             text = (
                 f"{offer.instance_type} is promised {offer.network_gbps:g} Gb/s for long: "
                 f"{format_seconds(least_s)} an exchange"

@@ -244,28 +244,26 @@ def _near_misses(
     """Yield the placements just outside one limit that give clearly more: the nearest, and the one
     that gives most.
     """
-    got = result.estimate
-    assert got is not None
-    speed = got.effective_samples_per_second.value
-    found: list[tuple[float, float, Option]] = []
+    winner = result.estimate
+    assert winner is not None
+    speed = winner.effective_samples_per_second.value
+    near: list[tuple[float, float, Option]] = []
     for placement, found_broken in considered:
         broken = {violation.code for violation in found_broken}
         if len(broken) != 1 or not broken <= LIMIT_CODES:
             continue
         other = estimate(placement, problem)
-        note = _miss_words(broken.pop(), other, got, problem.requirements)
+        note = _miss_words(broken.pop(), other, winner, problem.requirements)
         if note:
             faster = other.effective_samples_per_second.value > speed
             key = (other.usd_per_hour.total, -other.effective_samples_per_second.value)
-            found.append(
+            near.append(
                 (
                     *(key if faster else key[::-1]),
                     Option(placement=placement, estimate=other, label="near-miss", note=note),
                 )
             )
-    chosen = (
-        [min(found, key=lambda f: f[:2]), min(found, key=lambda f: (f[1], f[0]))] if found else []
-    )
+    chosen = [min(near, key=lambda f: f[:2]), min(near, key=lambda f: (f[1], f[0]))] if near else []
     yield from dict.fromkeys(option for _, _, option in chosen)
 
 

@@ -67,10 +67,10 @@ class Candidate:
         return self._judged(tuple(world[i] for i in self.uses))[0]
 
     def _judged(self, shares: tuple[float, ...]) -> tuple[float, bool]:
-        found = self.known.get(shares)
-        if found is None:
-            found = self.known[shares] = self._judge(shares)
-        return found
+        judged = self.known.get(shares)
+        if judged is None:
+            judged = self.known[shares] = self._judge(shares)
+        return judged
 
     def _judge(self, shares: tuple[float, ...]) -> tuple[float, bool]:
         there = with_phi(

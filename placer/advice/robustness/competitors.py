@@ -47,11 +47,11 @@ def pool_of_rivals(
     for placement in sorted(near, key=lambda p: objective.score(evaluate(p, problem))):
         kinds.setdefault((placement.groups[0].device, placement.groups[0].market), placement)
     quick = solve(problem, "local_search", options).placement
-    found = [chosen, *list(kinds.values())[:RIVALS], *([] if quick is None else [quick])]
+    placements = [chosen, *list(kinds.values())[:RIVALS], *([] if quick is None else [quick])]
     for kind in ("price", "bandwidth"):  # the whole market at either end
         words = {"price": "price:*:*:spot", "bandwidth": "bandwidth:*:*"}[kind]
         if kind == "price" or problem.requirements.max_regions > 1:
-            found += _answers(
+            placements += _answers(
                 problem,
                 [
                     f"{words}=x{times}"
@@ -63,12 +63,12 @@ def pool_of_rivals(
     for _ in range(
         ENRICHED
     ):  # in the world that is bad for all answers so far, another one is best
-        factors = shared_factors(candidates_of(problem, [found[0], *found[-2:]], boxes))
+        factors = shared_factors(candidates_of(problem, [placements[0], *placements[-2:]], boxes))
         bad = solved_world(
             problem, factors, [factor.bad for factor in factors], solver, options, None
         ).placement
-        found += [bad] if bad is not None else []
-    return list({placement.canonical(): placement for placement in found}.values())
+        placements += [bad] if bad is not None else []
+    return list({placement.canonical(): placement for placement in placements}.values())
 
 
 def _answers(
@@ -79,21 +79,21 @@ def _answers(
     """
     for word in words:
         try:
-            found = solve(apply(problem, parse_changes([word])), solver, options).placement
+            answer = solve(apply(problem, parse_changes([word])), solver, options).placement
         except PlacerError:
             continue
-        if found is not None:
-            yield found
+        if answer is not None:
+            yield answer
 
 
 def shared_factors(pool: Sequence[Candidate]) -> tuple[Factor, ...]:
     """Return the factors of a pool, in their order."""
-    found = {
+    factors = {
         i: factor
         for candidate in pool
         for i, factor in zip(candidate.uses, candidate.factors, strict=True)
     }
-    return tuple(found[i] for i in sorted(found))
+    return tuple(factors[i] for i in sorted(factors))
 
 
 def worlds_of(pool: Sequence[Candidate], worlds: int, seed: int) -> list[tuple[str, list[float]]]:
@@ -102,9 +102,9 @@ def worlds_of(pool: Sequence[Candidate], worlds: int, seed: int) -> list[tuple[s
     """
     factors = shared_factors(pool)
     middle = [0.5] * len(factors)
-    found = [("book", middle)]
+    drawn = [("book", middle)]
     for i in range(len(factors)):
-        found += [("corner", [*middle[:i], end, *middle[i + 1 :]]) for end in (0.0, 1.0)]
+        drawn += [("corner", [*middle[:i], end, *middle[i + 1 :]]) for end in (0.0, 1.0)]
     mine = set(pool[0].uses)
     for rival in pool[1:]:
         theirs = set(rival.uses)
@@ -116,9 +116,9 @@ def worlds_of(pool: Sequence[Candidate], worlds: int, seed: int) -> list[tuple[s
                 row.append(
                     0.5 if neither else shared if both else welcome if i in theirs else factor.bad
                 )
-            found.append(("corner", row))
-    found += [("corner", [abs(end - factor.bad) for factor in factors]) for end in (0.0, 1.0)]
-    unique = {tuple(row): (kind, row) for kind, row in reversed(found)}
+            drawn.append(("corner", row))
+    drawn += [("corner", [abs(end - factor.bad) for factor in factors]) for end in (0.0, 1.0)]
+    unique = {tuple(row): (kind, row) for kind, row in reversed(drawn)}
     return [
         *reversed(unique.values()),
         *(("sample", row) for row in latin_hypercube(worlds, len(factors), seed)),

@@ -250,9 +250,9 @@ def assess(
     if exact:
         check_phi(problem, pool)
     else:  # better candidates for the worlds where the regret seems largest
-        found = enriched(problem, pool, drawn, solver, brief)
-        if len(found) > len(pool):
-            pool = candidates_of(problem, found, ranges)
+        candidates = enriched(problem, pool, drawn, solver, brief)
+        if len(candidates) > len(pool):
+            pool = candidates_of(problem, candidates, ranges)
             drawn = worlds_of(pool, worlds, options.seed)
     return _judged(result, pool, drawn, exact, solver, options)
 
@@ -276,11 +276,11 @@ def _judged(
     )
     solved = [math.nan if answer.value is None else answer.value for answer in answers]
     losses = losses_of(values, objective, solved)
-    found = []
+    judged = []
     for w, (kind, row) in enumerate(drawn):
         best = int(losses[w].argmin())
         better = bool(answers) and answers[w].value is not None and losses[w, best] > 0
-        found.append(
+        judged.append(
             World(
                 shares=tuple(row),
                 kind=kind,
@@ -306,7 +306,7 @@ def _judged(
         result=result,
         factors=factors,
         pool=pool,
-        worlds=tuple(found),
+        worlds=tuple(judged),
         worth=worth_of(pool, factors, [shares[w] for w in sampled], objective),
         exact=bool(answers)
         and all(answer.status in (Status.OPTIMAL, Status.INFEASIBLE) for answer in answers),

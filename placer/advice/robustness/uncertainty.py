@@ -79,7 +79,7 @@ def parse_boxes(given: Iterable[str]) -> dict[str, tuple[float, float]]:
     >>> parse_boxes(["bandwidth=0.5..1.5", "price=x0.9..x1.1"])
     {'bandwidth': (0.5, 1.5), 'price': (0.9, 1.1)}
     """
-    found: dict[str, tuple[float, float]] = {}
+    ranges: dict[str, tuple[float, float]] = {}
     for word in [given] if isinstance(given, str) else given:
         kind, sign, ends = str(word).partition("=")
         if kind not in BOXES:
@@ -93,10 +93,10 @@ def parse_boxes(given: Iterable[str]) -> dict[str, tuple[float, float]]:
                 f"box '{word}' is no range of factors around 1",
                 f"write {kind}=0.8..1.2; {kind}=1..1 takes it as exact",
             )
-        if kind in found:
+        if kind in ranges:
             raise PlacerError(f"two boxes for {kind}", "give one")
-        found[kind] = (low, high)
-    return found
+        ranges[kind] = (low, high)
+    return ranges
 
 
 def factors_of(
@@ -114,7 +114,7 @@ def factors_of(
     boxes
         Ranges of `parse_boxes`; kinds without one have the ranges that their figures come with.
     """
-    found: dict[str, Factor] = {}
+    factors_by_words: dict[str, Factor] = {}
     for placement in candidates:
         for factor in (
             *_prices(problem, placement, boxes),
@@ -122,24 +122,24 @@ def factors_of(
             *_speeds(problem, placement, boxes),
         ):
             if factor.low < 1 - 1e-9 or factor.high > 1 + 1e-9:
-                found.setdefault(factor.words, factor)
-    return tuple(found.values())
+                factors_by_words.setdefault(factor.words, factor)
+    return tuple(factors_by_words.values())
 
 
 def changes_of(factors: Sequence[Factor], shares: Sequence[float]) -> tuple[Change, ...]:
     """Return the changes that make the world where each figure is at a share of its range; the
     words are those of ``placer whatif``.
     """
-    found = []
+    changes = []
     for factor, share in zip(factors, shares, strict=True):
         times = factor.at(share)
         if times != 1.0 and factor.kind != "phi":
             what, *target = factor.words.split(":")
             pattern = tuple(word.replace("on-demand", "on_demand") for word in target)
-            found.append(
+            changes.append(
                 Change(text=f"{factor.words}=x{times:.4g}", what=what, target=pattern, factor=times)
             )
-    return tuple(sorted(found, key=lambda change: change.what))
+    return tuple(sorted(changes, key=lambda change: change.what))
 
 
 def _prices(
@@ -282,8 +282,10 @@ def latin_hypercube(worlds: int, factors: int, seed: int) -> list[list[float]]:
 
     draw = np.random.default_rng(seed)
     strips = np.array([draw.permutation(worlds) for _ in range(factors)]).reshape(factors, worlds).T
-    found: list[list[float]] = ((strips + draw.random((worlds, factors))) / max(worlds, 1)).tolist()
-    return found
+    samples: list[list[float]] = (
+        (strips + draw.random((worlds, factors))) / max(worlds, 1)
+    ).tolist()
+    return samples
 
 
 def check_count(what: str, value: object, most: int) -> int:

@@ -85,10 +85,10 @@ def losses_of(values: Matrix, objective: Objective, solved: Sequence[float] = ()
     nothing = np.isneginf(best)
     scale = np.where(nothing | (best == 0), 1.0, np.abs(best))
     shares = (np.where(nothing, 0.0, best) - np.where(np.isneginf(gains), 0.0, gains)) / scale
-    found: Matrix = np.where(
+    losses: Matrix = np.where(
         nothing, 0.0, np.where(np.isneginf(gains), BROKEN_LOSS, np.maximum(0.0, shares))
     )
-    return found
+    return losses
 
 
 def worth_of(
@@ -114,7 +114,7 @@ def worth_of(
 
     inner = [list(world) for world in worlds[:INNER]]
     base = values_of(candidates, inner)
-    found = []
+    worths = []
     for i, factor in enumerate(factors):
         touched = [c for c, candidate in enumerate(candidates) if i in candidate.uses]
         levels = []
@@ -125,11 +125,11 @@ def worth_of(
                 values[w, touched] = [candidates[c].value(there) for c in touched]
             levels.append(losses_of(values, objective).mean(axis=0))
         means = np.array(levels)
-        found.append(
+        worths.append(
             Worth(
                 factor=factor,
                 before=float(means.mean(axis=0).min()),
                 after=float(means.min(axis=1).mean()),
             )
         )
-    return tuple(sorted(found, key=lambda worth: (-worth.gain, worth.factor.words)))
+    return tuple(sorted(worths, key=lambda worth: (-worth.gain, worth.factor.words)))

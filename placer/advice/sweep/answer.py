@@ -78,35 +78,35 @@ def stretches(sweep: Sweep) -> list[list[Row]]:
     """Neighbouring points along one range that have the same choice; the values of the others are
     the same in a stretch.
     """
-    found: list[list[Row]] = []
+    groups: list[list[Row]] = []
     at: tuple[tuple[int, ...], int] | None = None
     for row in sorted(sweep.rows, key=lambda row: _coordinates(sweep, row)):
         others, step = _coordinates(sweep, row)
-        if at == (others, step - 1) and choice(row) == choice(found[-1][-1]):
-            found[-1].append(row)
+        if at == (others, step - 1) and choice(row) == choice(groups[-1][-1]):
+            groups[-1].append(row)
         else:
-            found.append([row])
+            groups.append([row])
         at = (others, step)
-    return found
+    return groups
 
 
 def breakpoints(sweep: Sweep) -> list[tuple[Row, Row]]:
     """Neighbours along one range between which the choice changes."""
-    found = []
+    breaks = []
     for one, other in pairwise(stretches(sweep)):
         (others, step), (there, after) = _coordinates(sweep, one[-1]), _coordinates(sweep, other[0])
         if others == there and after == step + 1:
-            found.append((one[-1], other[0]))
-    return found
+            breaks.append((one[-1], other[0]))
+    return breaks
 
 
 def _coordinates(sweep: Sweep, row: Row) -> tuple[tuple[int, ...], int]:
     """Positions of a point on the other ranges, and on the one that the table goes along."""
-    rest, found = int(row["point"]), []
+    rest, words = int(row["point"]), []
     for axis in reversed(sweep.header["over"]):
         rest, position = divmod(rest, len(axis["values"]))
-        found.append(position)
-    step = found[::-1].pop(along(sweep))
-    others = found[::-1]
+        words.append(position)
+    step = words[::-1].pop(along(sweep))
+    others = words[::-1]
     del others[along(sweep)]
     return tuple(others), step

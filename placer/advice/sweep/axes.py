@@ -62,12 +62,12 @@ def parse_axis(text: str) -> Axis:
             f"over '{text}' says no values",
             f"write {what or 'WHAT'}=LOW..HIGH or {what or 'WHAT'}=a,b,c",
         )
-    found = (
+    axes = (
         _spread(what, values, text)
         if ".." in values
         else [value.strip() for value in values.split(",") if value.strip()]
     )
-    words = tuple(dict.fromkeys(f"{what}={value}" for value in found))
+    words = tuple(dict.fromkeys(f"{what}={value}" for value in axes))
     parse_changes(words)
     return Axis(what=what, words=words)
 

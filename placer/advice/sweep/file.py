@@ -70,7 +70,7 @@ def read_points(
         and not (header is not None and line_of(header).encode().startswith(data))
     ):
         raise PlacerError(f"{path}: no file of a sweep", "give another file")
-    found: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     first: dict[str, Any] | None = None
     for number, line in enumerate(data[:whole].decode("utf-8", "replace").splitlines(), start=1):
         row = _row(line, path, number)
@@ -86,12 +86,12 @@ def read_points(
                 f"{path}:{number}: not a point of a sweep",
                 "give a file that 'placer sweep -o' wrote",
             )
-        elif found.setdefault(row["key"], row) != row:
+        elif rows.setdefault(row["key"], row) != row:
             raise PlacerError(
                 f"{path}:{number}: two answers for '{row['key']}'",
                 "one of them was edited, or stopped by the time limit; delete it",
             )
-    return first, list(found.values()), whole
+    return first, list(rows.values()), whole
 
 
 def open_points(path: str, header: Mapping[str, Any]) -> tuple[list[dict[str, Any]], TextIO]:
@@ -138,7 +138,7 @@ def merged(paths: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         If there is nothing to merge, the questions differ, or two answers to one point do.
     """
     header: dict[str, Any] | None = None
-    found: dict[str, dict[str, Any]] = {}
+    points: dict[str, dict[str, Any]] = {}
     for path in paths:
         first, rows, _ = read_points(path)
         if first is None:
@@ -146,7 +146,7 @@ def merged(paths: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         header = header or first
         _check_header(first, header, path)
         for row in rows:
-            if found.setdefault(row["key"], row) != row:
+            if points.setdefault(row["key"], row) != row:
                 raise PlacerError(
                     f"{path}: another answer for '{row['key']}'",
                     "one of them was edited, or stopped by the time limit; delete it",
@@ -155,7 +155,7 @@ def merged(paths: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         raise PlacerError(
             "nothing to merge", "name the files: placer sweep --merge a.jsonl b.jsonl -o all.jsonl"
         )
-    return header, sorted(found.values(), key=lambda row: int(row["point"]))
+    return header, sorted(points.values(), key=lambda row: int(row["point"]))
 
 
 def _row(line: str, path: str | Path, number: int) -> dict[str, Any]:

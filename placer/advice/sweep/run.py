@@ -71,14 +71,14 @@ def _head(words: tuple[str, ...]) -> Row:
 
 def _row(result: Result) -> Row:
     """Return the figures of one answer; no times, so that equal questions have equal rows."""
-    wish, placement, got = result.problem.requirements, result.placement, result.estimate
+    wish, placement, estimate = result.problem.requirements, result.placement, result.estimate
     row: Row = {
         "status": str(result.status),
         "objective": wish.objective,
         "value": result.value,
         "bound": result.bound,
     }
-    if placement is None or got is None:
+    if placement is None or estimate is None:
         return row
     return row | {
         "workers": [group.spec for group in placement.groups],
@@ -86,10 +86,10 @@ def _row(result: Result) -> Row:
         "exchange": placement.exchange.strategy,
         "local_steps": placement.exchange.local_steps,
         "regions": len(placement.places),
-        "samples_per_second": got.effective_samples_per_second.value,
-        "usd_per_hour": got.usd_per_hour.total,
-        "egress_usd_per_hour": got.usd_per_hour.egress,
-        "usd_per_million_samples": got.usd_per_million_samples,
+        "samples_per_second": estimate.effective_samples_per_second.value,
+        "usd_per_hour": estimate.usd_per_hour.total,
+        "egress_usd_per_hour": estimate.usd_per_hour.egress,
+        "usd_per_million_samples": estimate.usd_per_million_samples,
     }
 
 

@@ -154,7 +154,7 @@ def _pairs(catalog: Catalog, target: tuple[str, ...], text: str) -> set[Pair]:
         return {(place, place, False) for place in src}
     if dst in SCOPES:
         same = dst == "inter-region"
-        found = {
+        pairs = {
             (a, b, zone)
             for a in src
             for b in provider
@@ -162,26 +162,26 @@ def _pairs(catalog: Catalog, target: tuple[str, ...], text: str) -> set[Pair]:
             for zone in (True, False)
         }
     else:
-        found = {
+        pairs = {
             (a, b, zone)
             for a in src
             for b in _places(dst, catalog)
             if a != b
             for zone in (True, False)
         }
-    if not found:
+    if not pairs:
         raise PlacerError(
             f"change '{text}' names no two different places",
             "write egress:SRC:inter-zone for bytes inside a region",
         )
-    return found
+    return pairs
 
 
 def _pairs_by_row(catalog: Catalog) -> dict[Key, list[Pair]]:
     """Return which pairs of places each row of egress.csv prices; worked out once for a catalog."""
-    found: dict[Key, list[Pair]] | None = catalog.memo.get("egress-pairs")
-    if found is None:
-        found, network = {}, network_of(catalog)
+    pairs_by_row: dict[Key, list[Pair]] | None = catalog.memo.get("egress-pairs")
+    if pairs_by_row is None:
+        pairs_by_row, network = {}, network_of(catalog)
         for a in catalog.regions:
             for b in catalog.regions:
                 for same_zone in (True, False):
@@ -189,11 +189,11 @@ def _pairs_by_row(catalog: Catalog) -> dict[Key, list[Pair]]:
                         tier = network.egress_tiers(a, b, same_zone=same_zone)[0]
                     except PlacerError:  # no price; an error only for a placement that needs it
                         continue
-                    found.setdefault((tier.provider, tier.src, tier.dst), []).append(
+                    pairs_by_row.setdefault((tier.provider, tier.src, tier.dst), []).append(
                         (a, b, same_zone)
                     )
-        catalog.memo["egress-pairs"] = found
-    return found
+        catalog.memo["egress-pairs"] = pairs_by_row
+    return pairs_by_row
 
 
 def _own_key(pair: Pair) -> Key:

@@ -29,10 +29,10 @@ def gpus_like(pattern: str, catalog: Catalog) -> tuple[str, ...]:
     """
     if "*" not in pattern and "?" not in pattern:
         return gpus_of(pattern, catalog)
-    found = tuple(gpu for gpu in catalog.rented_gpus if fnmatchcase(gpu.upper(), pattern.upper()))
-    if not found:
+    gpus = tuple(gpu for gpu in catalog.rented_gpus if fnmatchcase(gpu.upper(), pattern.upper()))
+    if not gpus:
         raise unknown("GPU", pattern, catalog.rented_gpus)
-    return found
+    return gpus
 
 
 def set_gradient(profile: ModelProfile, factor: float) -> ModelProfile:
@@ -89,12 +89,12 @@ def set_rates(problem: Problem, rows: Sequence[Row]) -> ModelProfile:
 
 def _alone(known: dict[tuple[str, int, str], Rate], gpu: str, text: str) -> float:
     """Return the samples/s of one GPU alone."""
-    found = known.get((gpu, 1, "none"))
-    if found is None:
+    rate = known.get((gpu, 1, "none"))
+    if rate is None:
         raise PlacerError(
             f"change '{text}': nobody knows how fast one {gpu} alone is", f"write rate:{gpu}=xF"
         )
-    return found.value
+    return rate.value
 
 
 def _all_rates(problem: Problem) -> dict[tuple[str, int, str], Rate]:
@@ -106,12 +106,12 @@ def _all_rates(problem: Problem) -> dict[tuple[str, int, str], Rate]:
     kinds = sorted(
         {(offer.gpu, count) for offer in catalog.offers for count in (1, offer.gpu_count)}
     )
-    found = {}
+    rates = {}
     for gpu, count in kinds:
         for framework in ("none", "hivemind"):
             rate = profile.rate(catalog.gpu(gpu), count, framework, catalog)
             if rate is not None:
-                found[gpu, count, framework] = replace(
+                rates[gpu, count, framework] = replace(
                     rate, gpu=gpu, gpu_count=count, framework=framework
                 )
-    return {**known, **found}
+    return {**known, **rates}

@@ -312,7 +312,7 @@ def _answer(world: Problem, running: Kept | None, solver: str, options: SolveOpt
 
 def _machines(placement: Placement) -> Counter[tuple[str, str, str]]:
     """Return the machines by place, device and market."""
-    found: Counter[tuple[str, str, str]] = Counter()
+    counts: Counter[tuple[str, str, str]] = Counter()
     for group in placement.groups:
-        found[group.place, device_name(group.gpu, group.gpu_count), group.market] += group.count
-    return found
+        counts[group.place, device_name(group.gpu, group.gpu_count), group.market] += group.count
+    return counts

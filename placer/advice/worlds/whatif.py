@@ -119,14 +119,14 @@ def _side(result: Result) -> dict[str, Any]:
 def keep(placement: Placement, world: Problem) -> Kept:
     """Put a choice into another world: price it, and list what it breaks there."""
     try:
-        got = estimate(placement, world)
+        priced = estimate(placement, world)
         broken = tuple(violation.message for violation in violations(placement, world))
     except PlacerError as error:  # its machines, its function or its store are gone
         return Kept(placement=placement, estimate=None, value=None, broken=(error.message,))
-    value = objective_of(world.requirements).value(got)
+    value = objective_of(world.requirements).value(priced)
     return Kept(
         placement=placement,
-        estimate=got,
+        estimate=priced,
         value=value if math.isfinite(value) else None,  # emissions that nobody knows
         broken=broken,
     )
