@@ -53,7 +53,9 @@ def test_every_file_holds(name: str, kind: str) -> None:
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_certificates_confirm_as_much_as_before(name: str) -> None:
-    """Digests and the second implementation: prices of all, bounds where the market is in the file."""
+    """Digests and the second implementation: prices of all, bounds where the market is in the
+    file.
+    """
     checked = examine_document(document_of(name), name)[1]
     assert checked is not None
     confirmed = " ".join(checked.confirmed)
@@ -114,7 +116,9 @@ def test_results_give_their_manifest_and_launch_files(run: Run, tmp_path: Path) 
 
 
 def test_a_plan_is_replanned_with_the_log_of_its_run(run: Run) -> None:
-    """Every machine of the log is a fifth slower than the plan says, so there is nothing to gain."""
+    """Every machine of the log is a fifth slower than the plan says, so there is nothing to
+    gain.
+    """
     done = run(
         "replan",
         str(FILES / "manifest.json"),

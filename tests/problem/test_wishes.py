@@ -1,4 +1,6 @@
-"""The table of wishes: the command line, Python, documents and changed worlds read the same rows."""
+"""The table of wishes: the command line, Python, documents and changed worlds read the same
+rows.
+"""
 
 import inspect
 import json
@@ -404,7 +406,10 @@ def test_a_type_checker_knows_every_word(tmp_path: Path) -> None:
 
 def test_the_help_of_a_command_needs_no_reader() -> None:
     """The table is light: `--help` reads it without catalogs, profiles and solvers."""
-    heavy = "'placer.problem.words.readers', 'placer.problem.problem', 'placer.workload.profile', 'numpy'"
+    heavy = (
+        "'placer.problem.words.readers', 'placer.problem.problem', "
+        "'placer.workload.profile', 'numpy'"
+    )
     code = (
         "import sys\nfrom placer.cli.ask import recommend\n"
         f"print([name for name in ({heavy}) if name in sys.modules])"

@@ -1,4 +1,5 @@
-"""The documents: commands and snippets run as they are written, and every option, link, anchor, file
+"""The documents: commands and snippets run as they are written, and every option, link,
+anchor, file
 and module that a page names exists. Examples: test_examples.py.
 """
 
@@ -349,7 +350,9 @@ def test_files_and_modules_in_the_text_exist() -> None:
 
 
 def test_short_names_of_modules_in_the_text_exist() -> None:
-    """The end of a path, such as `exact/search.py`, and what a module holds, such as `search.Ranges`."""
+    """The end of a path, such as `exact/search.py`, and what a module holds, such as
+    `search.Ranges`.
+    """
     texts = defaultdict(str)
     for folder in SOURCE_FOLDERS:
         for file in (ROOT / folder).rglob("*.py"):
