@@ -1,6 +1,5 @@
 """The documents: commands and snippets run as they are written, and every option, link,
-anchor, file
-and module that a page names exists. Examples: test_examples.py.
+anchor, file and module that a page names exists. Examples: test_examples.py.
 """
 
 from __future__ import annotations
