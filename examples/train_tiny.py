@@ -88,9 +88,7 @@ def ten_million() -> Workload:
 
 
 def _described(name: str, rate: float) -> Workload:
-    from placer.profiler.workload import (
-        Workload,
-    )  # here: machines that only train need no placer
+    from placer.profiler.workload import Workload  # here: machines that only train need no placer
 
     model = gpt(name)
     return Workload(

@@ -16,17 +16,10 @@ if TYPE_CHECKING:
     from placer.advice.worlds.whatif import WhatIf
     from placer.cost_model.estimate import Estimate
     from placer.errors import PlacerError
-    from placer.interface.advisor import (
-        Advisor,
-        estimate,
-        explain,
-        pareto,
-        recommend,
-        simulate,
-    )
+    from placer.interface.advisor import Advisor, estimate, explain, pareto, recommend, simulate
     from placer.interface.worlds import replan, robust, sweep, whatif
+    from placer.market.books.book_reader import load_catalog
     from placer.market.books.layers import catalog_names
-    from placer.market.books.reading import load_catalog
     from placer.market.catalog import Catalog
     from placer.problem.placement import Exchange, Placement, WorkerGroup
     from placer.problem.problem import Problem
@@ -77,7 +70,7 @@ _HOMES = {
     "catalog_names": "placer.market.books.layers",
     "estimate": "placer.interface.advisor",
     "explain": "placer.interface.advisor",
-    "load_catalog": "placer.market.books.reading",
+    "load_catalog": "placer.market.books.book_reader",
     "load_profile": "placer.workload.profile",
     "pareto": "placer.interface.advisor",
     "profile_names": "placer.workload.profile",

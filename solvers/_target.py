@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from placer.cost_model.estimate import Outcome, evaluate
+from placer.cost_model.limits import TOLERANCE, broken_limits, violations
 from placer.cost_model.objective import Objective, objective_of
-from placer.cost_model.violations import TOLERANCE, broken_limits, violations
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import missing

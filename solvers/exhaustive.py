@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import product
 
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
-from placer.cost_model.violations import violations
 from placer.errors import PlacerError
 from placer.problem.admitted_exchanges import exchange_for, exchanges
 from placer.problem.placement import NO_EXCHANGE, Placement

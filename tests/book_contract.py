@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from placer.market.books.book_reader import devices, located_rows, stacked
 from placer.market.books.csv_rows import KEYS, file_columns, optional_columns
 from placer.market.books.layers import Layer, find_layer
-from placer.market.books.reading import devices, located_rows, stacked
 from placer.market.catalog import FREE, Catalog
 from placer.market.checks.agreement import Located
 from placer.market.checks.doubts import DEARER, audit

@@ -19,7 +19,7 @@ import pytest
 from command_server import COLD, CommandServer
 from hypothesis import settings
 
-from placer.market.books.reading import load_catalog
+from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements

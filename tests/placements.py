@@ -9,7 +9,7 @@ from functools import cache
 
 from instances import wide_problem
 from placer.cost_model.estimate import evaluate
-from placer.market.books.reading import load_catalog
+from placer.market.books.book_reader import load_catalog
 from placer.problem.admitted_exchanges import exchanges_of
 from placer.problem.datasets import Dataset
 from placer.problem.exchange import traits

@@ -19,8 +19,8 @@ from placer.cost_model.timing.crew import (
     samples_per_round,
     worker_rate,
 )
+from placer.cost_model.timing.round_seconds import step_seconds
 from placer.cost_model.timing.step import StepSeconds
-from placer.cost_model.timing.transports import step_seconds
 from placer.errors import PlacerError
 from placer.market.carbon import carbon_of
 from placer.market.catalog import VmOffer

@@ -11,7 +11,7 @@ from placer.cost_model.convergence import batch_factor, multiplier_of
 from placer.cost_model.estimate import exchange_phases, pool_of
 from placer.documents.checker.bound import Relaxed
 from placer.documents.checker.market import machines_of
-from placer.documents.manifest.reading import document_digest
+from placer.documents.manifest.manifest_reader import document_digest
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import PARTS, Problem

@@ -9,7 +9,7 @@ from typing import Any
 from placer.documents.certificate import holds_market
 from placer.documents.schemas import RESULT_SCHEMA
 from placer.errors import PlacerError
-from placer.market.books.reading import load_catalog
+from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 

@@ -6,18 +6,18 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from placer.cost_model.cut_down import question_alone, used_problem
 from placer.cost_model.estimate import Estimate, estimate
+from placer.cost_model.limits import violations
 from placer.cost_model.objective import gap_between, objective_of
-from placer.cost_model.violations import violations
+from placer.cost_model.reduced_problem import question_alone, used_problem
 from placer.documents.certificate import certificate_document, relaxation_document
-from placer.documents.parts import (
+from placer.documents.request import request_document
+from placer.documents.result_parts import (
     estimate_document,
     outlook_document,
     placement_document,
     totals_document,
 )
-from placer.documents.request import request_document
 from placer.errors import PlacerError
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem

@@ -17,7 +17,7 @@ from placer.cost_model.estimate import estimate as estimate_placement
 from placer.errors import PlacerError
 from placer.interface.options import book_names, solve_options, text_of, whole_number
 from placer.interface.signatures import with_wishes
-from placer.market.books.reading import load_catalog
+from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.problem.contradictions import ContradictionError
 from placer.problem.problem import Problem

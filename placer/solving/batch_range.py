@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from placer.cost_model.estimate import estimate, evaluate
+from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
-from placer.cost_model.violations import violations
 from placer.problem.problem import Problem
 from placer.solving.answer import BatchRow, SolveOptions, Status
 from placer.solving.result import Result

@@ -9,15 +9,15 @@ from msgspec import to_builtins
 
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.objective import Objective, gap_between, objective_of
-from placer.documents.manifest.native import build_manifest
-from placer.documents.parts import (
+from placer.documents.manifest.manifest_document import build_manifest
+from placer.documents.request import request_document
+from placer.documents.result_parts import (
     data_document,
     estimate_document,
     outlook_document,
     placement_document,
     totals_document,
 )
-from placer.documents.request import request_document
 from placer.documents.saved_result import saved_document
 from placer.documents.schemas import RESULT_SCHEMA
 from placer.errors import PlacerError

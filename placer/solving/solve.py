@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 
 from placer.cost_model.estimate import estimate
+from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
-from placer.cost_model.violations import violations
 from placer.errors import PlacerError, unknown
 from placer.market.carbon import NO_GRID
 from placer.problem.problem import STALE, Problem

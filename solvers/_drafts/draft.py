@@ -8,7 +8,7 @@ from math import inf
 
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import evaluate, exchange_phases
-from placer.cost_model.violations import TOLERANCE
+from placer.cost_model.limits import TOLERANCE
 from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import exchange_for, needs_quota, server_at
 from placer.problem.datasets import needs_place

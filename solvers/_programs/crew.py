@@ -15,8 +15,8 @@ from itertools import pairwise
 from math import inf
 
 from placer.cost_model.dollars.data import sample_usd
+from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.timing.crew import worker_rate
-from placer.cost_model.violations import TOLERANCE
 from placer.problem.admitted_exchanges import needs_quota, server_at
 from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits

@@ -33,7 +33,7 @@ class Frame:
 
     @cached_property
     def transport(self) -> str:
-        """Name of the timing in `placer.cost_model.timing.transports`."""
+        """Name of the timing in `placer.cost_model.timing.round_seconds`."""
         return traits(self.strategy).transport
 
     @cached_property

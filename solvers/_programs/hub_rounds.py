@@ -10,7 +10,7 @@ from operator import truediv
 
 from placer.cost_model.dollars import components as cost
 from placer.cost_model.timing import store as stores
-from placer.cost_model.timing.direct import share_seconds
+from placer.cost_model.timing.plain_streams import share_seconds
 from placer.cost_model.timing.transfer import sum_seconds, transfer_seconds
 from placer.problem.exchange import strategy
 from placer.problem.exchange.central import memory_gib

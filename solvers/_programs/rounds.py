@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from placer.cost_model.timing.averaging import wan_seconds
-from placer.cost_model.timing.direct import direct_phase_seconds, direct_seconds, share_seconds
+from placer.cost_model.timing.plain_streams import (
+    direct_phase_seconds,
+    direct_seconds,
+    share_seconds,
+)
 from placer.problem.exchange.allreduce import broadcast, inside_regions
 from placer.problem.exchange.phase import Phase, Transfer
 

@@ -18,8 +18,8 @@ from math import inf
 import msgspec
 
 from placer.cost_model.estimate import Outcome, evaluate
+from placer.cost_model.limits import TOLERANCE, violations
 from placer.cost_model.objective import objective_of
-from placer.cost_model.violations import TOLERANCE, violations
 from placer.problem.admitted_exchanges import exchange_for, exchanges_of
 from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits

@@ -16,8 +16,8 @@ import numpy as np
 
 from placer.cost_model.convergence import batch_factor
 from placer.cost_model.dollars.components import usd_per_million_samples
+from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.objective import Objective, objective_named
-from placer.cost_model.violations import TOLERANCE
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Placement

@@ -38,9 +38,9 @@ from placer.cli.report.robust import robust_view
 from placer.cli.report.sweep import sweep_view
 from placer.cli.report.whatif import whatif_view
 from placer.cost_model.estimate import Estimate, estimate
-from placer.cost_model.violations import violations
-from placer.documents.manifest.reading import read_manifest
-from placer.documents.saved import examine_document
+from placer.cost_model.limits import violations
+from placer.documents.manifest.manifest_reader import read_manifest
+from placer.documents.validate import examine_document
 from placer.errors import PlacerError
 from placer.market.carbon import figure
 from placer.problem.placement import Placement

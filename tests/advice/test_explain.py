@@ -34,16 +34,12 @@ from placer.advice.explanation.why_not import why_not
 from placer.advice.explanation.wishes import wishes_of, without
 from placer.cli.report.explain.explain_text import sections
 from placer.cost_model.estimate import evaluate
-from placer.cost_model.violations import violations
+from placer.cost_model.limits import violations
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.market.network.graph import network_of
-from placer.market.scaled_market import (
-    with_scaled_egress,
-    with_scaled_links,
-    with_scaled_prices,
-)
+from placer.market.scaled_market import with_scaled_egress, with_scaled_links, with_scaled_prices
 from placer.problem.problem import Problem
 from placer.problem.requirements import Used
 from placer.solving.answer import SolveOptions, Status

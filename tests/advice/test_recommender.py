@@ -7,8 +7,8 @@ import jsonschema
 import pytest
 
 import placer
-from placer.documents.saved import check_document
 from placer.documents.schemas import schema_text
+from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.solving.answer import Status
 

@@ -26,9 +26,9 @@ from placer.advice.robustness.uncertainty import (
 )
 from placer.advice.robustness.value_of_information import INNER, LEVELS
 from placer.advice.worlds.scenario import apply
-from placer.cost_model.cut_down import used_problem
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.objective import objective_of
+from placer.cost_model.reduced_problem import used_problem
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.solving.solve import solve

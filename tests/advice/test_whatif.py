@@ -16,8 +16,8 @@ from instances import OBJECTIVES, random_problem, two_places, wide_problem
 from placer.advice.worlds.scenario import apply, parse_changes
 from placer.advice.worlds.whatif import keep, what_if
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
-from placer.cost_model.violations import violations
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.problem.placement import Exchange, Placement, WorkerGroup

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from placer.cli.output import write_json, write_text  # noqa: E402
-from placer.market.books.reading import load_catalog  # noqa: E402
+from placer.market.books.book_reader import load_catalog  # noqa: E402
 from placer.market.catalog import Catalog  # noqa: E402
 from placer.profiler.estimate.fit import PUBLISHED, Point, estimated_rate, fit, published_points  # noqa: E402
 from placer.profiler.estimate.left_out_errors import LeftOut, leave_one_out, summary, with_spreads  # noqa: E402

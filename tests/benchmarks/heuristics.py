@@ -12,8 +12,8 @@ import time
 from dataclasses import replace
 
 from placer.cost_model.estimate import estimate
-from placer.cost_model.violations import violations
-from placer.market.books.reading import load_catalog
+from placer.cost_model.limits import violations
+from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from placer.market.books.book_reader import load_catalog
 from placer.market.books.folders import shipped_catalogs
-from placer.market.books.reading import load_catalog
 from placer.market.catalog import Catalog, VmOffer
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements

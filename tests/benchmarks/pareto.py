@@ -18,7 +18,7 @@ from markets import Question
 
 from placer.advice.frontier.points import LEAST_USD_PER_HOUR
 from placer.advice.frontier.trace import Trace
-from placer.market.books.reading import load_catalog
+from placer.market.books.book_reader import load_catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.solving.answer import SolveOptions

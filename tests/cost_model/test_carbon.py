@@ -11,8 +11,8 @@ import pytest
 from conftest import Run
 from instances import carbon_problem, offer
 from placer.advice.recommendation.nearest import nearest
-from placer.cost_model.violations import violations
-from placer.documents.saved import check_document
+from placer.cost_model.limits import violations
+from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.market.books.folders import shipped_folder
 from placer.market.carbon import carbon_of, carbon_unknown, figure, offer_carbon, parse_carbon

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from instances import exchange_problem, random_problem
 from placer.cost_model.dollars.components import egress_usd, function_usd, storage_usd
 from placer.cost_model.estimate import estimate, exchange_phases
-from placer.cost_model.violations import Violation, violations
+from placer.cost_model.limits import Violation, violations
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog, EgressPrice, FunctionOffer, StoreOffer
 from placer.market.network.graph import Network

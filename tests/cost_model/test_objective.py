@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from conftest import ROOT
 from instances import carbon_problem, two_places
 from placer.cost_model.estimate import estimate, evaluate
+from placer.cost_model.limits import LIMIT_CODES, broken_limits
 from placer.cost_model.objective import Objective, gap_between, objective_named, objective_of
-from placer.cost_model.violations import LIMIT_CODES, broken_limits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import OBJECTIVES, Requirements

@@ -15,9 +15,9 @@ from conftest import Run
 from instances import total_problem
 from placer.advice.recommendation.nearest import nearest
 from placer.cost_model.estimate import estimate
+from placer.cost_model.limits import violations
 from placer.cost_model.outlook.totals import totals_of
-from placer.cost_model.violations import violations
-from placer.documents.saved import check_document
+from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem

@@ -20,10 +20,10 @@ from conftest import Run
 from instances import exchange_problem, random_problem, wide_problem
 from placements import random_placement
 from placer.cost_model.convergence import batch_factor, multiplier_of
-from placer.cost_model.cut_down import used_problem
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
-from placer.cost_model.violations import violations
+from placer.cost_model.reduced_problem import used_problem
 from placer.documents.certificate import device_speeds, figures
 from placer.documents.checker.bound import Relaxed
 from placer.documents.checker.case import Case
@@ -32,9 +32,9 @@ from placer.documents.checker.limits import broken_limits
 from placer.documents.checker.market import CHEAPEST, Machine, largest_sums, machines_of
 from placer.documents.checker.queue import last_arrival
 from placer.documents.checker.seconds import round_of
-from placer.documents.parts import placement_document
-from placer.documents.saved import check_document, examine_document
+from placer.documents.result_parts import placement_document
 from placer.documents.schemas import schema_text
+from placer.documents.validate import check_document, examine_document
 from placer.errors import PlacerError
 from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Placement

@@ -17,8 +17,8 @@ from placer.cost_model.estimate import estimate
 from placer.documents.manifest import document_digest, read_manifest
 from placer.documents.manifest.question import question_of
 from placer.documents.manifest.versions import STEPS, completed
-from placer.documents.saved import check_document, manifest_of
 from placer.documents.schemas import schema_text
+from placer.documents.validate import check_document, manifest_of
 from placer.errors import PlacerError
 
 LATER = ("rendezvous", "buckets", "question")

@@ -13,7 +13,7 @@ import placer
 from conftest import ROOT, Run
 from placer.documents.manifest import read_manifest
 from placer.documents.reopen import reopened_problem
-from placer.documents.saved import examine_document, manifest_of
+from placer.documents.validate import examine_document, manifest_of
 from placer.problem.problem import Problem
 from placer.solving.solve_again import solved_again
 

@@ -11,9 +11,9 @@ import pytest
 
 from conftest import ROOT, Run
 from placer.errors import PlacerError
+from placer.market.books.book_reader import devices, load_catalog, located_rows
 from placer.market.books.layers import find_layer
 from placer.market.books.partial_books import over_default
-from placer.market.books.reading import devices, load_catalog, located_rows
 from placer.market.catalog import Catalog
 from placer.market.checks.coverage import ages, coverage
 from placer.market.checks.differences import differences

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from placer.errors import PlacerError
+from placer.market.books.book_reader import load_catalog
 from placer.market.books.csv_rows import KEYS, file_columns
 from placer.market.books.folders import shipped_catalogs
 from placer.market.books.layers import catalog_names
-from placer.market.books.reading import load_catalog
 from placer.market.catalog import Catalog
 from placer.market.network.graph import Network
 

@@ -14,7 +14,7 @@ import pytest
 
 from conftest import Run
 from placer.cli.report.recommend.terminal import context
-from placer.documents.parts import data_document
+from placer.documents.result_parts import data_document
 from placer.market.books.folders import shipped_catalogs
 from placer.market.catalog import Catalog
 from placer.market.checks.coverage import cited, coverage, rows_by_kind, unsure

@@ -16,11 +16,11 @@ import pytest
 from conftest import Run
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
+from placer.market.books.book_reader import load_catalog
 from placer.market.books.cache import MOST_KEPT, cache_folder
 from placer.market.books.folders import own_books, shipped_catalogs
 from placer.market.books.layers import find_layer
 from placer.market.books.pin import default_words, pin_document, pin_file
-from placer.market.books.reading import load_catalog
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.network.graph import Network
 from placer.market.sources.harvest import Harvest

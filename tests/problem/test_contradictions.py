@@ -11,8 +11,8 @@ import pytest
 import placer
 from conftest import Run
 from placer.cost_model.estimate import estimate
+from placer.cost_model.limits import violations
 from placer.cost_model.outlook.outlook import spot_outlook
-from placer.cost_model.violations import violations
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.solving.by_hand import place_by_hand

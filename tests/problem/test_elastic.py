@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import placer
 from placer.advice.recommendation.recommend import recommend
 from placer.cost_model.estimate import estimate
-from placer.cost_model.violations import violations
+from placer.cost_model.limits import violations
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import Run
 from instances import joint_problem
-from placer.cost_model.violations import violations
+from placer.cost_model.limits import violations
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem

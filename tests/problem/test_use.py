@@ -15,7 +15,7 @@ import placer
 from conftest import Run
 from instances import OBJECTIVES, used_problem
 from placer.advice.recommendation.recommend import recommend
-from placer.cost_model.violations import violations
+from placer.cost_model.limits import violations
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog

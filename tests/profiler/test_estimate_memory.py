@@ -22,7 +22,7 @@ from conftest import ROOT
 from placer.cli.measure.estimate_table import print_devices, print_estimate
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.market.books.reading import load_catalog
+from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.profiler.estimate.counters import Kept, flop_counter
 from placer.profiler.estimate.counting import Counts, Pass, count

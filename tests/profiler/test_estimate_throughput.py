@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.errors import PlacerError
-from placer.market.books.reading import load_catalog
+from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.profiler.devices.peak_speeds import device
 from placer.profiler.estimate.fit import estimated_rate, fit, published_points
@@ -309,7 +309,7 @@ def test_published_rates_of_one_sequence_stay_below_the_peak(default: Catalog) -
 def test_rates_need_no_torch() -> None:
     """Rates from figures run without PyTorch and SciPy."""
     code = (
-        "import sys; from placer.market.books.reading import load_catalog; from "
+        "import sys; from placer.market.books.book_reader import load_catalog; from "
         "placer.profiler.estimate.estimate import rates_from_flops\n"
         "assert rates_from_flops('cnn', 1e9, 1e6, load_catalog('default'))\n"
         "print([m for m in ('torch', 'scipy') if m in sys.modules])"

@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import placer
-from placer.documents.saved import examine_document
 from placer.documents.schemas import schema_text
+from placer.documents.validate import examine_document
 from placer.errors import PlacerError
 from placer.profiler.host.averaging import HostMeasurement, HostPoint
 from placer.profiler.host.cost_fit import fit, student

@@ -14,7 +14,7 @@ import pytest
 from conftest import ROOT, Run
 from instances import exchange_problem, random_problem, wide_problem
 from placer.advice.recommendation.recommend import recommend
-from placer.cost_model.violations import violations
+from placer.cost_model.limits import violations
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Kept, Requirements
@@ -167,7 +167,7 @@ def test_hash_seeds_change_nothing(tmp_path: Path) -> None:
     """The answer does not hang on the order of sets: two hash seeds, one placement."""
     script = tmp_path / "ask.py"
     script.write_text(
-        "from placer.market.books.reading import load_catalog\nfrom placer.problem.problem "
+        "from placer.market.books.book_reader import load_catalog\nfrom placer.problem.problem "
         "import Problem\nfrom placer.workload.profile import load_profile\n"
         "from placer.problem.requirements import Requirements\nfrom placer.solving.solve "
         "import solve\n"

@@ -23,8 +23,8 @@ from instances import (
 )
 from placer.cost_model.dollars.components import egress_usd
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_named
-from placer.cost_model.violations import violations
 from placer.market.catalog import MeasuredLink
 from placer.problem.admitted_exchanges import SERVER_VCPUS, server_at, server_bytes, servers_at
 from placer.problem.exchange import strategy, traits

@@ -32,8 +32,8 @@ from instances import (
     wide_problem,
 )
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
-from placer.cost_model.violations import violations
 from placer.errors import PlacerError
 from placer.interface.advisor import recommend
 from placer.market.catalog import Catalog, MeasuredLink

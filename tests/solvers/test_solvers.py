@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instances import OBJECTIVES, exchange_problem, random_problem, wide_problem
-from placer.cost_model.violations import violations
+from placer.cost_model.limits import violations
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.problem.exchange import STRATEGIES

@@ -13,8 +13,8 @@ from conftest import Run
 from instances import batch_problem
 from placer.cost_model.convergence import batch_factor, multiplier_of
 from placer.cost_model.estimate import evaluate
-from placer.cost_model.violations import violations
-from placer.documents.saved import check_document
+from placer.cost_model.limits import violations
+from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.problem.placement import Exchange

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 import placer
 from conftest import Run
 from placer.cost_model.estimate import estimate
-from placer.documents.saved import check_document
 from placer.documents.schemas import schema_text
+from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.market.books.csv_rows import file_columns, optional_columns
 from placer.market.catalog import Catalog

@@ -17,7 +17,7 @@ from placer.cli import run as run_command
 from placer.cli.report.reproduction import best_of_families
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.market.books.reading import load_catalog
+from placer.market.books.book_reader import load_catalog
 from placer.validation import reproduction
 from placer.validation.reproduction import PAPERS, cloudless, reproduce
 from placer.validation.reproduction.cloudless import Case, elastic_cases, speed_ups

@@ -11,7 +11,7 @@ import placer
 from conftest import Run
 from placements import random_placement
 from placer.cost_model.estimate import exchange_phases
-from placer.cost_model.timing.transports import TRANSPORTS
+from placer.cost_model.timing.round_seconds import TRANSPORTS
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.problem.exchange import STRATEGIES, traits

@@ -11,7 +11,7 @@ import pytest
 
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
-from placer.market.books.reading import load_catalog
+from placer.market.books.book_reader import load_catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.profiler.devices.device_facts import gpu_name

@@ -7,8 +7,7 @@ from typing import Any
 
 from placer.advice.explanation.binding import Binding
 from placer.advice.explanation.conflict import Conflict
-from placer.advice.explanation.marginal_values import Worth
-from placer.advice.explanation.parts import (
+from placer.advice.explanation.explanation_parts import (
     binding_part,
     conflict_part,
     option_part,
@@ -16,10 +15,11 @@ from placer.advice.explanation.parts import (
     why_not_part,
     worth_part,
 )
+from placer.advice.explanation.marginal_values import Worth
 from placer.advice.explanation.stay_or_leave import Staying
 from placer.advice.explanation.why_not import WhyNot
-from placer.documents.parts import data_document
 from placer.documents.request import request_document
+from placer.documents.result_parts import data_document
 from placer.problem.problem import Problem
 from placer.solving.answer import Status
 from placer.solving.result import Option, Result, objective_document

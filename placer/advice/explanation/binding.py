@@ -9,8 +9,8 @@ from placer.advice.explanation.side_questions import Asker, Trial, wanting
 from placer.advice.explanation.wishes import AMPLE_QUOTA, Wish, wishes_of, without
 from placer.advice.recommendation.nearest import AMPLE_GPUS
 from placer.cost_model.estimate import estimate
+from placer.cost_model.limits import quota_use
 from placer.cost_model.outlook.totals import totals_of
-from placer.cost_model.violations import quota_use
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem

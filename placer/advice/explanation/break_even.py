@@ -14,13 +14,9 @@ from dataclasses import dataclass, replace
 from placer.advice.explanation.side_questions import Asker, wanting
 from placer.advice.explanation.subject import Subject
 from placer.cost_model.estimate import estimate, evaluate
-from placer.cost_model.violations import broken_limits
+from placer.cost_model.limits import broken_limits
 from placer.market.catalog import Catalog, VmOffer
-from placer.market.scaled_market import (
-    with_scaled_egress,
-    with_scaled_links,
-    with_scaled_prices,
-)
+from placer.market.scaled_market import with_scaled_egress, with_scaled_links, with_scaled_prices
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.result import Option, Result

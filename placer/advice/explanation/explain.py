@@ -10,10 +10,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from placer.advice.explanation.alternatives import tempting
 from placer.advice.explanation.answer import Explanation
 from placer.advice.explanation.binding import find_binding
 from placer.advice.explanation.conflict import find_conflict
+from placer.advice.explanation.likely_subjects import tempting
 from placer.advice.explanation.marginal_values import worth_of_more
 from placer.advice.explanation.side_questions import SIDE_NODES, Asker, require_asker_solver
 from placer.advice.explanation.stay_or_leave import stay_or_leave

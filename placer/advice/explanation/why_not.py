@@ -18,8 +18,8 @@ from placer.advice.explanation.conflict import Remedy, remedy
 from placer.advice.explanation.side_questions import IMPOSSIBLE, NOTHING, Asker, Trial
 from placer.advice.explanation.subject import Subject, admitting
 from placer.advice.explanation.wishes import wishes_of
+from placer.cost_model.limits import LIMIT_CODES
 from placer.cost_model.objective import objective_of
-from placer.cost_model.violations import LIMIT_CODES
 from placer.market.catalog import VmOffer
 from placer.problem.problem import Problem
 from placer.solving.batch_range import limited

@@ -17,8 +17,8 @@ from msgspec import to_builtins
 
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import Estimate
-from placer.documents.parts import data_document, estimate_document, placement_document
 from placer.documents.request import request_document
+from placer.documents.result_parts import data_document, estimate_document, placement_document
 from placer.documents.schemas import PARETO_SCHEMA
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem

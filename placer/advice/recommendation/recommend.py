@@ -19,9 +19,9 @@ from placer.advice.recommendation.notes import (
     warnings_of,
 )
 from placer.cost_model.estimate import Estimate, estimate, evaluate, pool_of
+from placer.cost_model.limits import LIMIT_CODES, Violation, violations
 from placer.cost_model.objective import objective_of
 from placer.cost_model.outlook.totals import totals_of
-from placer.cost_model.violations import LIMIT_CODES, Violation, violations
 from placer.market.scaled_market import with_scaled_egress
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from placer.advice.robustness.uncertainty import Factor, changes_of, factors_of
 from placer.advice.worlds.scenario import apply
 from placer.cost_model.convergence import samples_to_target
-from placer.cost_model.cut_down import used_problem
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.limits import broken_limits, violations
 from placer.cost_model.objective import objective_of
-from placer.cost_model.violations import broken_limits, violations
+from placer.cost_model.reduced_problem import used_problem
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
 

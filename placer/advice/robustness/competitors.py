@@ -11,8 +11,8 @@ from placer.advice.robustness.uncertainty import Factor, changes_of, latin_hyper
 from placer.advice.robustness.value_of_information import losses_of, values_of
 from placer.advice.worlds.scenario import apply, parse_changes
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.limits import LIMIT_CODES, violations
 from placer.cost_model.objective import objective_of
-from placer.cost_model.violations import LIMIT_CODES, violations
 from placer.errors import PlacerError
 from placer.problem.exchange import traits
 from placer.problem.placement import Exchange, Placement

@@ -21,8 +21,8 @@ from placer.advice.robustness.competitors import (
 )
 from placer.advice.robustness.uncertainty import Factor, changes_of, check_count
 from placer.advice.robustness.value_of_information import Worth, losses_of, values_of, worth_of
-from placer.documents.parts import data_document, placement_document
 from placer.documents.request import request_document
+from placer.documents.result_parts import data_document, placement_document
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions, Status

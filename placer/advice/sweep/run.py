@@ -121,8 +121,8 @@ def header_of(
     problem: Problem, axes: Sequence[Axis], solver: str, options: SolveOptions
 ) -> dict[str, Any]:
     """Return the first line of the file: the question, its digest, and the number of points."""
-    from placer.documents.parts import data_document
     from placer.documents.request import request_document
+    from placer.documents.result_parts import data_document
 
     points = [" ".join(words) for words in points_of(axes)]
     solving = {

@@ -11,10 +11,10 @@ from typing import Any
 
 from placer.advice.worlds.scenario import Change, apply, change_document
 from placer.cost_model.estimate import Estimate, estimate
+from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
-from placer.cost_model.violations import violations
-from placer.documents.parts import data_document, estimate_document
 from placer.documents.request import request_document
+from placer.documents.result_parts import data_document, estimate_document
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem

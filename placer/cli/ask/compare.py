@@ -40,8 +40,8 @@ def command(
     from placer.advice.recommendation.notes import warnings_of
     from placer.cli.report.recommend import terminal
     from placer.cost_model.estimate import estimate
-    from placer.cost_model.violations import violations
-    from placer.documents import parts
+    from placer.cost_model.limits import violations
+    from placer.documents import result_parts as parts
     from placer.documents.request import request_document
     from placer.interface.advisor import Advisor
     from placer.solving.by_hand import every_exchange, place_by_hand

@@ -59,7 +59,7 @@ def command(
     """List machines with their price per hour, source and date, or the prices of groups of them."""
     import msgspec
 
-    from placer.market.books.reading import load_catalog
+    from placer.market.books.book_reader import load_catalog
     from placer.market.checks.groups import grouped
     from placer.market.selection import filter_offers
 

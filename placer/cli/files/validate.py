@@ -33,7 +33,7 @@ def command(path: str, again: bool, solver: str, as_json: bool) -> None:
     confirmed: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
     if os.path.isdir(path):  # noqa: PTH112 - a name too long for the file system is no folder
-        from placer.market.books.reading import load_catalog
+        from placer.market.books.book_reader import load_catalog
 
         book = load_catalog(str(Path(path).resolve()))
         summary = (
@@ -45,7 +45,7 @@ def command(path: str, again: bool, solver: str, as_json: bool) -> None:
         summary = f"{path}: quota file with {len(read_quotas(Path(path)))} rows"
     else:
         from placer.cli.output import read_json
-        from placer.documents.saved import examine_document
+        from placer.documents.validate import examine_document
 
         document = read_json(path)
         what, checked = examine_document(document, path)

@@ -119,7 +119,7 @@ def _plan(path: str, allow_edits: bool, words: dict[str, str]) -> Any:
 
     document = read_json(path)
     if isinstance(document, dict) and document.get("schema") == RESULT_SCHEMA:
-        from placer.documents.saved import manifest_of
+        from placer.documents.validate import manifest_of
 
         document = manifest_of(document, path)
     try:

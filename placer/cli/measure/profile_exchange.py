@@ -60,7 +60,7 @@ def command(
     """Measure what averaging gradients costs this machine's processor, and scale the host
     constants.
     """
-    from placer.market.books.reading import load_catalog
+    from placer.market.books.book_reader import load_catalog
     from placer.profiler.host.averaging import SECONDS, SIZES, measure_host
     from placer.profiler.host.overlay import host_class, host_report
     from placer.workload.profile import load_profile

@@ -42,7 +42,7 @@ def compute_usd_per_hour(machines: Iterable[tuple[VmOffer, int]]) -> float:
     Four workers of figure 6 of Phalak et al. in Oregon, 0.0960 USD/h each, are 0.384 USD/h; a step
     of 5 s costs 0.384 / 720.
 
-    >>> from placer.market.books.reading import load_catalog
+    >>> from placer.market.books.book_reader import load_catalog
     >>> offer = load_catalog("phalak-2023").offers_at("aws/us-west-2")[0]
     >>> offer.usd_per_hour, round(compute_usd_per_hour([(offer, 4)]), 3)
     (0.096, 0.384)
@@ -77,7 +77,7 @@ def egress_usd(phases: Sequence[Phase], network: Network, *, same_zone: bool = T
     London, Mumbai and Sydney 0.02 + 0.086 + 0.098, down to them 3 x 0.02; what stays in Oregon is
     free: 0.264 USD.
 
-    >>> from placer.market.books.reading import load_catalog
+    >>> from placer.market.books.book_reader import load_catalog
     >>> from placer.problem.exchange.central import phases
     >>> from placer.problem.placement import Exchange
     >>> hub = "aws/us-west-2"
@@ -211,7 +211,7 @@ def data_usd_per_sample(
     --------
     A GiB from Backblaze costs 0.01 USD.
 
-    >>> from placer.market.books.reading import load_catalog
+    >>> from placer.market.books.book_reader import load_catalog
     >>> network = Network(load_catalog("erben-2023"))
     >>> data_usd_per_sample(GIB, "backblaze/us-west", "lambda/us-west-1", network)
     0.01

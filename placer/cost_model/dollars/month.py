@@ -45,7 +45,7 @@ def tiered_usd(gib: float, tiers: Sequence[EgressPrice], *, already_gib: float =
     --------
     AWS counts the free 100 GB of a month in the first 10 TB: 10,140 GiB are paid, at 0.09 USD.
 
-    >>> from placer.market.books.reading import load_catalog
+    >>> from placer.market.books.book_reader import load_catalog
     >>> from placer.market.network.graph import Network
     >>> aws = Network(load_catalog("default")).egress_tiers("aws/us-east-1", "gcp/us-central1")
     >>> [(tier.above_gib_per_month, tier.usd_per_gib) for tier in aws[:3]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from placer.cost_model.timing.averaging import averaging_seconds, wan_seconds
-from placer.cost_model.timing.direct import DIRECT_SPREAD, GOODPUT
+from placer.cost_model.timing.plain_streams import DIRECT_SPREAD, GOODPUT
 from placer.cost_model.timing.transfer import transfer_seconds
 from placer.market.network.graph import Network
 from placer.problem.data_shares import shares

@@ -1,7 +1,7 @@
 """The native launch manifest: all that an executor needs to start the training, and no secrets."""
 
-from placer.documents.manifest.native import build_manifest
-from placer.documents.manifest.reading import document_digest, edited, read_manifest
+from placer.documents.manifest.manifest_document import build_manifest
+from placer.documents.manifest.manifest_reader import document_digest, edited, read_manifest
 from placer.documents.manifest.types import Manifest
 from placer.documents.manifest.versions import SCHEMA
 

@@ -136,7 +136,7 @@ class Bucket:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rendezvous:
-    """How the machines find each other; see `placer.documents.manifest.meeting`."""
+    """How the machines find each other; see `placer.documents.manifest.rendezvous`."""
 
     method: Literal["none", "address", "buckets"]
     machines: int

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from placer.cost_model.timing.store import POLL_SECONDS
-from placer.documents.manifest.meeting import meeting
+from placer.documents.manifest.rendezvous import meeting
 from placer.errors import PlacerError
 
 FAMILY = "placer.manifest/v"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 
-from placer.documents.manifest.executable import check_executable
+from placer.documents.manifest.runtime_support import check_executable
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.problem.exchange import traits

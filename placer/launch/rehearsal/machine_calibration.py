@@ -10,7 +10,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from placer.documents.manifest.meeting import STORE_TRANSPORTS
+from placer.documents.manifest.rendezvous import STORE_TRANSPORTS
 from placer.launch.rehearsal.scaled_plan import NOTHING, Scaled
 from placer.launch.runtime.run_plan import plan_from
 from placer.problem.exchange import traits

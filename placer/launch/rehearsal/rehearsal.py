@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from placer.documents.manifest import Manifest
-from placer.documents.manifest.executable import check_executable
 from placer.documents.manifest.question import question_of
+from placer.documents.manifest.runtime_support import check_executable
 from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder
 from placer.launch.rehearsal.machine_calibration import machine_calibration

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from placer.documents.manifest import read_manifest
-from placer.documents.manifest.executable import check_executable
 from placer.documents.manifest.question import exchange_of
+from placer.documents.manifest.runtime_support import check_executable
 from placer.documents.manifest.types import Bucket, Expected, Group, Rendezvous, Timeouts
 from placer.errors import PlacerError
 from placer.launch.runtime.hubs import Hub, hubs_of

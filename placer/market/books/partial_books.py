@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from placer.market.books.book_reader import REQUIRED_FILES, stacked
 from placer.market.books.layers import Layer, find_layer
 from placer.market.books.pin import DEFAULT_CATALOG, default_words
-from placer.market.books.reading import REQUIRED_FILES, stacked
 from placer.market.catalog import Catalog
 
 

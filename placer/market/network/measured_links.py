@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from statistics import median, quantiles
 
 from placer.errors import PlacerError
+from placer.market.books.book_reader import load_catalog, located_rows
 from placer.market.books.layers import Layer, find_layer
-from placer.market.books.reading import load_catalog, located_rows
 from placer.market.catalog import Catalog, MeasuredLink, Region
 from placer.market.network.graph import GBPS, Network
 from placer.market.network.link_fit import fitted_factors

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from placer.errors import PlacerError, unknown
-from placer.market.books.reading import load_catalog
+from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog, Gpu
 from placer.market.selection import filter_offers, match_places, words
 

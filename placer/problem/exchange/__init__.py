@@ -14,7 +14,7 @@ from placer.problem.exchange.traits import Traits
 from placer.problem.placement import Exchange
 
 STRATEGIES = {
-    "none": "placer.problem.exchange.alone",
+    "none": "placer.problem.exchange.no_exchange",
     "all-reduce": "placer.problem.exchange.allreduce",
     "hierarchical-all-reduce": "placer.problem.exchange.hierarchical_allreduce",
     "central": "placer.problem.exchange.central",

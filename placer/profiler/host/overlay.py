@@ -13,7 +13,7 @@ from datetime import date
 from typing import Any
 
 from placer.errors import PlacerError, unknown
-from placer.market.books.reading import load_catalog
+from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.profiler.host.averaging import HostMeasurement
 from placer.profiler.host.cost_fit import HostFit, fit

@@ -10,17 +10,13 @@ from datetime import date
 from pathlib import Path
 
 from placer.errors import PlacerError
-from placer.market.books.reading import load_catalog
+from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.validation.calibration.equations import Equations, touches
 from placer.validation.calibration.least_squares import solve
 from placer.validation.calibration.outcome import finished, fitted_figures
 from placer.validation.calibration.parameter_choice import Pair
-from placer.validation.calibration.quality import (
-    check_runs,
-    not_fitted,
-    warnings_of,
-)
+from placer.validation.calibration.quality import check_runs, not_fitted, warnings_of
 from placer.validation.calibration.report import CalibrationReport
 from placer.validation.calibration.runs import MeasuredRun, read_runs
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from placer.cost_model.estimate import exchange_phases, pool_of
 from placer.cost_model.timing.crew import EXPECTED
+from placer.cost_model.timing.round_seconds import step_seconds
 from placer.cost_model.timing.step import StepSeconds
-from placer.cost_model.timing.transports import step_seconds
 from placer.errors import PlacerError
 from placer.market.books.csv_rows import file_columns, read_numbered_rows
 from placer.market.catalog import Catalog

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from placer.cost_model.estimate import Estimate, estimate
-from placer.market.books.reading import load_catalog
+from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.problem.datasets import Dataset
 from placer.problem.placement import Placement

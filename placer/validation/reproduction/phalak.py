@@ -5,7 +5,7 @@ and the claims.
 from __future__ import annotations
 
 from placer.cost_model.estimate import Estimate
-from placer.market.books.reading import load_catalog
+from placer.market.books.book_reader import load_catalog
 from placer.units import SECONDS_PER_HOUR
 from placer.validation.reproduction.comparison import Reproduction, Row
 from placer.validation.reproduction.phalak_claims import judged

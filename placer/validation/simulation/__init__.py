@@ -1,3 +1,3 @@
 """A placement replayed event by event, with jitter and stragglers: a check on the closed forms of
-placer.cost_model.timing.transports.
+placer.cost_model.timing.round_seconds.
 """

@@ -11,7 +11,7 @@ from math import fsum
 
 from placer.cost_model.estimate import pool_of
 from placer.cost_model.timing.averaging import averaging_seconds
-from placer.cost_model.timing.direct import GOODPUT
+from placer.cost_model.timing.plain_streams import GOODPUT
 from placer.problem.data_shares import shares
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement

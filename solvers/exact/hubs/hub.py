@@ -13,7 +13,7 @@ import numpy as np
 
 from placer.cost_model.dollars import components as cost
 from placer.cost_model.timing import store as stores
-from placer.cost_model.timing.direct import direct_seconds, share_seconds
+from placer.cost_model.timing.plain_streams import direct_seconds, share_seconds
 from placer.cost_model.timing.transfer import sum_seconds
 from placer.market.catalog import VmOffer
 from placer.market.network.graph import Link

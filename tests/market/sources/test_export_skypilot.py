@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from conftest import Run
 from placer.errors import PlacerError
-from placer.market.books.reading import load_catalog
+from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.sources.harvest import Harvest
 from placer.market.sources.prices.skypilot.catalogs import read_skypilot

@@ -51,8 +51,8 @@ def command(as_json: bool) -> None:
 def _row(name: str, shipped: bool, used: bool) -> dict[str, Any]:
     """Count what one book holds; a book of the user's own that cannot be read says why."""
     from placer.errors import PlacerError
+    from placer.market.books.book_reader import located_rows
     from placer.market.books.layers import find_layer
-    from placer.market.books.reading import located_rows
 
     problem, rows, digest = "", {}, ""
     try:

@@ -19,8 +19,8 @@ def command(names: tuple[str, ...], clear: bool, as_json: bool) -> None:
     pinned again, so that the same request keeps its answer.
     """
     from placer.errors import PlacerError
+    from placer.market.books.book_reader import load_catalog
     from placer.market.books.pin import pin_document, pin_file, pinned
-    from placer.market.books.reading import load_catalog
 
     if names and clear:
         raise PlacerError(f"--clear beside {', '.join(names)}", "name books, or clear the pin")

@@ -27,8 +27,8 @@ def command(ctx: click.Context, /, names: tuple[str, ...], limit: int, as_json: 
     """
     import msgspec
 
+    from placer.market.books.book_reader import devices, located_rows
     from placer.market.books.partial_books import over_default
-    from placer.market.books.reading import devices, located_rows
     from placer.market.checks.coverage import cited
     from placer.market.checks.doubts import audit
 

@@ -181,9 +181,9 @@ def _given(catalog: tuple[str, ...], name: str, date: str | None) -> tuple[Any, 
     """Check what is cheap to check before anything is read: the name of the book, the day, the
     places.
     """
+    from placer.market.books.book_reader import load_catalog
     from placer.market.books.folders import check_book_name
     from placer.market.books.layers import catalog_names
-    from placer.market.books.reading import load_catalog
 
     check_book_name(name, catalog_names())
     day = None if date is None else past_date(date, "--date").isoformat()

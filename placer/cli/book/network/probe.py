@@ -89,9 +89,9 @@ def command(
 
     'placer network serve-probe' must run on the others.
     """
+    from placer.market.books.book_reader import load_catalog
     from placer.market.books.folders import check_book_name
     from placer.market.books.layers import catalog_names
-    from placer.market.books.reading import load_catalog
     from placer.market.network.graph import network_of
     from placer.market.sources.links.probe.bill import check_cost
     from placer.market.sources.links.probe.hosts import read_hosts

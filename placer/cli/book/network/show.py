@@ -20,7 +20,7 @@ def command(places: tuple[str, ...], catalog: tuple[str, ...], as_json: bool) ->
 
     Every ordered pair is shown; wildcards are allowed.
     """
-    from placer.market.books.reading import load_catalog
+    from placer.market.books.book_reader import load_catalog
     from placer.market.network.graph import network_of
     from placer.market.selection import match_places
     from placer.units import format_bandwidth, format_seconds

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from placer.documents.manifest.meeting import plain_name
+from placer.documents.manifest.rendezvous import plain_name
 from placer.documents.manifest.types import Bucket
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan

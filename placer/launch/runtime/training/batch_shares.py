@@ -22,7 +22,7 @@ def weights(groups: Sequence[Group], strategy: str, members: Sequence[int]) -> d
         where it has its place.
     strategy
         Its division says whether fast workers do more of the batch:
-        `placer.cost_model.timing.transports` times the round so.
+        `placer.cost_model.timing.round_seconds` times the round so.
     members
         Ranks that are still there.
 

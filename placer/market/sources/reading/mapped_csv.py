@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from placer.errors import PlacerError, unknown
+from placer.market.books.book_reader import load_catalog
 from placer.market.books.csv_rows import KEYS, file_columns, optional_columns
-from placer.market.books.reading import load_catalog
 from placer.market.catalog import FREE
 from placer.market.checks.doubts import ABSURD
 from placer.market.sources.harvest import FORMULA, Harvest, Row

@@ -27,7 +27,7 @@ def command(folder: str, catalog: tuple[str, ...], force: bool, as_json: bool) -
     Owned and reserved machines are left out. A book has no zones: lines of Google Cloud name the
     region's first one, others none.
     """
-    from placer.market.books.reading import load_catalog
+    from placer.market.books.book_reader import load_catalog
     from placer.market.sources.prices.skypilot.export import skypilot_lines, write_lines
     from placer.market.sources.prices.skypilot.price_sources import SOURCES, source_rows
     from placer.market.sources.prices.skypilot.rows import Tally

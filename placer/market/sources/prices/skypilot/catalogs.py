@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from placer.errors import PlacerError, unknown
+from placer.market.books.book_reader import load_catalog
 from placer.market.books.csv_rows import read_rows
-from placer.market.books.reading import load_catalog
 from placer.market.catalog import Catalog, Gpu
 from placer.market.checks.doubts import is_slip
 from placer.market.sources.harvest import Harvest, Origin, Row

@@ -9,8 +9,8 @@ from typing import Any
 from placer.cost_model.estimate import estimate
 from placer.documents.certificate_check import Checked, check_certificate
 from placer.documents.frontier_check import check_frontier
-from placer.documents.manifest.native import build_manifest
-from placer.documents.manifest.reading import read_manifest
+from placer.documents.manifest.manifest_document import build_manifest
+from placer.documents.manifest.manifest_reader import read_manifest
 from placer.documents.manifest.versions import FAMILY as MANIFEST_FAMILY
 from placer.documents.manifest.versions import SCHEMA as MANIFEST_SCHEMA
 from placer.documents.saved_result import check_result, placement_from

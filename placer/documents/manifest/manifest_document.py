@@ -9,14 +9,14 @@ from typing import Any
 
 from msgspec import convert, to_builtins
 
-from placer.cost_model.cut_down import used_problem
 from placer.cost_model.estimate import Estimate, pool_of
+from placer.cost_model.reduced_problem import used_problem
 from placer.cost_model.timing.crew import worker_rate
-from placer.documents.manifest.meeting import bucket_name, plain_name
-from placer.documents.manifest.reading import document_digest
+from placer.documents.manifest.manifest_reader import document_digest
+from placer.documents.manifest.rendezvous import bucket_name, plain_name
 from placer.documents.manifest.types import Offer, Server
 from placer.documents.manifest.versions import SCHEMA, completed
-from placer.documents.parts import data_document, estimate_document
+from placer.documents.result_parts import data_document, estimate_document
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem

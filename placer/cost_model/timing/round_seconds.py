@@ -7,7 +7,11 @@ from math import fsum
 
 from placer.cost_model.timing import store as stores
 from placer.cost_model.timing.crew import Round, crew_of, samples_per_round
-from placer.cost_model.timing.direct import arrival_seconds, direct_phase_seconds, share_seconds
+from placer.cost_model.timing.plain_streams import (
+    arrival_seconds,
+    direct_phase_seconds,
+    share_seconds,
+)
 from placer.cost_model.timing.step import FunctionRun, StepSeconds, StoreUse, overlapped
 from placer.cost_model.timing.store import STORE_SPREAD
 from placer.cost_model.timing.transfer import sum_seconds

@@ -12,7 +12,7 @@ from placer.advice.explanation.marginal_values import Worth
 from placer.advice.explanation.stay_or_leave import Staying
 from placer.advice.explanation.why_not import WhyNot
 from placer.advice.explanation.wishes import Wish
-from placer.documents.parts import placement_document
+from placer.documents.result_parts import placement_document
 from placer.problem.problem import Problem
 from placer.solving.result import Option
 

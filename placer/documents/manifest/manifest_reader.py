@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from placer.documents.manifest.meeting import STORE_TRANSPORTS, plain_name
+from placer.documents.manifest.rendezvous import STORE_TRANSPORTS, plain_name
 from placer.documents.manifest.types import Manifest
 from placer.documents.manifest.versions import migrated, version_of
 from placer.errors import PlacerError
