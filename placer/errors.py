@@ -33,8 +33,8 @@ class PlacerError(Exception):
 
 
 def writing_hint(error: OSError, otherwise: str) -> str:
-    """What to do about a file that cannot be written: a full disk needs something else than a wrong
-    folder.
+    """Return what to do about a file that cannot be written: a full disk needs something else than
+    a wrong folder.
 
     Examples
     --------

@@ -341,7 +341,7 @@ def format_parameters(value: int) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three significant digits without an exponent or trailing zeros."""
+    """Format three significant digits without an exponent or trailing zeros."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     decimals = max(0, 2 - math.floor(math.log10(abs(value))))

@@ -45,7 +45,7 @@ class LazyGroup(click.Group):
         self.helps = helps
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of --help."""
+        """Return the names in the order of --help."""
         return list(self.helps)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

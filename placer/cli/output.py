@@ -25,7 +25,7 @@ PIPED_WIDTH = 120
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Console that follows NO_COLOR, TERM and the width of the terminal."""
+    """Return the console that follows NO_COLOR, TERM and the width of the terminal."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout

@@ -95,7 +95,7 @@ def broken_limits(outcome: Outcome, wish: Requirements) -> tuple[Violation, ...]
 
 
 def _budget_violations(usd_per_hour: float, wish: Requirements) -> Iterator[Violation]:
-    """USD/h above the budget."""
+    """Yield the violation of a budget per hour."""
     budget = wish.budget_usd_per_hour
     if budget is not None and usd_per_hour > budget * (1 + TOLERANCE):
         text = f"{format_usd(usd_per_hour)}/h is above the budget of {format_usd(budget)}/h"
@@ -103,7 +103,7 @@ def _budget_violations(usd_per_hour: float, wish: Requirements) -> Iterator[Viol
 
 
 def _speed_violations(samples_per_second: float, wish: Requirements) -> Iterator[Violation]:
-    """Samples/s below the floor."""
+    """Yield the samples/s below the floor."""
     floor = wish.min_samples_per_second
     if floor is not None and samples_per_second < floor * (1 - TOLERANCE):
         text = f"{format_number(samples_per_second)} samples/s is below the floor"
@@ -111,7 +111,7 @@ def _speed_violations(samples_per_second: float, wish: Requirements) -> Iterator
 
 
 def _carbon_violations(got: Outcome, wish: Requirements) -> Iterator[Violation]:
-    """Emissions above their limit, or not known where they are limited."""
+    """Yield the emissions above their limit, or not known where they are limited."""
     limit, emitted = wish.max_carbon_g_per_hour, got.carbon_g_per_hour
     if wish.counts_carbon and emitted is None:
         yield Violation(
@@ -128,7 +128,7 @@ def _carbon_violations(got: Outcome, wish: Requirements) -> Iterator[Violation]:
 def _total_violations(
     usd_per_hour: float, samples_per_second: float, wish: Requirements
 ) -> Iterator[Violation]:
-    """What is wrong with time and money for all samples."""
+    """Yield what is wrong with time and money for all samples."""
     each, limit = (
         usd_per_million_samples(usd_per_hour, samples_per_second),
         wish.max_usd_per_million_samples,
@@ -150,7 +150,7 @@ def _total_violations(
 
 
 def _unplaced_data(placement: Placement, problem: Problem) -> list[Violation]:
-    """Data that must stay where no worker is, and workers that would have no data."""
+    """Return the data that must stay where no worker is, and workers that would have no data."""
     datasets, used = problem.requirements.datasets, placement.places
     stay = needs_place(datasets)
     broken = [
@@ -168,7 +168,7 @@ def _unplaced_data(placement: Placement, problem: Problem) -> list[Violation]:
 
 
 def _unused(placement: Placement, problem: Problem) -> list[Violation]:
-    """Machines that must be used and are not."""
+    """Return the machines that must be used and are not."""
     short = [(rule, missing(rule, placement.groups)) for rule in problem.requirements.used]
     return [
         Violation(code="use", message=f"--use {rule.spec}: {lacking} too few")
@@ -223,8 +223,8 @@ def _quota_violations(placement: Placement, problem: Problem) -> list[Violation]
 
 
 def quota_use(placement: Placement, problem: Problem) -> dict[tuple[str, str, str], int]:
-    """GPUs of a placement by place, GPU and market: what quotas count together, a server with GPUs
-    among them.
+    """Return the GPUs of a placement by place, GPU and market: what quotas count together, a server
+    with GPUs among them.
     """
     used: dict[tuple[str, str, str], int] = {}
     for group in placement.groups:
@@ -279,7 +279,7 @@ def _exchange_violations(placement: Placement, problem: Problem) -> list[Violati
 
 
 def _hub_violations(placement: Placement, problem: Problem) -> list[Violation]:
-    """What is wrong with the places where gradients or models meet."""
+    """Return what is wrong with the places where gradients or models meet."""
     exchange, wish = placement.exchange, problem.requirements
     chosen, several = traits(exchange.strategy), exchange.strategy != NO_EXCHANGE
     broken = []
@@ -304,7 +304,7 @@ def _hub_violations(placement: Placement, problem: Problem) -> list[Violation]:
 
 
 def _server_violations(placement: Placement, problem: Problem) -> list[Violation]:
-    """What a parameter server lacks."""
+    """Return what a parameter server lacks."""
     server = placement.exchange.server
     if server is None or server.place != placement.exchange.aggregator:
         return [
@@ -329,7 +329,7 @@ def _server_violations(placement: Placement, problem: Problem) -> list[Violation
 
 
 def _function_violations(placement: Placement, problem: Problem) -> list[Violation]:
-    """Memory and time that the cloud functions of an exchange lack."""
+    """Return the memory and time that the cloud functions of an exchange lack."""
     exchange, counts = placement.exchange, placement.workers_by_place
     if (
         exchange.aggregator is None
@@ -377,7 +377,7 @@ def _function_violations(placement: Placement, problem: Problem) -> list[Violati
 
 
 def _function_time(got: Outcome, problem: Problem) -> list[Violation]:
-    """Functions that would run longer than their provider allows."""
+    """Return the functions that would run longer than their provider allows."""
     late = [
         run for run in got.step.functions if run.seconds > problem.function(run.place).max_seconds
     ]
@@ -394,7 +394,7 @@ def _function_time(got: Outcome, problem: Problem) -> list[Violation]:
 def _data_violations(
     placement: Placement, moves: tuple[Move, ...], problem: Problem
 ) -> list[Violation]:
-    """What residency forbids."""
+    """Return what residency forbids."""
     phases = exchange_phases(placement, problem)
     return [
         Violation(code="residency", message=text)

@@ -49,7 +49,7 @@ def used_problem(problem: Problem, placement: Placement, *, links_fixed: bool = 
 
 
 def question_alone(problem: Problem) -> Problem:
-    """Cut the price book down to the places that the wishes name: what is saved where nothing fits."""
+    """Cut the price book down to the places that wishes name, for results where nothing fits."""
     wish = problem.requirements
     return cut_down(
         problem, {*filter(None, (wish.aggregator, wish.storage)), *_data_places(problem)}

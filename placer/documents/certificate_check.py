@@ -35,7 +35,7 @@ NOT_COVERED = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checked:
-    """What a certificate confirms from the file alone, and what is still taken on trust; sentences."""
+    """Sentences: what a certificate confirms from its file alone, and what is taken on trust."""
 
     confirmed: tuple[str, ...]
     trusted: tuple[str, ...]
@@ -274,7 +274,8 @@ def _bound_words(document: Mapping[str, Any]) -> Checked:
             else ", and the value reaches it"
         )
         confirmed.append(
-            f"the bound of {format_number(bound)} {asked.unit} is the best of {len(modes)} bounds{gap}"
+            f"the bound of {format_number(bound)} {asked.unit} "
+            f"is the best of {len(modes)} bounds{gap}"
         )
     relaxation = document["certificate"]["relaxation"]
     closed = (

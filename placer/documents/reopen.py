@@ -75,7 +75,8 @@ def whole_problem(document: Mapping[str, Any], where: str) -> Problem:
     name, digest = saved.catalog.name, certificate["book"]
     if problem is None or problem.catalog.digest != digest:
         raise PlacerError(
-            f"{where}: the price book '{name}' with the digest {digest[:12]} is not on this machine",
+            f"{where}: the price book '{name}' with the digest {digest[:12]} "
+            "is not on this machine",
             "save the result with --certificate -o: then the market is in the file",
         )
     return problem

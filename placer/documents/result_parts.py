@@ -16,7 +16,7 @@ from placer.problem.problem import Problem
 
 
 def data_document(problem: Problem) -> dict[str, Any]:
-    """Build the part ``data``: the price book, and the dates of its prices of machines and egress."""
+    """Build the part ``data``: the price book, and the dates of its machine and egress prices."""
     book = problem.catalog
     oldest, newest = book.as_of
     egress = (
@@ -92,7 +92,7 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
 
 
 def directed(row: Any) -> dict[str, Any]:
-    """Convert a row about two places: its ``src`` and ``dst`` are written as ``from`` and ``to``."""
+    """Convert a row about two places: write ``src`` and ``dst`` as ``from`` and ``to``."""
     fields = to_builtins(row)
     return {"from": fields.pop("src"), "to": fields.pop("dst"), **fields}
 

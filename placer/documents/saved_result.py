@@ -23,9 +23,25 @@ from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
 
 RESULT_KEYS = (
-    "schema", "request", "data", "status", "objective", "solver", "placement", "estimate", "totals", "outlook", "alternatives", "baselines",
-    "near_misses", "nearest", "verdict", "notes", "warnings", "batches",
-)  # fmt: skip
+    "schema",
+    "request",
+    "data",
+    "status",
+    "objective",
+    "solver",
+    "placement",
+    "estimate",
+    "totals",
+    "outlook",
+    "alternatives",
+    "baselines",
+    "near_misses",
+    "nearest",
+    "verdict",
+    "notes",
+    "warnings",
+    "batches",
+)
 """Keys of a result document."""
 LATER_KEYS = ("proof", "problem", "question", "certificate", "verification")
 """Keys that not every result document has."""

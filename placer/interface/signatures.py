@@ -46,7 +46,7 @@ def _parameter(name: str) -> inspect.Parameter:
 
 @cache
 def _list(names: tuple[str, ...]) -> str:
-    """List wishes by group, as wide and as far to the right as the docstrings that hold the list."""
+    """List wishes by group, indented and wrapped for the docstrings that hold the list."""
     lines = []
     for group, members in groupby(names, key=lambda name: WISHES[name].group):
         lines += [f"{group}:", *(_line(name) for name in members)]

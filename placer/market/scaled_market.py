@@ -89,7 +89,7 @@ def with_scaled_links(catalog: Catalog, factor: float) -> Catalog:
 
 
 def _remember(changed: Catalog, catalog: Catalog, network: Network) -> None:
-    """Let a market whose offers are the same use what is worked out already, but its own network."""
+    """Share what is worked out of a market with one of the same offers but another network."""
     changed.memo.update({key: value for key, value in catalog.memo.items() if key != FREE})
     changed.memo["network"] = network
 

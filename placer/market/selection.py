@@ -24,7 +24,7 @@ CONTINENTS = {
 def filter_offers(
     catalog: Catalog, *, gpu: Words = None, places: Words = None, market: str = "any"
 ) -> list[VmOffer]:
-    """Offers of a catalog with some GPUs, at some places, in one market; in the order of the book."""
+    """Return the offers with some GPUs, at some places, in one market, in the order of the book."""
     market = market.replace("-", "_")
     if market not in MARKETS:
         raise unknown("market", market, MARKETS)
@@ -39,7 +39,7 @@ def filter_offers(
 
 
 def match_places(value: Words, catalog: Catalog) -> list[str]:
-    """Places of a catalog that names or wildcards match, sorted."""
+    """Return the places of a catalog that names or wildcards match, sorted."""
     patterns = patterns_of(value, catalog)
     return sorted(
         place for place in catalog.regions if any(fnmatchcase(place, p) for p in patterns)
@@ -91,7 +91,7 @@ def patterns_of(value: Words, catalog: Catalog) -> tuple[str, ...]:
 
 
 def places_of(word: str, catalog: Catalog) -> list[str]:
-    """Places that a name, a pattern or a continent stands for; patterns stay patterns.
+    """Return the places that a name, a pattern or a continent stands for; patterns stay patterns.
 
     Raises
     ------

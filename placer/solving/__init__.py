@@ -1,1 +1,1 @@
-"""Run a solver by name, check and price its answer. Imports `documents` and below, and no solver."""
+"""Run a solver by name, check and price its answer. Imports `documents` and below."""

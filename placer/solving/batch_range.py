@@ -107,8 +107,8 @@ def limited(problem: Problem, limit: float) -> Problem:
 
 
 def _row(batch: int, answer: Result, limit: float | None) -> BatchRow:
-    """What a search says of its batch: nothing better is infeasible under the limit, which is then
-    the bound.
+    """Return what a search says of its batch: nothing better is infeasible under the limit, which
+    is then the bound.
     """
     bound = limit if answer.status is Status.INFEASIBLE else answer.bound
     return BatchRow(target_batch_size=batch, value=answer.value, bound=bound, status=answer.status)

@@ -1,4 +1,4 @@
-"""Placements that a user writes: groups of workers, their offers and the exchange of the request."""
+"""Placements written by a user: groups of workers, their offers, the exchange of the request."""
 
 from __future__ import annotations
 

@@ -65,9 +65,17 @@ def verified(result: Result, verifier: str, options: SolveOptions) -> Result:
         warning = Warn(code="unverified", message=f"the answer was not verified: {error}")
         return replace(result, warnings=(*result.warnings, warning))
     verification = Verification(
-        solver=verifier, status=second.status, value=second.value, bound=second.bound, seconds=second.seconds,
-        verdict="disagree" if _contradiction(result, second) else "agree" if _settled(result) and _settled(second) else "open",
-    )  # fmt: skip
+        solver=verifier,
+        status=second.status,
+        value=second.value,
+        bound=second.bound,
+        seconds=second.seconds,
+        verdict="disagree"
+        if _contradiction(result, second)
+        else "agree"
+        if _settled(result) and _settled(second)
+        else "open",
+    )
     warnings = result.warnings
     if verification.verdict == "disagree":
         message = (
@@ -84,7 +92,9 @@ def value_words(result: Result | Verification) -> str:
 
     Examples
     --------
-    >>> value_words(Verification(solver="x", status=Status.OPTIMAL, value=2.0, bound=2.02, seconds=1.0, verdict="agree"))
+    >>> second = Verification(
+    ...     solver="x", status=Status.OPTIMAL, value=2.0, bound=2.02, seconds=1.0, verdict="agree")
+    >>> value_words(second)
     '2 (optimal, bound 2.02)'
     """
     if result.value is None:
@@ -98,7 +108,9 @@ def verification_words(verification: Verification) -> str:
 
     Examples
     --------
-    >>> verification_words(Verification(solver="x", status=Status.OPTIMAL, value=2.0, bound=2.02, seconds=1.0, verdict="agree"))
+    >>> second = Verification(
+    ...     solver="x", status=Status.OPTIMAL, value=2.0, bound=2.02, seconds=1.0, verdict="agree")
+    >>> verification_words(second)
     'x agrees: 2 (optimal, bound 2.02), 1 s'
     """
     words = {
@@ -116,8 +128,8 @@ def _settled(result: Result) -> bool:
 
 
 def _contradiction(one: Result, other: Result) -> bool:
-    """Whether one answer has a placement where the other proved that there is none, or a value that
-    beats the other's bound.
+    """Return whether one answer has a placement where the other proved that there is none, or a
+    value that beats the other's bound.
     """
     for a, b in ((one, other), (other, one)):
         if a.value is None:

@@ -349,7 +349,9 @@ def _slowed(alone: Rate, efficiency: Efficiency) -> Rate:
         low=alone.low * efficiency.low,
         high=alone.high * efficiency.high,
         basis="assumed" if efficiency.basis == "assumed" else "estimated",
-        source=f"{efficiency.value:g} ({efficiency.framework}) x {alone.basis} rate: {alone.source}",
+        source=(
+            f"{efficiency.value:g} ({efficiency.framework}) x {alone.basis} rate: {alone.source}"
+        ),
     )
 
 

@@ -246,8 +246,8 @@ class OnePlaceDrafts:
         return promise(self.judge, mode.samples / mode.multiplier / seconds, usd)
 
     def _keys(self, mode: Mode) -> Indices:
-        """Number the hosts, or the places where there is a hub: what the exchange of a pool depends
-        on; shape (pools,).
+        """Return the number of the host of each pool, or of its place where there is a hub; shape
+        (pools,): what its exchange depends on.
         """
         market = self.judge.market
         if traits(mode.strategy).hub:

@@ -133,7 +133,7 @@ class Market:
 
     @shared_property
     def limited(self) -> Array:
-        """What one machine takes of each sum that has a limit: emissions, devices of joint quotas;
+        """Return what one machine takes of each limited sum: emissions, devices of joint quotas;
         shape (sums, pools).
         """
         return (

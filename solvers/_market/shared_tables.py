@@ -93,7 +93,7 @@ class shared_property(Generic[T]):  # noqa: N801 - used as functools.cached_prop
     @overload
     def __get__(self, owner: Sharing, kind: type) -> T: ...
     def __get__(self, owner: Sharing | None, kind: type) -> Self | T:
-        """The value of an object, the property itself of a class."""
+        """Return the value of an object, the property itself of a class."""
         if owner is None:
             return self
         tables, key = owner.tables, self.key(owner)

@@ -28,8 +28,8 @@ class Staying:
     leaving pays; ``last`` the last placement of one region on the way; ``never`` if it is proved
     that leaving pays at no budget up to ``most_usd_per_hour`` (or at all, if ``unlimited``). If
     there are several: ``alone`` is the best placement in one region and ``loss`` what staying
-    costs, as a share of the objective (None if the best is 0); ``proved`` whether that is exact. Steps are at least 1 % of
-    speed: what leaves a region to gain less is not looked for.
+    costs, as a share of the objective (None if the best is 0); ``proved`` whether that is exact.
+    Steps are at least 1 % of speed: what leaves a region to gain less is not looked for.
     """
 
     regions: int

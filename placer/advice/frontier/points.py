@@ -206,8 +206,8 @@ class Frontier:
         ]
 
     def mark(self, at: int) -> str:
-        """Return what stands out about a point: ``knee``, ``value`` (lowest price of a sample), both
-        or nothing.
+        """Return what stands out about a point: ``knee``, ``value`` (lowest price of a sample),
+        both or nothing.
         """
         marks = (("knee", self.knee), ("value", self.best_value))
         return " ".join(word for word, where in marks if where == at)

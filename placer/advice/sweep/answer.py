@@ -58,8 +58,8 @@ class Sweep:
 
 
 def choice(row: Row) -> tuple[str, ...]:
-    """What decides whether two points have the same answer: workers and exchange, or that there is
-    none.
+    """Return what decides whether two points have the same answer: workers and exchange, or that
+    there is none.
     """
     if "workers" not in row:
         return (str(row["status"]),)
@@ -67,16 +67,16 @@ def choice(row: Row) -> tuple[str, ...]:
 
 
 def along(sweep: Sweep) -> int:
-    """Position of the range that the table goes along: that with the most values, of several the
-    last.
+    """Return the position of the range that the table goes along: that with the most values, of
+    several the last.
     """
     counts = [len(axis["values"]) for axis in sweep.header["over"]]
     return max(range(len(counts)), key=lambda i: (counts[i], i))
 
 
 def stretches(sweep: Sweep) -> list[list[Row]]:
-    """Neighbouring points along one range that have the same choice; the values of the others are
-    the same in a stretch.
+    """Return the neighbouring points along one range that have the same choice; the values of the
+    others are the same in a stretch.
     """
     groups: list[list[Row]] = []
     at: tuple[tuple[int, ...], int] | None = None
@@ -91,7 +91,7 @@ def stretches(sweep: Sweep) -> list[list[Row]]:
 
 
 def breakpoints(sweep: Sweep) -> list[tuple[Row, Row]]:
-    """Neighbours along one range between which the choice changes."""
+    """Return the neighbours along one range between which the choice changes."""
     breaks = []
     for one, other in pairwise(stretches(sweep)):
         (others, step), (there, after) = _coordinates(sweep, one[-1]), _coordinates(sweep, other[0])
@@ -101,7 +101,9 @@ def breakpoints(sweep: Sweep) -> list[tuple[Row, Row]]:
 
 
 def _coordinates(sweep: Sweep, row: Row) -> tuple[tuple[int, ...], int]:
-    """Positions of a point on the other ranges, and on the one that the table goes along."""
+    """Return the positions of a point on the other ranges, and on the one that the table goes
+    along.
+    """
     rest, words = int(row["point"]), []
     for axis in reversed(sweep.header["over"]):
         rest, position = divmod(rest, len(axis["values"]))

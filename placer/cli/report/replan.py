@@ -29,11 +29,11 @@ def _lines(got: Replan) -> Iterator[tuple[str, str]]:
     yield "plan", f"{got.manifest.name}: {headline(got.planned)}"
     where = f"a run of {counted(seen.rounds, 'round')} that count"
     for number, s in enumerate(seen.speeds):
-        said = (
+        rates = (
             f"{s.device} {s.measured:,.4g} samples/s a machine, planned {s.planned:,.4g} "
             f"({100 * (s.factor - 1):+.1f} %)"
         )
-        yield "observed" if number == 0 else "", f"{where}: {said}" if number == 0 else said
+        yield "observed" if number == 0 else "", f"{where}: {rates}" if number == 0 else rates
     if seen.samples_per_second is not None:
         whole = got.manifest.expected.samples_per_second.value
         yield (

@@ -131,13 +131,17 @@ def _claims(claims: Sequence[Claim], width: int) -> Table:
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold", ratio=1)
     for claim in claims:
-        said, found = claim.published, claim.finding
-        value = f" ({said.value}{f' {said.unit}' if said.unit else ''})" if said.value else ""
-        passage = f"; {said.passage}" if said.passage else ""
-        text = Text.assemble(
-            (found.verdict, STYLES[found.verdict]), f": {said.statement}{value}{passage}"
+        published, found = claim.published, claim.finding
+        value = (
+            f" ({published.value}{f' {published.unit}' if published.unit else ''})"
+            if published.value
+            else ""
         )
-        table.add_row(said.id, text)
+        passage = f"; {published.passage}" if published.passage else ""
+        text = Text.assemble(
+            (found.verdict, STYLES[found.verdict]), f": {published.statement}{value}{passage}"
+        )
+        table.add_row(published.id, text)
         if found.ours:
             table.add_row("", Text(f"ours: {found.ours}"))
         table.add_row("", Text(f"because: {found.why}", style="dim"))

@@ -65,20 +65,20 @@ def robust_view(got: Robustness) -> RenderableType:
 
 def _unsure(got: Robustness) -> str:
     """Say how many figures of each kind vary, and how far."""
-    said = []
+    sentences = []
     for kind in BOXES:
-        found = [factor for factor in got.factors if factor.kind == kind]
-        if found:
-            low, high = min(f.low for f in found), max(f.high for f in found)
+        factors = [factor for factor in got.factors if factor.kind == kind]
+        if factors:
+            low, high = min(f.low for f in factors), max(f.high for f in factors)
             words = (
-                counted(len(found), KIND_WORDS[kind])
+                counted(len(factors), KIND_WORDS[kind])
                 if kind != "phi"
-                else f"samples to target of {counted(len(found), 'exchange')}"
+                else f"samples to target of {counted(len(factors), 'exchange')}"
             )
-            said.append(f"{words} (x{low:.2g} to x{high:.2g})")
-    if not said:
+            sentences.append(f"{words} (x{low:.2g} to x{high:.2g})")
+    if not sentences:
         return "nothing: every figure that a candidate rests on is taken as exact"
-    return f"{', '.join(said)}; each by itself, egress and all others as in the book"
+    return f"{', '.join(sentences)}; each by itself, egress and all others as in the book"
 
 
 def _regret(got: Robustness) -> list[tuple[str, str]]:
@@ -229,10 +229,9 @@ def _measurements(got: Robustness) -> list[RenderableType]:
 
 def _named(worth: Worth) -> str:
     factor = worth.factor
-    return (
-        f"{factor.words} "
-        f"({factor.basis.replace('list', 'list price, but it moves') if factor.kind == 'price' else factor.basis})"
-    )
+    moves = factor.kind == "price"
+    basis = factor.basis.replace("list", "list price, but it moves") if moves else factor.basis
+    return f"{factor.words} ({basis})"
 
 
 def _points(share: float) -> str:

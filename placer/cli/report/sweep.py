@@ -38,37 +38,37 @@ def _summary(sweep: Sweep, runs: int) -> str:
     """Say how many points there are, and between which the choice changes."""
     rows, what = sweep.rows, sweep.header["over"][along(sweep)]["what"]
     missing = sweep.points - len(rows)
-    said = [
+    lines = [
         f"{counted(len(rows), 'point')}, {counted(len({choice(row) for row in rows}), 'choice')}"
     ]
     if missing:
-        said.append(f"{counted(missing, 'point')} still to do")
+        lines.append(f"{counted(missing, 'point')} still to do")
     if runs > MOST_ROWS:
-        said.append(f"{counted(runs - MOST_ROWS, 'line')} more with --json")
+        lines.append(f"{counted(runs - MOST_ROWS, 'line')} more with --json")
     between = [
         f"{_value(one, along(sweep))} and {_value(other, along(sweep))}"
         for one, other in breakpoints(sweep)
     ]
     if len(sweep.header["over"]) > 1:
-        said.append(f"{counted(len(between), 'change')} of the choice along {what}")
+        lines.append(f"{counted(len(between), 'change')} of the choice along {what}")
     else:
-        said.append(
+        lines.append(
             f"the choice changes between {what} {', '.join(between)}"
             if between
             else "the choice never changes"
         )
     refused = [row for row in rows if "message" in row]
     if refused:
-        said.append(
+        lines.append(
             f"{counted(len(refused), 'point')} refused, as {refused[0]['key']}: "
             f"{refused[0]['message']}"
         )
-    return "; ".join(said)
+    return "; ".join(lines)
 
 
 def _where(run: list[Row], order: list[int]) -> list[str]:
-    """Values of each range: that which the table goes along from the first to the last point of a
-    stretch.
+    """Return the values of each range: that which the table goes along from the first to the last
+    point of a stretch.
     """
     first, last = _value(run[0], order[-1]), _value(run[-1], order[-1])
     return [
@@ -104,12 +104,12 @@ def _figures(run: list[Row]) -> list[str]:
     """Give samples/s, USD/h and USD per million samples from the first to the last point."""
     if "workers" not in run[0]:
         return ["-", "-", "-"]
-    found = []
+    changes = []
     for key, words in (
         ("samples_per_second", format_number),
         ("usd_per_hour", format_usd),
         ("usd_per_million_samples", format_usd),
     ):
         one, other = words(run[0][key]), words(run[-1][key])
-        found.append(one if one == other else f"{one} .. {other}")
-    return found
+        changes.append(one if one == other else f"{one} .. {other}")
+    return changes

@@ -33,7 +33,7 @@ FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 
 def whatif_view(got: WhatIf) -> RenderableType:
     """Show what was asked and changed, the differences, and what the old choice would do now."""
-    said = [
+    notes = [
         ("change" if i == 0 else "", f"{'without ' if c.what == 'drop' else ''}{c.text}")
         for i, c in enumerate(got.changes)
     ]
@@ -51,7 +51,7 @@ def whatif_view(got: WhatIf) -> RenderableType:
             )
         )
     return Group(
-        reading(got.before.problem), _lines(said), Text(""), _table(got), Text(""), _lines(lines)
+        reading(got.before.problem), _lines(notes), Text(""), _table(got), Text(""), _lines(lines)
     )
 
 
@@ -135,16 +135,16 @@ def _reaction(got: WhatIf) -> list[tuple[str, str]]:
         f"{format_number(speed)} samples/s for {format_usd(usd)}/h "
         f"({format_usd(kept.estimate.usd_per_million_samples)} per million)"
     )
-    said = [("kept", f"the old choice would do {figures}")]
+    lines = [("kept", f"the old choice would do {figures}")]
     if kept.broken:
-        return [*said, ("", f"and it breaks a limit: {'; '.join(kept.broken)}")]
+        return [*lines, ("", f"and it breaks a limit: {'; '.join(kept.broken)}")]
     regret = got.regret
     if regret is None:
-        return said
+        return lines
     if regret <= (got.after.gap or 0.0) + 1e-9:
-        return [*said, ("regret", "none: the old choice is as good as the new one")]
+        return [*lines, ("regret", "none: the old choice is as good as the new one")]
     return [
-        *said,
+        *lines,
         ("regret", f"{100 * regret:.1f} % of the {got.after.objective.quantity} of the new choice"),
     ]
 

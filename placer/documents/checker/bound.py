@@ -62,13 +62,13 @@ class Relaxed:
         self.sums: dict[tuple[frozenset[str], float], list[float]] = {}
 
     def best(self, strategy: str, local_steps: int, samples_to_target: float) -> float | None:
-        """Objective that no placement of a strategy is better than; None if none of it keeps the
-        limits.
+        """Return the objective that no placement of a strategy is better than; None if none of it
+        keeps the limits.
         """
         if strategy == "none":
             return self._told(self._alone(samples_to_target))
         hosts = sorted({machine.host for machine in self.machines})
-        found = []
+        bounds = []
         most = min(self.wish["max_workers"], len(self._sums(frozenset(hosts), 0.0)) - 1)
         for n in range(max(2, self.wish["min_workers"]), most + 1):
             for host in hosts:
@@ -78,11 +78,11 @@ class Relaxed:
                 seconds = self._least_exchange(strategy, n, host, hosts)
                 value = self._value(n, within, seconds, self.batch * local_steps, samples_to_target)
                 if value is not None:
-                    found.append(value)
-        return self._told((max if self.objective == "throughput" else min)(found, default=None))
+                    bounds.append(value)
+        return self._told((max if self.objective == "throughput" else min)(bounds, default=None))
 
     def _told(self, value: float | None) -> float | None:
-        """Samples/s as seconds for all samples, where time is the objective."""
+        """Return the samples/s as seconds for all samples, where time is the objective."""
         return (
             self.wish["samples"] / value
             if value is not None and self.wish["objective"] == "time"
@@ -103,7 +103,7 @@ class Relaxed:
         return min((usd / 3600 / speed * 1e6 for speed, usd in allowed), default=None)
 
     def _average(self, host: str, workers: int) -> float:
-        """Averaging inside a zone, as in `placer.documents.checker.seconds`, of one class of hosts."""
+        """Return the seconds of averaging inside a zone for one class of hosts, as in `seconds`."""
         row, tensors = self.fitted["hosts"][host], self.profile["tensors"]
         count = TENSORS if tensors is None else tensors
         spread = self.fitted["spreads"].get(host, self.fitted["averaging_spread"])[0]
@@ -118,8 +118,8 @@ class Relaxed:
         )
 
     def _least_exchange(self, strategy: str, n: int, host: str, hosts: Sequence[str]) -> float:
-        """Seconds that an exchange of N workers takes at least, whose slowest hosts are of one
-        class; links are taken as instant.
+        """Return the seconds that an exchange of N workers takes at least, whose slowest hosts are
+        of one class; links are taken as instant.
         """
         size, streams = self.size, int(self.wish["streams"])
         summing = size / SUM_BYTES_PER_S
@@ -158,8 +158,8 @@ class Relaxed:
     def _value(
         self, n: int, within: frozenset[str], seconds: float, samples: int, multiplier: float
     ) -> float | None:
-        """Objective of N machines at best, from their speed V and price C: V <= sum_lambda + lambda
-        C for every lambda.
+        """Return the objective of N machines at best, from their speed V and price C: V <=
+        sum_lambda + lambda C for every lambda.
         """
         if len(self._sums(within, 0.0)) <= n:
             return None
@@ -179,13 +179,13 @@ class Relaxed:
         return self._per_million(lines, least_usd, most_speed, seconds, samples, multiplier)
 
     def _counted(self, speed: float, seconds: float, samples: int, multiplier: float) -> float:
-        """Samples/s that count, of V samples/s that calculate."""
+        """Return the samples/s that count, of V samples/s that calculate."""
         calculation = samples / speed
         round_s = max(calculation, seconds) if self.wish["overlap"] else calculation + seconds
         return samples / multiplier / round_s
 
     def _needed(self, seconds: float, samples: int, multiplier: float) -> float:
-        """Speed that the floor asks for at least."""
+        """Return the speed that the floor asks for at least."""
         if self.floor <= 0:
             return 0.0
         left = samples / multiplier / self.floor - (0.0 if self.wish["overlap"] else seconds)
@@ -200,8 +200,8 @@ class Relaxed:
         samples: int,
         multiplier: float,
     ) -> float:
-        """Least USD per million samples: C (1 / V + seconds / B), where C is at least (V - sum) /
-        lambda for every lambda.
+        """Return the least USD per million samples: C (1 / V + seconds / B), where C is at least (V
+        - sum) / lambda for every lambda.
 
         Notes
         -----
@@ -212,7 +212,7 @@ class Relaxed:
         beside = 0.0 if self.wish["overlap"] else seconds / samples
         low = min(max(self._needed(seconds, samples, multiplier), most_speed / WIDEST), most_speed)
         ends = [low * (most_speed / low) ** (k / INTERVALS) for k in range(INTERVALS + 1)]
-        found = [least_usd * (1 / low + beside)]
+        prices = [least_usd * (1 / low + beside)]
         for left, right in pairwise(ends):
             bounds = [least_usd * (1 / right + beside)]
             for m, total in lines:
@@ -220,5 +220,5 @@ class Relaxed:
                     turn = 0.0 if total >= 0 else (-total / beside) ** 0.5 if beside > 0 else right
                     speed = min(max(left, turn), right)
                     bounds.append((speed - total) / m * (1 / speed + beside))
-            found.append(max(bounds))
-        return min(found) * multiplier / 3600 * 1e6
+            prices.append(max(bounds))
+        return min(prices) * multiplier / 3600 * 1e6

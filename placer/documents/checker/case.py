@@ -107,10 +107,10 @@ class Case:
     @cached_property
     def counts(self) -> dict[str, int]:
         """Return the workers of each place, in the order of the groups."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for crew in self.crews:
-            found[crew.place] = found.get(crew.place, 0) + crew.count
-        return found
+            counts[crew.place] = counts.get(crew.place, 0) + crew.count
+        return counts
 
     @cached_property
     def pace(self) -> dict[str, float]:
@@ -138,8 +138,8 @@ class Case:
     def offer(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """Find the row of the book for a group."""
         wanted = (row["place"], row["offer"], row["gpu"], row["gpu_count"], row["market"])
-        found: Mapping[str, Any] = next(o for o in self.book["offers"] if offer_kind(o) == wanted)
-        return found
+        offer: Mapping[str, Any] = next(o for o in self.book["offers"] if offer_kind(o) == wanted)
+        return offer
 
     def usd_per_byte(self, src: str, dst: str, *, zonal: bool) -> float:
         """Price of a byte that leaves one place for another: the first paid tier of the most
@@ -173,10 +173,10 @@ class Case:
 
     @cached_property
     def _egress(self) -> dict[str, list[Mapping[str, Any]]]:
-        found: dict[str, list[Mapping[str, Any]]] = {}
+        rows_by_place: dict[str, list[Mapping[str, Any]]] = {}
         for row in self.book["egress"]:
-            found.setdefault(row["provider"], []).append(row)
-        return found
+            rows_by_place.setdefault(row["provider"], []).append(row)
+        return rows_by_place
 
     def function(self, place: str) -> Mapping[str, Any]:
         """Find the cloud function of a place: the one asked for, else the first."""

@@ -1,4 +1,4 @@
-"""Dollars per hour of a placement, a second time: Phalak et al. (2024), eq. 1-9, and reads of data."""
+"""Dollars per hour of a placement, a second time: Phalak et al. (2024), eq. 1-9, and data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MONTH_HOURS = 730
 def dollars_of(case: Case, bill: Bill) -> dict[str, float]:
     """Return USD/h by component, and in total."""
     rounds = HOUR / bill.seconds
-    found = {
+    dollars = {
         "compute": _machines(case),
         "egress": fsum(
             n * size * case.usd_per_byte(a, b, zonal=zonal) for a, b, size, n, zonal in sends(case)
@@ -26,7 +26,7 @@ def dollars_of(case: Case, bill: Bill) -> dict[str, float]:
         "functions": fsum(_run(case, place, seconds) for place, seconds in bill.functions) * rounds,
         "data": _per_sample(case) * case.batch * case.local_steps * rounds,
     }
-    return {**found, "total": fsum(found.values())}
+    return {**dollars, "total": fsum(dollars.values())}
 
 
 def _machines(case: Case) -> float:
@@ -105,8 +105,8 @@ def _through_stores(case: Case) -> Iterator[tuple[str, str, float, int, bool]]:
 
 
 def _stored(case: Case, place: str, objects: int, polls: int, seconds: float) -> float:
-    """S R_st + (2n + l) R_read + (n + 1) R_write + n R_list (eq. 5), and what is read where that is
-    billed.
+    """Return S R_st + (2n + l) R_read + (n + 1) R_write + n R_list (eq. 5), and what is read where
+    that is billed.
     """
     row, gib = case.object_store(place), case.size / GIB
     space = gib * row["usd_per_gib_month"] * seconds / (MONTH_HOURS * HOUR)
@@ -118,7 +118,7 @@ def _stored(case: Case, place: str, objects: int, polls: int, seconds: float) ->
 
 
 def _run(case: Case, place: str, seconds: float) -> float:
-    """T x M x R_mem, rounded up as billed, CPU where it is billed apart, and the request (eq. 4)."""
+    """Price one run: T x M x R_mem rounded up as billed, CPU billed apart, the request (eq. 4)."""
     row, memory = case.function(place), case.placement["aggregator"]["memory_gib"]
     milliseconds = max(
         row["min_billed_ms"],

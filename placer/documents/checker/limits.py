@@ -30,7 +30,7 @@ def broken_limits(
     samples_per_second, usd_per_hour
         What counts towards the target, and its price, by the second implementation.
     """
-    wish, found = (
+    wish, broken = (
         case.wish,
         [*_machines(case), *_wishes(case), *_quotas(case), *_exchange(case, bill), *_data(case)],
     )
@@ -39,16 +39,16 @@ def broken_limits(
         ("regions", len(case.counts), wish["min_regions"], wish["max_regions"]),
     ):
         if not low <= count <= high:
-            found.append(f"{count} {what}, not {low} to {high}")
-    found += _totals(case, samples_per_second, usd_per_hour)
+            broken.append(f"{count} {what}, not {low} to {high}")
+    broken += _totals(case, samples_per_second, usd_per_hour)
     budget, floor = wish["budget_usd_per_hour"], wish["min_samples_per_second"]
     if budget is not None and usd_per_hour > budget * (1 + SLACK):
-        found.append(f"{usd_per_hour:.6g} USD/h are above the budget of {budget:g} USD/h")
+        broken.append(f"{usd_per_hour:.6g} USD/h are above the budget of {budget:g} USD/h")
     if floor is not None and samples_per_second < floor * (1 - SLACK):
-        found.append(
+        broken.append(
             f"{samples_per_second:.6g} samples/s are below the floor of {floor:g} samples/s"
         )
-    return found
+    return broken
 
 
 def _totals(case: Case, samples_per_second: float, usd_per_hour: float) -> Iterator[str]:

@@ -44,7 +44,7 @@ def machines_of(problem: Mapping[str, Any], speeds: Sequence[Mapping[str, Any]])
     speeds
         Samples/s by device: alone and in a group; a device that is not listed has no known speed.
     """
-    wish, book, found = problem["requirements"], problem["catalog"], []
+    wish, book, priced = problem["requirements"], problem["catalog"], []
     known = {(row["gpu"], row["gpu_count"]): row for row in speeds}
     for offer in book["offers"]:
         speed = known.get((offer["gpu"], offer["gpu_count"]))
@@ -61,7 +61,7 @@ def machines_of(problem: Mapping[str, Any], speeds: Sequence[Mapping[str, Any]])
         )
         if most > 0:
             host = book["gpus"][offer["gpu"]]["host"]
-            found.append(
+            priced.append(
                 Machine(
                     speed["alone"],
                     speed["in_group"],
@@ -73,7 +73,7 @@ def machines_of(problem: Mapping[str, Any], speeds: Sequence[Mapping[str, Any]])
                     quota,
                 )
             )
-    return found
+    return priced
 
 
 def _admitted(
@@ -143,8 +143,8 @@ def largest_sums(machines: Sequence[Machine], multiplier: float, most: int) -> l
 
 
 def _best_of_bucket(rows: Sequence[tuple[float, Machine]], most: int) -> list[float]:
-    """Largest worth of exactly k machines of one quota, for k from 0, by adding machines GPU by
-    GPU.
+    """Return the largest worth of exactly k machines of one quota, for k from 0, by adding machines
+    GPU by GPU.
     """
     quota = rows[0][1].quota
     best = {(0, 0): 0.0}

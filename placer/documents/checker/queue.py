@@ -51,10 +51,10 @@ def _rates(
     jobs: Sequence[tuple[float, float, int]], under_way: list[int], capacity: float
 ) -> dict[int, float]:
     """Return the fair rates of the transfers under way."""
-    found: dict[int, float] = {}
+    rates: dict[int, float] = {}
     heads = sum(jobs[k][2] for k in under_way)
     for k in sorted(under_way, key=lambda k: -jobs[k][1]):
-        found[k] = min(1 / jobs[k][1], capacity / heads)
-        capacity -= found[k] * jobs[k][2]
+        rates[k] = min(1 / jobs[k][1], capacity / heads)
+        capacity -= rates[k] * jobs[k][2]
         heads -= jobs[k][2]
-    return found
+    return rates

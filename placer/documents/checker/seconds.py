@@ -41,8 +41,8 @@ def round_of(case: Case) -> Bill:
 
 
 def _together(case: Case) -> float:
-    """Calculation when fast workers do more: B / sum v; where data has its place, its slowest
-    place.
+    """Return the calculation when fast workers do more: B / sum v; where data has its place, its
+    slowest place.
     """
     batch = case.batch * case.local_steps
     if not case.wish["datasets"]:
@@ -51,14 +51,14 @@ def _together(case: Case) -> float:
 
 
 def _apiece(case: Case) -> list[tuple[Crew, float]]:
-    """Calculation of each group when the workers of a place get equal parts."""
+    """Return the calculation of each group when the workers of a place get equal parts."""
     part = shares(case)
     return [(c, part[c.place] * case.batch / case.counts[c.place] / c.speed) for c in case.crews]
 
 
 def average(case: Case, hosts: set[str], workers: int) -> float:
-    """Averaging inside a zone: l0 + l1 S + l2 N + l3 T of the slowest class of hosts, times its
-    spread.
+    """Return the averaging inside a zone: l0 + l1 S + l2 N + l3 T of the slowest class of hosts,
+    times its spread.
     """
     if workers < 2:
         return 0.0
@@ -82,8 +82,8 @@ def _hosts(case: Case, place: str | None = None) -> set[str]:
 
 
 def _between(case: Case, counts: dict[str, int]) -> float:
-    """Reduce-scatter and all-gather: the slowest pair of S / N times kappa, or the machine that
-    sends the most.
+    """Time reduce-scatter and all-gather: the slowest pair of S / N times kappa, or the machine
+    that sends the most.
     """
     if len(counts) < 2:
         return 0.0
@@ -107,7 +107,7 @@ def _ring(case: Case) -> Bill:
 
 
 def _joined(case: Case, communication: float) -> float:
-    """One after the other, or the longer of the two if they overlap."""
+    """Join two times: their sum, or the longer one if they overlap."""
     calculation = _together(case)
     return (
         max(calculation, communication)
@@ -125,13 +125,13 @@ def _leaders(case: Case) -> Bill:
 
 
 def plain(case: Case, src: str, dst: str) -> float:
-    """One gradient over plain streams: half a round trip, then its bytes at goodput."""
+    """Time one gradient over plain streams: half a round trip, then its bytes at goodput."""
     road = case.road(src, dst)
     return road.rtt / 2 + case.size / road.rate(case.streams) / GOODPUT
 
 
 def _handing_out(case: Case) -> float:
-    """The leader of each place sends S to each of the others there."""
+    """Time the leader of each place sending S to each of the others there."""
     several = {p: n for p, n in case.counts.items() if n > 1}
     slowest = max((plain(case, p, p) for p in several), default=0.0)
     return max(
@@ -144,7 +144,7 @@ def _handing_out(case: Case) -> float:
 
 
 def _steps_inside(case: Case) -> float:
-    """H steps of the place that needs longest, each with its own averages."""
+    """Time H steps of the place that needs longest, each with its own averages."""
     part = shares(case)
     own = [
         case.batch * part[p] / case.pace[p] + average(case, _hosts(case, p), n)
@@ -171,7 +171,7 @@ def _model_averaging(case: Case) -> Bill:
 
 
 def _streaming(case: Case, src: str, dst: str) -> float:
-    """From the first byte of a gradient to its last, not faster than either machine."""
+    """Time a gradient from its first byte to its last, not faster than either machine."""
     return (
         case.size
         / min(case.road(src, dst).rate(case.streams), case.machine(src), case.machine(dst))
@@ -180,7 +180,7 @@ def _streaming(case: Case, src: str, dst: str) -> float:
 
 
 def _gossip(case: Case) -> Bill:
-    """Every place at its own pace; it waits for a send that takes longer than its steps."""
+    """Time every place at its own pace; it waits for a send that takes longer than its steps."""
     part, periods = shares(case), {}
     for place, n in case.counts.items():
         own = case.local_steps * (
@@ -220,8 +220,8 @@ def _server(case: Case) -> Bill:
 
 
 def _object(case: Case, src: str, dst: str, *, by_function: bool) -> float:
-    """One object: handshakes (and the first byte, for a worker that connects anew), then bytes over
-    the slower of client and link.
+    """Time one object: handshakes (and the first byte, for a worker that connects anew), then bytes
+    over the slower of client and link.
     """
     road = case.road(src, dst)
     if by_function:
@@ -234,7 +234,7 @@ def _object(case: Case, src: str, dst: str, *, by_function: bool) -> float:
 
 
 def _aggregate(case: Case, objects: int, source: tuple[str, str], result: tuple[str, str]) -> float:
-    """N x (read of S), the sum, one write (Phalak et al., section 5)."""
+    """Time n x (read of S), the sum and one write (Phalak et al., section 5)."""
     reads = objects * _object(case, *source, by_function=True)
     return (
         STORE_START_S

@@ -1,4 +1,4 @@
-"""Which part of a step each place does, and what data has to move for it, worked out a second time."""
+"""Shares of a step by place, and the data that has to move for them, a second time."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def shares(case: Case) -> dict[str, float]:
 
 
 def _by_data(case: Case) -> dict[str, float]:
-    """All places end together, but none does less than the data that must stay there: drop those
-    that are full until it fits.
+    """Divide a step so that all places end together; none does less than the data that must stay
+    there: drop those that are full until it fits.
     """
     datasets = case.wish["datasets"]
     total = sum(d["samples"] for d in datasets)

@@ -63,8 +63,8 @@ def meeting(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _buckets(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One bucket where the aggregator reads; with regional stores also one in every region with
-    workers.
+    """List one bucket where the aggregator reads; with regional stores also one in every region
+    with workers.
     """
     storage = document["storage"]
     built = [

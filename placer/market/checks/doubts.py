@@ -50,7 +50,7 @@ def audit(
     Parameters
     ----------
     rows
-        Rows of each file with where they stand, from `placer.market.books.book_reader.located_rows`.
+        Rows of each file with their lines, from `book_reader.located_rows`.
     catalog
         What was made of them.
     today

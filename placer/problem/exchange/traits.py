@@ -13,7 +13,7 @@ class Traits:
     -----
     ``framework`` names the efficiency that slows its workers. ``division`` is ``adaptive`` (fast
     workers do more of the batch) or ``equal``. ``transport`` names the timing in
-    placer.cost_model.timing.round_seconds. ``hub`` is what ``Exchange.aggregator`` is the place of: a
+    `round_seconds`. ``hub`` is what ``Exchange.aggregator`` is the place of: a
     ``function``, a ``server`` machine of its own, the server of a ``region`` among the workers, or
     nothing. ``payload`` is what travels between regions: ``gradients``, or the model itself
     (``checkpoints``). ``local_steps``: whether H optimizer steps may pass between exchanges.

@@ -126,7 +126,7 @@ def gpu_name(device_name: str, memory_bytes: int | None = None) -> str:
 
 
 def cpu_name() -> str:
-    """Model of this machine's processor."""
+    """Return the model of this machine's processor."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as rows:  # noqa: PTH123 - one row of a long file
             for row in rows:

@@ -41,7 +41,7 @@ class HubRows:
         return len(self.workers)
 
     def __getitem__(self, wanted: Any) -> HubRows:
-        """Rows of a mask, a slice or some positions."""
+        """Return the rows of a mask, a slice or some positions."""
         return HubRows(
             self.hubs[wanted],
             self.workers[wanted],

@@ -9,8 +9,8 @@ from placer.units import format_number, format_usd
 
 
 def conflict_lines(conflict: Conflict) -> list[str]:
-    """Sentences that name the contradiction, what would do instead of each wish, and the wishes
-    that have no part in it.
+    """Return the sentences that name the contradiction, what would do instead of each wish, and the
+    wishes that have no part in it.
     """
     if not conflict.wishes:
         return [
@@ -21,7 +21,7 @@ def conflict_lines(conflict: Conflict) -> list[str]:
         ]
     names = [wish.words for wish in conflict.wishes]
     if len(names) == 1:
-        said = [
+        lines = [
             (
                 f"{_upper(names[0])} cannot be met by anything in this catalog, whatever else is "
                 f"wished; without it there is an answer."
@@ -30,31 +30,31 @@ def conflict_lines(conflict: Conflict) -> list[str]:
     else:
         joined = f"{', '.join(names[:-1])} and {names[-1]}"
         either = "either" if len(names) == 2 else "any one of them"
-        said = [
+        lines = [
             (
                 f"{_upper(joined)} contradict each other; without {either} there is an answer to "
                 f"the "
                 f"rest of them."
             )
         ]
-    said.append(
+    lines.append(
         "Proved: no placement meets them together."
         if conflict.minimal
         else "Nothing meets them together (proved); whether a smaller set does, is not."
     )
-    said += [remedy_line(remedy) for remedy in conflict.remedies]
+    lines += [remedy_line(remedy) for remedy in conflict.remedies]
     if conflict.together is not None:
         every = "both" if len(names) == 2 else "all of them"
-        said.append(f"Without {every}: {_found(conflict.together)}.")
+        lines.append(f"Without {every}: {_found(conflict.together)}.")
     if conflict.further is not None:
         return [
-            *said,
+            *lines,
             "Even without them the other wishes have no answer:",
             *conflict_lines(conflict.further),
         ]
     if conflict.others:
-        said.append(f"No part in it have: {'; '.join(wish.words for wish in conflict.others)}.")
-    return said
+        lines.append(f"No part in it have: {'; '.join(wish.words for wish in conflict.others)}.")
+    return lines
 
 
 def remedy_line(remedy: Remedy) -> str:
@@ -67,18 +67,21 @@ def remedy_line(remedy: Remedy) -> str:
             f"{_upper(wish.words)}: giving that up alone is not enough, the other wishes still "
             f"have no answer."
         )
-    found = _found(option)
+    figure = _found(option)
     least = {
-        "budget": "the least budget", "throughput": "the highest floor", "deadline": "the shortest time", "total-budget": "the least money",
+        "budget": "the least budget",
+        "throughput": "the highest floor",
+        "deadline": "the shortest time",
+        "total-budget": "the least money",
         "carbon": "the least emissions",
-    }.get(wish.code)  # fmt: skip
+    }.get(wish.code)
     if least is not None and option.note != wish.change:
         return (
             f"{option.note} would "
             f"do{f', {least} that does' if remedy.proved else f'; {least} is not proved'}: "
-            f"{found}."
+            f"{figure}."
         )
-    return f"{_upper(option.note)} would do: {found}."
+    return f"{_upper(option.note)} would do: {figure}."
 
 
 def _found(option: Option) -> str:

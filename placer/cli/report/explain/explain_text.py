@@ -57,10 +57,10 @@ def sections(explanation: Explanation) -> list[Section]:
 
 def value_words(option: Option) -> str:
     """Give speed and price of a placement in words."""
-    got = option.estimate
+    estimate = option.estimate
     return (
-        f"{format_number(got.effective_samples_per_second.value)} samples/s for "
-        f"{format_usd(got.usd_per_hour.total)}/h"
+        f"{format_number(estimate.effective_samples_per_second.value)} samples/s for "
+        f"{format_usd(estimate.usd_per_hour.total)}/h"
     )
 
 
@@ -80,8 +80,8 @@ def binding_lines(binding: Binding, result: Result) -> Iterator[str]:
         else:
             (idle if limit.binds is False else open_).append(_slack(limit))
     if not any(limit.binds for limit in binding.limits):
-        said = "Nothing binds" if not open_ else "Nothing was found to bind"
-        yield f"{said}: no limit that was looked at keeps a better placement away."
+        sentence = "Nothing binds" if not open_ else "Nothing was found to bind"
+        yield f"{sentence}: no limit that was looked at keeps a better placement away."
     if open_:
         yield f"Not proved either way: {'; '.join(open_)}."
     if idle:
@@ -124,7 +124,7 @@ def _binding_line(limit: Limit, problem: Problem) -> str:
         name = f"floor: {limit.words} are wanted, {format_number(used)} reached"
     elif limit.code == "quota" and used is not None and most is not None:
         name = f"{name}: {used:g} of {most:g} GPUs used"
-    said = []
+    sentences = []
     if limit.nearest is not None:
         nearest = (
             "the next better placement costs"
@@ -142,18 +142,18 @@ def _binding_line(limit: Limit, problem: Problem) -> str:
         )
         extra = f", {format_number(speed)} samples/s" if limit.code == "budget" else ""
         sure = "" if limit.nearest.proved else " at most (not proved)"
-        said.append(f"{nearest} {amount}{sure} ({brief(limit.nearest.placement)}{extra})")
+        sentences.append(f"{nearest} {amount}{sure} ({brief(limit.nearest.placement)}{extra})")
     if limit.better is not None and limit.gain is not None:
         least = "" if limit.better.proved else " at least"
         text = f"without it {value_words(limit.better)} ({gain_words(limit.gain, problem)}{least})"
         same = limit.nearest is not None and limit.nearest.placement == limit.better.placement
-        said.append(text if same else f"{text}: {brief(limit.better.placement)}")
-    return f"{name[:1].upper()}{name[1:]}; {'; '.join(said)}."
+        sentences.append(text if same else f"{text}: {brief(limit.better.placement)}")
+    return f"{name[:1].upper()}{name[1:]}; {'; '.join(sentences)}."
 
 
 def _one_more_line(binding: Binding, result: Result) -> Iterator[str]:
-    """Whether the same machines with one more of them would do better: where the exchange ends to
-    scale.
+    """Yield whether the same machines with one more of them would do better: where the exchange
+    ends to scale.
     """
     more, got = binding.one_more, result.estimate
     if more is None or got is None:

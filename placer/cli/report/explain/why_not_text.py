@@ -43,9 +43,9 @@ def why_not_lines(row: WhyNot, result: Result) -> Iterator[str]:
         yield from _none_lines(row)
     else:
         yield from _found_lines(row, result)
-    for found in row.break_evens:
-        yield _break_even_line(found, row, result.problem)
-    network = [found.factor for found in row.break_evens if found.what != "price"]
+    for break_even in row.break_evens:
+        yield _break_even_line(break_even, row, result.problem)
+    network = [break_even.factor for break_even in row.break_evens if break_even.what != "price"]
     if row.never_by_network is False and network and not any(network):
         yield "Only both together would: free egress and links between places without limit."
     if row.never_by_network:
@@ -218,7 +218,7 @@ def _price_words(found: BreakEven, row: WhyNot, problem: Problem) -> str:
     """Price of a machine at the break-even, beside today's."""
     assert found.option is not None
     assert found.factor is not None
-    said = []
+    sentences = []
     for group in found.option.placement.groups:
         offers = [
             o
@@ -229,11 +229,11 @@ def _price_words(found: BreakEven, row: WhyNot, problem: Problem) -> str:
         if scaled:
             now = scaled[0].usd_per_hour
             market = group.market.replace("_", "-")
-            said.append(
+            sentences.append(
                 f"{group.device} {market} in {group.place} at {format_usd(now * found.factor)}/h "
                 f"instead of {format_usd(now)}/h"
             )
-    return f": {', '.join(said)} ({brief(found.option.placement)})" if said else ""
+    return f": {', '.join(sentences)} ({brief(found.option.placement)})" if sentences else ""
 
 
 def _link_words(found: BreakEven, problem: Problem) -> str:

@@ -97,10 +97,10 @@ def ticks(low: float, high: float) -> list[float]:
     ([0.2, 0.5, 1.0, 2.0, 5.0], [0.01, 0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0])
     """
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found = [float(f"{digit}e{decade}") for decade in decades for digit in (1, 2, 5)]
-    within = [figure for figure in found if low <= figure <= high]
+    ticks = [float(f"{digit}e{decade}") for decade in decades for digit in (1, 2, 5)]
+    within = [figure for figure in ticks if low <= figure <= high]
     return (
         within
         if len(within) <= MOST_TICKS
-        else [figure for figure in within if figure in found[::3]]
+        else [figure for figure in within if figure in ticks[::3]]
     )

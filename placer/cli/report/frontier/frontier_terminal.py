@@ -45,23 +45,23 @@ def print_frontier(console: Console, frontier: Frontier) -> None:
 
 def sentences(frontier: Frontier) -> list[str]:
     """Say where the knee and the best value are, and what is proved."""
-    said = []
+    sentences = []
     if frontier.knee is not None:
         point = frontier.points[frontier.knee]
-        said.append(
+        sentences.append(
             f"Knee (K): {_words(point)}; a further percent of cost buys less speed beyond it than "
             f"on the way there."
         )
     if frontier.best_value is not None and frontier.best_value != frontier.knee:
         point = frontier.points[frontier.best_value]
-        said.append(
+        sentences.append(
             f"Best value (V): {_words(point)}, {format_usd(point.usd_per_million_samples)} per "
             f"million samples."
         )
     elif frontier.best_value is not None:
         price = format_usd(frontier.points[frontier.best_value].usd_per_million_samples)
-        said.append(f"It is the best value too: {price} per million samples.")
-    return [*said, _proof(frontier)]
+        sentences.append(f"It is the best value too: {price} per million samples.")
+    return [*sentences, _proof(frontier)]
 
 
 def shown(warnings: Iterable[Warn]) -> list[Warn]:
@@ -69,17 +69,17 @@ def shown(warnings: Iterable[Warn]) -> list[Warn]:
     kinds: dict[str, list[Warn]] = {}
     for warning in warnings:
         kinds.setdefault(warning.code, []).append(warning)
-    said = []
+    sentences = []
     for code, alike in kinds.items():
-        said += alike[:MOST_ALIKE]
+        sentences += alike[:MOST_ALIKE]
         if len(alike) > MOST_ALIKE:
-            said.append(
+            sentences.append(
                 Warn(
                     code=code,
                     message=f"and {len(alike) - MOST_ALIKE} more like this one (--json lists all)",
                 )
             )
-    return said
+    return sentences
 
 
 def _words(point: FrontierPoint) -> str:

@@ -74,12 +74,12 @@ def total_words(got: Estimate, samples: int) -> str:
 
 def _carbon_words(got: Estimate) -> str:
     """Say what the machines emit, by the grid of their places."""
-    found = got.carbon_g_per_hour
-    if found is None:
+    carbon = got.carbon_g_per_hour
+    if carbon is None:
         return "not known: the grid of a place or the power of a device is not published"
-    spread = f"{format_number(found.low)} to {format_number(found.high)}"
+    spread = f"{format_number(carbon.low)} to {format_number(carbon.high)}"
     return (
-        f"{format_number(found.value)} g CO2e/h ({spread}; grid of the place, load and host "
+        f"{format_number(carbon.value)} g CO2e/h ({spread}; grid of the place, load and host "
         f"assumed; network and making left out)"
     )
 
@@ -127,8 +127,8 @@ def _link_words(use: LinkUse, local_steps: int, problem: Problem) -> str:
 
 
 def _target_words(got: Estimate) -> str:
-    """Samples to target: how many more samples than synchronous training in FP32, and what speed
-    that leaves.
+    """Return the samples to target: how many more samples than synchronous training in FP32, and
+    what speed that leaves.
     """
     times, speed = got.samples_to_target, got.effective_samples_per_second
     spread = (
@@ -260,5 +260,5 @@ def _price_words(got: Estimate) -> str:
 
 def _bases(got: Estimate) -> str:
     """List how the speeds are known; the worst basis comes last."""
-    found = [line.split(": ")[1] for line in got.provenance if line.startswith("speed on ")]
-    return " and ".join(dict.fromkeys(found))
+    speeds = [line.split(": ")[1] for line in got.provenance if line.startswith("speed on ")]
+    return " and ".join(dict.fromkeys(speeds))

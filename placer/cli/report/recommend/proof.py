@@ -46,14 +46,14 @@ def ways_out(proof: Sequence[ModeProof]) -> str:
         if len(searched) <= MOST_NAMED
         else f"{len(searched)} strategies"
     )
-    said = [f"{names} by a search of {nodes:,} node{'s' * (nodes != 1)}"] if searched else []
+    parts = [f"{names} by a search of {nodes:,} node{'s' * (nodes != 1)}"] if searched else []
     if bounded:
-        said.append(
+        parts.append(
             "1 strategy by its bound alone"
             if bounded == 1
             else f"{bounded} strategies by their bounds alone"
         )
-    return f": {', '.join(said)}"
+    return f": {', '.join(parts)}"
 
 
 def mode_name(mode: ModeProof) -> str:

@@ -56,22 +56,22 @@ def brief(placement: Placement) -> str:
 def infeasible_lines(result: Result) -> list[str]:
     """Write sentences that say why nothing fits and what binds."""
     wish = result.problem.requirements
-    said = []
+    sentences = []
     for option in result.nearest:
         speed, usd = (
             option.estimate.effective_samples_per_second.value,
             option.estimate.usd_per_hour.total,
         )
-        found = "" if option.proved else " found (not proved)"
+        unproved = "" if option.proved else " found (not proved)"
         if option.label == "budget" and wish.budget_usd_per_hour is not None:
             floor = (
                 f"reaches {format_number(wish.min_samples_per_second)} samples/s"
                 if wish.min_samples_per_second
                 else "meets the other wishes"
             )
-            said.append(
-                f"Because the cheapest placement{found} that {floor} is {brief(option.placement)} "
-                f"at {format_usd(usd)}/h, "
+            sentences.append(
+                f"Because the cheapest placement{unproved} that {floor} "
+                f"is {brief(option.placement)} at {format_usd(usd)}/h, "
                 f"a budget of {format_usd(wish.budget_usd_per_hour)}/h cannot hold."
             )
         if option.label == "throughput" and wish.min_samples_per_second is not None:
@@ -80,34 +80,34 @@ def infeasible_lines(result: Result) -> list[str]:
                 if wish.budget_usd_per_hour is not None
                 else ""
             )
-            said.append(
-                f"Because the fastest placement{found}{limit} is {brief(option.placement)} with "
+            sentences.append(
+                f"Because the fastest placement{unproved}{limit} is {brief(option.placement)} with "
                 f"{format_number(speed)} samples/s, "
                 f"a floor of {format_number(wish.min_samples_per_second)} samples/s cannot hold."
             )
-        said += _total_sentences(option, wish, found)
+        sentences += _total_sentences(option, wish, unproved)
         if (
             option.label == "carbon"
             and wish.max_carbon_g_per_hour is not None
             and option.estimate.carbon_g_per_hour is not None
         ):
-            said.append(
-                f"Because the placement{found} with the least emissions that meets the other "
+            sentences.append(
+                f"Because the placement{unproved} with the least emissions that meets the other "
                 f"wishes is {brief(option.placement)} at "
                 f"{format_number(option.estimate.carbon_g_per_hour.value)} g CO2e/h, "
                 f"a limit of {format_number(wish.max_carbon_g_per_hour)} g CO2e/h cannot hold."
             )
-    said += [
+    sentences += [
         f"With {option.note} {brief(option.placement)} would fit."
         for option in result.nearest
         if option.label not in DIRECT
     ]
-    if not said:
-        said.append(
+    if not sentences:
+        sentences.append(
             "More than one wish stands in the way: no change of a single one that was tried makes "
             "anything fit."
         )
-    return said
+    return sentences
 
 
 def _total_sentences(option: Option, wish: Requirements, found: str) -> Iterator[str]:
@@ -139,11 +139,9 @@ def signed_percent(share: float) -> str:
     >>> signed_percent(-0.444), signed_percent(24.31), signed_percent(3.788)
     ('-44.4 %', '+2,431 %', '+379 %')
     """
-    return (
-        f"{'-' if share < 0 else '+'}{format_number(abs(100 * share)) if abs(share) < 1 else f'{abs(100 * share):,.0f}'} "
-        f""
-        f"%"
-    )
+    percent = abs(100 * share)
+    figure = format_number(percent) if percent < 100 else f"{percent:,.0f}"
+    return f"{'-' if share < 0 else '+'}{figure} %"
 
 
 def device_words(gpu: str, gpu_count: int) -> str:

@@ -164,8 +164,8 @@ def _batch_words(problem: Problem) -> str:
 
 
 def _ages(problem: Problem) -> str:
-    """Dates of the machine prices, and those of egress where bytes may leave a machine's region or
-    the prices are old.
+    """Return the dates of the machine prices, and those of egress where bytes may leave a machine's
+    region or the prices are old.
     """
     book, wish = problem.catalog, problem.requirements
     machines = f"machines {_span(*book.as_of)}"
@@ -200,7 +200,7 @@ def estimate_lines(
     notes: Sequence[Warn] = (),
     check: str = "",
 ) -> RenderableType:
-    """Lines about speed, step, price and links of one estimate, its proof and its notes."""
+    """Return the lines of one estimate: speed, step, price and links, its proof and its notes."""
     lines = figures(placement, got, problem)
     if proof:
         lines.append(("proof", proof))
