@@ -6,6 +6,7 @@ import atexit
 import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -35,6 +36,10 @@ atexit.register(shutil.rmtree, os.environ["PLACER_HOME"], ignore_errors=True)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 """Some 200 processes and every worker of xdist read what one of them has compiled."""
+with suppress(ValueError):  # outside the main thread no handler can be set
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+"""What a shell starts in the background ignores Ctrl-C, and so would every process of a test."""
 ROOT = Path(__file__).resolve().parent.parent
 PROCESS_TIMEOUT_S = 150.0
 """Longest wait for a process: shorter than the time-out of a test, so that its output is seen."""

@@ -278,7 +278,7 @@ def test_least_price_has_the_forced_machine() -> None:
     """Of machines at 1, 1 and 5 USD/h the last must be used: one costs 5, two cost 6, three 7;
     without any there is no price.
     """
-    rules = used_market().forced.apart
+    rules = used_market().required_machines.apart
     assert FORCED.least_usd(np.array([1.0, 5.0]), np.array([2.0, 1.0]), rules, 3).tolist() == [
         np.inf,
         5.0,

@@ -91,12 +91,13 @@ def test_leftovers_of_a_killed_process_go_with_the_next_book(shelf: Path) -> Non
     assert folders(shelf) == [".quote", ".quote", "quote"]
 
 
+PATHS = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
 WRITER = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 from test_save import harvest
 os.environ["PLACER_HOME"] = sys.argv[2]
-from placer.sources.save import save
+from placer.market.sources.save import save
 for i in range(1, 10_000):
     save(harvest(float(i), rows=300), "quote")
     print(i, flush=True)
@@ -109,9 +110,9 @@ def test_a_killed_writer_leaves_a_whole_book(shelf: Path, number: int) -> None:
     one of those, whole.
     """
     for _ in range(4):
-        command = [sys.executable, "-c", WRITER, str(ROOT / "tests"), str(shelf.parent)]
+        command = [sys.executable, "-c", WRITER, str(Path(__file__).parent), str(shelf.parent)]
         with subprocess.Popen(
-            command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
+            command, env={**os.environ, "PYTHONPATH": PATHS}, stdout=subprocess.PIPE
         ) as writer:
             assert writer.stdout is not None
             for _ in range(3):
