@@ -18,7 +18,7 @@ catalog_option = click.option(
     "--catalog",
     multiple=True,
     metavar="NAME|DIR|CSV",
-    help="Price book; of several, later ones lie over earlier ones. Default: the pinned ones.",
+    help="Price book; rows of later books replace those of earlier ones. Default: the pinned ones.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

@@ -237,8 +237,8 @@ def recommend(
     model
         Name of a shipped profile, path of a profile file, or a profile.
     catalog
-        Price book: a name, a folder or a CSV file, several of them of which later ones lie over
-        earlier ones, or a catalog; None: the pinned ones.
+        Price book: a name, a folder or a CSV file, several of them, of which later ones
+        replace rows of earlier ones, or a catalog; None: the pinned ones.
     solver
         ``exact`` proves; the others are those of ``placer recommend --solver``.
     verify

@@ -1,4 +1,4 @@
-"""Books that lie over each other, contracts, the compiled cache and the pin."""
+"""Books in layers, contracts, the compiled cache and the pin."""
 
 from __future__ import annotations
 

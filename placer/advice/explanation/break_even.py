@@ -53,7 +53,7 @@ class BreakEven:
     Notes
     -----
     ``what`` is price, egress or bandwidth; ``factor`` multiplies today's; None with ``proved``: at
-    none at all, not even for nothing or without limit; None without: not found. ``proved``: at a
+    no factor at all, not even 0 or infinity; None without ``proved``: not found. ``proved``: at a
     factor that is better by half a percent it enters, at one that is worse by half a percent
     nothing does. ``option`` is the placement at the break-even, priced there.
     """

@@ -94,7 +94,7 @@ def _asked(subjects: Sequence[Subject], result: Result, asker: Asker) -> Iterato
 
 
 def _no_answer(problem: Problem, solver: str) -> Result:
-    """Return what a solver says of wishes that contradict each other at sight."""
+    """Return the result for wishes that contradict each other before any search."""
     return Result(
         problem=problem,
         status=Status.INFEASIBLE,

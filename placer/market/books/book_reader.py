@@ -50,7 +50,7 @@ KEPT_FROM_BELOW = {
 
 
 def load_catalog(names: str | Sequence[str] | None = None) -> Catalog:
-    """Read and check a catalog: one book, or several that lie over each other.
+    """Read and check a catalog: one book, or several of which later ones win.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
-"""The layers of a catalog: shipped books, the user's own, folders and single files; later layers
-lie over earlier ones.
+"""The layers of a catalog: shipped books, the user's own, folders and single files; rows of
+later layers replace those of earlier ones.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def check_network(grids: Sequence[str], catalog: str | Sequence[str] | None = No
         Books, folders or CSV files with the columns of links.csv; none: the links of the catalog
         itself.
     catalog
-        Book or books whose regions say where places are; regions of a grid lie over them.
+        Book or books whose regions say where places are; regions of a grid replace them.
 
     Raises
     ------

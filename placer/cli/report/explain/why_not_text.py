@@ -138,7 +138,7 @@ def _reasons(
         if busiest is not None:
             speed = problem.network.link(busiest.src, busiest.dst).bytes_per_second
             yield (
-                f"its slowest way is {busiest.src} to {busiest.dst} with "
+                f"its slowest link is {busiest.src} to {busiest.dst} with "
                 f"{format_bandwidth(speed)} a stream"
             )
     if step.waiting > MUCH * step.total:
@@ -187,7 +187,7 @@ def _break_even_line(found: BreakEven, row: WhyNot, problem: Problem) -> str:
         if not found.proved:
             return f"No {names[found.what]} at which it would enter was found (not proved)."
         return {
-            "price": "Not even for nothing would it be chosen.",
+            "price": "It would not be chosen even if it were free.",
             "egress": "Free egress alone would not make it enter.",
             "bandwidth": (
                 "More bandwidth alone (2, 8, 64 times and without limit) would not make "

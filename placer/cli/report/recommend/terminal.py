@@ -303,7 +303,7 @@ def _baseline_words(option: Option) -> str:
     speed, usd = option.estimate.effective_samples_per_second.value, option.estimate.usd_per_hour
     text = (
         f"{article} {option.label} tool would choose {headline(option.placement)}: "
-        f"{format_number(speed)} samples/s for what is really "
+        f"{format_number(speed)} samples/s at a true cost of "
     )
     return (
         f"{text}{format_usd(usd.total)}/h, {format_usd(usd.egress)}/h of it "
