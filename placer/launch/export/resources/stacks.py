@@ -13,9 +13,6 @@ KEPT_DAYS = 1
 """Objects of a round that failed are deleted after a day; of the others nothing is left."""
 
 
-CLOSED = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
     """A bucket and its region."""
