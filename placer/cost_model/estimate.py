@@ -221,7 +221,7 @@ def offers_of(
     """Return all machines that are paid by the hour: the workers, and any server."""
     server = placement.exchange.server
     return [
-        *((pool.offer, n) for pool, n in machines),
+        *((pool.offer, n * pool.machines) for pool, n in machines),
         *([] if server is None else [(server_offer(server, problem), 1)]),
     ]
 

@@ -187,7 +187,7 @@ def _group_violations(placement: Placement, problem: Problem) -> list[Violation]
         where = problem.place_problem(group.place)
         if where:
             broken.append(Violation(code="place", message=where))
-        if offer.available is not None and group.count > offer.available:
+        if offer.available is not None and group.machine_count > offer.available:
             broken.append(
                 Violation(
                     code="quota",
@@ -229,7 +229,7 @@ def quota_use(placement: Placement, problem: Problem) -> dict[tuple[str, str, st
     used: dict[tuple[str, str, str], int] = {}
     for group in placement.groups:
         key = (group.place, group.gpu, group.market)
-        used[key] = used.get(key, 0) + group.count * group.gpu_count
+        used[key] = used.get(key, 0) + group.gpus
     server = placement.exchange.server
     if server is not None and needs_quota(server_offer(server, problem), problem):
         key = (server.place, server.gpu, server.market)

@@ -65,6 +65,9 @@ def _group(group: WorkerGroup, usd_per_hour: float) -> dict[str, Any]:
         "market": group.market,
         "count": group.count,
         "usd_per_hour": usd_per_hour,
+        # Workers of one machine without a plan are written as they always were.
+        **({} if group.machines == 1 else {"machines": group.machines}),
+        **({} if group.inner is None else {"inner": to_builtins(group.inner)}),
     }
 
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import gap_between, objective_of
@@ -21,6 +23,7 @@ from placer.documents.result_parts import (
 from placer.errors import PlacerError
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
+from placer.workload.inner_plan import InnerPlan
 
 RESULT_KEYS = (
     "schema",
@@ -119,7 +122,12 @@ def placement_from(document: Mapping[str, Any]) -> Placement:
 
 def _group_from(row: Mapping[str, Any]) -> WorkerGroup:
     fields = ("place", "gpu", "gpu_count", "market", "count")
-    return WorkerGroup(instance_type=row["offer"], **{name: row[name] for name in fields})
+    return WorkerGroup(
+        instance_type=row["offer"],
+        machines=row.get("machines", 1),
+        inner=msgspec.convert(row["inner"], InnerPlan) if row.get("inner") else None,
+        **{name: row[name] for name in fields},
+    )
 
 
 def check_result(document: Mapping[str, Any], where: str) -> str:

@@ -9,15 +9,24 @@ from dataclasses import dataclass, replace
 
 from placer.errors import PlacerError
 from placer.market.catalog import VmOffer, device_name
+from placer.workload.inner_plan import InnerPlan, parse_inner_plan
 
 NO_EXCHANGE = "none"
 MOST_WORKERS = 10_000
 """Largest group that is priced at all."""
+MOST_ISLAND_MACHINES = 1_024
+"""More machines in one island are a slip of the keyboard."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerGroup:
-    """Equal machines in one region and market; one machine is one worker, whatever GPUs it has."""
+    """Equal workers in one region and market.
+
+    Notes
+    -----
+    A worker is one machine, whatever GPUs it has, or an island: ``machines`` of one offer in one
+    zone that hold one copy of the model by the plan ``inner``.
+    """
 
     place: str
     instance_type: str
@@ -25,6 +34,8 @@ class WorkerGroup:
     gpu_count: int
     market: str
     count: int
+    machines: int = 1
+    inner: InnerPlan | None = None
 
     def __post_init__(self) -> None:
         """Refuse groups without workers and absurd ones."""
@@ -33,10 +44,17 @@ class WorkerGroup:
                 f"{self.count} workers with {self.gpu_count} GPUs in {self.place}",
                 f"a group has 1 to {MOST_WORKERS:,} workers",
             )
+        if not 1 <= self.machines <= MOST_ISLAND_MACHINES:
+            raise PlacerError(
+                f"an island of {self.machines} machines in {self.place}",
+                f"an island has 1 to {MOST_ISLAND_MACHINES:,} machines",
+            )
 
     @staticmethod
-    def of(offer: VmOffer, count: int) -> WorkerGroup:
-        """Build the group of some machines of an offer."""
+    def of(
+        offer: VmOffer, count: int, machines: int = 1, inner: InnerPlan | None = None
+    ) -> WorkerGroup:
+        """Build the group of some workers of an offer, each of some machines."""
         return WorkerGroup(
             place=offer.place,
             instance_type=offer.instance_type,
@@ -44,6 +62,8 @@ class WorkerGroup:
             gpu_count=offer.gpu_count,
             market=offer.market,
             count=count,
+            machines=machines,
+            inner=inner,
         )
 
     @property
@@ -52,9 +72,26 @@ class WorkerGroup:
         return device_name(self.gpu, self.gpu_count)
 
     @property
+    def machine_count(self) -> int:
+        """Machines of all workers."""
+        return self.count * self.machines
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all workers."""
+        return self.count * self.machines * self.gpu_count
+
+    @property
+    def worker_name(self) -> str:
+        """One worker as users write it: ``T4``, ``V100:8`` or ``4xH100:8``."""
+        return self.device if self.machines == 1 else f"{self.machines}x{self.device}"
+
+    @property
     def spec(self) -> str:
         """The group as it is written on the command line."""
-        return f"{self.place}={self.count}x{self.device}:{self.market.replace('_', '-')}"
+        inner = "" if self.inner is None else self.inner.spec
+        market = self.market.replace("_", "-")
+        return f"{self.place}={self.count}x{self.worker_name}:{market}{inner}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,6 +137,11 @@ class Placement:
         return sum(group.count for group in self.groups)
 
     @property
+    def machines(self) -> int:
+        """Number of machines of all workers."""
+        return sum(group.machine_count for group in self.groups)
+
+    @property
     def places(self) -> tuple[str, ...]:
         """Places with workers, sorted."""
         return tuple(sorted({group.place for group in self.groups}))
@@ -123,7 +165,16 @@ class Placement:
             self,
             groups=tuple(
                 sorted(
-                    groups, key=lambda g: (g.place, g.gpu, g.gpu_count, g.market, g.instance_type)
+                    groups,
+                    key=lambda g: (
+                        g.place,
+                        g.gpu,
+                        g.gpu_count,
+                        g.market,
+                        g.instance_type,
+                        g.machines,
+                        "" if g.inner is None else g.inner.spec,
+                    ),
                 )
             ),
         )
@@ -138,15 +189,31 @@ class WorkerSpec:
     gpu: str
     gpu_count: int
     market: str | None
+    machines: int = 1
+    inner: InnerPlan | None = None
 
 
-_SPEC = re.compile(
-    r"(?P<place>[^=\s]+)=(?P<count>-?[0-9]{1,9})x(?P<gpu>[A-Za-z0-9-]+)(?::(?P<gpus>[0-9]{1,6}))?(?::(?P<market>spot|on-demand))?"
+_DEVICE = (
+    r"(?:(?P<machines>[0-9]{1,6})x)?"
+    r"(?P<gpu>[A-Za-z0-9-]*[A-Za-z-][A-Za-z0-9-]*)(?::(?P<gpus>[0-9]{1,6}))?"
 )
+_SPEC = re.compile(
+    r"(?P<place>[^=\s]+)=(?P<count>-?[0-9]{1,9})x"
+    + _DEVICE
+    + r"(?::(?P<market>spot|on-demand))?(?P<inner>(?:\+[a-z0-9=-]+)*)"
+)
+_BRACKETS = re.compile(r"x\(([^()]*)\)")
+"""``2x(4xH100:8)`` is the same as ``2x4xH100:8``, which a shell takes without quotes."""
 
 
 def parse_workers(text: str) -> tuple[WorkerSpec, ...]:
-    """Read ``place=COUNTxGPU[:GPUS][:spot|on-demand]``, groups separated by commas.
+    """Read ``place=COUNTx[MACHINESx]GPU[:GPUS][:spot|on-demand][+INNER]``, groups separated by
+    commas.
+
+    Notes
+    -----
+    COUNT is workers; with MACHINES each worker is an island of so many machines, and INNER its
+    plan: ``+zero-3+tp=2+ckpt=full+mb=4``.
 
     Examples
     --------
@@ -165,14 +232,15 @@ def parse_workers(text: str) -> tuple[WorkerSpec, ...]:
         )
     specs = []
     for part in filter(None, (p.strip() for p in text.split(","))):
-        match = _SPEC.fullmatch(part)
+        match = _SPEC.fullmatch(_BRACKETS.sub(r"x\1", part))
         if match is None:
             raise PlacerError(
                 f"workers '{part}' is not a group",
                 "write place=COUNTxGPU[:GPUS][:spot|on-demand], such as gcp/us-central1=4xT4:spot",
             )
         count, gpus = int(match["count"]), int(match["gpus"] or 1)
-        if count < 1 or gpus < 1:
+        machines = int(match["machines"] or 1)
+        if count < 1 or gpus < 1 or machines < 1:
             raise PlacerError(
                 f"workers '{part}': at least 1 is needed",
                 "a group has at least one worker with one GPU",
@@ -184,6 +252,8 @@ def parse_workers(text: str) -> tuple[WorkerSpec, ...]:
                 gpu=match["gpu"],
                 gpu_count=gpus,
                 market=match["market"].replace("-", "_") if match["market"] else None,
+                machines=machines,
+                inner=parse_inner_plan(match["inner"]) if match["inner"] else None,
             )
         )
     if not specs:

@@ -23,6 +23,7 @@ from placer.problem.placement import WorkerGroup
 from placer.problem.requirements import LOCAL, SYNCHRONOUS, Requirements
 from placer.units import GIB
 from placer.workload.constants import PUBLISHED, Calibration
+from placer.workload.inner_plan import InnerPlan
 from placer.workload.profile import ModelProfile, Rate, profile_document
 
 SCHEMA = "placer.problem/v1"
@@ -49,12 +50,53 @@ STALE = "stale"
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """An offer that the request admits, with the speed of one machine alone and in a group."""
+    """A kind of worker that the request admits: machines of an offer, with the speed of one worker
+    alone and in a group.
+
+    Notes
+    -----
+    ``host`` names its class of averaging time. ``machines`` of the offer are one worker, an
+    island, that works by the plan ``inner``; ``alone`` and ``shared`` are samples/s of the whole
+    island.
+    """
 
     offer: VmOffer
     alone: Rate
     shared: Rate
     gpu_quota: int
+    host: str
+    machines: int = 1
+    inner: InnerPlan | None = None
+
+    @property
+    def place(self) -> str:
+        """Where the machines are: ``provider/region``."""
+        return self.offer.place
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one worker."""
+        return self.machines * self.offer.gpu_count
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Price of one worker."""
+        return self.machines * self.offer.usd_per_hour
+
+    @property
+    def vcpus(self) -> float:
+        """Virtual CPUs of one worker."""
+        return self.machines * self.offer.vcpus
+
+    @property
+    def name(self) -> str:
+        """One worker as users write it: ``T4``, ``V100:8`` or ``4xH100:8``."""
+        device = self.offer.device
+        return device if self.machines == 1 else f"{self.machines}x{device}"
+
+    def group(self, count: int) -> WorkerGroup:
+        """Build the group of some workers."""
+        return WorkerGroup.of(self.offer, count, self.machines, self.inner)
 
     @property
     def bucket(self) -> tuple[str, str, str]:
@@ -63,18 +105,15 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def max_count(self) -> int:
-        """Machines that quota and availability allow."""
-        by_quota = self.gpu_quota // self.offer.gpu_count
-        return by_quota if self.offer.available is None else min(by_quota, self.offer.available)
+        """Workers that quota and availability allow."""
+        by_quota = self.gpu_quota // self.gpus
+        available = self.offer.available
+        return by_quota if available is None else min(by_quota, available // self.machines)
 
 
 def groups_of(pools: Sequence[Pool], counts: Sequence[int]) -> tuple[WorkerGroup, ...]:
     """Build the worker groups of some counts; a pool without machines has no group."""
-    return tuple(
-        WorkerGroup.of(pool.offer, count)
-        for pool, count in zip(pools, counts, strict=True)
-        if count
-    )
+    return tuple(pool.group(count) for pool, count in zip(pools, counts, strict=True) if count)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,7 +307,13 @@ class Problem:
             if self.requirements.quotas
             else DEFAULT_QUOTA_GPUS
         )
-        return Pool(offer=offer, alone=alone, shared=shared, gpu_quota=quota)
+        return Pool(
+            offer=offer,
+            alone=alone,
+            shared=shared,
+            gpu_quota=quota,
+            host=self.catalog.gpu(offer.gpu).host,
+        )
 
     @cached_property
     def _rates(self) -> dict[tuple[str, int], tuple[Rate | None, ...]]:

@@ -340,5 +340,7 @@ def uses(rule: Used, place: str, device: str, market: str) -> bool:
 def missing(rule: Used, groups: Iterable[WorkerGroup]) -> int:
     """Count the machines that some groups lack of what a rule asks for."""
     return max(
-        0, rule.count - sum(g.count for g in groups if uses(rule, g.place, g.device, g.market))
+        0,
+        rule.count
+        - sum(g.machine_count for g in groups if uses(rule, g.place, g.device, g.market)),
     )

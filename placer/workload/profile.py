@@ -11,6 +11,7 @@ from typing import Any
 from placer.errors import PlacerError, unknown
 from placer.market.books.folders import shipped_folder
 from placer.market.catalog import Catalog, Gpu
+from placer.workload.architecture import Architecture
 from placer.workload.measurement import Measurement
 from placer.workload.profile_rows import build, check_measurements
 
@@ -78,6 +79,11 @@ class Efficiency:
 class ModelProfile:
     """One model: sizes in bytes, memory of one device and of its host, rates by device, and what
     they were measured from.
+
+    Notes
+    -----
+    A model with an ``architecture`` needs no rates: its speed and memory follow from its
+    dimensions; its samples are sequences.
     """
 
     name: str
@@ -98,6 +104,7 @@ class ModelProfile:
     efficiency: tuple[Efficiency, ...]
     rates: tuple[Rate, ...]
     measurements: tuple[Measurement, ...] = ()
+    architecture: Architecture | None = None
 
     def __post_init__(self) -> None:
         """Refuse sizes that are not positive."""
@@ -141,7 +148,7 @@ class ModelProfile:
             )
         if self.compression not in COMPRESSION_BYTES:
             raise unknown("compression", self.compression, COMPRESSION_BYTES)
-        if not self.rates:
+        if not self.rates and self.architecture is None:
             raise PlacerError(
                 f"profile {self.name} has no rates",
                 "measure one device with placer profile, or add a published rate",
@@ -337,6 +344,8 @@ def profile_document(profile: ModelProfile, *, measurements: bool = True) -> dic
     built: dict[str, Any] = msgspec.to_builtins(profile)
     if not (measurements and profile.measurements):
         del built["measurements"]
+    if profile.architecture is None:
+        del built["architecture"]
     return built
 
 

@@ -75,9 +75,9 @@ class Judge:
             (rule.count, frozenset(rule.owns.nonzero()[0].tolist()))
             for rule in market.required_machines.rules
         ]
-        self._place = [pool.offer.place for pool in market.pools]
+        self._place = [pool.place for pool in market.pools]
         self._bucket = [pool.bucket for pool in market.pools]
-        self._gpus = [pool.offer.gpu_count for pool in market.pools]
+        self._gpus = [pool.gpus for pool in market.pools]
         self._most = [pool.max_count for pool in market.pools]
         self._usd, self._speed = market.usd.tolist(), market.speed.tolist()
         self._carbon = market.carbon.tolist()
@@ -186,7 +186,7 @@ class Judge:
     def _group(self, pool: int, count: int) -> WorkerGroup:
         group = self._groups.get((pool, count))
         if group is None:
-            group = self._groups[pool, count] = WorkerGroup.of(self.market.pools[pool].offer, count)
+            group = self._groups[pool, count] = self.market.pools[pool].group(count)
         return group
 
     def _exchange(self, draft: Draft, counts: Mapping[str, int]) -> Exchange | None:

@@ -119,12 +119,8 @@ class Neighbourhood:
 
     def _kind_at(self, pool: int, place: int) -> int | None:
         """Return the cheapest pool of a place with the same devices."""
-        offer = self.market.pools[pool].offer
-        alike = [
-            i
-            for i in self.near.pools_at(place)
-            if self.market.pools[i].offer.device == offer.device
-        ]
+        name = self.market.pools[pool].name
+        alike = [i for i in self.near.pools_at(place) if self.market.pools[i].name == name]
         return min(alike, key=lambda i: (self.market.usd[i], i), default=None)
 
 

@@ -197,13 +197,13 @@ class OnePlaceDrafts:
                 pool = market.pools[i]
                 room = min(
                     int(market.cap[i]),
-                    (pool.gpu_quota - used.get(pool.bucket, 0)) // pool.offer.gpu_count,
+                    (pool.gpu_quota - used.get(pool.bucket, 0)) // pool.gpus,
                 )
                 payable = room if market.usd[i] <= 0 else (budget - usd) / market.usd[i]
                 count = int(min(room, payable, self.judge.most - sum(mix.values())))
                 if count > 0:
                     mix = {**mix, i: count}
-                    used[pool.bucket] = used.get(pool.bucket, 0) + count * pool.offer.gpu_count
+                    used[pool.bucket] = used.get(pool.bucket, 0) + count * pool.gpus
                     usd += count * market.usd[i]
                     if len(mix) > 1 and sum(mix.values()) >= self.judge.wish.min_workers:
                         mixes.append(mix)
@@ -259,7 +259,7 @@ class OnePlaceDrafts:
         """Work out the exchange of equal machines of a pool twice, and draw a line; None if it
         cannot be had.
         """
-        judge, place = self.judge, self.judge.market.pools[pool].offer.place
+        judge, place = self.judge, self.judge.market.pools[pool].place
         hubs = judge.hubs.of(mode.strategy, (place,))
         if not hubs:
             return None
@@ -271,7 +271,7 @@ class OnePlaceDrafts:
             if placement is None:
                 return None
             outcome = evaluate(placement, judge.problem)
-            server = outcome.usd.compute - count * judge.market.pools[pool].offer.usd_per_hour
+            server = outcome.usd.compute - count * judge.market.pools[pool].usd_per_hour
             rows.append(
                 (
                     outcome.step.communication,

@@ -93,7 +93,7 @@ class SeveralRegionDrafts:
 
     def _exchanged(self, counts: dict[int, int], mode: Mode) -> list[Draft]:
         """Return the draft with each hub of a mode, as far as it may be."""
-        places = tuple(sorted({self.market.pools[i].offer.place for i in counts}))
+        places = tuple(sorted({self.market.pools[i].place for i in counts}))
         if len(places) < traits(mode.strategy).least_regions:
             return []
         drafts = [

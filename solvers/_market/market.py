@@ -62,7 +62,7 @@ class Market:
             offer = pool.offer
             if only and offer.place not in only:
                 continue
-            host = (
+            vcpus = (
                 offer.vcpus if problem.requirements.counts_carbon else None
             )  # more vCPUs emit more
             limited = None if offer.available is None else number
@@ -72,14 +72,17 @@ class Market:
                 offer.gpu,
                 offer.gpu_count,
                 offer.market,
+                pool.machines,
+                pool.inner,
+                pool.host,
                 limited,
-                host,
+                vcpus,
             )
-            if kind not in kept or offer.usd_per_hour < kept[kind].offer.usd_per_hour:
+            if kind not in kept or pool.usd_per_hour < kept[kind].usd_per_hour:
                 kept[kind] = pool
         least: dict[tuple[object, ...], float] = {}
         for key in (
-            sorted(kept, key=lambda key: kept[key].offer.usd_per_hour)
+            sorted(kept, key=lambda key: kept[key].usd_per_hour)
             if problem.requirements.counts_carbon
             else ()
         ):
@@ -108,7 +111,7 @@ class Market:
     @shared_property
     def usd(self) -> Array:
         """Least USD/h of one machine, with the data that moves to it; shape (pools,)."""
-        offers = np.array([pool.offer.usd_per_hour for pool in self.pools])
+        offers = np.array([pool.usd_per_hour for pool in self.pools])
         return offers + np.array(self.moving_usd) if self.moving_usd else offers
 
     @shared_property
@@ -118,16 +121,17 @@ class Market:
         """
         if not self.problem.requirements.counts_carbon:
             return np.zeros(len(self.pools))
-        emissions = [offer_carbon(pool.offer, self.problem.catalog) for pool in self.pools]
-        return np.array([np.inf if each is None else each.value for each in emissions])
+        emissions = [
+            (pool.machines, offer_carbon(pool.offer, self.problem.catalog)) for pool in self.pools
+        ]
+        return np.array([np.inf if each is None else n * each.value for n, each in emissions])
 
     @shared_property
     def joint(self) -> Array:
         """Devices that one machine takes of each joint quota; shape (quotas, pools)."""
         rows = self.problem.requirements.joint_quotas
         taken = [
-            [pool.offer.gpu_count if row.covers(*pool.bucket) else 0 for pool in self.pools]
-            for row in rows
+            [pool.gpus if row.covers(*pool.bucket) else 0 for pool in self.pools] for row in rows
         ]
         return np.array(taken, dtype=np.float64).reshape(len(rows), len(self.pools))
 
@@ -151,18 +155,18 @@ class Market:
     @shared_property
     def places(self) -> tuple[str, ...]:
         """Places that have a pool, sorted."""
-        return tuple(sorted({pool.offer.place for pool in self.pools}))
+        return tuple(sorted({pool.place for pool in self.pools}))
 
     @shared_property
     def place_of(self) -> Indices:
         """Index into `places` of each pool; shape (pools,)."""
         index = {place: i for i, place in enumerate(self.places)}
-        return np.array([index[pool.offer.place] for pool in self.pools], dtype=np.intp)
+        return np.array([index[pool.place] for pool in self.pools], dtype=np.intp)
 
     @shared_property
     def host_of(self) -> tuple[str, ...]:
         """Averaging class of each pool's host."""
-        return tuple(self.problem.catalog.gpu(pool.offer.gpu).host for pool in self.pools)
+        return tuple(pool.host for pool in self.pools)
 
     @shared_property
     def hosts_at(self) -> tuple[frozenset[str], ...]:

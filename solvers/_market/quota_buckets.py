@@ -31,7 +31,7 @@ class Buckets:
             buckets.setdefault(pool.bucket, []).append(i)
         self._alike: dict[tuple[tuple[int, ...], tuple[int, ...], int], list[list[int]]] = {}
         for members in buckets.values():
-            sizes = tuple(pools[i].offer.gpu_count for i in members)
+            sizes = tuple(pools[i].gpus for i in members)
             caps = tuple(int(cap[i]) for i in members)
             self._alike.setdefault((sizes, caps, pools[members[0]].gpu_quota), []).append(members)
         self.owners = self._owners()

@@ -43,15 +43,18 @@ class RequiredMachines:
         made: dict[Used, Rule] = {}
         for rule in used:
             owns = np.array(
-                [
-                    uses(rule, pool.offer.place, pool.offer.device, pool.offer.market)
-                    for pool in pools
-                ],
+                [uses(rule, pool.place, pool.offer.device, pool.offer.market) for pool in pools],
                 dtype=bool,
             )
             buckets = {pool.bucket for pool, own in zip(pools, owns, strict=True) if own}
+            # Machines are asked for, islands are counted: the largest island errs low.
+            largest = max(
+                (p.machines for p, own in zip(pools, owns, strict=True) if own), default=1
+            )
             made[rule] = Rule(
-                rule.count, owns, np.array([pool.bucket in buckets for pool in pools], dtype=bool)
+                -(-rule.count // largest),
+                owns,
+                np.array([pool.bucket in buckets for pool in pools], dtype=bool),
             )
         return RequiredMachines(
             tuple(made.values()), tuple(made[rule] for rule in disjoint(used, pools))

@@ -89,17 +89,15 @@ class RequiredStart:
         """List the machines of a pool that its quota and number still allow beside some counts."""
         market, bucket = self.market, self.market.pools[pool].bucket
         used = sum(
-            n * market.pools[i].offer.gpu_count
-            for i, n in counts.items()
-            if market.pools[i].bucket == bucket
+            n * market.pools[i].gpus for i, n in counts.items() if market.pools[i].bucket == bucket
         )
-        free = (market.pools[pool].gpu_quota - used) // market.pools[pool].offer.gpu_count
+        free = (market.pools[pool].gpu_quota - used) // market.pools[pool].gpus
         for row in market.problem.requirements.joint_quotas:
             if row.covers(*bucket):
                 taken = sum(
-                    n * market.pools[i].offer.gpu_count
+                    n * market.pools[i].gpus
                     for i, n in counts.items()
                     if row.covers(*market.pools[i].bucket)
                 )
-                free = min(free, (row.gpus - taken) // market.pools[pool].offer.gpu_count)
+                free = min(free, (row.gpus - taken) // market.pools[pool].gpus)
         return max(0, min(free, int(market.cap[pool]) - counts.get(pool, 0)))

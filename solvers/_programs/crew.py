@@ -42,7 +42,7 @@ class Crew:
         self.coarse = coarse
         self.places = () if coarse else self.frame.places
         self.pools: list[Pool] = [
-            pool for pool in self.problem.pools if coarse or pool.offer.place in self.places
+            pool for pool in self.problem.pools if coarse or pool.place in self.places
         ]
         self.counts = [
             self.model.variable(0, min(pool.max_count, part.high), whole=True)
@@ -73,15 +73,13 @@ class Crew:
     def workers_at(self, place: str) -> dict[int, float]:
         """Return the number of workers of a place."""
         return {
-            n: 1.0
-            for n, pool in zip(self.counts, self.pools, strict=True)
-            if pool.offer.place == place
+            n: 1.0 for n, pool in zip(self.counts, self.pools, strict=True) if pool.place == place
         }
 
     def speed(self, place: str | None = None) -> dict[int, float]:
         """Return the samples/s of all workers, or of those of a place."""
         rows = zip(self.counts, self.pools, self.rates, strict=True)
-        return {n: rate for n, pool, rate in rows if place in (None, pool.offer.place)}
+        return {n: rate for n, pool, rate in rows if place in (None, pool.place)}
 
     def by_count(self, place: str, value: Callable[[int], float]) -> dict[int, float]:
         """Write any function of the number of workers of a place, which is 0 for none, as an exact
@@ -127,8 +125,8 @@ class Crew:
     def _hosts(self, places: Sequence[str]) -> dict[str, list[int]]:
         counts_of: dict[str, list[int]] = {}
         for n, pool in zip(self.counts, self.pools, strict=True):
-            if pool.offer.place in places:
-                counts_of.setdefault(self.problem.catalog.gpu(pool.offer.gpu).host, []).append(n)
+            if pool.place in places:
+                counts_of.setdefault(pool.host, []).append(n)
         return counts_of
 
     def _unary(self, place: str) -> list[int]:
@@ -143,7 +141,7 @@ class Crew:
     def _quotas(self) -> None:
         buckets: dict[tuple[str, str, str], dict[int, float]] = {}
         for n, pool in zip(self.counts, self.pools, strict=True):
-            buckets.setdefault(pool.bucket, {})[n] = float(pool.offer.gpu_count)
+            buckets.setdefault(pool.bucket, {})[n] = float(pool.gpus)
         taken = self._server()
         for bucket, terms in buckets.items():
             self.model.at_most(terms, self.problem.quota(*bucket) - taken.get(bucket, 0))
@@ -170,8 +168,7 @@ class Crew:
         self.model.at_most(self.total, self.part.high)
         for rule in wish.used:
             named = (
-                uses(rule, pool.offer.place, pool.offer.device, pool.offer.market)
-                for pool in self.pools
+                uses(rule, pool.place, pool.offer.device, pool.offer.market) for pool in self.pools
             )
             self.model.at_least(
                 {n: 1.0 for n, is_named in zip(self.counts, named, strict=True) if is_named},
@@ -216,7 +213,7 @@ class Crew:
     def machines_usd(self) -> dict[int, float]:
         """Return the USD/h of the machines."""
         return {
-            **{n: pool.offer.usd_per_hour for n, pool in zip(self.counts, self.pools, strict=True)},
+            **{n: pool.usd_per_hour for n, pool in zip(self.counts, self.pools, strict=True)},
             CONSTANT: self.hubs_usd,
         }
 

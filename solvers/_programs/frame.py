@@ -67,7 +67,7 @@ class Frame:
     def places(self) -> tuple[str, ...]:
         """Places with machines that this exchange may use."""
         stay, wish = needs_place(self.problem.requirements.datasets), self.problem.requirements
-        places = sorted({pool.offer.place for pool in self.problem.pools})
+        places = sorted({pool.place for pool in self.problem.pools})
         if wish.datasets and not wish.data_moves:
             places = [place for place in places if place in stay]
         if self.transport == "regional-stores":

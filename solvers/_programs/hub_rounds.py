@@ -31,7 +31,7 @@ def _equal_shares(
     total = float(sum(data.samples for data in wish.datasets))
     items: list[Terms] = []
     for flag, pool, rate in zip(crew.pool_flags, crew.pools, crew.rates, strict=True):
-        place = pool.offer.place
+        place = pool.place
         more = extra(place)
         added = crew.by_count(place, partial(per_count, place)) if per_count else {}
         if wish.datasets:
@@ -67,7 +67,7 @@ def server(crew: Crew) -> None:
     pulled: list[Terms] = [{crew.used(p): direct(hub, p)} for p in crew.places]
     if not problem.requirements.datasets:
         starts = [
-            problem.batch / part.high / r + network.link(p.offer.place, hub).rtt_s / 2
+            problem.batch / part.high / r + network.link(p.place, hub).rtt_s / 2
             for p, r in zip(crew.pools, crew.rates, strict=True)
         ]
         for start, flag in zip(starts, crew.pool_flags, strict=True):

@@ -35,7 +35,7 @@ def coarse_program(crew: Crew) -> None:
     """
     least = 0.0
     if crew.frame.transport == "butterfly" and not crew.frame.exchange.overlap:
-        hosts = {crew.problem.catalog.gpu(pool.offer.gpu).host for pool in crew.pools}
+        hosts = {pool.host for pool in crew.pools}
         least = min((averaging(crew, host, crew.part.low) for host in hosts), default=0.0)
     calculation_s = {
         crew.hyperbola("all", crew.problem.batch, crew.speed()): float(crew.frame.local_steps)

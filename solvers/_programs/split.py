@@ -23,7 +23,7 @@ from placer.cost_model.objective import objective_of
 from placer.problem.admitted_exchanges import exchange_for, exchanges_of
 from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
-from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
+from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem, groups_of
 from placer.solving.answer import Answer, SolveOptions, Status
 from placer.units import SECONDS_PER_HOUR
@@ -198,7 +198,7 @@ class Search:
             )
         if wish.objective == "throughput" and self.best is not None:
             most = min(most, self.cutoff / _unit(frame))
-        cheapest = min((pool.offer.usd_per_hour for pool in self.problem.pools), default=0.0)
+        cheapest = min((pool.usd_per_hour for pool in self.problem.pools), default=0.0)
         if (
             wish.objective == "cost-per-sample" and self.best is not None and cheapest > 0
         ):  # the machines alone cost C T of what a round may
@@ -264,7 +264,7 @@ def _touches(part: Part, crew: Crew, counts: Sequence[int]) -> tuple[tuple[str, 
     """
     speeds = {"all": 0.0}
     for pool, rate, count in zip(crew.pools, crew.rates, counts, strict=True):
-        for name in ("all", pool.offer.place):
+        for name in ("all", pool.place):
             speeds[name] = speeds.get(name, 0.0) + rate * count
     return tuple((name, v) for name, v in speeds.items() if v > 0 and (name, v) not in part.touched)
 
@@ -291,7 +291,7 @@ def frames(problem: Problem) -> Iterator[Frame]:
     the transport depends on it.
     """
     wish = problem.requirements
-    homes = sorted({pool.offer.place for pool in problem.pools})
+    homes = sorted({pool.place for pool in problem.pools})
     for name, steps in problem.modes:
         chosen = traits(name)
         hubs: list[tuple[str | None, str | None]] = [(None, None)]
@@ -359,7 +359,7 @@ def search(
         for pool in problem.pools:
             this.offer(
                 Placement(
-                    groups=(WorkerGroup.of(pool.offer, 1),),
+                    groups=(pool.group(1),),
                     exchange=exchange_for(NO_EXCHANGE, 1, problem),
                 )
             )

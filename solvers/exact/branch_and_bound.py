@@ -329,12 +329,9 @@ def _offer_single_machines(market: Market, target: Target) -> None:
         pool = market.pools[i]
         if not market.required_machines.allows_alone(i):
             continue
-        if (
-            market.alone[i] >= target.min_speed
-            and pool.offer.usd_per_hour <= target.max_usd_per_hour
-        ):
+        if market.alone[i] >= target.min_speed and pool.usd_per_hour <= target.max_usd_per_hour:
             if (
-                usd_per_million_samples(pool.offer.usd_per_hour, float(market.alone[i])) / 1e6
+                usd_per_million_samples(pool.usd_per_hour, float(market.alone[i])) / 1e6
                 > target.max_usd_per_sample
             ):
                 continue
@@ -349,11 +346,11 @@ def _best_single_machine(market: Market, target: Target) -> float | None:
     """
     values = [
         target.objective.value_at(
-            float(market.alone[i]), pool.offer.usd_per_hour, float(market.carbon[i])
+            float(market.alone[i]), pool.usd_per_hour, float(market.carbon[i])
         )
         for i, pool in enumerate(market.pools)
         if market.required_machines.allows_alone(i)
-        and pool.offer.usd_per_hour <= target.budget_usd_per_hour * (1 + TOLERANCE)
+        and pool.usd_per_hour <= target.budget_usd_per_hour * (1 + TOLERANCE)
         and market.alone[i] >= target.floor_samples_per_second * (1 - TOLERANCE)
     ]
     return target.objective.best(values)

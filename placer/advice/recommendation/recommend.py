@@ -180,8 +180,8 @@ def rent_everything(placement: Placement, problem: Problem) -> Placement:
     for group in placement.groups:
         pool = pool_of(group, problem)
         left = pool.gpu_quota - used.get(pool.bucket, 0)
-        count = max(1, min(pool.max_count, left // pool.offer.gpu_count))
-        used[pool.bucket] = used.get(pool.bucket, 0) + count * pool.offer.gpu_count
+        count = max(1, min(pool.max_count, left // pool.gpus))
+        used[pool.bucket] = used.get(pool.bucket, 0) + count * pool.gpus
         groups.append(replace(group, count=count))
     return replace(placement, groups=tuple(groups))
 

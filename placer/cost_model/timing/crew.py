@@ -142,9 +142,7 @@ def crew_of(
     rates = [(pool, n, worker_rate(pool, framework)) for pool, n in machines]
     hosts: dict[str, frozenset[str]] = {}
     for pool, _ in machines:
-        hosts[pool.offer.place] = hosts.get(pool.offer.place, frozenset()) | {
-            problem.catalog.gpu(pool.offer.gpu).host
-        }
+        hosts[pool.offer.place] = hosts.get(pool.offer.place, frozenset()) | {pool.host}
     return Round(
         crew=tuple(
             (pool.offer.place, n, (rate.value, rate.low, rate.high)[case])

@@ -160,7 +160,7 @@ class HubMachineTree:
             taken, charge = quota.get(pool.bucket, 0), 0.0 if place in used else self.region_usd[i]
             spare = left - max(self._missing(used | {place}), self.owed.others(i))
             for count in range(
-                min(self.caps[i], spare, (pool.gpu_quota - taken) // pool.offer.gpu_count), 0, -1
+                min(self.caps[i], spare, (pool.gpu_quota - taken) // pool.gpus), 0, -1
             ):
                 paid = egress + count * self.egress[i] + charge
                 now = (
@@ -173,7 +173,7 @@ class HubMachineTree:
                 self.taken_kinds.append((self.calculation[i], count))
                 self.owed.take(i, count)
                 if self._open(i + 1, left - count, now):
-                    quota[pool.bucket] = taken + count * pool.offer.gpu_count
+                    quota[pool.bucket] = taken + count * pool.gpus
                     yield from self._descend(i + 1, left - count, now, quota, used | {place})
                     quota[pool.bucket] = taken
                 self.taken_kinds.pop()

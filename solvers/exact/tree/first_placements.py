@@ -119,7 +119,7 @@ class FirstPlacements:
             self.target.check_time()
             away = {i: self.relaxation.pair_wan(place, int(market.place_of[i])) for i in pools}
             value = {i: market.usd[i] / market.speed[i] for i in pools}
-            size = {i: market.pools[i].offer.gpu_count for i in pools}
+            size = {i: market.pools[i].gpus for i in pools}
             for near in (
                 sorted(pools, key=lambda i: (away[i], value[i], i)),
                 sorted(pools, key=lambda i: (away[i], size[i], value[i], i)),
@@ -186,9 +186,9 @@ class FirstPlacements:
             count = min(
                 left,
                 int(self.market.cap[i]),
-                (pool.gpu_quota - used[pool.bucket]) // pool.offer.gpu_count,
+                (pool.gpu_quota - used[pool.bucket]) // pool.gpus,
             )
-            used[pool.bucket] += count * pool.offer.gpu_count
+            used[pool.bucket] += count * pool.gpus
             left -= count
             counts.append(count)
         return None if left else counts

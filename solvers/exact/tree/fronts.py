@@ -303,7 +303,7 @@ def mixes_of(market: Market, bucket: tuple[int, ...], most: int) -> Mixes:
     for i in bucket:
         each = np.arange(int(min(market.cap[i], most)) + 1)
         counts = np.column_stack([np.repeat(counts, len(each), axis=0), np.tile(each, len(counts))])
-        size = np.array([market.pools[j].offer.gpu_count for j in bucket[: counts.shape[1]]])
+        size = np.array([market.pools[j].gpus for j in bucket[: counts.shape[1]]])
         counts = counts[(counts @ size <= market.pools[i].gpu_quota) & (counts.sum(axis=1) <= most)]
     chosen = list(bucket)
     return Mixes(

@@ -116,9 +116,7 @@ class MachineTree:
             left = int(self.split[0, following])
         pool, bucket, later = self.pools[at], self.buckets[at], self.later[self.region[at]]
         last = at + 1 == len(self.order) or self.region[at + 1] != self.region[at]
-        most = min(
-            self.caps[at], left, (pool.gpu_quota - self.quota[bucket]) // pool.offer.gpu_count
-        )
+        most = min(self.caps[at], left, (pool.gpu_quota - self.quota[bucket]) // pool.gpus)
         for count in range(most, -1, -1):
             rest = left - count
             if last and rest:
@@ -134,10 +132,10 @@ class MachineTree:
             if worth and self.owed.allows(at, count):
                 self.counts[at] = count
                 self.owed.take(at, count)
-                self.quota[bucket] += count * pool.offer.gpu_count
+                self.quota[bucket] += count * pool.gpus
                 if rest <= self._room(at + 1, self.region[at]) and self._within_joint():
                     yield from self._descend(at + 1, rest, now, before)
-                self.quota[bucket] -= count * pool.offer.gpu_count
+                self.quota[bucket] -= count * pool.gpus
                 self.owed.take(at, -count)
                 self.counts[at] = 0
 
@@ -168,7 +166,7 @@ class MachineTree:
         for at in range(len(self.order) - 1, -1, -1):
             same = bool(built) and self.region[at] == self.region[at + 1]
             row, pool = dict(built[-1]) if same else {}, self.pools[at]
-            size = min(pool.offer.gpu_count, row.get(pool.bucket, (0, pool.offer.gpu_count))[1])
+            size = min(pool.gpus, row.get(pool.bucket, (0, pool.gpus))[1])
             row[pool.bucket] = (pool.gpu_quota, size)
             built.append(row)
         return built[::-1]

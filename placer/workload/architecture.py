@@ -1,0 +1,112 @@
+"""The shape of a language model: what its FLOPs, memory and tokens follow from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from placer.errors import PlacerError
+
+LARGEST = 10**15
+"""Figures above are slips of the keyboard."""
+LONGEST_SEQUENCE = 2**24
+"""More tokens in one sequence are a slip of the keyboard."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Architecture:
+    """Dimensions and parameter counts of a transformer.
+
+    Parameters
+    ----------
+    layers, width
+        Blocks, and the width of the residual stream (L and d in the formulas).
+    kv_width
+        Width of keys and values together of one of them: heads of keys times their size; below
+        ``width`` with grouped queries.
+    mlp_width
+        Hidden width of the feed-forward part, of one expert where there are several.
+    mlp_matrices
+        Matrices of the feed-forward part: 2, or 3 where it is gated.
+    vocabulary
+        Rows of the embedding (V).
+    tied
+        Whether the output layer shares the embedding's weights.
+    sequence_length
+        Tokens of one sample (T).
+    parameters
+        All parameters, as they are stored and exchanged.
+    active_parameters
+        Parameters that one token passes through; fewer than all in a mixture of experts.
+    computed_parameters
+        Active parameters that are multiplied with (N' in the formulas): all but look-ups; a tied
+        embedding counts once, as output layer.
+    trainable_parameters
+        Parameters that the optimizer changes: fewer with adapters.
+    frozen_bytes_per_parameter
+        Bytes of each parameter that is not trained: 2 in BF16, 0.5 in 4 bits.
+    """
+
+    layers: int
+    width: int
+    kv_width: int
+    mlp_width: int
+    mlp_matrices: int
+    vocabulary: int
+    tied: bool
+    sequence_length: int
+    parameters: int
+    active_parameters: int
+    computed_parameters: int
+    trainable_parameters: int
+    frozen_bytes_per_parameter: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Refuse dimensions that are not positive and counts that contradict each other."""
+        for name in (
+            "layers",
+            "width",
+            "kv_width",
+            "mlp_width",
+            "mlp_matrices",
+            "vocabulary",
+            "parameters",
+            "active_parameters",
+            "computed_parameters",
+            "trainable_parameters",
+        ):
+            value = getattr(self, name)
+            if not 0 < value <= LARGEST:
+                raise PlacerError(
+                    f"architecture: {name} is {str(value)[:24]}", "give a whole number above 0"
+                )
+        if not 0 < self.sequence_length <= LONGEST_SEQUENCE:
+            raise PlacerError(
+                f"sequence length {str(self.sequence_length)[:24]}",
+                f"give 1 to {LONGEST_SEQUENCE:,} tokens",
+            )
+        for name in ("active_parameters", "computed_parameters", "trainable_parameters"):
+            value = getattr(self, name)
+            if value > self.parameters:
+                raise PlacerError(
+                    f"architecture: {name} {value:,} above {self.parameters:,} in all",
+                    "correct the file",
+                )
+        if not 0 < self.frozen_bytes_per_parameter <= 4:
+            raise PlacerError(
+                f"architecture: {self.frozen_bytes_per_parameter:g} bytes for a frozen parameter",
+                "give a number above 0 and at most 4",
+            )
+
+    @property
+    def is_sparse(self) -> bool:
+        """Tell whether a token passes through part of the parameters only: a mixture of experts."""
+        return self.active_parameters < self.parameters
+
+    @property
+    def has_adapters(self) -> bool:
+        """Tell whether most parameters are frozen: LoRA and QLoRA."""
+        return self.trainable_parameters < self.parameters
+
+    def with_sequence_length(self, tokens: int) -> Architecture:
+        """Return the same model fed with sequences of another length."""
+        return replace(self, sequence_length=tokens)

@@ -1,0 +1,107 @@
+"""How the machines of one worker share a model: sharding, tensor parallelism, checkpointing,
+microbatch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placer.errors import PlacerError, unknown
+
+SHARDINGS = ("none", "zero-1", "zero-2", "zero-3", "hybrid")
+"""What each GPU holds a share of: nothing, optimizer states, also gradients, also weights (FSDP);
+``hybrid`` shards inside a machine and replicates over machines.
+"""
+CHECKPOINTING = ("none", "selective", "full")
+"""Which activations are computed again in backward."""
+PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp8")
+TENSOR_DEGREES = (1, 2, 4, 8)
+"""GPUs that share each matrix; they are in one machine."""
+MOST_MICROBATCH = 2**20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InnerPlan:
+    """How the GPUs of one worker work together.
+
+    Parameters
+    ----------
+    sharding
+        A name of `SHARDINGS`.
+    tensor_parallel
+        GPUs of one machine that share each matrix.
+    checkpointing
+        A name of `CHECKPOINTING`.
+    microbatch
+        Sequences that each data-parallel rank takes at once.
+    precision
+        Number format of the products.
+    """
+
+    sharding: str = "none"
+    tensor_parallel: int = 1
+    checkpointing: str = "none"
+    microbatch: int = 1
+    precision: str = "bf16"
+
+    def __post_init__(self) -> None:
+        """Refuse unknown words and counts below one."""
+        for kind, value, known in (
+            ("sharding", self.sharding, SHARDINGS),
+            ("checkpointing", self.checkpointing, CHECKPOINTING),
+            ("precision", self.precision, PRECISIONS),
+        ):
+            if value not in known:
+                raise unknown(kind, value, known)
+        if self.tensor_parallel not in TENSOR_DEGREES:
+            raise PlacerError(
+                f"tensor parallel degree {self.tensor_parallel}", "give 1, 2, 4 or 8 GPUs"
+            )
+        if not 1 <= self.microbatch <= MOST_MICROBATCH:
+            raise PlacerError(
+                f"microbatch {self.microbatch}", "give a whole number of sequences from 1"
+            )
+
+    @property
+    def spec(self) -> str:
+        """Return the plan as it follows a group of machines: ``+zero-3+tp=2+ckpt=full+mb=4``."""
+        parts = [
+            self.sharding,
+            *([f"tp={self.tensor_parallel}"] if self.tensor_parallel > 1 else []),
+            *([f"ckpt={self.checkpointing}"] if self.checkpointing != "none" else []),
+            f"mb={self.microbatch}",
+            *([self.precision] if self.precision != "bf16" else []),
+        ]
+        return "".join(f"+{part}" for part in parts)
+
+
+def parse_inner_plan(text: str) -> InnerPlan:
+    """Read what follows a group of machines: ``+zero-3+tp=2+ckpt=full+mb=4``.
+
+    Examples
+    --------
+    >>> parse_inner_plan("+zero-3+tp=2+mb=4").tensor_parallel
+    2
+
+    Raises
+    ------
+    PlacerError
+        If a part is not known.
+    """
+    values: dict[str, str | int] = {}
+    for part in filter(None, text.split("+")):
+        key, equals, value = part.partition("=")
+        if part in SHARDINGS:
+            values["sharding"] = part
+        elif part in PRECISIONS:
+            values["precision"] = part
+        elif equals and key == "ckpt":
+            values["checkpointing"] = value
+        elif equals and key in ("tp", "mb") and value.isdecimal() and len(value) < 8:
+            values["tensor_parallel" if key == "tp" else "microbatch"] = int(value)
+        else:
+            raise PlacerError(
+                f"inner plan part '{part}' is not known",
+                "write +SHARDING, +tp=N, +ckpt=none|selective|full, +mb=N, such as +zero-3+mb=4",
+            )
+    return InnerPlan(**values)  # type: ignore[arg-type]
