@@ -13,14 +13,43 @@ from typing import Any
 import msgspec
 
 from placer.errors import unknown
+from placer.market.accelerators import FIGURES, accelerator_figures
 
 FREE = ("owned", "reserved")
 """Bases of a price that may be 0: the machine is paid for whether it works or not."""
+FABRICS = ("efa", "infiniband", "roce", "gpudirect-tcpx", "ethernet")
+"""Networks between the machines of one zone, as offers.csv and networks.csv name them."""
+SHARE_OF_DATA_SHEET = 0.8
+"""Matrix products of a device that nobody measured, over the dense peak of its data sheet: the
+median of seven NVIDIA devices whose BF16 rate is published (0.73 to 0.87; Stas Bekman, Machine
+Learning Engineering, compute/accelerator).
+"""
 
 
 def device_name(gpu: str, gpu_count: int) -> str:
     """Return the devices of one machine as users write them: ``T4`` or ``V100:8``."""
     return gpu if gpu_count == 1 else f"{gpu}:{gpu_count}"
+
+
+LATER_OFFER_FIELDS = ("fabric", "max_island_machines")
+"""Fields of offers that the first documents lack."""
+
+
+def offer_document(offer: VmOffer) -> dict[str, Any]:
+    """Return an offer ready for JSON, without later fields that say nothing: a document from before
+    them is written again as it was.
+    """
+    built: dict[str, Any] = msgspec.to_builtins(offer)
+    return {k: v for k, v in built.items() if k not in LATER_OFFER_FIELDS or v not in ("", None)}
+
+
+def gpu_document(gpu: Gpu) -> dict[str, Any]:
+    """Return a device ready for JSON, without the figures that accelerators.csv adds to it when it
+    is read.
+    """
+    built: dict[str, Any] = msgspec.to_builtins(gpu)
+    known = accelerator_figures(gpu.gpu)
+    return {k: v for k, v in built.items() if k not in FIGURES or v != known.get(k)}
 
 
 class Placed:
@@ -63,7 +92,9 @@ class VmOffer(Placed, msgspec.Struct, frozen=True):
     -----
     ``gpu`` names a row of gpus.csv; machines without a GPU name a CPU kind there. ``price_basis``
     is list, published, negotiated, estimated, reserved or owned; ``available`` caps how many exist
-    (None: no cap known). A msgspec struct and no dataclass: books have tens of thousands of offers,
+    (None: no cap known). ``fabric`` is one of `FABRICS` (empty: unknown) and
+    ``max_island_machines`` the most machines that the provider places close to each other (None:
+    it names no limit). A msgspec struct and no dataclass: books have tens of thousands of offers,
     and a frozen dataclass takes 15 times as long to make.
     """
 
@@ -85,6 +116,8 @@ class VmOffer(Placed, msgspec.Struct, frozen=True):
     network_gbps: float | None = None
     interruption_low: float | None = None
     interruption_high: float | None = None
+    fabric: str = ""
+    max_island_machines: int | None = None
 
     @property
     def usd_per_gpu_hour(self) -> float:
@@ -183,6 +216,21 @@ class MeasuredLink:
 class Gpu:
     """A device: memory, the throughput figures of its data sheet, the class of its usual host and
     its board power in W, if known.
+
+    Parameters
+    ----------
+    matmul_tflops
+        Measured rate of large dense matrix products in BF16 (FP16 where the device has no BF16);
+        TFLOP/s; None where nobody published one.
+    nvlink_gb_per_s
+        NVLink or its like between the devices of one machine; GB/s each way; None: PCIe alone.
+    pcie_gb_per_s
+        PCIe of one device; GB/s each way by its data sheet.
+
+    Notes
+    -----
+    The last three come from catalogs/accelerators.csv where a book does not give them: facts of the
+    device beside the book, as the power usage of data centres, and in no digest of it.
     """
 
     gpu: str
@@ -194,6 +242,29 @@ class Gpu:
     source: str
     as_of: str
     power_w: float | None = None
+    matmul_tflops: float | None = None
+    nvlink_gb_per_s: float | None = None
+    pcie_gb_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Fill in the figures of accelerators.csv that the book does not give."""
+        for name, value in accelerator_figures(self.gpu).items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+
+    @property
+    def attainable_tflops(self) -> float:
+        """Rate of large dense matrix products in half precision; TFLOP/s; see
+        `attainable_basis`.
+        """
+        if self.matmul_tflops is not None:
+            return self.matmul_tflops
+        return SHARE_OF_DATA_SHEET * self.fp16_tflops
+
+    @property
+    def attainable_basis(self) -> str:
+        """``measured``, or ``estimated`` where the rate is a share of the data sheet's peak."""
+        return "estimated" if self.matmul_tflops is None else "measured"
 
 
 @dataclass(frozen=True, kw_only=True)

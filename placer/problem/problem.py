@@ -14,7 +14,14 @@ import msgspec
 
 from placer.errors import PlacerError
 from placer.market.carbon import NO_GRID, NO_POWER, carbon_unknown
-from placer.market.catalog import Catalog, FunctionOffer, StoreOffer, VmOffer
+from placer.market.catalog import (
+    Catalog,
+    FunctionOffer,
+    StoreOffer,
+    VmOffer,
+    gpu_document,
+    offer_document,
+)
 from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import Network, largest_cards, network_of
 from placer.problem.exchange import traits
@@ -422,8 +429,11 @@ class Problem:
         }
         servers = "parameter-server" in {name for name, _ in self.modes}
         built["catalog"]["offers"] = [
-            msgspec.to_builtins(o) for o in self.catalog.offers if servers or id(o) in kept
+            offer_document(o) for o in self.catalog.offers if servers or id(o) in kept
         ]
+        built["catalog"]["gpus"] = {
+            name: gpu_document(gpu) for name, gpu in self.catalog.gpus.items()
+        }
         return {"schema": SCHEMA, **built}
 
     @staticmethod

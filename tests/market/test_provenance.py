@@ -49,7 +49,7 @@ def texts(path: Path) -> set[str]:
         return {
             row[column]
             for row in csv.DictReader(handle)
-            for column in ("source", "carbon_source")
+            for column in ("source", "carbon_source", "matmul_source")
             if row.get(column)
         }
 

@@ -170,11 +170,12 @@ def _no_collection() -> Iterator[None]:
 
 
 def _path(digest: str) -> Path:
-    """Return the file of a digest; the layout of the rows, the columns file and the version, whose
-    checks it passed, are part of its name.
+    """Return the file of a digest; the layout of the rows, the version and columns file, whose
+    checks it passed, and the figures that no digest covers are part of its name.
     """
     layout = repr(
         (__version__, MARK_BYTES, {table: _columns(kind) for table, kind in TABLES.items()})
     ).encode()
-    columns = (shipped_catalogs() / "columns.csv").read_bytes()
-    return cache_folder() / f"{digest}-{hashlib.sha256(layout + columns).hexdigest()[:8]}.sqlite"
+    files = ("columns.csv", "accelerators.csv")
+    beside = b"".join((shipped_catalogs() / name).read_bytes() for name in files)
+    return cache_folder() / f"{digest}-{hashlib.sha256(layout + beside).hexdigest()[:8]}.sqlite"

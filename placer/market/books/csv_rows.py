@@ -16,6 +16,7 @@ from placer.units import parse_date
 
 KEYS: dict[str, tuple[str, ...]] = {
     "gpus.csv": ("gpu",),
+    "accelerators.csv": ("gpu",),
     "regions.csv": ("provider", "region"),
     "offers.csv": ("provider", "region", "instance_type", "gpu", "gpu_count", "market"),
     "discounts.csv": (),
@@ -32,8 +33,8 @@ KEYS: dict[str, tuple[str, ...]] = {
 }
 """What may occur only once in each file; runs.csv and claims.csv are figures of a paper beside its
 book, no part of it; measured.csv is a file of any name with a user's own runs, which may repeat;
-hubs.csv and corridors.csv are the cables of the world; sources.csv says where the sources stand
-that rows name.
+accelerators.csv has figures of devices beside every book; hubs.csv and corridors.csv are the cables
+of the world; sources.csv says where the sources stand that rows name.
 """
 
 
@@ -176,6 +177,8 @@ def _parser(kind: str) -> Callable[[str], Any]:
     """Build the parser of one type of columns.csv."""
     if kind.startswith("choice:"):
         return _choice(kind.removeprefix("choice:").split("|"))
+    if kind.startswith("optional_choice:"):
+        return _choice(["", *kind.removeprefix("optional_choice:").split("|")])
     return _PARSERS[kind]
 
 
@@ -247,7 +250,7 @@ def _date(cell: str) -> str:
 def _choice(allowed: list[str]) -> Callable[[str], str]:
     def parse(cell: str) -> str:
         if cell not in allowed:
-            raise ValueError(f"is not one of {', '.join(allowed)}")
+            raise ValueError(f"is not one of {', '.join(filter(None, allowed))}")
         return cell
 
     return parse

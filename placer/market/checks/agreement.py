@@ -7,13 +7,21 @@ from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
-from placer.errors import PlacerError
-from placer.market.catalog import FREE, Catalog, Gpu, Region, VmOffer
+from placer.errors import PlacerError, unknown
+from placer.market.catalog import FABRICS, FREE, Catalog, Gpu, Region, VmOffer
 
 MOST = 1e12
 """No figure of a book is so large."""
 POSITIVE = {
-    "gpus": ("memory_gib", "fp16_tflops", "memory_gb_per_s"),
+    "gpus": (
+        "memory_gib",
+        "fp16_tflops",
+        "memory_gb_per_s",
+        "matmul_tflops",
+        "nvlink_gb_per_s",
+        "pcie_gb_per_s",
+    ),
+    "offers": ("network_gbps", "max_island_machines"),
     "functions": ("billing_step_ms", "gib_per_vcpu"),
     "links": ("gbps_one_stream", "gbps_low", "gbps_high", "gbps_many_streams", "rtt_ms"),
 }
@@ -78,6 +86,11 @@ def check_figures(catalog: Catalog) -> None:
         rows = getattr(catalog, table)
         for row in rows.values() if isinstance(rows, Mapping) else rows:
             _check_figures(table, row)
+    for offer in catalog.offers:
+        if offer.fabric and offer.fabric not in FABRICS:
+            raise unknown(
+                f"fabric of {offer.instance_type} in {offer.place}", offer.fabric, FABRICS
+            )
 
 
 def _check_figures(table: str, row: Any) -> None:
