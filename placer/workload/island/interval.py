@@ -1,0 +1,78 @@
+"""How far the rate of an island may be from its estimate."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from placer.workload.architecture import Architecture
+from placer.workload.inner_plan import InnerPlan
+from placer.workload.island.hardware import Hardware
+from placer.workload.island.transformer_speed import Step
+from placer.workload.island.transports import Transport
+
+FITTED_DEVICES = ("A100-40", "A100-80")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Doubt:
+    """One reason for error: multiples of the rate, and what it is."""
+
+    low: float
+    high: float
+    reason: str = ""
+
+
+FIT = Doubt(low=0.88, high=1.14)
+"""Five of a hundred runs each lie below and above, where a model is left out of the fit."""
+OTHER_DEVICE = Doubt(low=0.75, high=1.1, reason="fitted on A100 only")
+NOT_MEASURED = Doubt(low=0.85, high=1.1, reason="matrix products estimated from the data sheet")
+PRESSED = Doubt(low=0.85, high=1.1, reason="memory nearly full")
+PARALLEL_MATRICES = Doubt(low=0.8, high=1.1, reason="tensor parallelism not measured")
+OTHER_SHARDING = Doubt(low=0.95, high=1.05, reason="fitted on zero-3 only")
+ADAPTERS = Doubt(low=0.85, high=1.1, reason="adapters not measured")
+OTHER_PRECISION = Doubt(low=0.75, high=1.15, reason="precision not measured")
+NO_NVLINK = Doubt(low=0.8, high=1.1, reason="devices joined by PCIe")
+EXPERTS = Doubt(low=1 / 1.6, high=1.6, reason="mixture of experts assumed")
+
+
+def rate_interval(
+    architecture: Architecture,
+    hardware: Hardware,
+    plan: InnerPlan,
+    step: Step,
+    via: Transport,
+    is_pressed: bool,
+) -> tuple[Doubt, str]:
+    """Return the multiples of a rate between which it is expected, and the basis of the rate.
+
+    Notes
+    -----
+    Reasons are taken as independent: their logarithms add as squares.
+    """
+    gpu = hardware.gpu
+    doubts = [
+        FIT,
+        *([OTHER_DEVICE] if gpu.gpu not in FITTED_DEVICES else []),
+        *([NOT_MEASURED] if gpu.attainable_basis != "measured" else []),
+        *([PRESSED] if is_pressed else []),
+        *([PARALLEL_MATRICES] if plan.tensor_parallel > 1 else []),
+        *([OTHER_SHARDING] if plan.sharding != "zero-3" else []),
+        *([ADAPTERS] if architecture.has_adapters else []),
+        *([OTHER_PRECISION] if plan.precision not in ("bf16", "fp16") else []),
+        *([NO_NVLINK] if hardware.gpu_count > 1 and gpu.nvlink_gb_per_s is None else []),
+        *([EXPERTS] if architecture.is_sparse else []),
+        _exchange(step, via),
+    ]
+    low = math.exp(-math.hypot(*(math.log(d.low) for d in doubts)))
+    high = math.exp(math.hypot(*(math.log(d.high) for d in doubts)))
+    reasons = "; ".join(d.reason for d in doubts if d.reason)
+    return Doubt(low=low, high=high, reason=reasons), (
+        "assumed" if architecture.is_sparse else "estimated"
+    )
+
+
+def _exchange(step: Step, via: Transport) -> Doubt:
+    """Return what the error of the collectives means for the rate."""
+    share = step.exposed_s / step.seconds
+    return Doubt(low=1 / (1 + share * (via.slow - 1)), high=1 / (1 + share * (via.fast - 1)))

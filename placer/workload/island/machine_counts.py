@@ -1,0 +1,71 @@
+"""How many machines of an offer an island may have."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from placer.market.catalog import Gpu
+from placer.workload.architecture import Architecture
+from placer.workload.island.answers import Island
+from placer.workload.island.plans import island
+from placer.workload.island.wishes import FREE, PlanWishes
+
+MOST_ISLAND_MACHINES = 16
+"""Machines of one island where the book names no limit; assumed."""
+WORTHWHILE = 1.01
+"""Gain of the rate of each machine for which an island of more machines is offered."""
+
+
+@lru_cache(maxsize=2**14)
+def machine_counts(
+    architecture: Architecture,
+    gpu: Gpu,
+    gpu_count: int,
+    network_gbps: float | None,
+    fabric: str,
+    wishes: PlanWishes = FREE,
+    batch_sequences: int = 1,
+    transport_name: str = "nccl",
+    *,
+    most: int = MOST_ISLAND_MACHINES,
+    all_counts: bool = False,
+) -> tuple[int, ...]:
+    """List the machines that an island of an offer may have; empty if the model fits none.
+
+    Parameters
+    ----------
+    architecture, gpu, gpu_count, network_gbps, fabric, wishes, batch_sequences, transport_name
+        As for `island`.
+    most
+        Most machines of one island.
+    all_counts
+        List every power of two that fits: for local steps, or where the user asks for a count.
+
+    Notes
+    -----
+    The smallest power of two that fits, and each larger one whose machines are each more than 1 %
+    faster than in every smaller island: several small islands do the rest as well.
+    """
+    counts, best = [], 0.0
+    machines = 1
+    while machines <= most:
+        answer = island(
+            architecture,
+            gpu,
+            gpu_count,
+            network_gbps,
+            fabric,
+            machines,
+            wishes,
+            batch_sequences,
+            transport_name,
+        )
+        if isinstance(answer, Island):
+            each = answer.samples_per_second / machines
+            if all_counts or each > best * WORTHWHILE:
+                counts.append(machines)
+            best = max(best, each)
+        elif machines > 1 and answer.code == "network":
+            break
+        machines *= 2
+    return tuple(counts)

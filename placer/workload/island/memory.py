@@ -1,0 +1,205 @@
+"""Bytes that a plan needs on each device and on each machine's host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from placer.workload.architecture import Architecture
+from placer.workload.inner_plan import InnerPlan
+
+OPTIMIZER_BYTES = 8.0
+"""AdamW: two moments of 4 bytes for each trainable parameter."""
+MASTER_BYTES = 4.0
+"""Weights in FP32 that the optimizer changes."""
+GRADIENT_BYTES = 4.0
+GATHERED_LAYERS = 2
+"""Layers whose weights are whole at once under zero-3: the one at work and the next."""
+LOGIT_BYTES = 4.0
+"""Bytes of each logit: one FP32 copy; the loss works in place."""
+FIXED_BYTES = 1.5e9
+"""CUDA context, NCCL buffers and the allocator's slack."""
+ELEMENT_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 2.0, "tf32": 4.0, "fp32": 4.0}
+"""Bytes of an activation and of a computed weight; fp8 keeps both in BF16."""
+HOST_SHARE = 1.5
+"""Host memory over a machine's share of the states: a checkpoint passes through the host."""
+LOADER_BYTES = 4 * 2**30
+"""Host memory of the data loader and of the processes; assumed."""
+SHARDED_PARTS = {
+    "none": (),
+    "zero-1": ("optimizer",),
+    "zero-2": ("optimizer", "gradients"),
+    "zero-3": ("optimizer", "gradients", "weights"),
+    "hybrid": ("optimizer", "gradients", "weights"),
+}
+"""What the devices of a sharding group divide among each other."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memory:
+    """Bytes on one device, by what they hold.
+
+    Parameters
+    ----------
+    states
+        Optimizer states, weights in FP32 and gradients of what is trained, and frozen weights.
+    gathered
+        Weights that are whole while they are used.
+    embedding
+        The embedding, which zero-3 gathers as a unit of its own.
+    activations, logits
+        What backward needs of one microbatch.
+    fixed
+        Context, buffers, slack.
+    """
+
+    states: float
+    gathered: float
+    embedding: float
+    activations: float
+    logits: float
+    fixed: float = FIXED_BYTES
+
+    @property
+    def total(self) -> float:
+        """Bytes of all parts."""
+        parts = (self.states, self.gathered, self.embedding, self.activations, self.logits)
+        return sum(parts) + self.fixed
+
+    def of_microbatch(self, count: int) -> Memory:
+        """Return what a microbatch of ``count`` sequences needs where this is one sequence's."""
+        if count == 1:
+            return self
+        return replace(self, activations=count * self.activations, logits=count * self.logits)
+
+
+@lru_cache(maxsize=4096)
+def memory(architecture: Architecture, plan: InnerPlan, gpu_count: int, machines: int) -> Memory:
+    """Return the bytes that a plan needs on each device.
+
+    Parameters
+    ----------
+    architecture
+        The model.
+    plan
+        Its sharding, tensor parallel degree, checkpointing, microbatch and precision.
+    gpu_count, machines
+        Devices of a machine, and machines.
+
+    Notes
+    -----
+    16 bytes a trainable parameter: Rajbhandari et al. (2020). Activations of a layer with fused
+    attention: 34 bytes a token and unit of width in a plain GPT, Korthikanti et al. (2022), here
+    counted for its widths.
+    """
+    degree = plan.tensor_parallel
+    group = sharding_group(plan, gpu_count, machines)
+    element = ELEMENT_BYTES[plan.precision]
+    whole = element * architecture.parameters / degree
+    layers = min(GATHERED_LAYERS * element * layer_parameters(architecture) / degree, whole)
+    embedding = 0.0
+    if plan.sharding in ("zero-3", "hybrid") and group > 1:
+        others = whole * (1 - 1 / group)
+        gathered = min(layers, others)
+        table = element * architecture.vocabulary * architecture.width / degree
+        embedding = min(table, others - gathered)
+    elif architecture.has_adapters:
+        gathered = layers if architecture.frozen_bytes_per_parameter < element else 0.0
+    else:
+        gathered = whole if element < MASTER_BYTES else 0.0
+    tokens = plan.microbatch * architecture.sequence_length
+    return Memory(
+        states=state_bytes(architecture, plan, group),
+        gathered=gathered,
+        embedding=embedding,
+        activations=tokens * activation_bytes(architecture, plan),
+        logits=LOGIT_BYTES * tokens * architecture.vocabulary / degree,
+    )
+
+
+def sharding_group(plan: InnerPlan, gpu_count: int, machines: int) -> int:
+    """Count the devices that divide the states of one replica among each other."""
+    ranks = gpu_count // plan.tensor_parallel
+    if plan.sharding == "none":
+        return 1
+    return ranks if plan.sharding == "hybrid" else ranks * machines
+
+
+def state_bytes(architecture: Architecture, plan: InnerPlan, group: int) -> float:
+    """Return the bytes of states and frozen weights on one device."""
+    parts = SHARDED_PARTS[plan.sharding]
+    trained, frozen = trained_and_frozen(architecture)
+    each = {
+        "optimizer": OPTIMIZER_BYTES * trained,
+        "gradients": GRADIENT_BYTES * trained,
+        "weights": MASTER_BYTES * trained + frozen,
+    }
+    shared = sum(size / group if part in parts else size for part, size in each.items())
+    return shared / plan.tensor_parallel
+
+
+def trained_and_frozen(architecture: Architecture) -> tuple[int, float]:
+    """Return the trainable parameters, and the bytes of the frozen ones."""
+    trained = architecture.trainable_parameters
+    frozen = architecture.parameters - trained
+    return trained, architecture.frozen_bytes_per_parameter * frozen
+
+
+def layer_parameters(architecture: Architecture) -> float:
+    """Return the parameters of one layer, all experts included."""
+    lookups = architecture.vocabulary * architecture.width * (1 if architecture.tied else 2)
+    return max(0.0, architecture.parameters - lookups) / architecture.layers
+
+
+@lru_cache(maxsize=4096)
+def _activation_bytes(architecture: Architecture, degree: int, kept: str, element: float) -> float:
+    width, keys = architecture.width, architecture.kv_width
+    hidden = (architecture.mlp_matrices - 1) * active_mlp_width(architecture)
+    whole = 10 * width + (4 * width + 4 * keys + 4 * hidden) / degree
+    products = 4 * width + (4 * width + 4 * keys + 2 * hidden) / degree
+    layers = architecture.layers
+    by_kept = {
+        "none": layers * whole,
+        "selective": (layers - 1) * products + whole,
+        "full": layers * 2 * width + whole,
+    }
+    return min(by_kept[kept], by_kept["none"]) * element / 2
+
+
+def activation_bytes(architecture: Architecture, plan: InnerPlan) -> float:
+    """Return the bytes that backward needs for each token of a microbatch.
+
+    Notes
+    -----
+    A layer keeps inputs, norms and masks (10 bytes a unit of width), queries and the input of the
+    output projection (4), keys and values (4 a unit of theirs), and the hidden values of the
+    feed-forward part before and after its function (4 each). Selective checkpointing keeps what
+    matrix products made, full checkpointing the input of each layer and one layer's work. Tensor
+    parallelism divides all but the first.
+    """
+    return _activation_bytes(
+        architecture, plan.tensor_parallel, plan.checkpointing, ELEMENT_BYTES[plan.precision]
+    )
+
+
+def active_mlp_width(architecture: Architecture) -> float:
+    """Return the hidden width that one token passes through: of several experts, the active
+    ones.
+    """
+    if not architecture.is_sparse:
+        return architecture.mlp_width
+    attention = architecture.width * (2 * architecture.width + 2 * architecture.kv_width)
+    layers = architecture.computed_parameters - architecture.vocabulary * architecture.width
+    width = (layers / architecture.layers - attention) / (
+        architecture.mlp_matrices * architecture.width
+    )
+    return max(float(architecture.mlp_width), width)
+
+
+def host_bytes(architecture: Architecture, plan: InnerPlan, gpu_count: int, machines: int) -> float:
+    """Return the bytes that each machine's host needs: its share of the states, each once, and the
+    loader.
+    """
+    whole_group = machines if plan.sharding not in ("none", "hybrid") else 1
+    alone = InnerPlan(sharding=plan.sharding, precision=plan.precision)
+    return HOST_SHARE * state_bytes(architecture, alone, whole_group) + LOADER_BYTES

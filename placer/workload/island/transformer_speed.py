@@ -1,0 +1,252 @@
+"""Seconds of a transformer's step: calculation by FLOPs and utilisation, exchange inside the
+island by fabric, and what of it is hidden.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from placer.market.catalog import Gpu
+from placer.workload.architecture import Architecture
+from placer.workload.inner_plan import InnerPlan
+from placer.workload.island.collectives import (
+    all_reduce_seconds,
+    attained_bytes_per_s,
+    exposed_seconds,
+    node_seconds,
+)
+from placer.workload.island.hardware import Hardware
+from placer.workload.island.memory import ELEMENT_BYTES, Memory
+from placer.workload.island.transports import Transport
+
+UTILISATION = 0.766
+"""Share of the attainable rate of matrix products that a very wide model reaches; u0. Fitted to
+139 runs of MPT-125M to 70B on 8 to 128 A100 (MosaicML llm-foundry,
+scripts/train/benchmarking/README.md).
+"""
+HALF_WIDTH = 350.0
+"""Width at which all else takes as long as matrix products on an A100; fitted to the same runs."""
+A100_FLOPS_PER_BYTE = 271.2e12 / 1800e9
+"""Measured rate of matrix products over memory bandwidth, between the A100 of 40 and of 80 GB."""
+RECOMPUTED = {"none": 0.0, "selective": 0.1, "full": 0.5}
+"""Forward passes of the layers that checkpointing adds; for selective, share of the whole step.
+Full costs half of a forward pass: fitted together with u0, on which the rest falls.
+"""
+SHARDED_NODE_SHARE = 0.77
+"""Share of the bandwidth inside a machine that gathers and scatters of single layers attain."""
+UNHIDDEN = 0.2
+"""Part of the shorter of calculation and gathers that is not hidden behind the longer."""
+LAYER_LATENCY_S = 50e-6
+"""Seconds by which one gather or scatter of a layer delays a step, for each doubling of devices."""
+PRECISION_RATE = {"bf16": 1.0, "fp16": 1.0, "fp8": 1.77, "tf32": 0.5, "fp32": 1 / 16}
+"""Rate of matrix products over BF16. fp8: H100 1,403 over 795 TFLOP/s (Stas Bekman, Machine
+Learning Engineering, compute/accelerator); tf32 and fp32: data sheets of the A100.
+"""
+PRESSED_SHARE = 0.45
+"""Share of the device's memory above which states make the allocator slow."""
+PRESSED_TOKENS = 8192
+"""Tokens of a microbatch below which that happens."""
+PRESSED_SLOWDOWN = 1 / 0.83
+"""Multiple of the calculation then."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """Seconds of one step of an island.
+
+    Parameters
+    ----------
+    calculation_s
+        Forward and backward of all microbatches of one device.
+    exchange_s
+        Gathers, scatters and all-reduces, if nothing were hidden.
+    exposed_s
+        The part of ``exchange_s`` that calculation does not hide.
+    latency_s
+        Delays that depend on neither bytes nor FLOPs.
+    microbatches
+        Forward and backward passes of one device.
+    """
+
+    calculation_s: float
+    exchange_s: float
+    exposed_s: float
+    latency_s: float
+    microbatches: int
+
+    @property
+    def seconds(self) -> float:
+        """Seconds from one step to the next."""
+        return self.calculation_s + self.exposed_s + self.latency_s
+
+
+@lru_cache(maxsize=4096)
+def flops_per_token(architecture: Architecture, checkpointing: str) -> tuple[float, float]:
+    """Return the FLOPs of one token in weights and in attention, forward and backward.
+
+    Notes
+    -----
+    6 N' + 12 L d T: N' counts computed parameters, attention is counted in full. Frozen weights
+    have no gradient of their own, so that 4 of 6 are left. Checkpointing calculates layers again,
+    the output layer never.
+    """
+    computed = architecture.computed_parameters
+    trained = min(computed, architecture.trainable_parameters)
+    weights = 4.0 * computed + 2.0 * trained
+    attention = 12.0 * architecture.layers * architecture.width * architecture.sequence_length
+    if checkpointing == "selective":
+        factor = 1 + RECOMPUTED["selective"]
+        return factor * weights, factor * attention
+    layers = max(0, computed - architecture.vocabulary * architecture.width)
+    again = RECOMPUTED[checkpointing]
+    return weights + again * 2 * layers, attention * (1 + again / 3)
+
+
+def token_seconds(architecture: Architecture, gpu: Gpu, plan: InnerPlan) -> float:
+    """Return the seconds that one device calculates for one token; a tensor parallel group
+    divides them.
+
+    Notes
+    -----
+    Matrix products take FLOPs / (u0 x attainable rate). All else moves bytes: on an A100 as long
+    as products of `HALF_WIDTH`, on other devices in proportion to the FLOPs that they do while
+    they read a byte. Tensor parallelism makes matrices narrower; the geometric mean of both
+    widths is taken (assumed).
+    """
+    weights, attention = flops_per_token(architecture, plan.checkpointing)
+    rate = UTILISATION * gpu.attainable_tflops * 1e12
+    products = (weights / PRECISION_RATE[plan.precision] + attention) / rate
+    if plan.precision == "fp32":
+        products += attention / rate * (1 / PRECISION_RATE["fp32"] - 1)
+    balance = gpu.attainable_tflops * 1e12 / (gpu.memory_gb_per_s * 1e9) / A100_FLOPS_PER_BYTE
+    width = architecture.width / math.sqrt(plan.tensor_parallel)
+    moved = (weights + attention) / rate * HALF_WIDTH / width * balance
+    return products + moved * ELEMENT_BYTES[plan.precision] / 2
+
+
+def step(
+    architecture: Architecture,
+    hardware: Hardware,
+    plan: InnerPlan,
+    sequences: int,
+    via: Transport,
+    gradient_bytes_per_parameter: float,
+    slowdown: float = 1.0,
+) -> Step:
+    """Return the seconds of a step.
+
+    Parameters
+    ----------
+    sequences
+        Share of the batch of one data-parallel rank.
+    gradient_bytes_per_parameter
+        Bytes of a gradient on the wire where gradients are not sharded.
+    slowdown
+        Multiple of the calculation, for a device whose memory is nearly full.
+    """
+    microbatches = -(-sequences // plan.microbatch)
+    tokens = sequences * architecture.sequence_length
+    calculation = (
+        slowdown * tokens * token_seconds(architecture, hardware.gpu, plan) / plan.tensor_parallel
+    )
+    blocking = _tensor_seconds(architecture, hardware, plan, tokens, microbatches, via)
+    gathers = microbatches * _gather_seconds(architecture, hardware, plan, via)
+    reduction = _reduction_seconds(
+        architecture, hardware, plan, microbatches, via, gradient_bytes_per_parameter
+    )
+    hidden = min(calculation, gathers)
+    exposed = (
+        blocking
+        + (gathers - hidden + UNHIDDEN * hidden)
+        + exposed_seconds(reduction, max(0.0, calculation - gathers))
+    )
+    latency = 0.0
+    if plan.sharding in ("zero-3", "hybrid"):
+        ranks = hardware.gpus // plan.tensor_parallel
+        latency = 3 * architecture.layers * LAYER_LATENCY_S * math.log2(ranks) if ranks > 1 else 0.0
+    return Step(
+        calculation_s=calculation,
+        exchange_s=blocking + gathers + reduction,
+        exposed_s=exposed,
+        latency_s=latency,
+        microbatches=microbatches,
+    )
+
+
+def _gather_seconds(
+    architecture: Architecture, hardware: Hardware, plan: InnerPlan, via: Transport
+) -> float:
+    """Return the seconds in which a microbatch gathers weights twice and scatters gradients once.
+
+    Notes
+    -----
+    Three times the bytes of the weights, inside the machines and, for zero-3, over them.
+    """
+    if plan.sharding not in ("zero-3", "hybrid"):
+        return 0.0
+    element = ELEMENT_BYTES[plan.precision]
+    payload = 3 * element * architecture.parameters / plan.tensor_parallel
+    ranks = hardware.gpu_count // plan.tensor_parallel
+    inside = (ranks - 1) / ranks * payload / (SHARDED_NODE_SHARE * hardware.node_bytes_per_s)
+    if plan.sharding == "hybrid" or hardware.machines == 1:
+        return inside
+    network = attained_bytes_per_s(hardware.network_gbps or 0.0, via) / plan.tensor_parallel
+    return inside + (hardware.machines - 1) / hardware.machines * payload / network
+
+
+def _reduction_seconds(
+    architecture: Architecture,
+    hardware: Hardware,
+    plan: InnerPlan,
+    microbatches: int,
+    via: Transport,
+    bytes_per_parameter: float,
+) -> float:
+    """Return the seconds in which replicas reduce gradients: an all-reduce, which zero-1 splits
+    into its halves, of which zero-2 repeats the first for each microbatch.
+    """
+    payload = bytes_per_parameter * architecture.trainable_parameters
+    if plan.sharding == "zero-3":
+        return 0.0
+    if plan.sharding == "hybrid":
+        return _over_machines(payload, hardware, via)
+    seconds = (
+        all_reduce_seconds(payload, hardware, via)
+        if plan.tensor_parallel < hardware.gpu_count
+        else _over_machines(payload, hardware, via)
+    )
+    return seconds * (microbatches + 1) / 2 if plan.sharding == "zero-2" else seconds
+
+
+def _over_machines(payload: float, hardware: Hardware, via: Transport) -> float:
+    if hardware.machines == 1:
+        return 0.0
+    network = attained_bytes_per_s(hardware.network_gbps or 0.0, via)
+    ring = 2 * (hardware.machines - 1) / hardware.machines * payload / network
+    return ring + via.network_latency_s
+
+
+def _tensor_seconds(
+    architecture: Architecture,
+    hardware: Hardware,
+    plan: InnerPlan,
+    tokens: int,
+    microbatches: int,
+    via: Transport,
+) -> float:
+    """Return the seconds of the all-reduces of activations in a tensor parallel group: two in
+    forward and two in backward of each layer, and two more where forward is repeated.
+    """
+    degree = plan.tensor_parallel
+    if degree == 1:
+        return 0.0
+    payload = ELEMENT_BYTES[plan.precision] * tokens / microbatches * architecture.width
+    count = (6 if plan.checkpointing == "full" else 4) * architecture.layers * microbatches
+    return count * node_seconds(payload, degree, hardware.node_bytes_per_s, via)
+
+
+def is_pressed(memory: Memory, capacity_bytes: float, tokens: int) -> bool:
+    """Tell whether the allocator slows a device down: large states and a small microbatch."""
+    return memory.states > PRESSED_SHARE * capacity_bytes and tokens < PRESSED_TOKENS

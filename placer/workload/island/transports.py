@@ -1,0 +1,121 @@
+"""What carries gradients and shards: NCCL, Gloo and hivemind, with constants and their range."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placer.errors import unknown
+
+MIB = 2**20
+NCCL_TESTS = (
+    "NVIDIA B200: all_reduce on 1 and 4 nodes of 8 with 8 x 400 Gb/s EFA v4, Stas Bekman, "
+    "Machine Learning Engineering, network/README.md"
+)
+SHAPED_LINKS = (
+    "all-reduce of 128 and 256 MiB over 4 to 32 machines with links shaped to 1 to 5 Gb/s and 1 to "
+    "10 ms, Binhang Yuan, tc_cluster_setting, results/allreduce.md"
+)
+ERBEN = "Erben et al. (2024), VLDB 17(6), averaging under hivemind"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Transport:
+    """A library for collectives: how near it comes to an ideal ring, and where that was measured.
+
+    Parameters
+    ----------
+    name, title
+        Key of `TRANSPORTS`, and how it is called in text.
+    node_share
+        Share of the bandwidth between the devices of one machine that a ring attains.
+    network_share
+        Share of a machine's network bandwidth that a ring attains on a fast fabric.
+    slow_link_share
+        The same on links of up to ``slow_link_gbps``.
+    slow_link_gbps
+        Fastest link for which ``slow_link_share`` holds; Gb/s.
+    node_latency_s
+        Seconds that 1 MiB needs beyond its bandwidth inside a machine; grows with the fourth root
+        of the payload.
+    network_latency_s
+        Seconds that any payload needs beyond its bandwidth over machines.
+    fast, slow
+        Multiples of a time between which measured times lie.
+    payload_bytes, machines, gpus
+        Smallest and largest of what the constants were measured on.
+    source
+        Who measured.
+    """
+
+    name: str
+    title: str
+    source: str
+    node_share: float = 1.0
+    network_share: float = 1.0
+    slow_link_share: float = 1.0
+    slow_link_gbps: float = 0.0
+    node_latency_s: float = 0.0
+    network_latency_s: float = 0.0
+    fast: float = 1.0
+    slow: float = 1.0
+    payload_bytes: tuple[float, float] = (0.0, 0.0)
+    machines: tuple[int, int] = (1, 1)
+    gpus: tuple[int, int] = (1, 1)
+
+
+TRANSPORTS = {
+    t.name: t
+    for t in (
+        Transport(
+            name="nccl",
+            title="NCCL",
+            node_share=0.94,
+            network_share=0.73,
+            slow_link_share=1 / 1.03,
+            slow_link_gbps=10.0,
+            node_latency_s=0.05e-3,
+            network_latency_s=0.4e-3,
+            fast=0.8,
+            slow=1.35,
+            payload_bytes=(MIB, 2**34),
+            machines=(1, 32),
+            gpus=(1, 32),
+            source=f"{NCCL_TESTS}; {SHAPED_LINKS}",
+        ),
+        Transport(
+            name="gloo",
+            title="Gloo",
+            node_share=1 / 1.90,
+            network_share=1 / 1.90,
+            slow_link_share=1 / 1.90,
+            fast=0.75,
+            slow=1.35,
+            payload_bytes=(128 * MIB, 256 * MIB),
+            machines=(4, 32),
+            gpus=(4, 32),
+            source=SHAPED_LINKS,
+        ),
+        Transport(
+            name="hivemind",
+            title="hivemind",
+            payload_bytes=(46e6, 2.2e9),
+            machines=(2, 8),
+            gpus=(2, 8),
+            source=ERBEN,
+        ),
+    )
+}
+"""Transports by name. The times of hivemind are in `placer.cost_model.timing.averaging`."""
+
+
+def transport(name: str) -> Transport:
+    """Find a transport by name.
+
+    Raises
+    ------
+    PlacerError
+        If there is none of that name.
+    """
+    if name not in TRANSPORTS:
+        raise unknown("transport", name, TRANSPORTS)
+    return TRANSPORTS[name]

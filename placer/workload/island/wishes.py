@@ -1,0 +1,90 @@
+"""What a user fixes of the plan inside an island; the rest is chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placer.errors import PlacerError, unknown
+from placer.workload.architecture import Architecture
+from placer.workload.inner_plan import (
+    CHECKPOINTING,
+    MOST_MICROBATCH,
+    PRECISIONS,
+    SHARDINGS,
+    TENSOR_DEGREES,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanWishes:
+    """Fixed parts of an inner plan; None leaves a part free.
+
+    Parameters
+    ----------
+    sharding, tensor_parallel, checkpointing, microbatch, precision
+        As in `InnerPlan`. A free precision is BF16.
+    gradient_bytes_per_parameter
+        Bytes of each trainable parameter that an exchange of gradients sends.
+    """
+
+    sharding: str | None = None
+    tensor_parallel: int | None = None
+    checkpointing: str | None = None
+    microbatch: int | None = None
+    precision: str | None = None
+    gradient_bytes_per_parameter: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Refuse unknown words and counts below one."""
+        for kind, value, known in (
+            ("sharding", self.sharding, SHARDINGS),
+            ("checkpointing", self.checkpointing, CHECKPOINTING),
+            ("precision", self.precision, PRECISIONS),
+        ):
+            if value is not None and value not in known:
+                raise unknown(kind, value, known)
+        if self.tensor_parallel is not None and self.tensor_parallel not in TENSOR_DEGREES:
+            raise PlacerError(
+                f"tensor parallel degree {self.tensor_parallel}", "give 1, 2, 4 or 8 GPUs"
+            )
+        if self.microbatch is not None and not 1 <= self.microbatch <= MOST_MICROBATCH:
+            raise PlacerError(
+                f"microbatch {self.microbatch}", "give a whole number of sequences from 1"
+            )
+
+
+FREE = PlanWishes()
+"""Nothing is fixed."""
+
+
+def check_wishes(architecture: Architecture, wishes: PlanWishes) -> None:
+    """Refuse a tensor parallel degree that no machine can apply to a model.
+
+    Raises
+    ------
+    PlacerError
+        If the degree does not divide a width of the model.
+    """
+    degree = wishes.tensor_parallel
+    if degree is not None and (width := undivided_width(architecture, degree)):
+        raise PlacerError(
+            f"tensor parallel degree {degree} does not divide {width}",
+            f"give one of {', '.join(str(d) for d in degrees(architecture))}",
+        )
+
+
+def degrees(architecture: Architecture) -> tuple[int, ...]:
+    """List the tensor parallel degrees that divide the widths of a model."""
+    return tuple(d for d in TENSOR_DEGREES if not undivided_width(architecture, d))
+
+
+def undivided_width(architecture: Architecture, degree: int) -> str:
+    """Name the first width that a tensor parallel degree does not divide; empty if it divides
+    all.
+    """
+    widths = (
+        ("the width", architecture.width),
+        ("the width of keys", architecture.kv_width),
+        ("the width of the feed-forward part", architecture.mlp_width),
+    )
+    return next((f"{name}, {value:,}" for name, value in widths if value % degree), "")
