@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from placer.documents.manifest import SCHEMA, document_digest
-from placer.documents.manifest.versions import completed
+from placer.documents.manifest.versions import ISLANDS_SCHEMA, completed
 from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.runtime.training.context import Settings
 from placer.problem.exchange import traits
@@ -105,6 +105,40 @@ def document(strategy: str, *counts: tuple[str, int], **exchange: Any) -> dict[s
         "drift": {"min_samples_per_second": 0.5, "max_usd_per_hour": 2.0},
         "inputs": {"catalog": "test", "digest": "0", "profile_digest": "0"},
     }
+    whole = completed(said)
+    return {**whole, "digest": document_digest(whole)}
+
+
+plain_workers = document
+
+
+def islands(
+    strategy: str,
+    *groups: tuple[str, int, int],
+    inner: dict[str, Any] | None = None,
+    gpu_count: int = 1,
+    **exchange: Any,
+) -> dict[str, Any]:
+    """Manifest of islands: place, count and machines of each group, with one inner plan for all;
+    the microbatch is that of the inner plan.
+    """
+    said = document(strategy, *((place, count) for place, count, _ in groups), **exchange)
+    plan = {
+        "sharding": "none",
+        "tensor_parallel": 1,
+        "checkpointing": "none",
+        "microbatch": 3,
+        "precision": "fp32",
+        **(inner or {}),
+    }
+    offset = 0
+    for group, (_, count, machines) in zip(said["groups"], groups, strict=True):
+        group |= {"machines": machines, "inner": plan, "rank_offset": offset}
+        group["offer"]["gpu_count"] = gpu_count
+        offset += count * machines
+    said |= {"schema": ISLANDS_SCHEMA, "world_size": offset}
+    for key in ("digest", "rendezvous", "buckets"):
+        del said[key]
     whole = completed(said)
     return {**whole, "digest": document_digest(whole)}
 

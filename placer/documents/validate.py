@@ -97,7 +97,8 @@ def manifest_of(document: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _check_manifest(document: Mapping[str, Any], where: str) -> str:
     manifest = read_manifest(document, where)
-    return f"manifest of {manifest.world_size} workers in {len(manifest.groups)} groups"
+    machines = f" of {manifest.world_size} machines" if manifest.has_islands else ""
+    return f"manifest of {manifest.workers} workers{machines} in {len(manifest.groups)} groups"
 
 
 def _check_profile(document: Mapping[str, Any], where: str) -> str:

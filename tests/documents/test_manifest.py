@@ -170,9 +170,9 @@ def test_an_early_file_that_was_kept_is_read() -> None:
 def test_versions(hierarchical: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A newer version is refused in one line; an older one goes through its step."""
     with pytest.raises(
-        PlacerError, match="manifest version 2 is newer than this placer, which reads 1"
+        PlacerError, match="manifest version 3 is newer than this placer, which reads 2"
     ):
-        check_document({**hierarchical, "schema": "placer.manifest/v2"}, "m.json")
+        check_document({**hierarchical, "schema": "placer.manifest/v3"}, "m.json")
     zero = signed({**hierarchical, "schema": "placer.manifest/v0"})
     with pytest.raises(PlacerError, match="there is no manifest version 0"):
         check_document(zero, "m.json")

@@ -123,7 +123,7 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     if as_json:
         print_json(document)
     else:
-        _print(rehearsal, lines, folder, plan.world_size)
+        _print(rehearsal, lines, folder, plan.workers)
     if not confirmed(lines):
         sys.exit(6)
 

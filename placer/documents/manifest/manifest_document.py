@@ -1,5 +1,5 @@
-"""``placer.manifest/v1``: groups, ranks, exchange, aggregator, storage, time-outs and expected
-figures.
+"""``placer.manifest/v1``, of islands ``v2``: groups, ranks, exchange, aggregator, storage,
+time-outs and expected figures.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from placer.cost_model.timing.crew import worker_rate
 from placer.documents.manifest.manifest_reader import document_digest
 from placer.documents.manifest.rendezvous import bucket_name, plain_name
 from placer.documents.manifest.types import Offer, Server
-from placer.documents.manifest.versions import SCHEMA, completed
+from placer.documents.manifest.versions import ISLANDS_SCHEMA, SCHEMA, completed
 from placer.documents.result_parts import data_document, estimate_document
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
@@ -70,16 +70,17 @@ def build_manifest(
         "one" if placement.workers == 1 else placement.exchange.strategy,
         str(placement.workers),
     )
+    islands = any(group.machines > 1 or group.inner is not None for group in placement.groups)
     document: dict[str, Any] = {
-        "schema": SCHEMA,
+        "schema": ISLANDS_SCHEMA if islands else SCHEMA,
         "name": plain_name("-".join(words)),
         "model": {
             "name": problem.profile.name,
             "parameters": problem.profile.parameters,
             "gradient_bytes": problem.gradient_bytes,
         },
-        "world_size": placement.workers,
-        "groups": _groups(placement, problem),
+        "world_size": placement.machines,
+        "groups": _groups(placement, problem, islands=islands),
         "exchange": _exchange(placement, estimate, problem),
         "aggregator": _aggregator(placement, problem),
         "storage": _storage(placement, problem),
@@ -100,7 +101,7 @@ def build_manifest(
     return {**document, "digest": document_digest(document)}
 
 
-def _groups(placement: Placement, problem: Problem) -> list[dict[str, Any]]:
+def _groups(placement: Placement, problem: Problem, *, islands: bool) -> list[dict[str, Any]]:
     built, offset, framework = [], 0, traits(placement.exchange.strategy).framework
     for number, group in enumerate(placement.groups):
         pool = pool_of(group, problem)
@@ -115,9 +116,14 @@ def _groups(placement: Placement, problem: Problem) -> list[dict[str, Any]]:
                 "count": group.count,
                 "rank_offset": offset,
                 "samples_per_second": worker_rate(pool, framework).value,
+                **(
+                    {"machines": group.machines, "inner": to_builtins(group.inner)}
+                    if islands
+                    else {}
+                ),
             }
         )
-        offset += group.count
+        offset += group.machine_count
     return built
 
 

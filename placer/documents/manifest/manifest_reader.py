@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from placer.documents.manifest.islands import check_inner_keys, check_island
 from placer.documents.manifest.rendezvous import STORE_TRANSPORTS, plain_name
 from placer.documents.manifest.types import Manifest
 from placer.documents.manifest.versions import migrated, version_of
@@ -70,6 +71,7 @@ def read_manifest(document: Any, where: str, *, allow_edits: bool = False) -> Ma
         )
     try:
         strategy(str(document["exchange"]["strategy"]))
+        check_inner_keys(document["groups"])
         manifest = msgspec.convert(migrated(document, where), Manifest)
     except msgspec.ValidationError as error:
         raise PlacerError(f"{where}: {error}", AGAIN) from None
@@ -106,7 +108,7 @@ def _check_values(value: Any, where: str, at: str = "") -> None:
 
 def _check_parts(manifest: Manifest, where: str) -> None:
     """Refuse counts, ranks, names and roles that do not fit each other."""
-    offset = 0
+    offset, machine = 0, "machines" if manifest.has_islands else "workers"
     for group in manifest.groups:
         if group.count < 1 or group.offer.gpu_count < 1:
             raise PlacerError(
@@ -114,16 +116,17 @@ def _check_parts(manifest: Manifest, where: str) -> None:
                 f"{group.offer.gpu_count} devices",
                 AGAIN,
             )
+        check_island(group, where)
         if group.rank_offset != offset:
             raise PlacerError(
                 f"{where}: group {group.name} starts at rank {group.rank_offset}, but {offset} "
-                f"workers stand before it",
+                f"{machine} stand before it",
                 AGAIN,
             )
-        offset += group.count
+        offset += group.machine_count
     if offset != manifest.world_size or offset < 1:
         raise PlacerError(
-            f"{where}: {offset} workers in groups, world_size {manifest.world_size}", AGAIN
+            f"{where}: {offset} {machine} in groups, world_size {manifest.world_size}", AGAIN
         )
     names = [group.name for group in manifest.groups]
     for name in (manifest.name, *names, *(bucket.name for bucket in manifest.buckets)):
@@ -140,7 +143,7 @@ def _check_parts(manifest: Manifest, where: str) -> None:
 def _check_roles(manifest: Manifest, where: str) -> None:
     exchange, aggregator = manifest.exchange, manifest.aggregator
     hub = traits(exchange.strategy).hub
-    needed = hub == "function" or (hub and manifest.world_size > 1)
+    needed = hub == "function" or (hub and manifest.workers > 1)
     if (needed and aggregator is None) or (aggregator is not None and aggregator.kind != hub):
         raise PlacerError(
             f"{where}: the exchange {exchange.strategy} and its aggregator do not fit", AGAIN

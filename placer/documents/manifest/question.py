@@ -52,6 +52,8 @@ def _workers(group: Group) -> WorkerGroup:
         gpu_count=offer.gpu_count,
         market=offer.market,
         count=group.count,
+        machines=group.machines,
+        inner=group.inner,
     )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from placer.workload.inner_plan import InnerPlan
 
 Market = Literal["on_demand", "spot"]
 
@@ -41,11 +44,14 @@ class GroupData:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Equal workers in one place; their ranks are ``rank_offset`` to ``rank_offset + count - 1``.
+    """Equal workers in one place. A worker is one machine, or an island: ``machines`` of one zone
+    that hold one copy of the model by the plan ``inner``.
 
     Notes
     -----
-    ``samples_per_second`` is what one of them calculates as the plan expects; None in early files.
+    Ranks count machines, those of one island in a row: the group has the ranks ``rank_offset`` to
+    ``rank_offset + count * machines - 1``. ``samples_per_second`` is what one worker calculates as
+    the plan expects; None in early files.
     """
 
     name: str
@@ -57,6 +63,18 @@ class Group:
     rank_offset: int
     data: GroupData
     samples_per_second: float | None
+    machines: int
+    inner: InnerPlan | None
+
+    @property
+    def machine_count(self) -> int:
+        """Return the machines of all its workers."""
+        return self.count * self.machines
+
+    @property
+    def is_island(self) -> bool:
+        """Return whether the GPUs of a worker work by an inner plan."""
+        return self.machines > 1 or self.inner is not None
 
     @property
     def on_cpu(self) -> bool:
@@ -64,6 +82,11 @@ class Group:
         cores.
         """
         return self.offer.gpu.startswith("CPU")
+
+
+def groups_by_worker(groups: Sequence[Group]) -> tuple[Group, ...]:
+    """List the group of each worker, in the order of the workers' numbers."""
+    return tuple(group for group in groups for _ in range(group.count))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,6 +226,7 @@ class Manifest:
 
     Notes
     -----
+    ``world_size`` counts the machines of all workers; up to version 1 each worker is one.
     ``data`` and ``question`` are kept as they are in the file. ``question`` is the problem that the
     plan answers, cut down to what it uses, so that the plan can be priced and timed again; None in
     early files.
@@ -224,6 +248,16 @@ class Manifest:
     buckets: tuple[Bucket, ...]
     question: dict[str, Any] | None
     digest: str
+
+    @property
+    def workers(self) -> int:
+        """Return the number of workers, N in the formulas: islands count once."""
+        return sum(group.count for group in self.groups)
+
+    @property
+    def has_islands(self) -> bool:
+        """Return whether a worker has an inner plan or several machines."""
+        return any(group.is_island for group in self.groups)
 
     @property
     def server(self) -> Server | None:

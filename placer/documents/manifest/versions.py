@@ -10,9 +10,28 @@ from placer.documents.manifest.rendezvous import meeting
 from placer.errors import PlacerError
 
 FAMILY = "placer.manifest/v"
-VERSION = 1
-SCHEMA = f"{FAMILY}{VERSION}"
-STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+VERSION = 2
+SCHEMA = f"{FAMILY}1"
+"""What is written where each worker is one machine without an inner plan."""
+ISLANDS_SCHEMA = f"{FAMILY}2"
+"""What is written of islands: ranks, world size and rendezvous count machines."""
+ISLAND_KEYS = ("machines", "inner")
+"""What version 2 adds to a group."""
+
+
+def _with_islands(document: dict[str, Any]) -> dict[str, Any]:
+    """Raise version 1: each worker is one machine, so its ranks count machines already."""
+    for group in document["groups"]:
+        for key in ISLAND_KEYS:
+            if key in group:
+                raise PlacerError(
+                    f"group {group['name']} has '{key}', which version 1 does not know",
+                    f'its "schema" must be "{ISLANDS_SCHEMA}"',
+                )
+    return {**document, "groups": [{**g, "machines": 1, "inner": None} for g in document["groups"]]}
+
+
+STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _with_islands}
 """What raises a manifest of one version to the next; version 1 is the first."""
 
 
@@ -41,7 +60,8 @@ def version_of(document: Mapping[str, Any], where: str) -> int:
         )
     if version < VERSION and version not in STEPS:
         raise PlacerError(
-            f"{where}: there is no manifest version {version}", f'its "schema" must be "{SCHEMA}"'
+            f"{where}: there is no manifest version {version}",
+            f'its "schema" must be "{SCHEMA}" or "{ISLANDS_SCHEMA}"',
         )
     return version
 

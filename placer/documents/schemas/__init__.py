@@ -1,5 +1,5 @@
 """The JSON Schemas of the documents that placer writes and reads: one ``NAME-v1.json`` each, beside
-this file.
+this file; a later version is named whole.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ PARETO_SCHEMA = "placer.pareto/v1"
 SCHEMA_NAMES = (
     "result",
     "manifest",
+    "manifest-v2",
     "profile",
     "profile-estimate",
     "calibration",
@@ -31,4 +32,5 @@ SCHEMA_NAMES = (
 
 def schema_text(name: str) -> str:
     """Read the text of a JSON Schema of `SCHEMA_NAMES`."""
-    return files(__name__).joinpath(f"{name}-v1.json").read_text(encoding="utf-8")
+    file = name if name.endswith("-v2") else f"{name}-v1"
+    return files(__name__).joinpath(f"{file}.json").read_text(encoding="utf-8")

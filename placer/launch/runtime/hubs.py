@@ -50,7 +50,7 @@ def hubs_of(
     chosen = traits(manifest.exchange.strategy)
     if manifest.aggregator is None or chosen.hub not in ("server", "function"):
         return ()
-    place, workers = manifest.aggregator.place, tuple(range(manifest.world_size))
+    place, workers = manifest.aggregator.place, tuple(range(manifest.workers))
     if chosen.hub == "server":
         return (Hub(place=place, gathers=workers),)
     regional = regions if chosen.transport == "regional-stores" else ()

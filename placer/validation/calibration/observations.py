@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from placer.documents.manifest.types import Group, Manifest
+from placer.documents.manifest.types import Group, Manifest, groups_by_worker
 from placer.errors import PlacerError
 from placer.market.catalog import device_name
 from placer.validation.calibration.run_log import (
@@ -99,14 +99,12 @@ def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
     lost = _lost(records, manifest)
     _check_ranks(path, records, manifest, {one.rank for one in lost})
     exchange, steps = manifest.exchange, [record for record in records if record["kind"] == "step"]
-    rounds = counted_rounds(
-        steps, manifest.world_size, exchange.local_steps, overlap=exchange.overlap
-    )
+    rounds = counted_rounds(steps, manifest.workers, exchange.local_steps, overlap=exchange.overlap)
     if head["links"] == "real" and len(rounds) >= LEAST_ROUNDS:
         check_model(path, head, records)
         speeds, seconds = (
             _checked(path, _speeds(rounds, manifest), manifest),
-            round_seconds(rounds, manifest.world_size),
+            round_seconds(rounds, manifest.workers),
         )
         unknown = (
             exchange.overlap and seconds is not None and seconds.hidden is None
@@ -117,7 +115,7 @@ def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
             speeds=speeds,
             samples_per_second=None if seconds is None else seconds.samples_per_second,
             exchange_s=None
-            if seconds is None or unknown or manifest.world_size == 1
+            if seconds is None or unknown or manifest.workers == 1
             else seconds.between,
             lost=lost,
         )
@@ -174,13 +172,13 @@ def _check_ranks(
     beside = len(manifest.buckets) or int(
         manifest.aggregator is not None
     )  # a function for each bucket, or the server
-    last = manifest.world_size + beside - 1
+    last = manifest.workers + beside - 1
     if ranks and max(ranks) > last:
         raise PlacerError(
             f"{path}: steps of rank {max(ranks)}, the plan's last is {last}",
             "give run.jsonl as placer run wrote it",
         )
-    missing = set(range(manifest.world_size)) - ranks - set(lost)
+    missing = set(range(manifest.workers)) - ranks - set(lost)
     if ranks and missing:
         raise PlacerError(
             f"{path}: no steps of rank {min(missing)}",
@@ -209,7 +207,8 @@ def _checked(path: Path, speeds: tuple[Speed, ...], manifest: Manifest) -> tuple
 
 def group_of(rank: int, groups: Sequence[Group]) -> Group | None:
     """Group of a worker; None for a server or functions, whose ranks are the last."""
-    return next((g for g in groups if g.rank_offset <= rank < g.rank_offset + g.count), None)
+    by_worker = groups_by_worker(groups)
+    return by_worker[rank] if rank < len(by_worker) else None
 
 
 def _lost(records: Sequence[Record], manifest: Manifest) -> tuple[Lost, ...]:

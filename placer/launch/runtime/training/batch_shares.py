@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import floor, fsum
 
-from placer.documents.manifest.types import Group
+from placer.documents.manifest.types import Group, groups_by_worker
 from placer.problem.exchange import traits
 
 
@@ -18,7 +18,7 @@ def weights(groups: Sequence[Group], strategy: str, members: Sequence[int]) -> d
     Parameters
     ----------
     groups
-        Of the manifest, with the samples/s of one machine and the share of the data in each place,
+        Of the manifest, with the samples/s of one worker and the share of the data in each place,
         where it has its place.
     strategy
         Its division says whether fast workers do more of the batch:
@@ -31,12 +31,8 @@ def weights(groups: Sequence[Group], strategy: str, members: Sequence[int]) -> d
     An early manifest knows no speeds: its workers get equal parts. Where data has its place, the
     workers of a place share what lies there.
     """
-    ranked = {
-        rank: group
-        for group in groups
-        for rank in range(group.rank_offset, group.rank_offset + group.count)
-    }
-    crew = {rank: ranked[rank] for rank in members}
+    by_worker = groups_by_worker(groups)
+    crew = {rank: by_worker[rank] for rank in members}
     known = all(group.samples_per_second for group in crew.values())
     adaptive = traits(strategy).division == "adaptive" and known
     speed = {
