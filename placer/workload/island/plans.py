@@ -15,8 +15,8 @@ from placer.workload.island.hardware import Hardware
 from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import Memory, host_bytes, memory
 from placer.workload.island.transformer_speed import (
+    FITTED,
     PRESSED_SLOWDOWN,
-    UTILISATION,
     Step,
     is_pressed,
     step,
@@ -246,7 +246,7 @@ def _island(
         high=rate * doubt.high,
         basis=basis,
         source=SOURCE.format(
-            share=UTILISATION,
+            share=FITTED.share,
             tflops=gpu.attainable_tflops,
             basis=gpu.attainable_basis,
             reasons=f"; {doubt.reason}" if doubt.reason else "",

@@ -18,16 +18,9 @@ from placer.workload.island.collectives import (
     node_seconds,
 )
 from placer.workload.island.hardware import Hardware
-from placer.workload.island.memory import ELEMENT_BYTES, Memory
+from placer.workload.island.memory import ELEMENT_BYTES, Memory, sharding_group
 from placer.workload.island.transports import Transport
 
-UTILISATION = 0.766
-"""Share of the attainable rate of matrix products that a very wide model reaches; u0. Fitted to
-139 runs of MPT-125M to 70B on 8 to 128 A100 (MosaicML llm-foundry,
-scripts/train/benchmarking/README.md).
-"""
-HALF_WIDTH = 350.0
-"""Width at which all else takes as long as matrix products on an A100; fitted to the same runs."""
 A100_FLOPS_PER_BYTE = 271.2e12 / 1800e9
 """Measured rate of matrix products over memory bandwidth, between the A100 of 40 and of 80 GB."""
 RECOMPUTED = {"none": 0.0, "selective": 0.1, "full": 0.5}
@@ -44,12 +37,40 @@ PRECISION_RATE = {"bf16": 1.0, "fp16": 1.0, "fp8": 1.77, "tf32": 0.5, "fp32": 1 
 """Rate of matrix products over BF16. fp8: H100 1,403 over 795 TFLOP/s (Stas Bekman, Machine
 Learning Engineering, compute/accelerator); tf32 and fp32: data sheets of the A100.
 """
+OPTIMIZER_TRAFFIC_BYTES = 30.0
+"""Bytes that AdamW reads and writes for each trainable parameter: gradient, weights in FP32 and in
+BF16, two moments.
+"""
 PRESSED_SHARE = 0.45
-"""Share of the device's memory above which states make the allocator slow."""
+"""Share of the device's memory above which states can make the allocator slow."""
 PRESSED_TOKENS = 8192
-"""Tokens of a microbatch below which that happens."""
-PRESSED_SLOWDOWN = 1 / 0.83
-"""Multiple of the calculation then."""
+"""Most tokens of a microbatch for which that was seen."""
+PRESSED_SLOWDOWN = 1 / 0.92
+"""Multiple of the calculation then: MPT-13B on 8 x A100-40 took 1.19 times as long as elsewhere,
+MPT-30B on 8 x A100-80 as long (but with 8,192 tokens a sequence 1.38 times).
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Utilisation:
+    """What of the attainable rate of matrix products a transformer reaches.
+
+    Parameters
+    ----------
+    share
+        Share that a very wide model reaches; u0 in the formulas.
+    half_width
+        Width at which all else takes as long as matrix products on an A100.
+    """
+
+    share: float
+    half_width: float
+
+
+FITTED = Utilisation(share=0.766, half_width=350.0)
+"""Fitted to 139 runs of MPT-125M to 70B on 8 to 128 A100 under FSDP (MosaicML llm-foundry,
+scripts/train/benchmarking/README.md).
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +86,7 @@ class Step:
     exposed_s
         The part of ``exchange_s`` that calculation does not hide.
     latency_s
-        Delays that depend on neither bytes nor FLOPs.
+        Optimizer, and delays that depend on neither bytes nor FLOPs.
     microbatches
         Forward and backward passes of one device.
     """
@@ -104,25 +125,27 @@ def flops_per_token(architecture: Architecture, checkpointing: str) -> tuple[flo
     return weights + again * 2 * layers, attention * (1 + again / 3)
 
 
-def token_seconds(architecture: Architecture, gpu: Gpu, plan: InnerPlan) -> float:
+def token_seconds(
+    architecture: Architecture, gpu: Gpu, plan: InnerPlan, fit: Utilisation = FITTED
+) -> float:
     """Return the seconds that one device calculates for one token; a tensor parallel group
     divides them.
 
     Notes
     -----
     Matrix products take FLOPs / (u0 x attainable rate). All else moves bytes: on an A100 as long
-    as products of `HALF_WIDTH`, on other devices in proportion to the FLOPs that they do while
-    they read a byte. Tensor parallelism makes matrices narrower; the geometric mean of both
-    widths is taken (assumed).
+    as products of `Utilisation.half_width`, on other devices in proportion to the FLOPs that they
+    do while they read a byte. Tensor parallelism makes matrices narrower; the geometric mean of
+    both widths is taken (assumed).
     """
     weights, attention = flops_per_token(architecture, plan.checkpointing)
-    rate = UTILISATION * gpu.attainable_tflops * 1e12
+    rate = fit.share * gpu.attainable_tflops * 1e12
     products = (weights / PRECISION_RATE[plan.precision] + attention) / rate
     if plan.precision == "fp32":
         products += attention / rate * (1 / PRECISION_RATE["fp32"] - 1)
     balance = gpu.attainable_tflops * 1e12 / (gpu.memory_gb_per_s * 1e9) / A100_FLOPS_PER_BYTE
     width = architecture.width / math.sqrt(plan.tensor_parallel)
-    moved = (weights + attention) / rate * HALF_WIDTH / width * balance
+    moved = (weights + attention) / rate * fit.half_width / width * balance
     return products + moved * ELEMENT_BYTES[plan.precision] / 2
 
 
@@ -134,6 +157,7 @@ def step(
     via: Transport,
     gradient_bytes_per_parameter: float,
     slowdown: float = 1.0,
+    fit: Utilisation = FITTED,
 ) -> Step:
     """Return the seconds of a step.
 
@@ -145,11 +169,16 @@ def step(
         Bytes of a gradient on the wire where gradients are not sharded.
     slowdown
         Multiple of the calculation, for a device whose memory is nearly full.
+    fit
+        Constants of the calculation.
     """
     microbatches = -(-sequences // plan.microbatch)
     tokens = sequences * architecture.sequence_length
     calculation = (
-        slowdown * tokens * token_seconds(architecture, hardware.gpu, plan) / plan.tensor_parallel
+        slowdown
+        * tokens
+        * token_seconds(architecture, hardware.gpu, plan, fit)
+        / plan.tensor_parallel
     )
     blocking = _tensor_seconds(architecture, hardware, plan, tokens, microbatches, via)
     gathers = microbatches * _gather_seconds(architecture, hardware, plan, via)
@@ -162,17 +191,33 @@ def step(
         + (gathers - hidden + UNHIDDEN * hidden)
         + exposed_seconds(reduction, max(0.0, calculation - gathers))
     )
-    latency = 0.0
-    if plan.sharding in ("zero-3", "hybrid"):
-        ranks = hardware.gpus // plan.tensor_parallel
-        latency = 3 * architecture.layers * LAYER_LATENCY_S * math.log2(ranks) if ranks > 1 else 0.0
     return Step(
         calculation_s=calculation,
         exchange_s=blocking + gathers + reduction,
         exposed_s=exposed,
-        latency_s=latency,
+        latency_s=(
+            _layer_latency_s(architecture, hardware, plan)
+            + _optimizer_seconds(architecture, hardware, plan)
+        ),
         microbatches=microbatches,
     )
+
+
+def _layer_latency_s(architecture: Architecture, hardware: Hardware, plan: InnerPlan) -> float:
+    """Return the delays of gathers and scatters of single layers."""
+    ranks = hardware.gpus // plan.tensor_parallel
+    if plan.sharding not in ("zero-3", "hybrid") or ranks == 1:
+        return 0.0
+    return 3 * architecture.layers * LAYER_LATENCY_S * math.log2(ranks)
+
+
+def _optimizer_seconds(architecture: Architecture, hardware: Hardware, plan: InnerPlan) -> float:
+    """Return the seconds in which a device updates its share of the weights: what it reads and
+    writes over its memory bandwidth.
+    """
+    group = sharding_group(plan, hardware.gpu_count, hardware.machines)
+    share = architecture.trainable_parameters / plan.tensor_parallel / group
+    return share * OPTIMIZER_TRAFFIC_BYTES / (hardware.gpu.memory_gb_per_s * 1e9)
 
 
 def _gather_seconds(
@@ -249,4 +294,4 @@ def _tensor_seconds(
 
 def is_pressed(memory: Memory, capacity_bytes: float, tokens: int) -> bool:
     """Tell whether the allocator slows a device down: large states and a small microbatch."""
-    return memory.states > PRESSED_SHARE * capacity_bytes and tokens < PRESSED_TOKENS
+    return memory.states > PRESSED_SHARE * capacity_bytes and tokens <= PRESSED_TOKENS
