@@ -327,14 +327,15 @@ def format_number(value: float) -> str:
 
 
 def format_parameters(value: int) -> str:
-    """Print a number of parameters with three digits, in millions from one million on.
+    """Print a number of parameters with three digits, in millions from one million on and in
+    billions from one billion on.
 
     Examples
     --------
-    >>> format_parameters(560_142_482), format_parameters(272_474), format_parameters(33)
-    ('560 M', '272 k', '33')
+    >>> format_parameters(8_030_261_248), format_parameters(560_142_482), format_parameters(33)
+    ('8.03 B', '560 M', '33')
     """
-    for factor, unit in ((1e6, " M"), (1e3, " k")):
+    for factor, unit in ((1e9, " B"), (1e6, " M"), (1e3, " k")):
         if value >= factor:
             return f"{format_number(value / factor)}{unit}"
     return f"{value:,}"

@@ -127,9 +127,10 @@ def test_printing_keeps_small_amounts_and_zero() -> None:
         (999_999, "1,000 k"),
         (11_689_512, "11.7 M"),
         (560_142_482, "560 M"),
-        (9 * 10**10, "90,000 M"),
+        (7_241_732_096, "7.24 B"),
+        (9 * 10**10, "90 B"),
     ],
 )
 def test_no_model_has_0_million_parameters(parameters: int, says: str) -> None:
-    """Three digits; millions only from one million on."""
+    """Three digits; millions only from one million on, billions from one billion on."""
     assert format_parameters(parameters) == says

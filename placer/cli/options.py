@@ -36,7 +36,10 @@ class Range(click.FloatRange):
         return number
 
 
-_MODEL_HELP = "Model profile: a name of 'placer models' or a JSON file."
+_MODEL_HELP = (
+    "A name of 'placer models', a profile's JSON file, hf:config.json of a transformers model, or "
+    "a number of parameters such as 7B (a decoder, assumed)."
+)
 
 
 def wish_option(wish: Wish) -> Option:
@@ -75,7 +78,9 @@ def wish_options(function: F) -> F:
 
 
 def _request(function: F, model_required: bool) -> F:
-    model = click.option("--model", required=model_required, metavar="NAME|FILE", help=_MODEL_HELP)
+    model = click.option(
+        "--model", required=model_required, metavar="NAME|FILE|hf:FILE|7B", help=_MODEL_HELP
+    )
     return _add([model, catalog_option, *map(wish_option, TRAINING.values())], function)
 
 

@@ -28,7 +28,8 @@ from placer.solving.by_hand import place_by_hand
 from placer.solving.cross_check import check_verifier, verified
 from placer.solving.result import Result
 from placer.validation.simulation.replay import Simulation, replay
-from placer.workload.profile import ModelProfile, load_profile
+from placer.workload.models.model_words import read_model
+from placer.workload.profile import ModelProfile
 
 Books = str | Sequence[str] | Catalog | None
 """A catalog, its name, or names of books, of which later ones win; None: what is pinned."""
@@ -210,7 +211,7 @@ class Advisor:
         model = text_of("model", model)
         with self._lock:
             if model not in self._profiles:
-                self._profiles[model] = load_profile(model)
+                self._profiles[model] = read_model(model)
             return self._profiles[model]
 
 

@@ -44,6 +44,9 @@ class Architecture:
         Parameters that the optimizer changes: fewer with adapters.
     frozen_bytes_per_parameter
         Bytes of each parameter that is not trained: 2 in BF16, 0.5 in 4 bits.
+    positions
+        Rows of a learned table of positions: no longer sequence has an embedding. None where
+        positions are computed (rotary, ALiBi), which any length may be.
     """
 
     layers: int
@@ -59,6 +62,7 @@ class Architecture:
     computed_parameters: int
     trainable_parameters: int
     frozen_bytes_per_parameter: float = 2.0
+    positions: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse dimensions that are not positive and counts that contradict each other."""
@@ -83,6 +87,12 @@ class Architecture:
             raise PlacerError(
                 f"sequence length {str(self.sequence_length)[:24]}",
                 f"give 1 to {LONGEST_SEQUENCE:,} tokens",
+            )
+        if self.positions is not None and not self.sequence_length <= self.positions:
+            raise PlacerError(
+                f"sequence length {self.sequence_length:,} is above the model's "
+                f"{str(self.positions)[:24]} positions",
+                "give no more tokens: its table of positions has no further rows",
             )
         for name in ("active_parameters", "computed_parameters", "trainable_parameters"):
             value = getattr(self, name)

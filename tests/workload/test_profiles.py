@@ -25,9 +25,63 @@ EIGHT = {
 }
 
 
+LANGUAGE_MODELS = {
+    "gpt2": 124_439_808,
+    "gpt2-xl": 1_557_611_200,
+    "gpt-1.3b": 1_315_723_264,
+    "llama-3.2-1b": 1_235_814_400,
+    "llama-3.1-8b": 8_030_261_248,
+    "llama-3.1-70b": 70_553_706_496,
+    "intellect-1": 10_211_381_248,
+    "qwen2.5-7b": 7_615_616_512,
+    "mistral-7b": 7_241_732_096,
+    "mixtral-8x7b": 46_702_792_704,
+    "mpt-1b": 1_311_213_568,
+    "mpt-7b": 6_649_286_656,
+}
+"""Parameters of the shipped language models, as their checkpoints have them: the safetensors index
+of each on Hugging Face gives its bytes, two for each parameter.
+"""
+
+
 def test_the_papers_models_are_shipped() -> None:
-    """Eight models of Erben et al., Whisper, and the two of Phalak et al."""
-    assert EIGHT | {"whisper-small", "niser", "imdb-lstm"} == set(profile_names())
+    """Eight models of Erben et al., Whisper, and the two of Phalak et al.; then language models."""
+    papers = EIGHT | {"whisper-small", "niser", "imdb-lstm"}
+    assert papers | set(LANGUAGE_MODELS) == set(profile_names())
+
+
+@pytest.mark.parametrize(("name", "parameters"), LANGUAGE_MODELS.items())
+def test_language_models_have_the_published_number_of_parameters(
+    name: str, parameters: int
+) -> None:
+    """Their gradient has 4 bytes for each, their samples are sequences, and they have no rates."""
+    profile = load_profile(name)
+    assert profile.architecture is not None
+    assert profile.parameters == profile.architecture.parameters == parameters
+    assert profile.gradient_bytes_fp32 == 4 * profile.architecture.trainable_parameters
+    assert profile.gradient_bytes(profile.compression) == 2 * parameters
+    assert profile.bytes_per_sample is not None
+    assert profile.bytes_per_sample / profile.architecture.sequence_length in (2, 4)
+    assert not profile.rates
+
+
+@pytest.mark.parametrize(
+    "name", ["llama-3.1-8b", "llama-3.1-70b", "qwen2.5-7b", "mistral-7b", "mpt-7b", "intellect-1"]
+)
+def test_a_step_of_a_large_model_takes_millions_of_tokens(name: str) -> None:
+    """INTELLECT-1 had 128 sequences of 8,192 tokens on each of 14 nodes: 14.7 M."""
+    profile = load_profile(name)
+    assert profile.architecture is not None
+    tokens = profile.target_batch_size * profile.architecture.sequence_length
+    assert 3.5e6 < tokens < (15e6 if name == "intellect-1" else 4.5e6)
+
+
+def test_a_token_of_mixtral_passes_through_two_of_eight_experts() -> None:
+    """12.9 of 46.7 B, as Mistral published (arXiv 2401.04088)."""
+    mixtral = load_profile("mixtral-8x7b").architecture
+    assert mixtral is not None
+    assert mixtral.is_sparse
+    assert mixtral.active_parameters == 12_879_925_248
 
 
 @pytest.mark.parametrize("name", profile_names())

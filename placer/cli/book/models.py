@@ -11,6 +11,7 @@ from placer.cli.output import console, new_table, print_json
 from placer.market.catalog import device_name
 
 if TYPE_CHECKING:
+    from placer.workload.architecture import Architecture
     from placer.workload.profile import ModelProfile
 
 
@@ -18,10 +19,13 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @json_option
 def command(name: str | None, as_json: bool) -> None:
-    """List the models that have a profile, or show the rates and sources of NAME."""
-    from placer.workload.profile import SCHEMA, load_profile, profile_document, profile_names
+    """List the models that have a profile, or show the sizes, rates and sources of NAME: one of
+    them, a file, hf:config.json, or a number of parameters such as 7B.
+    """
+    from placer.workload.models.model_words import read_model
+    from placer.workload.profile import SCHEMA, profile_document, profile_names
 
-    profiles = [load_profile(n) for n in ([name] if name else profile_names())]
+    profiles = [read_model(n) for n in ([name] if name else profile_names())]
     if as_json:
         documents = [{"schema": SCHEMA, **profile_document(p)} for p in profiles]
         print_json(documents[0] if name else documents)
@@ -50,6 +54,11 @@ def _show(p: ModelProfile) -> None:
     )
     out.print(f"gradients {sizes} ({p.gradient_source})")
     out.print(f"memory {memory} ({p.memory_source})")
+    if p.architecture is not None:
+        out.print(_shape(p.architecture))
+        out.print(f"samples {p.bytes_per_sample_source}")
+    if not p.rates:
+        return
     table = new_table(("device", "framework", "samples/s", "basis", "source"))
     for rate in p.rates:
         speed = (
@@ -61,12 +70,28 @@ def _show(p: ModelProfile) -> None:
     out.print(table)
 
 
+def _shape(architecture: Architecture) -> str:
+    """Write the dimensions that speed and memory follow from."""
+    from placer.units import format_parameters
+
+    active = (
+        f", {format_parameters(architecture.active_parameters)} active for each token"
+        if architecture.is_sparse
+        else ""
+    )
+    return (
+        f"shape {architecture.layers} layers of width {architecture.width:,}, keys and values "
+        f"{architecture.kv_width:,}, feed-forward {architecture.mlp_width:,}, vocabulary "
+        f"{architecture.vocabulary:,}{active}; speed and memory follow from it"
+    )
+
+
 def _list(profiles: list[ModelProfile]) -> None:
     from placer.units import format_bytes, format_parameters
 
     table = new_table(
-        ("model", "parameters", "gradients", "TBS", "known on"),
-        right=("parameters", "gradients", "TBS"),
+        ("model", "parameters", "gradients", "tokens", "TBS", "known on"),
+        right=("parameters", "gradients", "tokens", "TBS"),
     )
     for p in profiles:
         devices = ", ".join(
@@ -75,7 +100,8 @@ def _list(profiles: list[ModelProfile]) -> None:
         sizes = (
             format_parameters(p.parameters),
             format_bytes(p.gradient_bytes(p.compression)),
+            "" if p.architecture is None else f"{p.architecture.sequence_length:,}",
             f"{p.target_batch_size:,}",
         )
-        table.add_row(p.name, *sizes, devices)
+        table.add_row(p.name, *sizes, devices or "its dimensions")
     console().print(table)

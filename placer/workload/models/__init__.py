@@ -1,0 +1,1 @@
+"""Models by a word: shipped profiles, configurations, parameter counts, adapters."""

@@ -1,0 +1,290 @@
+"""Decoders of a Hugging Face configuration: dimensions read from the file, without PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from placer.errors import PlacerError
+from placer.workload.architecture import Architecture
+from placer.workload.models.configuration import Configuration
+from placer.workload.models.decoder import Decoder, language_model
+from placer.workload.models.ladder import nearest_rung
+from placer.workload.profile import ModelProfile
+
+MOST_LAYERS = 10_000
+MOST_WIDTH = 2**20
+MOST_EXPERTS = 10_000
+USUAL_TOKENS = 8192
+"""Tokens of a sequence in pre-training where nobody says: as in that of Llama 3."""
+
+
+def configured_decoder(asked: Configuration) -> Decoder | None:
+    """Read the dimensions of a standard decoder; None if the kind of model is not one of them.
+
+    Raises
+    ------
+    PlacerError
+        Names the key that is missing or out of range.
+    """
+    reader = READERS.get(asked.model_type)
+    return None if reader is None else reader(asked)
+
+
+def configured_model(asked: Configuration, architecture: Architecture) -> ModelProfile:
+    """Build the profile of a language model from its configuration."""
+    rung = nearest_rung(architecture.parameters)
+    return language_model(
+        asked.name,
+        f"{asked.model_type} language model, {architecture.sequence_length:,} tokens",
+        architecture,
+        source=f"hf {asked.file.name}",
+        batch_tokens=rung.batch_tokens,
+        batch_source="assumed: the batch of the nearest published decoder",
+    )
+
+
+def sequence_length(asked: Configuration) -> int:
+    """Return the tokens of a sample where nobody says: as many as the model takes, at most
+    `USUAL_TOKENS`.
+    """
+    names = ("max_position_embeddings", "n_positions", "max_seq_len")
+    return min(USUAL_TOKENS, asked.whole(*names, default=USUAL_TOKENS))
+
+
+def _rotary(
+    *,
+    norms: int = 2,
+    norm_width: int = 1,
+    head_norms: bool = False,
+    own_heads: bool = False,
+    matrices: int = 3,
+    tied: bool = False,
+    attention_bias: bool = False,
+    query_bias: bool = False,
+    mlp_bias: bool = False,
+) -> Callable[[Configuration], Decoder]:
+    """Make a reader of decoders with rotary positions.
+
+    Parameters
+    ----------
+    norms, norm_width
+        Norms of a layer, and vectors of each: 2 with a bias (LayerNorm), 1 without, 0 where they
+        have no weights.
+    head_norms
+        Whether queries and keys of each head are normed.
+    own_heads
+        Whether heads have a size of their own, which the configuration then must give.
+    matrices
+        Of the feed-forward part: 3 where it is gated.
+    tied, attention_bias, mlp_bias
+        What holds where the configuration does not say.
+    query_bias
+        Whether queries, keys and values have biases, and the output of attention has none.
+    """
+
+    def read(asked: Configuration) -> Decoder:
+        width, query, kv, head = _attention(asked, own_heads)
+        mlp = asked.whole("intermediate_size", most=MOST_WIDTH)
+        rest = norms * norm_width * width + (2 * head if head_norms else 0)
+        if asked.flag("attention_bias", attention_bias):
+            rest += query + 2 * kv + width
+        elif query_bias:
+            rest += query + 2 * kv
+        if asked.flag("mlp_bias", mlp_bias):
+            rest += (matrices - 1) * mlp + width
+        return Decoder(
+            layers=asked.whole("num_hidden_layers", most=MOST_LAYERS),
+            width=width,
+            query_width=query,
+            kv_width=kv,
+            mlp_width=mlp,
+            mlp_matrices=matrices,
+            vocabulary=asked.whole("vocab_size"),
+            tied=asked.flag("tie_word_embeddings", tied),
+            layer_rest=rest,
+            rest=norm_width * width,
+        )
+
+    return read
+
+
+def _attention(asked: Configuration, own_heads: bool = False) -> tuple[int, int, int, int]:
+    """Read the width of the model, of all queries, of all keys, and of one head."""
+    width = asked.whole("hidden_size", most=MOST_WIDTH)
+    heads = asked.whole("num_attention_heads", most=MOST_WIDTH)
+    kv_heads = asked.whole("num_key_value_heads", default=heads, most=MOST_WIDTH)
+    if heads % kv_heads:
+        raise PlacerError(
+            f"'{asked.file}': {heads:,} heads do not divide into {kv_heads:,} groups",
+            "correct num_key_value_heads",
+        )
+    usual = None if own_heads else _divided(asked, width, heads)
+    head = asked.whole("head_dim", default=usual, most=MOST_WIDTH)
+    return width, heads * head, kv_heads * head, head
+
+
+def _divided(asked: Configuration, width: int, heads: int) -> int:
+    if width % heads and asked.values.get("head_dim") is None:
+        raise PlacerError(
+            f"'{asked.file}': width {width:,} does not divide into {heads:,} heads",
+            "correct num_attention_heads, or give head_dim",
+        )
+    return max(1, width // heads)
+
+
+def _experts(
+    dense: Callable[[Configuration], Decoder], width: str
+) -> Callable[[Configuration], Decoder | None]:
+    """Make a reader of mixtures of experts that replace the feed-forward part of every layer.
+
+    Parameters
+    ----------
+    dense
+        Reads everything else.
+    width
+        Key of the hidden width of one expert.
+    """
+
+    def read(asked: Configuration) -> Decoder | None:
+        if asked.values.get("mlp_only_layers") or asked.values.get("decoder_sparse_step", 1) != 1:
+            return None  # some layers are dense
+        plain = dense(asked)
+        experts = asked.whole("num_experts", "num_local_experts", most=MOST_EXPERTS)
+        per_token = asked.whole("num_experts_per_tok", most=MOST_EXPERTS)
+        if per_token > experts:
+            raise PlacerError(
+                f"'{asked.file}': {per_token:,} of {experts:,} experts for each token",
+                "correct num_experts_per_tok",
+            )
+        return replace(
+            plain,
+            mlp_width=asked.whole(width, most=MOST_WIDTH),
+            layer_rest=plain.layer_rest + experts * plain.width,  # the router
+            experts=experts,
+            experts_per_token=per_token,
+        )
+
+    return read
+
+
+def _gpt2(asked: Configuration) -> Decoder:
+    width = asked.whole("n_embd", most=MOST_WIDTH)
+    mlp = asked.whole("n_inner", default=4 * width, most=MOST_WIDTH)
+    _divided(asked, width, asked.whole("n_head", most=MOST_WIDTH))
+    return Decoder(
+        layers=asked.whole("n_layer", most=MOST_LAYERS),
+        width=width,
+        query_width=width,
+        kv_width=width,
+        mlp_width=mlp,
+        mlp_matrices=2,
+        vocabulary=asked.whole("vocab_size"),
+        tied=asked.flag("tie_word_embeddings", True),
+        positions=asked.whole("n_positions"),
+        layer_rest=2 * 2 * width + 4 * width + mlp + width,  # two LayerNorms, biases
+        rest=2 * width,
+    )
+
+
+def _neox(asked: Configuration) -> Decoder:
+    width, query, kv, _ = _attention(asked)
+    mlp = asked.whole("intermediate_size", most=MOST_WIDTH)
+    biases = 4 * width if asked.flag("attention_bias", True) else 0
+    return Decoder(
+        layers=asked.whole("num_hidden_layers", most=MOST_LAYERS),
+        width=width,
+        query_width=query,
+        kv_width=kv,
+        mlp_width=mlp,
+        mlp_matrices=2,
+        vocabulary=asked.whole("vocab_size"),
+        tied=asked.flag("tie_word_embeddings", False),
+        layer_rest=2 * 2 * width + biases + mlp + width,
+        rest=2 * width,
+    )
+
+
+def _phi(asked: Configuration) -> Decoder:
+    """Read Phi-1 and -2: one LayerNorm a layer, biases everywhere, the output layer included."""
+    width, query, kv, _ = _attention(asked)
+    mlp = asked.whole("intermediate_size", most=MOST_WIDTH)
+    vocabulary = asked.whole("vocab_size")
+    return Decoder(
+        layers=asked.whole("num_hidden_layers", most=MOST_LAYERS),
+        width=width,
+        query_width=query,
+        kv_width=kv,
+        mlp_width=mlp,
+        mlp_matrices=2,
+        vocabulary=vocabulary,
+        tied=asked.flag("tie_word_embeddings", False),
+        layer_rest=2 * width + query + 2 * kv + width + mlp + width,
+        rest=2 * width + vocabulary,
+    )
+
+
+def _mpt(asked: Configuration) -> Decoder:
+    """Read MPT, which has no biases; positions by ALiBi, else a table."""
+    width = asked.whole("d_model", most=MOST_WIDTH)
+    heads = asked.whole("n_heads", most=MOST_WIDTH)
+    attention = asked.values.get("attn_config") or {}
+    if not isinstance(attention, Mapping):
+        raise PlacerError(f"'{asked.file}': attn_config is no object", "correct the file")
+    inner = Configuration(file=asked.file, values=attention)
+    kv_heads = inner.whole("kv_n_heads", default=heads, most=heads)
+    return Decoder(
+        layers=asked.whole("n_layers", most=MOST_LAYERS),
+        width=width,
+        query_width=width,
+        kv_width=kv_heads * _divided(asked, width, heads),
+        mlp_width=asked.whole("expansion_ratio", default=4, most=1024) * width,
+        mlp_matrices=2,
+        vocabulary=asked.whole("vocab_size"),
+        tied=asked.flag("tie_word_embeddings", True),
+        positions=None if inner.flag("alibi", True) else asked.whole("max_seq_len"),
+        layer_rest=2 * width,
+        rest=width,
+    )
+
+
+def _olmo(asked: Configuration) -> Decoder:
+    """Read OLMo, whose norms have no weights."""
+    return _rotary(norm_width=0)(asked)
+
+
+def _olmo2(asked: Configuration) -> Decoder:
+    """Read OLMo 2, which norms all queries and all keys together."""
+    plain = _rotary()(asked)
+    return replace(plain, layer_rest=plain.layer_rest + plain.query_width + plain.kv_width)
+
+
+def _starcoder2(asked: Configuration) -> Decoder:
+    bias = asked.flag("use_bias", True)
+    read = _rotary(norm_width=2, matrices=2, tied=True, attention_bias=bias, mlp_bias=bias)
+    return read(asked)
+
+
+READERS: Mapping[str, Callable[[Configuration], Decoder | None]] = {
+    "gemma": _rotary(tied=True, own_heads=True),
+    "gemma2": _rotary(tied=True, own_heads=True, norms=4),
+    "gemma3_text": _rotary(tied=True, own_heads=True, norms=4, head_norms=True),
+    "gpt2": _gpt2,
+    "gpt_neox": _neox,
+    "granite": _rotary(),
+    "llama": _rotary(),
+    "mistral": _rotary(),
+    "mixtral": _experts(_rotary(), "intermediate_size"),
+    "mpt": _mpt,
+    "olmo": _olmo,
+    "olmo2": _olmo2,
+    "olmoe": _experts(_olmo2, "intermediate_size"),
+    "phi": _phi,
+    "phi3": _rotary(),
+    "qwen2": _rotary(query_bias=True),
+    "qwen3": _rotary(own_heads=True, head_norms=True),
+    "qwen3_moe": _experts(_rotary(head_norms=True), "moe_intermediate_size"),
+    "smollm3": _rotary(tied=True),
+    "starcoder2": _starcoder2,
+}
+"""Readers by model type. Every count is checked against transformers in the tests."""

@@ -1,0 +1,144 @@
+"""Parameter counts of decoders from their dimensions, and the profile of a language model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placer.workload.architecture import Architecture
+from placer.workload.profile import ModelProfile
+
+STATE_BYTES_PER_PARAMETER = 16
+"""Mixed precision with AdamW: optimizer 8, master weights 4, gradients 4."""
+FIXED_DEVICE_BYTES = 1_500_000_000
+"""CUDA context, NCCL buffers and fragments of a device: assumed."""
+LOADER_BYTES = 16_000_000_000
+"""Host memory of the processes that read data: eight of 2 GB, assumed."""
+SMALL_VOCABULARY = 2**16
+"""Token ids below fit 2 bytes, as the usual packed datasets store them; others take 4."""
+COMPRESSION = "fp16"
+"""Two bytes for each gradient on the wire: BF16."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decoder:
+    """Dimensions of a decoder, enough to count every parameter.
+
+    Parameters
+    ----------
+    layers, width, kv_width, mlp_width, mlp_matrices, vocabulary, tied, positions
+        As `Architecture` takes them.
+    query_width
+        Width of all query heads together: ``width`` in most models.
+    layer_rest
+        Parameters of one layer beside its matrices: norms, biases, routers.
+    rest
+        Parameters outside layers and embeddings: the last norm, the bias of the output layer.
+    experts, experts_per_token
+        Feed-forward parts of a layer, and how many a token passes through.
+    """
+
+    layers: int
+    width: int
+    query_width: int
+    kv_width: int
+    mlp_width: int
+    mlp_matrices: int
+    vocabulary: int
+    tied: bool
+    positions: int | None = None
+    layer_rest: int = 0
+    rest: int = 0
+    experts: int = 1
+    experts_per_token: int = 1
+
+    @property
+    def layer_parameters(self) -> int:
+        """Count the parameters of one layer with all its experts."""
+        attention = 2 * self.width * (self.query_width + self.kv_width)
+        return attention + self.experts * self._expert + self.layer_rest
+
+    @property
+    def parameters(self) -> int:
+        """Count all parameters; weights that are shared count once."""
+        embeddings = self.vocabulary * self.width * (1 if self.tied else 2)
+        table = (self.positions or 0) * self.width
+        return self.layers * self.layer_parameters + embeddings + table + self.rest
+
+    @property
+    def active_parameters(self) -> int:
+        """Count the parameters that one token passes through."""
+        idle = self.experts - self.experts_per_token
+        return self.parameters - self.layers * idle * self._expert
+
+    @property
+    def computed_parameters(self) -> int:
+        """Count the active parameters without look-ups: a tied embedding counts as output layer."""
+        looked_up = (self.positions or 0) + (0 if self.tied else self.vocabulary)
+        return self.active_parameters - looked_up * self.width
+
+    @property
+    def _expert(self) -> int:
+        return self.mlp_matrices * self.width * self.mlp_width
+
+    def architecture(self, sequence_length: int) -> Architecture:
+        """Build what speed and memory follow from; all parameters are trained."""
+        return Architecture(
+            layers=self.layers,
+            width=self.width,
+            kv_width=self.kv_width,
+            mlp_width=self.mlp_width,
+            mlp_matrices=self.mlp_matrices,
+            vocabulary=self.vocabulary,
+            tied=self.tied,
+            sequence_length=sequence_length,
+            parameters=self.parameters,
+            active_parameters=self.active_parameters,
+            computed_parameters=self.computed_parameters,
+            trainable_parameters=self.parameters,
+            positions=self.positions,
+        )
+
+
+def language_model(
+    name: str,
+    title: str,
+    architecture: Architecture,
+    *,
+    source: str,
+    batch_tokens: int,
+    batch_source: str,
+) -> ModelProfile:
+    """Build the profile of a language model; it has no rates, as they follow from its dimensions.
+
+    Parameters
+    ----------
+    source
+        Where the dimensions come from.
+    batch_tokens, batch_source
+        Tokens of one optimizer step over all workers, and who used as many.
+    """
+    token_bytes = 2 if architecture.vocabulary <= SMALL_VOCABULARY else 4
+    batch = max(1, round(batch_tokens / architecture.sequence_length))
+    states = STATE_BYTES_PER_PARAMETER * architecture.trainable_parameters
+    return ModelProfile(
+        name=name,
+        title=title,
+        family="transformer",
+        parameters=architecture.parameters,
+        tensors=None,
+        gradient_bytes_fp32=4 * architecture.trainable_parameters,
+        gradient_source=f"4 x trainable parameters; dimensions: {source}",
+        device_memory_bytes=states + FIXED_DEVICE_BYTES,
+        host_memory_bytes=LOADER_BYTES,
+        memory_source="estimated: 16 bytes per parameter (mixed precision, AdamW) and 1.5 GB on "
+        "one device without sharding; host: 16 GB for the data loader, assumed",
+        bytes_per_sample=token_bytes * architecture.sequence_length,
+        bytes_per_sample_source=f"{token_bytes} bytes for each of {architecture.sequence_length:,} "
+        f"token ids; TBS: {batch:,} sequences of them, {batch_source}",
+        target_batch_size=batch,
+        microbatch=1,
+        compression=COMPRESSION,
+        efficiency=(),
+        rates=(),
+        architecture=architecture,
+    )

@@ -1,0 +1,260 @@
+"""Models by a word: configurations read without PyTorch, parameter counts, and what is refused."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placer.errors import PlacerError
+from placer.workload.models.configuration import MOST_BYTES, read_configuration
+from placer.workload.models.configured_decoder import READERS, configured_decoder
+from placer.workload.models.ladder import RUNGS, decoder_of, is_size, sized_model
+from placer.workload.models.model_words import read_model
+from placer.workload.profile import load_profile
+
+LLAMA: dict[str, Any] = {
+    "model_type": "llama",
+    "num_hidden_layers": 32,
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+}
+SMALL: dict[str, int] = {
+    "num_hidden_layers": 2,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 96,
+    "vocab_size": 500,
+    "max_position_embeddings": 128,
+    "n_layer": 2,
+    "n_embd": 64,
+    "n_head": 4,
+    "n_positions": 128,
+    "d_model": 64,
+    "n_layers": 2,
+    "n_heads": 4,
+    "max_seq_len": 128,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 40,
+    "num_local_experts": 4,
+    "num_experts": 4,
+    "head_dim": 24,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+"""Dimensions under the names of every model type; each takes those that it has."""
+VARIANTS: list[dict[str, bool]] = [
+    {},
+    {"tie_word_embeddings": True},
+    {"attention_bias": True},
+    {"mlp_bias": True},
+]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., Path]:
+    """Write a configuration: that of Llama 3.1 8B with changes; None takes a key away."""
+
+    def write(**changes: Any) -> Path:
+        values = {k: v for k, v in {**LLAMA, **changes}.items() if v is not None}
+        file = tmp_path / "config.json"
+        file.write_text(json.dumps(values), encoding="utf-8")
+        return file
+
+    return write
+
+
+@pytest.mark.parametrize("model_type", READERS)
+def test_counts_are_those_of_transformers(model_type: str, tmp_path: Path) -> None:
+    """Every reader against the model itself on the meta device, with and without biases and shared
+    embeddings; the file as people write it and with all defaults written out.
+    """
+    torch: Any = pytest.importorskip("torch")
+    transformers: Any = pytest.importorskip("transformers")
+    known = transformers.AutoConfig.for_model(model_type).to_dict()
+    for variant in VARIANTS:
+        if not set(variant) <= set(known):
+            continue
+        values = {k: v for k, v in {**SMALL, **variant}.items() if k in known}
+        config = transformers.AutoConfig.for_model(model_type, **values)
+        with torch.device("meta"):
+            module = transformers.AutoModelForCausalLM.from_config(config)
+        for text in (
+            json.dumps({"model_type": model_type, **values}),
+            config.to_json_string(use_diff=False),
+        ):
+            file = tmp_path / "config.json"
+            file.write_text(text, encoding="utf-8")
+            decoder = configured_decoder(read_configuration(file))
+            assert decoder is not None
+            assert decoder.parameters == sum(p.numel() for p in module.parameters())
+
+
+def test_a_configuration_is_the_shipped_model(written: Callable[..., Path]) -> None:
+    """The dimensions of Llama 3.1 8B: as a file, as its folder, and by name where no file is."""
+    file, shipped = written(), load_profile("llama-3.1-8b")
+    for words in (f"hf:{file}", f"hf:{file.parent}"):
+        profile = read_model(words)
+        assert profile.architecture == shipped.architecture
+        assert profile.gradient_bytes_fp32 == shipped.gradient_bytes_fp32
+    assert read_model("hf:meta-llama/Llama-3.1-8B") == shipped
+    assert read_model("llama-3.1-8b") == shipped
+
+
+def test_a_model_is_named_after_its_folder(tmp_path: Path) -> None:
+    """Or after the file, if that has a name of its own."""
+    folder = tmp_path / "my-model"
+    folder.mkdir()
+    for name, says in (("config.json", "my-model"), ("tiny.json", "tiny")):
+        (folder / name).write_text(json.dumps(LLAMA), encoding="utf-8")
+        assert read_model(f"hf:{folder / name}").name == says
+
+
+def test_gpt2_takes_no_longer_sequences_than_its_table(written: Callable[..., Path]) -> None:
+    """1,024 learned positions; Llama's are computed, so any length may be."""
+    gpt2 = load_profile("gpt2").architecture
+    assert gpt2 is not None
+    assert gpt2.with_sequence_length(1024) == gpt2
+    with pytest.raises(PlacerError, match=r"1,025 is above the model's 1024 positions"):
+        gpt2.with_sequence_length(1025)
+    llama = read_model(f"hf:{written()}").architecture
+    assert llama is not None
+    assert llama.sequence_length == 8192
+    assert llama.with_sequence_length(2**20).sequence_length == 2**20
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"num_hidden_layers": -1}, "num_hidden_layers is -1"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000"),
+        ({"num_hidden_layers": 32.5}, "num_hidden_layers is 32.5"),
+        ({"num_hidden_layers": True}, "num_hidden_layers is True"),
+        ({"num_hidden_layers": "32"}, "num_hidden_layers is 32"),
+        ({"num_hidden_layers": [32]}, "num_hidden_layers is [32]"),
+        ({"num_hidden_layers": None}, "num_hidden_layers is missing"),
+        ({"hidden_size": 10**400}, "hidden_size is 1000"),
+        ({"hidden_size": 4097}, "width 4,097 does not divide into 32 heads"),
+        ({"num_key_value_heads": 7}, "32 heads do not divide into 7 groups"),
+        ({"head_dim": -128}, "head_dim is -128"),
+        ({"model_type": "qwen3"}, "head_dim is missing"),
+        ({"vocab_size": 2**40}, "vocab_size is 1099511627776"),
+        ({"max_position_embeddings": -5}, "max_position_embeddings is -5"),
+        ({"tie_word_embeddings": "yes"}, "tie_word_embeddings is yes"),
+        ({"auto_map": {"AutoModel": "evil.Model"}}, "needs code of its own (auto_map)"),
+        ({"text_config": {"auto_map": {}}}, "needs code of its own (auto_map)"),
+        ({"parts": [{"auto_map": {}}]}, "needs code of its own (auto_map)"),
+        ({"_attn_implementation": "evil/kernel"}, "needs code of its own"),
+        ({"model_type": None}, "names no model_type"),
+        ({"model_type": ["llama"]}, "names no model_type"),
+        ({"model_type": "unheard-of"}, "model type 'unheard-of' are not known"),
+        ({"hidden_size": float("nan")}, "NaN is not a number"),
+        (
+            {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 9},
+            "9 of 8 experts for each token",
+        ),
+        ({"model_type": "mixtral", "num_experts_per_tok": 2}, "num_experts is missing"),
+        ({"model_type": "mpt", "d_model": 64, "n_heads": 4, "attn_config": 3}, "attn_config"),
+        ({"model_type": "gpt2", "n_embd": 768, "n_head": 7, "n_layer": 1}, "7 heads"),
+    ],
+)
+def test_broken_and_hostile_configurations_are_refused(
+    written: Callable[..., Path], changes: dict[str, Any], says: str
+) -> None:
+    """One line that names the file and the key."""
+    with pytest.raises(PlacerError) as caught:
+        read_model(f"hf:{written(**changes)}")
+    assert says in caught.value.message
+    assert "config.json" in caught.value.message
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"[]", "not a JSON object"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"a":' * 900 + b"1" + b"}" * 900, "not JSON"),
+        (b'{"model_type": "llama", "vocab_size": ' + b"9" * 5000 + b"}", "not JSON"),
+        (b" " * (MOST_BYTES + 1), "is larger than 4 MiB"),
+    ],
+)
+def test_files_that_are_no_configuration(tmp_path: Path, data: bytes, says: str) -> None:
+    """Empty, cut off, not UTF-8, nested too deep, a number of 5,000 digits, weights."""
+    file = tmp_path / "config.json"
+    file.write_bytes(data)
+    with pytest.raises(PlacerError) as caught:
+        read_model(f"hf:{file}")
+    assert says in caught.value.message or "names no model_type" in caught.value.message
+
+
+@pytest.mark.parametrize("path", ["", "none", "a/b", "\0", "x" * 5000, "/dev/zero", "."])
+def test_paths_without_a_configuration(path: str, tmp_path: Path) -> None:
+    """Nothing is looked up on the network, and no device is read."""
+    before = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        with pytest.raises(PlacerError, match="no configuration at"):
+            read_model(f"hf:{path}")
+    finally:
+        os.chdir(before)
+
+
+@given(st.floats(min_value=1e8, max_value=2e12))
+def test_a_size_has_so_many_parameters(parameters: float) -> None:
+    """Within 1 %, in layers and widths between those of published decoders."""
+    decoder = decoder_of(round(parameters))
+    assert decoder.parameters == pytest.approx(parameters, rel=0.01)
+    assert 2.5 <= decoder.mlp_width / decoder.width <= 5
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_a_published_size_has_the_published_shape(rung: Any) -> None:
+    """The rungs of the ladder stand on it."""
+    decoder, published = decoder_of(rung.decoder.parameters), rung.decoder
+    assert (decoder.layers, decoder.width) == (published.layers, published.width)
+    assert decoder.mlp_width == pytest.approx(published.mlp_width, rel=0.01)
+
+
+def test_a_size_is_labelled_assumed() -> None:
+    """In its name, its title and its sources: nobody takes it for a real model."""
+    profile = read_model("7B")
+    assert profile.name == "7b-assumed"
+    assert "assumed" in profile.title
+    assert "assumed" in profile.gradient_source
+    assert profile.parameters == pytest.approx(7e9, rel=0.01)
+
+
+@pytest.mark.parametrize("words", ["0B", "99M", "3T", "1.2.3B", "1,3B", "9999999999999B"])
+def test_sizes_off_the_ladder_are_refused(words: str) -> None:
+    """Below 100 M and above 2 T parameters, or no number."""
+    assert is_size(words)
+    with pytest.raises(PlacerError, match="model '"):
+        sized_model(words)
+
+
+@pytest.mark.parametrize("words", ["-7B", "B", "7", "7 B", "1e9B", "nan", "7Bx", "x7B"])
+def test_other_words_are_names(words: str) -> None:
+    """They are looked up, and the error says what there is."""
+    with pytest.raises(PlacerError, match="unknown model"):
+        read_model(words)
+
+
+def test_a_model_must_be_text() -> None:
+    """A number in Python is refused, not looked up."""
+    with pytest.raises(PlacerError, match="is not a name"):
+        read_model(7)  # type: ignore[arg-type]
