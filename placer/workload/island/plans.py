@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from placer.market.catalog import Gpu
 from placer.units import GIB
 from placer.workload.architecture import Architecture
-from placer.workload.inner_plan import CHECKPOINTING, SHARDINGS, TENSOR_DEGREES, InnerPlan
+from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.answers import Island, Refusal
+from placer.workload.island.candidates import candidate_plans
 from placer.workload.island.hardware import Hardware
 from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import Memory, host_bytes, memory
+from placer.workload.island.question import Question
+from placer.workload.island.refusals import degree_refusal, network_refusal, no_plan_refusal
 from placer.workload.island.transformer_speed import (
     FITTED,
     PRESSED_SLOWDOWN,
@@ -23,12 +25,22 @@ from placer.workload.island.transformer_speed import (
     token_seconds,
 )
 from placer.workload.island.transports import TRANSPORTS, Transport, transport
-from placer.workload.island.wishes import FREE, PlanWishes, undivided_width
+from placer.workload.island.wishes import FREE, PlanWishes
 
 SOURCE = (
     "FLOPs over {share:.0%} of {tflops:.0f} TFLOP/s ({basis}), utilisation fitted to MPT-125M to "
     "70B on A100 (MosaicML llm-foundry){reasons}"
 )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timed:
+    """A plan that fits, with its memory for a microbatch of one sequence and its step."""
+
+    plan: InnerPlan
+    one_sequence: Memory
+    step: Step
+    is_pressed: bool
 
 
 @lru_cache(maxsize=2**16)
@@ -72,23 +84,24 @@ def island(
     PlacerError
         If there is no such transport.
     """
-    hardware = Hardware(
-        gpu=gpu,
-        gpu_count=gpu_count,
-        network_gbps=network_gbps,
-        fabric=fabric,
-        machines=machines,
+    question = Question(
+        architecture=architecture,
+        hardware=Hardware(
+            gpu=gpu,
+            gpu_count=gpu_count,
+            network_gbps=network_gbps,
+            fabric=fabric,
+            machines=machines,
+        ),
+        wishes=wishes,
+        batch=batch_sequences,
+        via=inner_transport(gpu, transport(transport_name)),
     )
-    refusal = _network_refusal(hardware) or _degree_refusal(architecture, hardware, wishes)
+    refusal = network_refusal(question) or degree_refusal(question)
     if refusal is not None:
         return refusal
-    via = inner_transport(gpu, transport(transport_name))
-    best: Island | None = None
-    for plan in _plans(architecture, hardware, wishes):
-        best = _better(architecture, hardware, plan, wishes, batch_sequences, via, best)
-    if best is None:
-        return _no_plan_refusal(architecture, hardware, wishes, batch_sequences)
-    return best
+    best = _fastest(question)
+    return no_plan_refusal(question) if best is None else _island(question, best)
 
 
 def inner_transport(gpu: Gpu, wanted: Transport) -> Transport:
@@ -96,112 +109,79 @@ def inner_transport(gpu: Gpu, wanted: Transport) -> Transport:
     return TRANSPORTS["gloo" if gpu.kind != "gpu" or wanted.name == "gloo" else "nccl"]
 
 
-def _network_refusal(hardware: Hardware) -> Refusal | None:
-    if hardware.machines == 1 or (hardware.network_gbps and hardware.fabric):
-        return None
-    missing = "bandwidth" if not hardware.network_gbps else "fabric"
-    return Refusal(
-        code="network",
-        reason=(
-            f"{hardware.machines} machines of {hardware.gpu_count} x {hardware.gpu.gpu} cannot "
-            f"form an island: the book does not say the {missing} of their network"
-        ),
+def _fastest(question: Question) -> Timed | None:
+    """Try plans in the order of their calculation alone, until that takes longer than the best
+    step.
+    """
+    best: Timed | None = None
+    for least_s, _, plan in _by_calculation(question):
+        if best is not None and least_s >= best.step.seconds:
+            break
+        timed = _timed(question, plan)
+        if timed is not None and (best is None or timed.step.seconds < best.step.seconds):
+            best = timed
+    return best
+
+
+def _by_calculation(question: Question) -> list[tuple[float, int, InnerPlan]]:
+    """List the plans that give each rank a sequence, with their seconds of calculation, fastest
+    first; of equals simple ones first.
+    """
+    architecture, hardware = question.architecture, question.hardware
+    plans = candidate_plans(
+        architecture, hardware.gpu_count, hardware.machines == 1, question.wishes
     )
+    seconds: dict[tuple[int, str], float] = {}
+    rows = []
+    for order, plan in enumerate(plans):
+        share = _share(question, plan)
+        if share is None:
+            continue
+        key = plan.tensor_parallel, plan.checkpointing
+        if key not in seconds:
+            each = token_seconds(architecture, hardware.gpu, plan) / plan.tensor_parallel
+            seconds[key] = share * architecture.sequence_length * each
+        rows.append((seconds[key], order, plan))
+    return sorted(rows, key=lambda row: row[:2])
 
 
-def _degree_refusal(
-    architecture: Architecture, hardware: Hardware, wishes: PlanWishes
-) -> Refusal | None:
-    degree = wishes.tensor_parallel
-    if degree is None:
-        return None
-    reason = ""
-    if degree > hardware.gpu_count or hardware.gpu_count % degree:
-        reason = (
-            f"tensor parallel degree {degree} does not fit machines of {hardware.gpu_count} x "
-            f"{hardware.gpu.gpu}: a group never leaves a machine"
-        )
-    elif width := undivided_width(architecture, degree):
-        reason = f"tensor parallel degree {degree} does not divide {width}"
-    return Refusal(code="tensor-parallel", reason=reason) if reason else None
+def _share(question: Question, plan: InnerPlan) -> int | None:
+    """Return the sequences of the busiest rank; None if a rank has none."""
+    ranks = question.hardware.gpus // plan.tensor_parallel
+    return -(-question.batch // ranks) if question.batch >= ranks else None
 
 
-def _plans(
-    architecture: Architecture, hardware: Hardware, wishes: PlanWishes
-) -> Iterator[InnerPlan]:
-    """List the plans with a microbatch of one, simple ones first."""
-    precision = wishes.precision or "bf16"
-    kept = CHECKPOINTING if wishes.checkpointing is None else (wishes.checkpointing,)
-    for degree in _degrees(architecture, hardware, wishes):
-        for sharding in _shardings(hardware, degree, wishes):
-            for checkpointing in kept:
-                yield InnerPlan(
-                    sharding=sharding,
-                    tensor_parallel=degree,
-                    checkpointing=checkpointing,
-                    precision=precision,
-                )
+def _timed(question: Question, plan: InnerPlan) -> Timed | None:
+    """Time a plan with its largest microbatch; None if not even one sequence fits.
 
-
-def _degrees(architecture: Architecture, hardware: Hardware, wishes: PlanWishes) -> tuple[int, ...]:
-    if wishes.tensor_parallel is not None:
-        return (wishes.tensor_parallel,)
-    return tuple(
-        degree
-        for degree in TENSOR_DEGREES
-        if hardware.gpu_count % degree == 0 and not undivided_width(architecture, degree)
-    )
-
-
-def _shardings(hardware: Hardware, degree: int, wishes: PlanWishes) -> tuple[str, ...]:
-    """List the shardings that differ from simpler ones on some machines; a wished one as it is."""
-    if wishes.sharding is not None:
-        return (wishes.sharding,)
-    ranks = hardware.gpu_count // degree
-    if ranks * hardware.machines == 1:
-        return ("none",)
-    return SHARDINGS if hardware.machines > 1 and ranks > 1 else SHARDINGS[:-1]
-
-
-def _better(
-    architecture: Architecture,
-    hardware: Hardware,
-    plan: InnerPlan,
-    wishes: PlanWishes,
-    batch: int,
-    via: Transport,
-    best: Island | None,
-) -> Island | None:
-    """Return the plan with its largest microbatch if it is faster than the best, else the best."""
-    ranks = hardware.gpus // plan.tensor_parallel
-    if batch < ranks:
-        return best
-    share = -(-batch // ranks)
-    tokens = share * architecture.sequence_length
-    least_s = tokens * token_seconds(architecture, hardware.gpu, plan) / plan.tensor_parallel
-    if best is not None and least_s >= best.step.seconds:
-        return best
+    Notes
+    -----
+    A larger microbatch never takes longer, so that no smaller one need be tried.
+    """
+    architecture, hardware = question.architecture, question.hardware
+    share = _share(question, plan) or 1
     one = memory(architecture, plan, hardware.gpu_count, hardware.machines)
-    microbatch = _microbatch(one, hardware, share, wishes.microbatch)
-    if microbatch < 1:
-        return best
-    plan = replace(plan, microbatch=microbatch)
-    used = one.of_microbatch(microbatch)
-    pressed = is_pressed(
-        used, capacity_bytes(hardware.gpu), microbatch * architecture.sequence_length
-    )
+    count = _microbatch(one, capacity_bytes(hardware.gpu), share, question.wishes.microbatch)
+    if count < 1:
+        return None
+    plan = _with_microbatch(plan, count)
+    tokens = count * architecture.sequence_length
+    pressed = is_pressed(one, capacity_bytes(hardware.gpu), tokens)
     timed = step(
         architecture,
         hardware,
         plan,
         share,
-        via,
-        wishes.gradient_bytes_per_parameter,
+        question.via,
+        question.wishes.gradient_bytes_per_parameter,
         PRESSED_SLOWDOWN if pressed else 1.0,
     )
-    if best is not None and timed.seconds >= best.step.seconds * (1 - 1e-9):
-        return best
-    return _island(architecture, hardware, plan, used, timed, batch, via, pressed)
+    return Timed(plan=plan, one_sequence=one, step=timed, is_pressed=pressed)
+
+
+@lru_cache(maxsize=4096)
+def _with_microbatch(plan: InnerPlan, count: int) -> InnerPlan:
+    return replace(plan, microbatch=count)
 
 
 def capacity_bytes(gpu: Gpu) -> float:
@@ -209,17 +189,12 @@ def capacity_bytes(gpu: Gpu) -> float:
     return gpu.memory_gib * GIB
 
 
-def _microbatch(one: Memory, hardware: Hardware, share: int, wished: int | None) -> int:
-    """Return the largest power of two of sequences that fits, or the wished count; 0 if none
-    fits.
-
-    Notes
-    -----
-    A larger microbatch never takes longer, so that no smaller one need be tried. A share below
-    the wished count shrinks it.
+def _microbatch(one: Memory, capacity: float, share: int, wished: int | None) -> int:
+    """Return the largest power of two of sequences that fits, or the wished count, but no more
+    than the rank's share; 0 if none fits.
     """
     each = one.activations + one.logits
-    room = int((capacity_bytes(hardware.gpu) - one.total + each) / each)
+    room = int((capacity - one.total + each) / each)
     if wished is not None:
         count = min(wished, share)
         return count if count <= room else 0
@@ -227,19 +202,13 @@ def _microbatch(one: Memory, hardware: Hardware, share: int, wished: int | None)
     return 1 << (most.bit_length() - 1) if most >= 1 else 0
 
 
-def _island(
-    architecture: Architecture,
-    hardware: Hardware,
-    plan: InnerPlan,
-    used: Memory,
-    timed: Step,
-    batch: int,
-    via: Transport,
-    pressed: bool,
-) -> Island:
-    rate = batch / timed.seconds
-    doubt, basis = rate_interval(architecture, hardware, plan, timed, via, pressed)
-    gpu = hardware.gpu
+def _island(question: Question, best: Timed) -> Island:
+    """Give the best plan its rate, interval and source."""
+    architecture, hardware = question.architecture, question.hardware
+    doubt, basis = rate_interval(
+        architecture, hardware, best.plan, best.step, question.via, best.is_pressed
+    )
+    gpu, rate = hardware.gpu, question.batch / best.step.seconds
     return Island(
         samples_per_second=rate,
         low=rate * doubt.low,
@@ -251,40 +220,8 @@ def _island(
             basis=gpu.attainable_basis,
             reasons=f"; {doubt.reason}" if doubt.reason else "",
         ),
-        plan=plan,
-        memory=used,
-        host_bytes=host_bytes(architecture, plan, hardware.gpu_count, hardware.machines),
-        step=timed,
-    )
-
-
-def _no_plan_refusal(
-    architecture: Architecture, hardware: Hardware, wishes: PlanWishes, batch: int
-) -> Refusal:
-    """Name the plan that needs least memory, and what it lacks: bytes or sequences."""
-    count = wishes.microbatch or 1
-    tried = [
-        (memory(architecture, plan, hardware.gpu_count, hardware.machines), plan)
-        for plan in _plans(architecture, hardware, wishes)
-    ]
-    used, plan = min(tried, key=lambda pair: pair[0].of_microbatch(count).total)
-    need, capacity = used.of_microbatch(count).total, capacity_bytes(hardware.gpu)
-    plan = replace(plan, microbatch=count)
-    if need > capacity:
-        return Refusal(
-            code="memory",
-            reason=(
-                f"{plan.spec[1:]} needs {need / GIB:.1f} GiB on each of {hardware.title}, which "
-                f"have {hardware.gpu.memory_gib:g} GiB"
-            ),
-            plan=plan,
-        )
-    ranks = hardware.gpus // plan.tensor_parallel
-    return Refusal(
-        code="batch",
-        reason=(
-            f"a batch of {batch:,} sequences leaves some of the {ranks} data-parallel ranks of "
-            f"{hardware.title} without one"
-        ),
-        plan=plan,
+        plan=best.plan,
+        memory=best.one_sequence.of_microbatch(best.plan.microbatch),
+        host_bytes=host_bytes(architecture, best.plan, hardware.gpu_count, hardware.machines),
+        step=best.step,
     )

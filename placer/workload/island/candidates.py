@@ -1,0 +1,49 @@
+"""The plans that some machines can run, with a microbatch of one."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from placer.workload.architecture import Architecture
+from placer.workload.inner_plan import CHECKPOINTING, SHARDINGS, TENSOR_DEGREES, InnerPlan
+from placer.workload.island.wishes import PlanWishes, undivided_width
+
+
+@lru_cache(maxsize=1024)
+def candidate_plans(
+    architecture: Architecture, gpu_count: int, is_one_machine: bool, wishes: PlanWishes
+) -> tuple[InnerPlan, ...]:
+    """List the plans that wishes admit on machines of ``gpu_count`` devices, simple ones first."""
+    kept = CHECKPOINTING if wishes.checkpointing is None else (wishes.checkpointing,)
+    return tuple(
+        InnerPlan(
+            sharding=sharding,
+            tensor_parallel=degree,
+            checkpointing=checkpointing,
+            precision=wishes.precision or "bf16",
+        )
+        for degree in _degrees(architecture, gpu_count, wishes)
+        for sharding in _shardings(gpu_count // degree, is_one_machine, wishes)
+        for checkpointing in kept
+    )
+
+
+def _degrees(architecture: Architecture, gpu_count: int, wishes: PlanWishes) -> tuple[int, ...]:
+    if wishes.tensor_parallel is not None:
+        return (wishes.tensor_parallel,)
+    return tuple(
+        degree
+        for degree in TENSOR_DEGREES
+        if gpu_count % degree == 0 and not undivided_width(architecture, degree)
+    )
+
+
+def _shardings(ranks: int, is_one_machine: bool, wishes: PlanWishes) -> tuple[str, ...]:
+    """List the shardings that differ from simpler ones, for some ranks a machine; a wished one
+    stays as it is.
+    """
+    if wishes.sharding is not None:
+        return (wishes.sharding,)
+    if is_one_machine:
+        return SHARDINGS[:-1] if ranks > 1 else ("none",)
+    return SHARDINGS if ranks > 1 else SHARDINGS[:-1]

@@ -1,0 +1,84 @@
+"""Why some machines cannot train a model, in one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from placer.units import GIB
+from placer.workload.island.answers import Refusal
+from placer.workload.island.candidates import candidate_plans
+from placer.workload.island.memory import memory
+from placer.workload.island.question import Question
+from placer.workload.island.wishes import undivided_width
+
+
+def network_refusal(question: Question) -> Refusal | None:
+    """Refuse several machines whose network nobody wrote down."""
+    hardware = question.hardware
+    if hardware.machines == 1 or (hardware.network_gbps and hardware.fabric):
+        return None
+    missing = "fabric" if hardware.network_gbps else "bandwidth"
+    return Refusal(
+        code="network",
+        reason=(
+            f"{hardware.machines} machines of {hardware.gpu_count} x {hardware.gpu.gpu} cannot "
+            f"form an island: the book does not say the {missing} of their network"
+        ),
+    )
+
+
+def degree_refusal(question: Question) -> Refusal | None:
+    """Refuse a wished tensor parallel degree that a machine or the model cannot apply."""
+    degree, hardware = question.wishes.tensor_parallel, question.hardware
+    if degree is None:
+        return None
+    if degree > hardware.gpu_count or hardware.gpu_count % degree:
+        return Refusal(
+            code="tensor-parallel",
+            reason=(
+                f"tensor parallel degree {degree} does not fit machines of {hardware.gpu_count} x "
+                f"{hardware.gpu.gpu}: a group never leaves a machine"
+            ),
+        )
+    if width := undivided_width(question.architecture, degree):
+        return Refusal(
+            code="tensor-parallel",
+            reason=f"tensor parallel degree {degree} does not divide {width}",
+        )
+    return None
+
+
+def no_plan_refusal(question: Question) -> Refusal:
+    """Name the plan that needs least memory and what it lacks: bytes, or sequences."""
+    architecture, hardware = question.architecture, question.hardware
+    count = question.wishes.microbatch or 1
+    plans = candidate_plans(
+        architecture, hardware.gpu_count, hardware.machines == 1, question.wishes
+    )
+    needs = [
+        memory(architecture, plan, hardware.gpu_count, hardware.machines).of_microbatch(count).total
+        for plan in plans
+    ]
+    need = min(needs)
+    plan = replace(plans[needs.index(need)], microbatch=count)
+    if need <= hardware.gpu.memory_gib * GIB:
+        return _batch_refusal(question)
+    return Refusal(
+        code="memory",
+        reason=(
+            f"{plan.spec[1:]} needs {need / GIB:.1f} GiB on each of {hardware.title}, which have "
+            f"{hardware.gpu.memory_gib:g} GiB"
+        ),
+        plan=plan,
+    )
+
+
+def _batch_refusal(question: Question) -> Refusal:
+    """Say that some rank would have no sequence."""
+    return Refusal(
+        code="batch",
+        reason=(
+            f"a batch of {question.batch:,} sequences leaves data-parallel ranks of "
+            f"{question.hardware.title} without one, in every plan that fits their memory"
+        ),
+    )
