@@ -47,7 +47,7 @@ class Refusal:
     Parameters
     ----------
     code
-        ``memory``, ``batch``, ``network`` or ``tensor-parallel``.
+        ``memory``, ``batch``, ``network``, ``precision`` or ``tensor-parallel``.
     reason
         One sentence.
     plan

@@ -11,7 +11,11 @@ from placer.workload.island.wishes import PlanWishes, undivided_width
 
 @lru_cache(maxsize=1024)
 def candidate_plans(
-    architecture: Architecture, gpu_count: int, is_one_machine: bool, wishes: PlanWishes
+    architecture: Architecture,
+    gpu_count: int,
+    is_one_machine: bool,
+    wishes: PlanWishes,
+    precision: str,
 ) -> tuple[InnerPlan, ...]:
     """List the plans that wishes admit on machines of ``gpu_count`` devices, simple ones first."""
     kept = CHECKPOINTING if wishes.checkpointing is None else (wishes.checkpointing,)
@@ -20,7 +24,7 @@ def candidate_plans(
             sharding=sharding,
             tensor_parallel=degree,
             checkpointing=checkpointing,
-            precision=wishes.precision or "bf16",
+            precision=precision,
         )
         for degree in _degrees(architecture, gpu_count, wishes)
         for sharding in _shardings(gpu_count // degree, is_one_machine, wishes)

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.hardware import Hardware
-from placer.workload.island.transformer_speed import Step
+from placer.workload.island.transformer_speed import Step, attention_share, is_late
 from placer.workload.island.transports import Transport
 
+FASTER_ATTENTION = 740 / 335
+"""FlashAttention-3 over FlashAttention-2 on H100 (Shah et al., 2024; Dao, 2023)."""
 FITTED_DEVICES = ("A100-40", "A100-80")
 
 
@@ -33,6 +35,7 @@ OTHER_SHARDING = Doubt(low=0.95, high=1.05, reason="fitted on zero-3 only")
 ADAPTERS = Doubt(low=0.85, high=1.1, reason="adapters not measured")
 OTHER_PRECISION = Doubt(low=0.75, high=1.15, reason="precision not measured")
 NO_NVLINK = Doubt(low=0.8, high=1.1, reason="devices joined by PCIe")
+PROCESSOR = Doubt(low=0.5, high=1.6, reason="CPUs assumed to reach the utilisation of GPUs")
 EXPERTS = Doubt(low=1 / 1.6, high=1.6, reason="mixture of experts assumed")
 
 
@@ -63,16 +66,25 @@ def rate_interval(
         *([NO_NVLINK] if hardware.gpu_count > 1 and gpu.nvlink_gb_per_s is None else []),
         *([EXPERTS] if architecture.is_sparse else []),
         _exchange(step, via),
+        *([_attention(architecture, hardware, plan)] if is_late(gpu) else []),
+        *([PROCESSOR] if gpu.kind != "gpu" else []),
     ]
     low = math.exp(-math.hypot(*(math.log(d.low) for d in doubts)))
     high = math.exp(math.hypot(*(math.log(d.high) for d in doubts)))
     reasons = "; ".join(d.reason for d in doubts if d.reason)
-    return Doubt(low=low, high=high, reason=reasons), (
-        "assumed" if architecture.is_sparse else "estimated"
-    )
+    is_assumed = architecture.is_sparse or gpu.kind != "gpu"
+    return Doubt(low=low, high=high, reason=reasons), "assumed" if is_assumed else "estimated"
 
 
 def _exchange(step: Step, via: Transport) -> Doubt:
     """Return what the error of the collectives means for the rate."""
     share = step.exposed_s / step.seconds
     return Doubt(low=1 / (1 + share * (via.slow - 1)), high=1 / (1 + share * (via.fast - 1)))
+
+
+def _attention(architecture: Architecture, hardware: Hardware, plan: InnerPlan) -> Doubt:
+    """Return what a kernel written for a late device would gain: `FASTER_ATTENTION` on its
+    share.
+    """
+    share = attention_share(architecture, hardware.gpu, plan)
+    return Doubt(low=1.0, high=1 / (1 - share * (1 - 1 / FASTER_ATTENTION)))

@@ -10,12 +10,16 @@ from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.answers import Island, Refusal
-from placer.workload.island.candidates import candidate_plans
 from placer.workload.island.hardware import Hardware
 from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import Memory, host_bytes, memory
 from placer.workload.island.question import Question
-from placer.workload.island.refusals import degree_refusal, network_refusal, no_plan_refusal
+from placer.workload.island.refusals import (
+    degree_refusal,
+    network_refusal,
+    no_plan_refusal,
+    precision_refusal,
+)
 from placer.workload.island.transformer_speed import (
     FITTED,
     PRESSED_SLOWDOWN,
@@ -40,6 +44,7 @@ class Timed:
     plan: InnerPlan
     one_sequence: Memory
     step: Step
+    seconds: float
     is_pressed: bool
 
 
@@ -97,7 +102,7 @@ def island(
         batch=batch_sequences,
         via=inner_transport(gpu, transport(transport_name)),
     )
-    refusal = network_refusal(question) or degree_refusal(question)
+    refusal = network_refusal(question) or precision_refusal(question) or degree_refusal(question)
     if refusal is not None:
         return refusal
     best = _fastest(question)
@@ -115,10 +120,10 @@ def _fastest(question: Question) -> Timed | None:
     """
     best: Timed | None = None
     for least_s, _, plan in _by_calculation(question):
-        if best is not None and least_s >= best.step.seconds:
+        if best is not None and least_s >= best.seconds:
             break
         timed = _timed(question, plan)
-        if timed is not None and (best is None or timed.step.seconds < best.step.seconds):
+        if timed is not None and (best is None or timed.seconds < best.seconds):
             best = timed
     return best
 
@@ -128,12 +133,9 @@ def _by_calculation(question: Question) -> list[tuple[float, int, InnerPlan]]:
     first; of equals simple ones first.
     """
     architecture, hardware = question.architecture, question.hardware
-    plans = candidate_plans(
-        architecture, hardware.gpu_count, hardware.machines == 1, question.wishes
-    )
     seconds: dict[tuple[int, str], float] = {}
     rows = []
-    for order, plan in enumerate(plans):
+    for order, plan in enumerate(question.plans):
         share = _share(question, plan)
         if share is None:
             continue
@@ -176,7 +178,7 @@ def _timed(question: Question, plan: InnerPlan) -> Timed | None:
         question.wishes.gradient_bytes_per_parameter,
         PRESSED_SLOWDOWN if pressed else 1.0,
     )
-    return Timed(plan=plan, one_sequence=one, step=timed, is_pressed=pressed)
+    return Timed(plan=plan, one_sequence=one, step=timed, seconds=timed.seconds, is_pressed=pressed)
 
 
 @lru_cache(maxsize=4096)
@@ -208,7 +210,7 @@ def _island(question: Question, best: Timed) -> Island:
     doubt, basis = rate_interval(
         architecture, hardware, best.plan, best.step, question.via, best.is_pressed
     )
-    gpu, rate = hardware.gpu, question.batch / best.step.seconds
+    gpu, rate = hardware.gpu, question.batch / best.seconds
     return Island(
         samples_per_second=rate,
         low=rate * doubt.low,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from placer.units import GIB
 from placer.workload.island.answers import Refusal
-from placer.workload.island.candidates import candidate_plans
 from placer.workload.island.memory import memory
+from placer.workload.island.precision import lacks_precision, usual_precision
 from placer.workload.island.question import Question
 from placer.workload.island.wishes import undivided_width
 
@@ -23,6 +23,19 @@ def network_refusal(question: Question) -> Refusal | None:
         reason=(
             f"{hardware.machines} machines of {hardware.gpu_count} x {hardware.gpu.gpu} cannot "
             f"form an island: the book does not say the {missing} of their network"
+        ),
+    )
+
+
+def precision_refusal(question: Question) -> Refusal | None:
+    """Refuse a wished number format that the device does not have."""
+    wanted, gpu = question.wishes.precision, question.hardware.gpu
+    if wanted is None or not lacks_precision(gpu, wanted):
+        return None
+    return Refusal(
+        code="precision",
+        reason=(
+            f"{gpu.gpu} has no matrix products in {wanted}; it trains in {usual_precision(gpu)}"
         ),
     )
 
@@ -52,9 +65,7 @@ def no_plan_refusal(question: Question) -> Refusal:
     """Name the plan that needs least memory and what it lacks: bytes, or sequences."""
     architecture, hardware = question.architecture, question.hardware
     count = question.wishes.microbatch or 1
-    plans = candidate_plans(
-        architecture, hardware.gpu_count, hardware.machines == 1, question.wishes
-    )
+    plans = question.plans
     needs = [
         memory(architecture, plan, hardware.gpu_count, hardware.machines).of_microbatch(count).total
         for plan in plans

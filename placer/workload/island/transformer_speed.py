@@ -15,10 +15,12 @@ from placer.workload.island.collectives import (
     all_reduce_seconds,
     attained_bytes_per_s,
     exposed_seconds,
+    network_seconds,
     node_seconds,
 )
 from placer.workload.island.hardware import Hardware
 from placer.workload.island.memory import ELEMENT_BYTES, Memory, sharding_group
+from placer.workload.island.precision import precision_rate
 from placer.workload.island.transports import Transport
 
 A100_FLOPS_PER_BYTE = 271.2e12 / 1800e9
@@ -33,9 +35,12 @@ UNHIDDEN = 0.2
 """Part of the shorter of calculation and gathers that is not hidden behind the longer."""
 LAYER_LATENCY_S = 50e-6
 """Seconds by which one gather or scatter of a layer delays a step, for each doubling of devices."""
-PRECISION_RATE = {"bf16": 1.0, "fp16": 1.0, "fp8": 1.77, "tf32": 0.5, "fp32": 1 / 16}
-"""Rate of matrix products over BF16. fp8: H100 1,403 over 795 TFLOP/s (Stas Bekman, Machine
-Learning Engineering, compute/accelerator); tf32 and fp32: data sheets of the A100.
+LATE_DEVICES = ("H100", "H200", "GH200", "B", "GB", "MI3")
+"""Hopper, its contemporaries and successors, by the start of their names."""
+LATE_ATTENTION = (335 / 230) / (794.5 / 271.2)
+"""Rate of fused attention over that of matrix products on late devices, where an A100 has 1.
+FlashAttention-2 reaches 230 TFLOP/s on A100 and 335 on H100 (Dao, 2023), matrix products 271 and
+795. Kernels written for Hopper are faster (Shah et al., 2024); the interval says so.
 """
 OPTIMIZER_TRAFFIC_BYTES = 30.0
 """Bytes that AdamW reads and writes for each trainable parameter: gradient, weights in FP32 and in
@@ -81,10 +86,12 @@ class Step:
     ----------
     calculation_s
         Forward and backward of all microbatches of one device.
-    exchange_s
-        Gathers, scatters and all-reduces, if nothing were hidden.
-    exposed_s
-        The part of ``exchange_s`` that calculation does not hide.
+    gather_s
+        Gathers of weights and scatters of gradients, which run beside every microbatch.
+    reduction_s
+        All-reduce of gradients, which hides behind the last backward alone.
+    tensor_s
+        All-reduces of activations in tensor parallel groups, which nothing hides.
     latency_s
         Optimizer, and delays that depend on neither bytes nor FLOPs.
     microbatches
@@ -92,15 +99,48 @@ class Step:
     """
 
     calculation_s: float
-    exchange_s: float
-    exposed_s: float
+    gather_s: float
+    reduction_s: float
+    tensor_s: float
     latency_s: float
     microbatches: int
+
+    @property
+    def exchange_s(self) -> float:
+        """Seconds of all exchanges inside the island, if nothing were hidden."""
+        return self.gather_s + self.reduction_s + self.tensor_s
+
+    @property
+    def exposed_s(self) -> float:
+        """Seconds of exchanges that calculation does not hide."""
+        hidden = (1 - UNHIDDEN) * min(self.calculation_s, self.gather_s)
+        return (
+            self.tensor_s
+            + self.gather_s
+            - hidden
+            + exposed_seconds(self.reduction_s, self.hiding_s)
+        )
+
+    @property
+    def hiding_s(self) -> float:
+        """Seconds of calculation that no gather runs beside."""
+        return max(0.0, self.calculation_s - self.gather_s)
 
     @property
     def seconds(self) -> float:
         """Seconds from one step to the next."""
         return self.calculation_s + self.exposed_s + self.latency_s
+
+    def exposed_outside_s(self, exchange_s: float) -> float:
+        """Return what an exchange of gradients between islands of one zone adds to the step.
+
+        Notes
+        -----
+        It follows the reduction inside the island and hides behind the same backward, so that
+        several islands take as long as one of all their machines.
+        """
+        both = exposed_seconds(self.reduction_s + exchange_s, self.hiding_s)
+        return both - exposed_seconds(self.reduction_s, self.hiding_s)
 
 
 @lru_cache(maxsize=4096)
@@ -140,13 +180,30 @@ def token_seconds(
     """
     weights, attention = flops_per_token(architecture, plan.checkpointing)
     rate = fit.share * gpu.attainable_tflops * 1e12
-    products = (weights / PRECISION_RATE[plan.precision] + attention) / rate
-    if plan.precision == "fp32":
-        products += attention / rate * (1 / PRECISION_RATE["fp32"] - 1)
+    products = weights / precision_rate(gpu, plan.precision)
+    fused = attention / attention_rate(gpu, plan.precision)
     balance = gpu.attainable_tflops * 1e12 / (gpu.memory_gb_per_s * 1e9) / A100_FLOPS_PER_BYTE
     width = architecture.width / math.sqrt(plan.tensor_parallel)
     moved = (weights + attention) / rate * fit.half_width / width * balance
-    return products + moved * ELEMENT_BYTES[plan.precision] / 2
+    return (products + fused) / rate + moved * ELEMENT_BYTES[plan.precision] / 2
+
+
+def attention_rate(gpu: Gpu, precision: str) -> float:
+    """Return the rate of fused attention over that of matrix products in half precision."""
+    late = LATE_ATTENTION if is_late(gpu) else 1.0
+    return late * min(1.0, precision_rate(gpu, precision))
+
+
+def is_late(gpu: Gpu) -> bool:
+    """Tell whether a device is of the time of Hopper or later."""
+    return gpu.gpu.startswith(LATE_DEVICES)
+
+
+def attention_share(architecture: Architecture, gpu: Gpu, plan: InnerPlan) -> float:
+    """Return the share of the calculation that fused attention takes."""
+    _, attention = flops_per_token(architecture, plan.checkpointing)
+    seconds = attention / attention_rate(gpu, plan.precision) / FITTED.share
+    return seconds / (gpu.attainable_tflops * 1e12) / token_seconds(architecture, gpu, plan)
 
 
 def step(
@@ -180,21 +237,13 @@ def step(
         * token_seconds(architecture, hardware.gpu, plan, fit)
         / plan.tensor_parallel
     )
-    blocking = _tensor_seconds(architecture, hardware, plan, tokens, microbatches, via)
-    gathers = microbatches * _gather_seconds(architecture, hardware, plan, via)
-    reduction = _reduction_seconds(
-        architecture, hardware, plan, microbatches, via, gradient_bytes_per_parameter
-    )
-    hidden = min(calculation, gathers)
-    exposed = (
-        blocking
-        + (gathers - hidden + UNHIDDEN * hidden)
-        + exposed_seconds(reduction, max(0.0, calculation - gathers))
-    )
     return Step(
         calculation_s=calculation,
-        exchange_s=blocking + gathers + reduction,
-        exposed_s=exposed,
+        gather_s=microbatches * _gather_seconds(architecture, hardware, plan, via),
+        reduction_s=_reduction_seconds(
+            architecture, hardware, plan, microbatches, via, gradient_bytes_per_parameter
+        ),
+        tensor_s=_tensor_seconds(architecture, hardware, plan, tokens, microbatches, via),
         latency_s=(
             _layer_latency_s(architecture, hardware, plan)
             + _optimizer_seconds(architecture, hardware, plan)
@@ -223,16 +272,16 @@ def _optimizer_seconds(architecture: Architecture, hardware: Hardware, plan: Inn
 def _gather_seconds(
     architecture: Architecture, hardware: Hardware, plan: InnerPlan, via: Transport
 ) -> float:
-    """Return the seconds in which a microbatch gathers weights twice and scatters gradients once.
-
-    Notes
-    -----
-    Three times the bytes of the weights, inside the machines and, for zero-3, over them.
+    """Return the seconds in which a microbatch gathers weights twice and scatters the gradients of
+    what is trained once: inside the machines and, for zero-3, over them.
     """
     if plan.sharding not in ("zero-3", "hybrid"):
         return 0.0
     element = ELEMENT_BYTES[plan.precision]
-    payload = 3 * element * architecture.parameters / plan.tensor_parallel
+    trained = architecture.trainable_parameters
+    frozen = min(element, architecture.frozen_bytes_per_parameter)
+    bytes_ = 3 * element * trained + 2 * frozen * (architecture.parameters - trained)
+    payload = bytes_ / plan.tensor_parallel
     ranks = hardware.gpu_count // plan.tensor_parallel
     inside = (ranks - 1) / ranks * payload / (SHARDED_NODE_SHARE * hardware.node_bytes_per_s)
     if plan.sharding == "hybrid" or hardware.machines == 1:
@@ -255,22 +304,12 @@ def _reduction_seconds(
     payload = bytes_per_parameter * architecture.trainable_parameters
     if plan.sharding == "zero-3":
         return 0.0
-    if plan.sharding == "hybrid":
-        return _over_machines(payload, hardware, via)
-    seconds = (
-        all_reduce_seconds(payload, hardware, via)
-        if plan.tensor_parallel < hardware.gpu_count
-        else _over_machines(payload, hardware, via)
-    )
+    gbps = hardware.network_gbps or 0.0
+    if plan.sharding == "hybrid" or plan.tensor_parallel == hardware.gpu_count:
+        seconds = network_seconds(payload, hardware.machines, gbps, via)
+    else:
+        seconds = all_reduce_seconds(payload, hardware, via)
     return seconds * (microbatches + 1) / 2 if plan.sharding == "zero-2" else seconds
-
-
-def _over_machines(payload: float, hardware: Hardware, via: Transport) -> float:
-    if hardware.machines == 1:
-        return 0.0
-    network = attained_bytes_per_s(hardware.network_gbps or 0.0, via)
-    ring = 2 * (hardware.machines - 1) / hardware.machines * payload / network
-    return ring + via.network_latency_s
 
 
 def _tensor_seconds(

@@ -62,6 +62,17 @@ class Transport:
     machines: tuple[int, int] = (1, 1)
     gpus: tuple[int, int] = (1, 1)
 
+    def outside(self, payload_bytes: float, machines: int, gpus: int) -> str:
+        """Say how an exchange lies outside of what was measured; empty if it lies inside."""
+        for what, value, (least, most) in (
+            ("MB", payload_bytes / 1e6, tuple(end / 1e6 for end in self.payload_bytes)),
+            ("machines", machines, self.machines),
+            ("GPUs", gpus, self.gpus),
+        ):
+            if not least <= value <= most:
+                return f"{self.title} was measured with {least:,.0f} to {most:,.0f} {what}"
+        return ""
+
 
 TRANSPORTS = {
     t.name: t

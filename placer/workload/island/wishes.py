@@ -22,7 +22,8 @@ class PlanWishes:
     Parameters
     ----------
     sharding, tensor_parallel, checkpointing, microbatch, precision
-        As in `InnerPlan`. A free precision is BF16.
+        As in `InnerPlan`. A free precision is the usual one of the device: BF16 from Ampere on,
+        FP16 before, FP32 on CPUs.
     gradient_bytes_per_parameter
         Bytes of each trainable parameter that an exchange of gradients sends.
     """

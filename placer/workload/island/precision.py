@@ -1,0 +1,44 @@
+"""Number formats by device: which it has, which is taken, and how fast products are in it."""
+
+from __future__ import annotations
+
+from placer.market.catalog import Gpu
+
+WITHOUT_BF16 = ("T4", "V100", "P100", "P4", "K80", "RTX8000", "RTX6000")
+"""Devices before Ampere, by the start of their names; NVIDIA data sheets."""
+AMPERE_AND_LATER = ("RTX6000-Ada",)
+"""Names that start like those of older devices."""
+WITH_FP8 = ("L4", "RTX4090", "RTX6000-Ada", "H100", "H200", "GH200", "B", "GB", "MI3", "RTX5")
+"""Devices with matrix products in 8 bits, by the start of their names; data sheets."""
+RATE = {"bf16": 1.0, "fp16": 1.0, "fp8": 1.77, "tf32": 0.5, "fp32": 1 / 16}
+"""Rate of matrix products over BF16. fp8: H100 1,403 over 795 TFLOP/s (Stas Bekman, Machine
+Learning Engineering, compute/accelerator); tf32 and fp32: data sheet of the A100.
+"""
+
+
+def usual_precision(gpu: Gpu) -> str:
+    """Return the format in which a device trains unless the user asks for another."""
+    if gpu.kind != "gpu":
+        return "fp32"
+    return "bf16" if has_bf16(gpu) else "fp16"
+
+
+def lacks_precision(gpu: Gpu, precision: str) -> bool:
+    """Tell whether a device has no matrix products in a format."""
+    if gpu.kind != "gpu":
+        return precision != "fp32"
+    if precision == "fp8":
+        return not gpu.gpu.startswith(WITH_FP8)
+    return precision in ("bf16", "tf32") and not has_bf16(gpu)
+
+
+def has_bf16(gpu: Gpu) -> bool:
+    """Tell whether a GPU has matrix products in BF16, as all from Ampere on."""
+    return gpu.gpu.startswith(AMPERE_AND_LATER) or not gpu.gpu.startswith(WITHOUT_BF16)
+
+
+def precision_rate(gpu: Gpu, precision: str) -> float:
+    """Return the rate of matrix products over `Gpu.attainable_tflops`; the one figure of a CPU is
+    that of FP32.
+    """
+    return RATE[precision] if gpu.kind == "gpu" else 1.0
