@@ -35,6 +35,7 @@ from placer.workload.island.transformer_speed import (  # noqa: E402
     PRESSED_SLOWDOWN,
     Step,
     Utilisation,
+    calculation_seconds,
     is_pressed,
     step,
 )
@@ -93,10 +94,12 @@ class Run:
             self.hardware,
             self.plan,
             self.sequences,
+            slowdown
+            * calculation_seconds(
+                self.architecture, self.hardware.gpu, self.plan, self.sequences, fit
+            ),
             NCCL,
             2.0,
-            slowdown,
-            fit,
         )
 
     def predicted(self, fit: Utilisation) -> float:

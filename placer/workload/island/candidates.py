@@ -6,20 +6,18 @@ from functools import lru_cache
 
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import CHECKPOINTING, SHARDINGS, TENSOR_DEGREES, InnerPlan
+from placer.workload.island.memory import Memory, memory
 from placer.workload.island.wishes import PlanWishes, undivided_width
 
 
-@lru_cache(maxsize=1024)
-def candidate_plans(
-    architecture: Architecture,
-    gpu_count: int,
-    is_one_machine: bool,
-    wishes: PlanWishes,
-    precision: str,
-) -> tuple[InnerPlan, ...]:
-    """List the plans that wishes admit on machines of ``gpu_count`` devices, simple ones first."""
-    kept = CHECKPOINTING if wishes.checkpointing is None else (wishes.checkpointing,)
-    return tuple(
+@lru_cache(maxsize=2048)
+def candidates(
+    architecture: Architecture, gpu_count: int, machines: int, wishes: PlanWishes, precision: str
+) -> tuple[tuple[InnerPlan, Memory], ...]:
+    """List the plans that wishes admit on machines of ``gpu_count`` devices, simple ones first,
+    with what they need of each device.
+    """
+    plans = [
         InnerPlan(
             sharding=sharding,
             tensor_parallel=degree,
@@ -27,9 +25,10 @@ def candidate_plans(
             precision=precision,
         )
         for degree in _degrees(architecture, gpu_count, wishes)
-        for sharding in _shardings(gpu_count // degree, is_one_machine, wishes)
-        for checkpointing in kept
-    )
+        for sharding in _shardings(gpu_count // degree, machines, wishes)
+        for checkpointing in ([wishes.checkpointing] if wishes.checkpointing else CHECKPOINTING)
+    ]
+    return tuple((plan, memory(architecture, plan, gpu_count, machines)) for plan in plans)
 
 
 def _degrees(architecture: Architecture, gpu_count: int, wishes: PlanWishes) -> tuple[int, ...]:
@@ -42,12 +41,12 @@ def _degrees(architecture: Architecture, gpu_count: int, wishes: PlanWishes) -> 
     )
 
 
-def _shardings(ranks: int, is_one_machine: bool, wishes: PlanWishes) -> tuple[str, ...]:
+def _shardings(ranks: int, machines: int, wishes: PlanWishes) -> tuple[str, ...]:
     """List the shardings that differ from simpler ones, for some ranks a machine; a wished one
     stays as it is.
     """
     if wishes.sharding is not None:
         return (wishes.sharding,)
-    if is_one_machine:
+    if machines == 1:
         return SHARDINGS[:-1] if ranks > 1 else ("none",)
     return SHARDINGS if ranks > 1 else SHARDINGS[:-1]

@@ -27,7 +27,7 @@ class Doubt:
 
 FIT = Doubt(low=0.87, high=1.1)
 """Five of a hundred runs each lie below and above, where a model is left out of the fit."""
-OTHER_DEVICE = Doubt(low=0.75, high=1.1, reason="fitted on A100 only")
+OTHER_DEVICE = Doubt(low=0.8, high=1.1, reason="fitted on A100 only")
 NOT_MEASURED = Doubt(low=0.85, high=1.1, reason="matrix products estimated from the data sheet")
 PRESSED = Doubt(low=0.85, high=1.1, reason="memory nearly full")
 PARALLEL_MATRICES = Doubt(low=0.8, high=1.1, reason="tensor parallelism not measured")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from placer.market.catalog import Gpu
 from placer.units import GIB
@@ -12,7 +13,7 @@ from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.answers import Island, Refusal
 from placer.workload.island.hardware import Hardware
 from placer.workload.island.interval import rate_interval
-from placer.workload.island.memory import Memory, host_bytes, memory
+from placer.workload.island.memory import Memory, host_bytes
 from placer.workload.island.question import Question
 from placer.workload.island.refusals import (
     degree_refusal,
@@ -24,9 +25,9 @@ from placer.workload.island.transformer_speed import (
     FITTED,
     PRESSED_SLOWDOWN,
     Step,
+    calculation_seconds,
     is_pressed,
     step,
-    token_seconds,
 )
 from placer.workload.island.transports import TRANSPORTS, Transport, transport
 from placer.workload.island.wishes import FREE, PlanWishes
@@ -35,6 +36,17 @@ SOURCE = (
     "FLOPs over {share:.0%} of {tflops:.0f} TFLOP/s ({basis}), utilisation fitted to MPT-125M to "
     "70B on A100 (MosaicML llm-foundry){reasons}"
 )
+
+
+class Draft(NamedTuple):
+    """A plan before its microbatch is known: memory for one sequence, sequences of the busiest
+    rank, seconds of its calculation.
+    """
+
+    plan: InnerPlan
+    one_sequence: Memory
+    share: int
+    calculation_s: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,41 +131,34 @@ def _fastest(question: Question) -> Timed | None:
     step.
     """
     best: Timed | None = None
-    for least_s, _, plan in _by_calculation(question):
-        if best is not None and least_s >= best.seconds:
+    for draft in _by_calculation(question):
+        if best is not None and draft.calculation_s >= best.seconds:
             break
-        timed = _timed(question, plan)
+        timed = _timed(question, draft)
         if timed is not None and (best is None or timed.seconds < best.seconds):
             best = timed
     return best
 
 
-def _by_calculation(question: Question) -> list[tuple[float, int, InnerPlan]]:
-    """List the plans that give each rank a sequence, with their seconds of calculation, fastest
-    first; of equals simple ones first.
+def _by_calculation(question: Question) -> list[Draft]:
+    """List the plans that give each rank a sequence, fastest calculation first; of equals simple
+    ones first.
     """
     architecture, hardware = question.architecture, question.hardware
     seconds: dict[tuple[int, str], float] = {}
-    rows = []
-    for order, plan in enumerate(question.plans):
-        share = _share(question, plan)
-        if share is None:
+    drafts = []
+    for plan, one in question.candidates:
+        ranks = hardware.gpus // plan.tensor_parallel
+        if question.batch < ranks:
             continue
-        key = plan.tensor_parallel, plan.checkpointing
+        share, key = -(-question.batch // ranks), (plan.tensor_parallel, plan.checkpointing)
         if key not in seconds:
-            each = token_seconds(architecture, hardware.gpu, plan) / plan.tensor_parallel
-            seconds[key] = share * architecture.sequence_length * each
-        rows.append((seconds[key], order, plan))
-    return sorted(rows, key=lambda row: row[:2])
+            seconds[key] = calculation_seconds(architecture, hardware.gpu, plan, share)
+        drafts.append(Draft(plan, one, share, seconds[key]))
+    return sorted(drafts, key=lambda draft: draft.calculation_s)
 
 
-def _share(question: Question, plan: InnerPlan) -> int | None:
-    """Return the sequences of the busiest rank; None if a rank has none."""
-    ranks = question.hardware.gpus // plan.tensor_parallel
-    return -(-question.batch // ranks) if question.batch >= ranks else None
-
-
-def _timed(question: Question, plan: InnerPlan) -> Timed | None:
+def _timed(question: Question, draft: Draft) -> Timed | None:
     """Time a plan with its largest microbatch; None if not even one sequence fits.
 
     Notes
@@ -161,24 +166,28 @@ def _timed(question: Question, plan: InnerPlan) -> Timed | None:
     A larger microbatch never takes longer, so that no smaller one need be tried.
     """
     architecture, hardware = question.architecture, question.hardware
-    share = _share(question, plan) or 1
-    one = memory(architecture, plan, hardware.gpu_count, hardware.machines)
-    count = _microbatch(one, capacity_bytes(hardware.gpu), share, question.wishes.microbatch)
+    capacity = capacity_bytes(hardware.gpu)
+    count = _microbatch(draft, capacity, question.wishes.microbatch)
     if count < 1:
         return None
-    plan = _with_microbatch(plan, count)
-    tokens = count * architecture.sequence_length
-    pressed = is_pressed(one, capacity_bytes(hardware.gpu), tokens)
+    plan = _with_microbatch(draft.plan, count)
+    pressed = is_pressed(draft.one_sequence, capacity, count * architecture.sequence_length)
     timed = step(
         architecture,
         hardware,
         plan,
-        share,
+        draft.share,
+        draft.calculation_s * (PRESSED_SLOWDOWN if pressed else 1.0),
         question.via,
         question.wishes.gradient_bytes_per_parameter,
-        PRESSED_SLOWDOWN if pressed else 1.0,
     )
-    return Timed(plan=plan, one_sequence=one, step=timed, seconds=timed.seconds, is_pressed=pressed)
+    return Timed(
+        plan=plan,
+        one_sequence=draft.one_sequence,
+        step=timed,
+        seconds=timed.seconds,
+        is_pressed=pressed,
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -191,16 +200,17 @@ def capacity_bytes(gpu: Gpu) -> float:
     return gpu.memory_gib * GIB
 
 
-def _microbatch(one: Memory, capacity: float, share: int, wished: int | None) -> int:
+def _microbatch(draft: Draft, capacity: float, wished: int | None) -> int:
     """Return the largest power of two of sequences that fits, or the wished count, but no more
     than the rank's share; 0 if none fits.
     """
+    one = draft.one_sequence
     each = one.activations + one.logits
     room = int((capacity - one.total + each) / each)
     if wished is not None:
-        count = min(wished, share)
+        count = min(wished, draft.share)
         return count if count <= room else 0
-    most = min(room, share)
+    most = min(room, draft.share)
     return 1 << (most.bit_length() - 1) if most >= 1 else 0
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island.candidates import candidate_plans
+from placer.workload.island.candidates import candidates
 from placer.workload.island.hardware import Hardware
+from placer.workload.island.memory import Memory
 from placer.workload.island.precision import usual_precision
 from placer.workload.island.transports import Transport
 from placer.workload.island.wishes import PlanWishes
@@ -29,13 +30,12 @@ class Question:
         return self.wishes.precision or usual_precision(self.hardware.gpu)
 
     @property
-    def plans(self) -> tuple[InnerPlan, ...]:
+    def candidates(self) -> tuple[tuple[InnerPlan, Memory], ...]:
         """Plans that wishes and machines admit, with a microbatch of one; simple ones first."""
-        hardware = self.hardware
-        return candidate_plans(
+        return candidates(
             self.architecture,
-            hardware.gpu_count,
-            hardware.machines == 1,
+            self.hardware.gpu_count,
+            self.hardware.machines,
             self.wishes,
             self.precision,
         )

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from placer.units import GIB
 from placer.workload.island.answers import Refusal
-from placer.workload.island.memory import memory
 from placer.workload.island.precision import lacks_precision, usual_precision
 from placer.workload.island.question import Question
 from placer.workload.island.wishes import undivided_width
@@ -63,15 +62,10 @@ def degree_refusal(question: Question) -> Refusal | None:
 
 def no_plan_refusal(question: Question) -> Refusal:
     """Name the plan that needs least memory and what it lacks: bytes, or sequences."""
-    architecture, hardware = question.architecture, question.hardware
-    count = question.wishes.microbatch or 1
-    plans = question.plans
-    needs = [
-        memory(architecture, plan, hardware.gpu_count, hardware.machines).of_microbatch(count).total
-        for plan in plans
-    ]
-    need = min(needs)
-    plan = replace(plans[needs.index(need)], microbatch=count)
+    hardware, count = question.hardware, question.wishes.microbatch or 1
+    needs = [(one.of_microbatch(count).total, plan) for plan, one in question.candidates]
+    need, nearest = min(needs, key=lambda pair: pair[0])
+    plan = replace(nearest, microbatch=count)
     if need <= hardware.gpu.memory_gib * GIB:
         return _batch_refusal(question)
     return Refusal(

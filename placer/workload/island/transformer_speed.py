@@ -206,15 +206,26 @@ def attention_share(architecture: Architecture, gpu: Gpu, plan: InnerPlan) -> fl
     return seconds / (gpu.attainable_tflops * 1e12) / token_seconds(architecture, gpu, plan)
 
 
+def calculation_seconds(
+    architecture: Architecture,
+    gpu: Gpu,
+    plan: InnerPlan,
+    sequences: int,
+    fit: Utilisation = FITTED,
+) -> float:
+    """Return the seconds that a device calculates in a step, for the share of a rank."""
+    tokens = sequences * architecture.sequence_length
+    return tokens * token_seconds(architecture, gpu, plan, fit) / plan.tensor_parallel
+
+
 def step(
     architecture: Architecture,
     hardware: Hardware,
     plan: InnerPlan,
     sequences: int,
+    calculation_s: float,
     via: Transport,
     gradient_bytes_per_parameter: float,
-    slowdown: float = 1.0,
-    fit: Utilisation = FITTED,
 ) -> Step:
     """Return the seconds of a step.
 
@@ -222,23 +233,15 @@ def step(
     ----------
     sequences
         Share of the batch of one data-parallel rank.
+    calculation_s
+        Seconds that a device calculates; see `calculation_seconds`.
     gradient_bytes_per_parameter
         Bytes of a gradient on the wire where gradients are not sharded.
-    slowdown
-        Multiple of the calculation, for a device whose memory is nearly full.
-    fit
-        Constants of the calculation.
     """
     microbatches = -(-sequences // plan.microbatch)
     tokens = sequences * architecture.sequence_length
-    calculation = (
-        slowdown
-        * tokens
-        * token_seconds(architecture, hardware.gpu, plan, fit)
-        / plan.tensor_parallel
-    )
     return Step(
-        calculation_s=calculation,
+        calculation_s=calculation_s,
         gather_s=microbatches * _gather_seconds(architecture, hardware, plan, via),
         reduction_s=_reduction_seconds(
             architecture, hardware, plan, microbatches, via, gradient_bytes_per_parameter
