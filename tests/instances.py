@@ -183,6 +183,83 @@ def random_problem(seed: int) -> Problem:
     return Problem(profile=model, catalog=catalog, requirements=_wishes(draw))
 
 
+def sized_problem(seed: int, most: int = 10_000) -> Problem:
+    """Draw machines of one to eight devices that share quotas of 7 to 63 devices or none at all,
+    with gradients so small that many machines pay.
+
+    Parameters
+    ----------
+    most
+        Most combinations of counts, so that plain enumeration stays quick.
+    """
+    draw = random.Random(seed)
+    while True:
+        problem = _sized(draw)
+        size = 1
+        for pool in problem.pools:
+            size *= min(pool.max_count, problem.requirements.max_workers) + 1
+        if problem.pools and size <= most:
+            return problem
+
+
+def _sized(draw: random.Random) -> Problem:
+    base = random_problem(draw.randrange(10**6))
+    places = [r for r in base.catalog.regions.values() if r.provider != "backblaze"][:2]
+    sizes = {gpu: sorted(draw.sample((1, 2, 4, 8), draw.choice((2, 3, 4)))) for gpu in GPUS}
+    offers = tuple(
+        offer(
+            here.provider,
+            here.region,
+            gpu,
+            round(draw.uniform(0.1, 1.2) * size, 3),
+            gpus=size,
+            available=draw.choice([None, None, None, 2]),
+        )
+        for here in places
+        for gpu in draw.sample(sorted(GPUS), draw.choice((1, 1, 2)))
+        for size in sizes[gpu]
+    )
+    alone = {gpu: draw.uniform(20, 400) for gpu in GPUS}
+    values = {
+        (gpu, size): round(alone[gpu] * size ** draw.uniform(0.7, 1.1), 1)
+        for gpu in GPUS
+        for size in (1, 2, 4, 8)
+    }
+    rates = tuple(
+        Rate(
+            gpu=gpu,
+            gpu_count=size,
+            framework="none",
+            value=value,
+            low=value,
+            high=value,
+            basis="measured",
+            source="test",
+        )
+        for (gpu, size), value in values.items()
+    )
+    quota = draw.choice((7, 16, 17, 63, None))
+    low = draw.choice((1, 1, 2))
+    return replace(
+        base,
+        profile=replace(
+            base.profile,
+            rates=rates,
+            gradient_bytes_fp32=draw.choice((10**4, 10**6, 10**8)),
+        ),
+        catalog=replace(base.catalog, offers=offers),
+        requirements=replace(
+            base.requirements,
+            budget_usd_per_hour=draw.choice((None, round(draw.uniform(1, 30), 2))),
+            min_workers=low,
+            max_workers=draw.choice((4, 6, 9, 16)),
+            exchange=draw.choice(("all-reduce", "all-reduce", "auto")),
+            data_store=None,
+            quotas=(Quota(place="*", gpu="*", market="*", gpus=quota or 10**6),),
+        ),
+    )
+
+
 def wide_problem(seed: int, most: int = 3000) -> Problem:
     """Draw what `random_problem` never has: up to six regions, owned and limited machines, measured
     links, free providers.

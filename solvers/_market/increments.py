@@ -4,9 +4,9 @@ most.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import product
+from itertools import combinations, product
 from operator import mul
 
 import numpy as np
@@ -14,13 +14,15 @@ import numpy as np
 from .arrays import Array
 
 MOST_COUPLED_GPUS = 16
-"""Up to this quota the bound knows that machines of several sizes share it; above, each size has
-its own.
+"""Up to this quota the bound knows every mix of machines that the quota holds; above, it takes
+parts of machines too.
 """
 
 
-def increments(values: Array, sizes: tuple[int, ...], caps: tuple[int, ...], quota: int) -> Array:
-    """Return the increments of the concave majorant of the best value of m machines, for buckets
+def increments(
+    values: Array, sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, most: int
+) -> Array:
+    """Return the increments of a concave majorant of the best value of m machines, for buckets
     alike in size and quota.
 
     Parameters
@@ -31,24 +33,24 @@ def increments(values: Array, sizes: tuple[int, ...], caps: tuple[int, ...], quo
         Devices of one machine and most machines of each kind.
     quota
         Devices of all machines of one bucket together.
+    most
+        Machines of one bucket that count at most.
 
     Returns
     -------
     Array
         Shape (rows, buckets, machines), not increasing along the last axis.
     """
-    # Each size has the whole quota to itself: more machines than there can be, so the sum errs
-    # high.
-    if _apart(sizes, quota):
-        return np.concatenate(
-            [np.repeat(values[:, :, k : k + 1], cap, axis=2) for k, cap in enumerate(caps)], axis=2
-        )
-    mixes = _mixes(sizes, caps, quota)
-    machines = machines_of(sizes, caps, quota)
+    machines = machines_of(sizes, caps, quota, most)
+    if len(sizes) == 1 or _ample(sizes, caps, quota, machines):
+        return _best_units(values, caps, machines)
+    if quota > MOST_COUPLED_GPUS:
+        return _divisible(values, sizes, caps, quota, machines)
     best = np.full((*values.shape[:2], machines + 1), -np.inf)
-    for mix in mixes:
+    for mix in _mixes(sizes, caps, quota):
         m = sum(mix)
-        best[:, :, m] = np.maximum(best[:, :, m], values @ np.array(mix, dtype=float))
+        if m <= machines:
+            best[:, :, m] = np.maximum(best[:, :, m], values @ np.array(mix, dtype=float))
     # The majorant is at least the best value of m machines and its increments fall, so that the n
     # largest increments of all buckets are a sum that can be taken in order.
     hull = best.copy()
@@ -60,23 +62,79 @@ def increments(values: Array, sizes: tuple[int, ...], caps: tuple[int, ...], quo
     return np.diff(hull, axis=2)
 
 
-def machines_of(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int) -> int:
-    """Return the increments of one bucket: most machines that its quota and caps allow, as far as
-    the bound knows them.
+def machines_of(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, most: int) -> int:
+    """Return the increments of one bucket: most machines that its quota and caps allow.
 
     Examples
     --------
-    >>> machines_of((1, 4), (8, 2), 8), machines_of((4,), (2,), 8)
+    >>> machines_of((1, 4), (8, 2), 8, 64), machines_of((4,), (2,), 8, 64)
     (8, 2)
+    >>> machines_of((8, 1), (12, 3), 100, 64), machines_of((8, 1), (12, 3), 100, 6)
+    (15, 6)
     """
-    return (
-        sum(caps) if _apart(sizes, quota) else max(sum(mix) for mix in _mixes(sizes, caps, quota))
-    )
+    machines, left = 0, quota
+    for size, cap in sorted(zip(sizes, caps, strict=True)):
+        taken = min(cap, left // size, most - machines)
+        machines, left = machines + taken, left - taken * size
+    return machines
 
 
-def _apart(sizes: tuple[int, ...], quota: int) -> bool:
-    """Return whether each size has the quota to itself in the bound."""
-    return len(sizes) == 1 or quota > MOST_COUPLED_GPUS
+def _ample(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, machines: int) -> bool:
+    """Return whether a quota holds as many machines whatever their sizes."""
+    devices, left = 0, machines
+    for size, cap in sorted(zip(sizes, caps, strict=True), reverse=True):
+        taken = min(cap, left)
+        devices, left = devices + taken * size, left - taken
+    return devices <= quota
+
+
+def _best_units(values: Array, caps: tuple[int, ...], machines: int) -> Array:
+    """Return the largest values of single machines, each kind as often as its cap; shape (rows,
+    buckets, machines).
+    """
+    if min(caps) >= machines:
+        return np.repeat(values.max(axis=2, keepdims=True), machines, axis=2)
+    kinds = np.repeat(np.arange(len(caps)), [min(cap, machines) for cap in caps])
+    built: Array = -np.sort(-values[:, :, kinds], axis=2)[:, :, :machines]
+    return built
+
+
+def _divisible(
+    values: Array, sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, machines: int
+) -> Array:
+    """Return the increments of the best value where machines could be divided.
+
+    Notes
+    -----
+    The maximum of sum v x over sum x = m, sum g x <= Q and 0 <= x <= cap is a linear program. By
+    duality it is the minimum over prices p >= 0 of a device of p Q + (the m largest v - p g, each
+    kind as often as its cap): every price gives a bound, and the best one is 0 or makes two kinds
+    equal. As a minimum of concave functions it is concave in m.
+    """
+    size, cap, m = np.array(sizes, dtype=float), np.array(caps), np.arange(machines + 1)
+    best = np.full((*values.shape[:2], machines + 1), np.inf)
+    for price in _device_prices(values, size):
+        worth = values - price[:, :, None] * size
+        order = np.argsort(-worth, axis=2)
+        worth, room = np.take_along_axis(worth, order, axis=2), cap[order]
+        before = np.cumsum(room, axis=2) - room
+        reached = price[:, :, None] * quota
+        for k in range(len(sizes)):
+            taken = np.clip(m - before[:, :, k, None], 0, room[:, :, k, None])
+            reached = reached + worth[:, :, k, None] * taken
+        best = np.minimum(best, reached)
+    return np.diff(best, axis=2)
+
+
+def _device_prices(values: Array, size: Array) -> Iterator[Array]:
+    """Yield the prices of a device at which a bound may be tight: none, and those that make two
+    kinds equal; shape (rows, buckets) each.
+    """
+    yield np.zeros(values.shape[:2])
+    for small, large in combinations(np.argsort(size, kind="stable").tolist(), 2):
+        if size[small] < size[large]:
+            each = (values[:, :, large] - values[:, :, small]) / (size[large] - size[small])
+            yield np.maximum(0.0, each)
 
 
 @lru_cache(maxsize=1024)

@@ -276,7 +276,7 @@ class Market:
 
     @shared_property
     def _buckets(self) -> Buckets:
-        return Buckets(self.pools, self.cap)
+        return Buckets(self.pools, self.cap, self.problem.requirements.max_workers)
 
     @shared_property
     def units(self) -> tuple[Array, Indices]:

@@ -23,9 +23,12 @@ class Buckets:
         Admitted pools.
     cap
         Most machines of each; shape (pools,).
+    most
+        Most machines of a placement.
     """
 
-    def __init__(self, pools: Sequence[Pool], cap: Array) -> None:
+    def __init__(self, pools: Sequence[Pool], cap: Array, most: int) -> None:
+        self.most = most
         buckets: dict[tuple[str, str, str], list[int]] = {}
         for i, pool in enumerate(pools):
             buckets.setdefault(pool.bucket, []).append(i)
@@ -40,7 +43,7 @@ class Buckets:
         """Return the first pool of each increment's bucket; shape (units,)."""
         owners = []
         for (sizes, caps, quota), group in self._alike.items():
-            each = machines_of(sizes, caps, quota)
+            each = machines_of(sizes, caps, quota, self.most)
             owners.append(np.repeat([members[0] for members in group], each))
         return np.concatenate(owners).astype(np.intp)
 
@@ -59,7 +62,9 @@ class Buckets:
             any n machines that respect the quotas.
         """
         blocks = [
-            increments(values[:, np.array(group)], sizes, caps, quota).reshape(len(values), -1)
+            increments(values[:, np.array(group)], sizes, caps, quota, self.most).reshape(
+                len(values), -1
+            )
             for (sizes, caps, quota), group in self._alike.items()
         ]
         return np.concatenate(blocks, axis=1)

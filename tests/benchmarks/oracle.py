@@ -35,6 +35,7 @@ GENERATORS: dict[str, Callable[[int], Problem]] = {
     "batch": instances.batch_problem,
     "carbon": instances.carbon_problem,
     "joint": instances.joint_problem,
+    "sized": instances.sized_problem,
 }
 """Generators of `tests/instances.py` by their short names."""
 RELATIVE = 1e-8

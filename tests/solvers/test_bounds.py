@@ -3,7 +3,7 @@
 import importlib
 import random
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -92,25 +92,63 @@ def test_a_price_for_workers_never_loses_the_best_regions() -> None:
     assert tight >= DRAWS / 4
 
 
+def best_of_mixes(
+    worth: np.ndarray, sizes: tuple[int, ...], caps: tuple[int, ...], quota: int
+) -> dict[int, float]:
+    """The largest worth of m machines over every mix that caps and quota allow, by m."""
+    best: dict[int, float] = {}
+    for mix in product(*(range(cap + 1) for cap in caps)):
+        if sum(n * size for n, size in zip(mix, sizes, strict=True)) <= quota:
+            reached = float(worth @ np.array(mix))
+            best[sum(mix)] = max(reached, best.get(sum(mix), -np.inf))
+    return best
+
+
 def test_increments_are_a_concave_majorant_of_every_mix() -> None:
     """Machines of several sizes share a quota: the m first increments sum to at least the best mix
-    of m machines, and increments never rise.
+    of m machines, never rise, and are as many as machines fit.
     """
     draw, judged = random.Random(4), 0
-    for _ in range(DRAWS):
-        sizes = tuple(sorted(draw.sample((1, 2, 4, 8), draw.randint(1, 3))))
-        quota = draw.choice((2, 4, 8, 16, 24))
-        caps = tuple(min(quota // size, 4) for size in sizes)
-        worth = np.array([[[draw.uniform(-2, 10) * size for size in sizes]]])
-        if not any(caps):
+    for _ in range(20 * DRAWS):
+        kinds = draw.randint(1, 3)
+        sizes = tuple(draw.choice((1, 2, 3, 4, 8, 16)) for _ in range(kinds))
+        quota = draw.choice((2, 4, 7, 8, 16, 17, 24, 63, 64, 10**9))
+        caps = tuple(min(quota // size, draw.randint(1, 6)) for size in sizes)
+        worth = np.array([draw.uniform(-2, 10) * size ** draw.choice((0, 1)) for size in sizes])
+        if not all(caps):
             continue
-        each = increments.increments(worth, sizes, caps, quota)[0, 0]
-        reached = np.concatenate([[0.0], np.cumsum(-np.sort(-each))])
-        for mix in product(*(range(cap + 1) for cap in caps)):
-            if sum(n * size for n, size in zip(mix, sizes, strict=True)) <= quota:
-                judged += 1
-                assert reached[sum(mix)] >= float(worth[0, 0] @ np.array(mix)) - 1e-9
-    assert judged >= DRAWS
+        most = draw.choice((3, 64))
+        each = increments.increments(worth[None, None], sizes, caps, quota, most)[0, 0]
+        best = best_of_mixes(worth, sizes, caps, quota)
+        assert len(each) == increments.machines_of(sizes, caps, quota, most) == min(most, max(best))
+        assert all(high >= low - 1e-9 for high, low in pairwise(each))
+        reached = np.concatenate([[0.0], np.cumsum(each)])
+        for m in range(len(each) + 1):
+            judged += 1
+            assert reached[m] >= best[m] - 1e-9
+    assert judged >= 20 * DRAWS
+
+
+def test_a_quota_that_holds_every_choice_adds_nothing_to_the_bound() -> None:
+    """Where any m machines fit the quota, the increments are the m largest values, exactly."""
+    draw = random.Random(6)
+    for _ in range(DRAWS):
+        caps = tuple(draw.randint(1, 5) for _ in range(3))
+        worth = np.array([draw.uniform(-2, 10) for _ in caps])
+        each = increments.increments(worth[None, None], (1, 4, 8), caps, 10**9, 64)[0, 0]
+        assert each.tolist() == sorted(np.repeat(worth, caps).tolist(), reverse=True)
+
+
+def test_machines_that_share_a_large_quota_are_bounded_by_their_linear_program() -> None:
+    """A quota of 20 and machines of 1 and 8 devices, worth 1 and 4 each: three machines are at
+    most (20 - 3) / 7 = 2.43 large ones and 0.57 small ones, worth 4 * 2.43 + 0.57 = 10.29, against
+    9 of the best mix, two large and one small. A cap of two large ones makes the bound exact.
+    """
+    worth = np.array([[[1.0, 4.0]]])
+    loose = increments.increments(worth, (1, 8), (20, 3), 20, 64)[0, 0]
+    exact = increments.increments(worth, (1, 8), (20, 2), 20, 64)[0, 0]
+    assert loose[:3].sum() == pytest.approx(72 / 7)
+    assert exact[:3].sum() == pytest.approx(9.0)
 
 
 def test_the_best_sum_with_required_machines_is_that_of_enumeration() -> None:

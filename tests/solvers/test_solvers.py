@@ -12,7 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instances import OBJECTIVES, exchange_problem, random_problem, wide_problem
+from instances import (
+    OBJECTIVES,
+    exchange_problem,
+    random_problem,
+    sized_problem,
+    wide_problem,
+)
 from placer.cost_model.limits import violations
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
@@ -133,6 +139,15 @@ def test_exact_equals_exhaustive_with_every_exchange(chunk: int) -> None:
     """
     seeds = range(chunk * 20, chunk * 20 + 20)
     assert sum(assert_same(exchange_problem(seed), seed) for seed in seeds) >= 5
+
+
+@pytest.mark.parametrize("chunk", range(3))
+def test_exact_equals_exhaustive_with_sizes_that_share_a_quota(chunk: int) -> None:
+    """60 instances whose machines of one to eight devices share a quota of 7, 16, 17, 63, or have
+    none.
+    """
+    seeds = range(3_000 + chunk * 20, 3_000 + chunk * 20 + 20)
+    assert sum(assert_same(sized_problem(seed, most=600), seed) for seed in seeds) >= 10
 
 
 @pytest.mark.parametrize("chunk", range(5))

@@ -50,21 +50,24 @@ class RegionRounds:
         averaging: Array,
         regions: int,
         family: Family,
+        weights: Array | None = None,
     ) -> Array:
-        """Return the thresholds of an improvement; ``largest`` is how many workers some region has,
-        ``averaging`` what one average takes, at least.
+        """Return the thresholds of an improvement, for the rows of the market or other ones;
+        ``largest`` is how many workers some region has, ``averaging`` what one average takes, at
+        least.
         """
+        weights = self.market.weights if weights is None else weights
         seconds, usd = self.leader_pairs.least(used, joining, regions)
         # No hub is allowed among these regions, or too few are open.
         if seconds == np.inf:
-            return np.full((len(self.market.weights), len(workers)), np.inf)
+            return np.full((len(weights), len(workers)), np.inf)
         places = np.array((*used, *joining), dtype=np.intp)
         inside_usd = self.home_usd(places, workers - regions)
         communication = self.inside_s(largest, averaging, regions, family) + seconds
         data = min(self.market.data_usd[p] for p in places)
         return self.relaxation.target.thresholds(
             self.mode,
-            self.market.weights,
+            weights,
             communication,
             usd + inside_usd,
             data,

@@ -5,7 +5,7 @@ region by region.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -15,12 +15,20 @@ from placer.problem.problem import Problem, groups_of
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices
+from ..._market.increments import increments
 from ..._market.market import Market
+from ..._market.required_machines import best_of
 from ..bounds.relaxation import margin
 from .leaf_bound import LeafBound
 
 TIGHT = 5
 """Rows of the bound that prune partial choices."""
+FINE, ROUNDS = 8, 2
+"""Prices of a dollar that are tried between the neighbours of the tightest one, and how often."""
+JOINED = 1_000_000
+"""Pairs of choices of two regions that are looked at together: some ten bytes each for every
+figure.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +38,12 @@ class States:
 
     Notes
     -----
-    ``parent`` is the state of the stage before, ``choice`` what was added to it.
+    ``devices`` are those that count against the quota of the pools at hand; ``parent`` is the state
+    of the stage before, ``choice`` what was added to it.
     """
 
     machines: Indices
+    devices: Indices
     speed: Array
     usd: Array
     parent: Indices
@@ -43,15 +53,26 @@ class States:
         """Select some of the states."""
         return States(
             machines=self.machines[chosen],
+            devices=self.devices[chosen],
             speed=self.speed[chosen],
             usd=self.usd[chosen],
             parent=self.parent[chosen],
             choice=self.choice[chosen],
         )
 
+    @staticmethod
+    def all_of(parts: list[States]) -> States:
+        """Put several lists of states into one."""
+        names = [field.name for field in fields(States)]
+        return States(
+            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        )
+
 
 NONE = np.zeros(1, dtype=np.intp)
-NOTHING = States(machines=NONE, speed=np.zeros(1), usd=np.zeros(1), parent=NONE, choice=NONE)
+NOTHING = States(
+    machines=NONE, devices=NONE, speed=np.zeros(1), usd=np.zeros(1), parent=NONE, choice=NONE
+)
 
 
 def speed_and_price_decide(problem: Problem, strategy: str) -> bool:
@@ -104,30 +125,70 @@ class Fronts:
         # More speed brings more rounds and more egress. Counting it with the price keeps a slower
         # choice that just stays within a budget.
         self.usd_per_speed = SECONDS_PER_HOUR * egress_usd / mode.samples
-        needed = bound.thresholds(split)[:, 0]
-        regions = zip(bound.node.used, hosts, split[0].tolist(), strict=True)
-        sums = [
-            self.market.best_sums(np.array([place]), own, bound.workers)[:, n]
-            for place, own, n in regions
+        self.buckets = [
+            buckets_at(self.market, place, own)
+            for place, own in zip(bound.node.used, hosts, strict=True)
         ]
-        total = np.sum(sums, axis=0)
+        self._choose_rows()
+
+    def _choose_rows(self) -> None:
+        """Choose the rows of the bound: the ends, and the tightest of the market's and of finer
+        prices of a dollar around the tightest of these.
+        """
         weights = self.market.weights
+        needed = self.bound.thresholds(self.split)[:, 0]
+        sums = self._sums(weights)
+        ends = np.zeros(len(weights), dtype=bool)
+        ends[[0, -1]] = True
+        for _ in range(ROUNDS):
+            spare = self._spare(weights, sums.sum(axis=0), needed)
+            at = int(np.argmin(spare))
+            if not np.isfinite(spare[at]):
+                break
+            price, now = weights[:, 1], weights[at, 1]
+            others = weights[(weights[:, 0] > 0) & (price > 0)][:, 1]
+            low = others[others < now].max(initial=0.0) or now / 2
+            high = others[others > now].min(initial=np.inf)
+            fine = np.zeros((FINE, weights.shape[1]))
+            fine[:, 0] = 1.0
+            fine[:, 1] = np.geomspace(low, min(high, 2 * now), FINE + 2)[1:-1]
+            more = self.bound.thresholds(self.split, fine)[:, 0]
+            weights, needed = np.vstack([weights, fine]), np.concatenate([needed, more])
+            sums = np.concatenate([sums, self._sums(fine)], axis=1)
+            ends = np.concatenate([ends, np.zeros(FINE, dtype=bool)])
+        total = sums.sum(axis=0)
+        spare = self._spare(weights, total, needed)
+        tight = np.argsort(spare, kind="stable")[:TIGHT]
+        rows = np.unique([*np.flatnonzero(ends), *tight])
+        rows = rows[np.isfinite(needed[rows])]
+        self.weights, self.needed, self.spare = weights[rows], needed[rows], spare[rows]
+        self.total, self.sums = total[rows], list(sums[:, rows])
+
+    def _spare(self, weights: Array, reached: Array, needed: Array) -> Array:
+        """Return what is to spare in each row in dollars an hour; infinite where a row says nothing
+        about the price.
+        """
+        priced = (weights[:, 0] > 0) & (weights[:, 1] > 0)
+        priced &= np.isfinite(reached) & np.isfinite(needed)
         with np.errstate(invalid="ignore", divide="ignore"):
-            spare = np.where(
-                np.isfinite(needed) & (weights[:, 1] > 0),
-                (total - needed) / np.maximum(weights[:, 1], 1e-9),
-                np.inf,
-            )
-        self.rows = np.unique(
-            [0, len(needed) - 1, *np.argsort(spare, kind="stable")[:TIGHT].tolist()]
-        )
-        self.rows = self.rows[np.isfinite(needed[self.rows])]
-        self.weights, self.needed = weights[self.rows], needed[self.rows]
-        self.total, self.sums = total[self.rows], [part[self.rows] for part in sums]
+            spare = (reached - needed) / np.maximum(weights[:, 1], 1e-9)
+        built: Array = np.where(priced, spare, np.inf)
+        return built
+
+    def _sums(self, weights: Array) -> Array:
+        """Return the best weighted sums of the machines of each region; shape (regions, rows)."""
+        values = self.market.values_at(weights)
+        rows = []
+        for pools, count in zip(self.buckets, self.split[0].tolist(), strict=True):
+            none = np.zeros((len(values), 0))  # where no pool of a region has these hosts
+            units = [none, *(increments_of(self.market, values, each, count) for each in pools)]
+            rows.append(best_of(np.concatenate(units, axis=1), count)[:, count])
+        return np.array(rows)
 
     def improvements(self) -> Iterator[tuple[WorkerGroup, ...]]:
         """Yield groups that may improve, in order of promise."""
-        if not np.all(np.isfinite(self.total)):  # these hosts are too few for the split
+        # These hosts are too few for the split, or its bound says that it cannot improve.
+        if not np.all(self.open(NOTHING, self.total[:, None])):
             return
         whole, trail = NOTHING, []
         for k in range(self.split.shape[1]):
@@ -151,24 +212,28 @@ class Fronts:
         """Combine every choice so far with every choice of a further region, and keep what nothing
         beats.
         """
-        n = len(region.speed)
-        parent, choice = (
-            np.repeat(np.arange(len(whole.speed)), n),
-            np.tile(np.arange(n), len(whole.speed)),
-        )
-        built = States(
-            machines=np.zeros(len(parent), dtype=np.intp),
-            speed=whole.speed[parent] + region.speed[choice],
-            usd=whole.usd[parent] + region.usd[choice],
-            parent=parent,
-            choice=choice,
-        )
         later = (
             np.sum(self.sums[k + 1 :], axis=0)
             if k + 1 < len(self.sums)
-            else np.zeros(len(self.rows))
+            else np.zeros(len(self.needed))
         )
-        return self.best(built.at(np.flatnonzero(self.open(built, later[:, None]))))
+        n, parts = len(region.speed), []
+        # In parts: the pairs of all choices may be more than memory holds, and most are cut.
+        step = max(1, JOINED // n)
+        for first in range(0, len(whole.speed), step):
+            self.bound.target.check_time()
+            some = np.arange(first, min(first + step, len(whole.speed)))
+            parent, choice = np.repeat(some, n), np.tile(np.arange(n), len(some))
+            built = States(
+                machines=np.zeros(len(parent), dtype=np.intp),
+                devices=np.zeros(len(parent), dtype=np.intp),
+                speed=whole.speed[parent] + region.speed[choice],
+                usd=whole.usd[parent] + region.usd[choice],
+                parent=parent,
+                choice=choice,
+            )
+            parts.append(self.best(built.at(np.flatnonzero(self.open(built, later[:, None])))))
+        return self.best(States.all_of(parts))
 
     def open(self, states: States, ahead: Array) -> np.ndarray:
         """Return which states may still reach every threshold with what lies ahead; ``ahead`` has
@@ -181,16 +246,16 @@ class Fronts:
         return open_
 
     def best(self, states: States) -> States:
-        """Keep the states that no other of as many machines beats."""
+        """Keep the states that no other of as many machines and devices beats."""
         if len(states.speed) < 2:
             return states
         key = states.usd + self.usd_per_speed * states.speed
-        order = np.lexsort((-states.speed, key, states.machines))
-        # Machines are separated by a gap wider than any speed, so that one running maximum compares
-        # only states of as many machines.
-        lifted = states.speed[order] + states.machines[order] * (
-            2.0 * float(states.speed.max()) + 1.0
-        )
+        order = np.lexsort((-states.speed, key, states.devices, states.machines))
+        machines, devices = states.machines[order], states.devices[order]
+        group = np.cumsum((np.diff(machines, prepend=0) != 0) | (np.diff(devices, prepend=0) != 0))
+        # Groups are separated by a gap wider than any speed, so that one running maximum compares
+        # only states of one group.
+        lifted = states.speed[order] + group * (2.0 * float(states.speed.max()) + 1.0)
         before = np.concatenate([[-np.inf], np.maximum.accumulate(lifted)[:-1]])
         return states.at(order[lifted > before])
 
@@ -214,101 +279,107 @@ class Fronts:
 
 
 class RegionFront:
-    """Choices of machines of one region that nothing beats."""
+    """Choices of machines of one region that nothing beats, pool after pool."""
 
     def __init__(self, fronts: Fronts, k: int) -> None:
-        bound, market = fronts.bound, fronts.market
-        self.count = int(fronts.split[0, k])
-        self.buckets = buckets_at(market, int(bound.node.used[k]), fronts.hosts[k])
-        others = fronts.total - fronts.sums[k]
-        ahead = self._ahead(fronts)
-        states, self.trail = NOTHING, []
-        for bucket, rest in zip(self.buckets, ahead, strict=True):
-            mixes = mixes_of(market, bucket, self.count)
-            n = len(mixes.machines)
-            parent, choice = (
-                np.repeat(np.arange(len(states.speed)), n),
-                np.tile(np.arange(n), len(states.speed)),
-            )
-            machines = states.machines[parent] + mixes.machines[choice]
-            fits = machines <= self.count
-            parent, choice, machines = parent[fits], choice[fits], machines[fits]
-            states = States(
-                machines=machines,
-                speed=states.speed[parent] + mixes.speed[choice],
-                usd=states.usd[parent] + mixes.usd[choice],
-                parent=parent,
-                choice=choice,
-            )
-            open_ = fronts.open(states, rest[:, self.count - states.machines] + others[:, None])
-            states = fronts.best(states.at(np.flatnonzero(open_)))
-            self.trail.append((states, mixes))
-            if len(states.speed) == 0:
+        self.fronts, self.count = fronts, int(fronts.split[0, k])
+        self.others = (fronts.total - fronts.sums[k])[:, None]
+        self.states, self.trail = NOTHING, []
+        for stage in self._stages(fronts.buckets[k]):
+            self.states = self._extended(stage)
+            self.trail.append((self.states, stage.pool))
+            if len(self.states.speed) == 0:
                 break
-        self.states = states
 
-    def _ahead(self, fronts: Fronts) -> list[Array]:
-        """Return the best weighted sums of m machines of the buckets after each one; shape (rows,
-        count + 1) each.
+    def _stages(self, buckets: list[list[int]]) -> list[Stage]:
+        """List the pools, those of one quota one after the other, with the best weighted sums of m
+        machines of those that come later.
         """
-        market, owner = fronts.market, fronts.market.units[1]
-        left = np.zeros((len(fronts.rows), 0))
-        built = []
-        for bucket in reversed(self.buckets):
-            sums = np.full((len(fronts.rows), self.count + 1), -np.inf)
-            sums[:, 0] = 0.0
-            sums[:, 1 : left.shape[1] + 1] = np.cumsum(left, axis=1)
-            built.append(sums)
-            own = market.units[0][np.ix_(fronts.rows, np.flatnonzero(owner == bucket[0]))]
-            left = -np.sort(-np.concatenate([left, own], axis=1), axis=1)[:, : self.count]
-        return built[::-1]
+        market, weights = self.fronts.market, self.fronts.weights
+        values = market.values_at(weights)
+        worth = values[int(np.argmin(self.fronts.spare))]
+        stages: list[Stage] = []
+        later = np.zeros((len(weights), 0))
+        # The best pools first: what is left after them is worth little, so that choices with few of
+        # them are cut at once.
+        for bucket in sorted(buckets, key=lambda pools: float(worth[pools].max())):
+            pools = sorted(bucket, key=lambda i: float(worth[i]))
+            quota, size = market.pools[pools[0]].gpu_quota, 0
+            for at, pool in enumerate(pools):
+                units = later
+                if at:
+                    own = increments_of(market, values, pools[:at], self.count)
+                    units = np.concatenate([later, own], axis=1)
+                stages.append(Stage(pool, quota, size, best_of(units, self.count)))
+                size = max(size, market.pools[pool].gpus)
+            own = increments_of(market, values, pools, self.count)
+            later = np.concatenate([later, own], axis=1)
+            later = -np.sort(-later, axis=1)[:, : self.count]
+        return stages[::-1]
+
+    def _extended(self, stage: Stage) -> States:
+        """Add machines of a pool to every choice so far, and keep what nothing beats."""
+        market, before = self.fronts.market, self.states
+        size, parts = market.pools[stage.pool].gpus, []
+        self.fronts.bound.target.check_time()
+        for count in range(int(min(market.cap[stage.pool], self.count)) + 1):
+            at = np.flatnonzero(
+                (before.machines + count <= self.count)
+                & (before.devices + count * size <= stage.quota)
+            )
+            if len(at) == 0:
+                break
+            built = States(
+                machines=before.machines[at] + count,
+                devices=before.devices[at] + count * size,
+                speed=before.speed[at] + count * market.speed[stage.pool],
+                usd=before.usd[at] + count * market.usd[stage.pool],
+                parent=at,
+                choice=np.full(len(at), count),
+            )
+            ahead = stage.later[:, self.count - built.machines] + self.others
+            parts.append(built.at(np.flatnonzero(self.fronts.open(built, ahead))))
+        states = States.all_of(parts)
+        # Devices count no more where machines to come cannot fill the quota, so that fewer choices
+        # differ.
+        most = states.devices + (self.count - states.machines) * stage.largest_later
+        return self.fronts.best(
+            replace(states, devices=np.where(most <= stage.quota, 0, states.devices))
+        )
 
     def machines(self, state: int) -> list[tuple[int, int]]:
         """List the pools and counts of a complete choice."""
         machines = []
-        for (states, mixes), bucket in zip(
-            reversed(self.trail), reversed(self.buckets), strict=True
-        ):
-            counts = mixes.counts[int(states.choice[state])]
-            machines += [
-                (pool, int(count)) for pool, count in zip(bucket, counts, strict=True) if count
-            ]
+        for states, pool in reversed(self.trail):
+            count = int(states.choice[state])
+            machines += [(pool, count)] if count else []
             state = int(states.parent[state])
         return machines
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mixes:
-    """Counts of the pools of one quota bucket that its quota holds; shapes (mixes,) and (mixes,
-    pools).
+@dataclass(frozen=True)
+class Stage:
+    """A pool, the quota that it shares, devices of the largest machine of that quota that comes
+    later, and the best weighted sums of m machines that come later; shape (rows, count + 1).
     """
 
-    machines: Indices
-    speed: Array
-    usd: Array
-    counts: Indices
+    pool: int
+    quota: int
+    largest_later: int
+    later: Array
 
 
-def buckets_at(market: Market, place: int, hosts: frozenset[str]) -> list[tuple[int, ...]]:
+def buckets_at(market: Market, place: int, hosts: frozenset[str]) -> list[list[int]]:
     """List the pools of each quota bucket of a place, in the order of the market."""
     buckets: dict[tuple[str, str, str], list[int]] = {}
     for i in np.flatnonzero((market.place_of == place) & market.pools_of_hosts(hosts)).tolist():
         buckets.setdefault(market.pools[i].bucket, []).append(i)
-    return [tuple(bucket) for bucket in buckets.values()]
+    return list(buckets.values())
 
 
-def mixes_of(market: Market, bucket: tuple[int, ...], most: int) -> Mixes:
-    """List every mix of the machine sizes of a bucket of at most so many machines."""
-    counts = np.zeros((1, 0), dtype=np.intp)
-    for i in bucket:
-        each = np.arange(int(min(market.cap[i], most)) + 1)
-        counts = np.column_stack([np.repeat(counts, len(each), axis=0), np.tile(each, len(counts))])
-        size = np.array([market.pools[j].gpus for j in bucket[: counts.shape[1]]])
-        counts = counts[(counts @ size <= market.pools[i].gpu_quota) & (counts.sum(axis=1) <= most)]
-    chosen = list(bucket)
-    return Mixes(
-        machines=counts.sum(axis=1),
-        speed=counts @ market.speed[chosen],
-        usd=counts @ market.usd[chosen],
-        counts=counts,
-    )
+def increments_of(market: Market, values: Array, pools: list[int], most: int) -> Array:
+    """Return the increments of some pools that share a quota; shape (rows, machines)."""
+    sizes = tuple(market.pools[i].gpus for i in pools)
+    caps = tuple(int(market.cap[i]) for i in pools)
+    quota = market.pools[pools[0]].gpu_quota
+    return increments(values[:, None, pools], sizes, caps, quota, most)[:, 0]

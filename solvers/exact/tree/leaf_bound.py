@@ -43,9 +43,9 @@ class LeafBound:
             else 0.0
         )
 
-    def thresholds(self, splits: Indices) -> Array:
-        """Return the thresholds at known workers of the first regions, where egress is exact; shape
-        (rows, splits).
+    def thresholds(self, splits: Indices, weights: Array | None = None) -> Array:
+        """Return the thresholds at known workers of the first regions, where egress is exact, for
+        the rows of the market or other ones; shape (rows, splits).
 
         Notes
         -----
@@ -70,7 +70,7 @@ class LeafBound:
         slowest = self.relaxation.slowest(self.node, np.full(len(splits), workers), longest)
         return self.target.thresholds(
             self.relaxation.mode,
-            self.market.weights,
+            self.market.weights if weights is None else weights,
             communication,
             self.egress_usd(splits),
             data,

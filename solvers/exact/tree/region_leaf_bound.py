@@ -49,8 +49,10 @@ class RegionLeafBound(LeafBound):
         _, usd = self.rounds.leader_pairs.least(self.node.used, (), len(used))
         return usd + np.full(len(splits), self.rounds.home_usd(used, self.workers - len(used)))
 
-    def thresholds(self, splits: Indices) -> Array:
-        """Return the thresholds at known workers of the first regions; shape (rows, splits)."""
+    def thresholds(self, splits: Indices, weights: Array | None = None) -> Array:
+        """Return the thresholds at known workers of the first regions, for the rows of the market
+        or other ones; shape (rows, splits).
+        """
         regions, known = len(self.node.used), splits.shape[1]
         left = self.workers - splits.sum(axis=1)
         rest = (
@@ -70,5 +72,5 @@ class RegionLeafBound(LeafBound):
             )
         workers = np.full(len(splits), self.workers)
         return self.rounds.thresholds(
-            self.node.used, (), workers, largest, averaging, regions, self.family
+            self.node.used, (), workers, largest, averaging, regions, self.family, weights
         )
