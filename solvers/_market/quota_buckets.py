@@ -29,9 +29,11 @@ class Buckets:
 
     def __init__(self, pools: Sequence[Pool], cap: Array, most: int) -> None:
         self.most = most
-        buckets: dict[tuple[str, str, str], list[int]] = {}
+        # Apart by class of host, as the searches leave classes out: each has the quota to itself,
+        # so the bound errs high.
+        buckets: dict[tuple[str, ...], list[int]] = {}
         for i, pool in enumerate(pools):
-            buckets.setdefault(pool.bucket, []).append(i)
+            buckets.setdefault((*pool.bucket, pool.host), []).append(i)
         self._alike: dict[tuple[tuple[int, ...], tuple[int, ...], int], list[list[int]]] = {}
         for members in buckets.values():
             sizes = tuple(pools[i].gpus for i in members)
