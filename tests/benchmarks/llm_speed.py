@@ -30,14 +30,13 @@ from placer.workload.island.hardware import Hardware  # noqa: E402
 from placer.workload.island.interval import FIT, Doubt, rate_interval  # noqa: E402
 from placer.workload.island.memory import Memory, memory  # noqa: E402
 from placer.workload.island.plans import capacity_bytes  # noqa: E402
+from placer.workload.island.step import Step, step  # noqa: E402
 from placer.workload.island.transformer_speed import (  # noqa: E402
     FITTED,
     PRESSED_SLOWDOWN,
-    Step,
     Utilisation,
     calculation_seconds,
     is_pressed,
-    step,
 )
 from placer.workload.island.transports import TRANSPORTS  # noqa: E402
 

@@ -3,9 +3,9 @@
 `island` chooses the plan and times it, `machine_counts` says how many machines to offer.
 """
 
-from placer.workload.island.answers import Island, Refusal
 from placer.workload.island.machine_counts import machine_counts
-from placer.workload.island.plans import island
+from placer.workload.island.plans import Island, island
+from placer.workload.island.refusals import Refusal
 from placer.workload.island.transports import TRANSPORTS, Transport
 from placer.workload.island.wishes import PlanWishes, check_wishes
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.hardware import Hardware
-from placer.workload.island.transformer_speed import Step, attention_share, is_late
+from placer.workload.island.step import Step
+from placer.workload.island.transformer_speed import attention_share, is_late
 from placer.workload.island.transports import Transport
 
 FASTER_ATTENTION = 740 / 335

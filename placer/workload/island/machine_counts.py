@@ -6,8 +6,7 @@ from functools import lru_cache
 
 from placer.market.catalog import Gpu
 from placer.workload.architecture import Architecture
-from placer.workload.island.answers import Island
-from placer.workload.island.plans import island
+from placer.workload.island.plans import Island, island
 from placer.workload.island.wishes import FREE, PlanWishes
 
 MOST_ISLAND_MACHINES = 16

@@ -10,24 +10,23 @@ from placer.market.catalog import Gpu
 from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island.answers import Island, Refusal
 from placer.workload.island.hardware import Hardware
 from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import Memory, host_bytes
 from placer.workload.island.question import Question
 from placer.workload.island.refusals import (
+    Refusal,
     degree_refusal,
     network_refusal,
     no_plan_refusal,
     precision_refusal,
 )
+from placer.workload.island.step import Step, step
 from placer.workload.island.transformer_speed import (
     FITTED,
     PRESSED_SLOWDOWN,
-    Step,
     calculation_seconds,
     is_pressed,
-    step,
 )
 from placer.workload.island.transports import TRANSPORTS, Transport, transport
 from placer.workload.island.wishes import FREE, PlanWishes
@@ -36,6 +35,37 @@ SOURCE = (
     "FLOPs over {share:.0%} of {tflops:.0f} TFLOP/s ({basis}), utilisation fitted to MPT-125M to "
     "70B on A100 (MosaicML llm-foundry){reasons}"
 )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Island:
+    """Some machines that train one copy of a model by a plan.
+
+    Parameters
+    ----------
+    samples_per_second, low, high
+        Sequences a second while a batch is calculated and reduced inside the island.
+    basis, source
+        How sure the rate is, and where it comes from.
+    plan
+        Sharding, tensor parallel degree, checkpointing, microbatch and precision.
+    memory
+        Bytes on each device.
+    host_bytes
+        Bytes on each machine's host.
+    step
+        Seconds of a step.
+    """
+
+    samples_per_second: float
+    low: float
+    high: float
+    basis: str
+    source: str
+    plan: InnerPlan
+    memory: Memory
+    host_bytes: float
+    step: Step
 
 
 class Draft(NamedTuple):

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from placer.units import GIB
-from placer.workload.island.answers import Refusal
+from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.precision import lacks_precision, usual_precision
 from placer.workload.island.question import Question
 from placer.workload.island.wishes import undivided_width
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """The reason why some machines cannot train a model.
+
+    Parameters
+    ----------
+    code
+        ``memory``, ``batch``, ``network``, ``precision`` or ``tensor-parallel``.
+    reason
+        One sentence.
+    plan
+        The plan that came nearest; None where no plan was tried.
+    """
+
+    code: str
+    reason: str
+    plan: InnerPlan | None = None
 
 
 def network_refusal(question: Question) -> Refusal | None:

@@ -1,6 +1,4 @@
-"""Seconds of a transformer's step: calculation by FLOPs and utilisation, exchange inside the
-island by fabric, and what of it is hidden.
-"""
+"""Seconds that a device calculates for a transformer: FLOPs over the utilisation it reaches."""
 
 from __future__ import annotations
 
@@ -11,17 +9,8 @@ from functools import lru_cache
 from placer.market.catalog import Gpu
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island.collectives import (
-    all_reduce_seconds,
-    attained_bytes_per_s,
-    exposed_seconds,
-    network_seconds,
-    node_seconds,
-)
-from placer.workload.island.hardware import Hardware
-from placer.workload.island.memory import ELEMENT_BYTES, Memory, sharding_group
+from placer.workload.island.memory import ELEMENT_BYTES, Memory
 from placer.workload.island.precision import precision_rate
-from placer.workload.island.transports import Transport
 
 A100_FLOPS_PER_BYTE = 271.2e12 / 1800e9
 """Measured rate of matrix products over memory bandwidth, between the A100 of 40 and of 80 GB."""
@@ -29,22 +18,12 @@ RECOMPUTED = {"none": 0.0, "selective": 0.1, "full": 0.5}
 """Forward passes of the layers that checkpointing adds; for selective, share of the whole step.
 Full costs half of a forward pass: fitted together with u0, on which the rest falls.
 """
-SHARDED_NODE_SHARE = 0.77
-"""Share of the bandwidth inside a machine that gathers and scatters of single layers attain."""
-UNHIDDEN = 0.2
-"""Part of the shorter of calculation and gathers that is not hidden behind the longer."""
-LAYER_LATENCY_S = 50e-6
-"""Seconds by which one gather or scatter of a layer delays a step, for each doubling of devices."""
 LATE_DEVICES = ("H100", "H200", "GH200", "B", "GB", "MI3")
 """Hopper, its contemporaries and successors, by the start of their names."""
 LATE_ATTENTION = (335 / 230) / (794.5 / 271.2)
 """Rate of fused attention over that of matrix products on late devices, where an A100 has 1.
 FlashAttention-2 reaches 230 TFLOP/s on A100 and 335 on H100 (Dao, 2023), matrix products 271 and
 795. Kernels written for Hopper are faster (Shah et al., 2024); the interval says so.
-"""
-OPTIMIZER_TRAFFIC_BYTES = 30.0
-"""Bytes that AdamW reads and writes for each trainable parameter: gradient, weights in FP32 and in
-BF16, two moments.
 """
 PRESSED_SHARE = 0.45
 """Share of the device's memory above which states can make the allocator slow."""
@@ -76,71 +55,6 @@ FITTED = Utilisation(share=0.766, half_width=350.0)
 """Fitted to 139 runs of MPT-125M to 70B on 8 to 128 A100 under FSDP (MosaicML llm-foundry,
 scripts/train/benchmarking/README.md).
 """
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
-    """Seconds of one step of an island.
-
-    Parameters
-    ----------
-    calculation_s
-        Forward and backward of all microbatches of one device.
-    gather_s
-        Gathers of weights and scatters of gradients, which run beside every microbatch.
-    reduction_s
-        All-reduce of gradients, which hides behind the last backward alone.
-    tensor_s
-        All-reduces of activations in tensor parallel groups, which nothing hides.
-    latency_s
-        Optimizer, and delays that depend on neither bytes nor FLOPs.
-    microbatches
-        Forward and backward passes of one device.
-    """
-
-    calculation_s: float
-    gather_s: float
-    reduction_s: float
-    tensor_s: float
-    latency_s: float
-    microbatches: int
-
-    @property
-    def exchange_s(self) -> float:
-        """Seconds of all exchanges inside the island, if nothing were hidden."""
-        return self.gather_s + self.reduction_s + self.tensor_s
-
-    @property
-    def exposed_s(self) -> float:
-        """Seconds of exchanges that calculation does not hide."""
-        hidden = (1 - UNHIDDEN) * min(self.calculation_s, self.gather_s)
-        return (
-            self.tensor_s
-            + self.gather_s
-            - hidden
-            + exposed_seconds(self.reduction_s, self.hiding_s)
-        )
-
-    @property
-    def hiding_s(self) -> float:
-        """Seconds of calculation that no gather runs beside."""
-        return max(0.0, self.calculation_s - self.gather_s)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds from one step to the next."""
-        return self.calculation_s + self.exposed_s + self.latency_s
-
-    def exposed_outside_s(self, exchange_s: float) -> float:
-        """Return what an exchange of gradients between islands of one zone adds to the step.
-
-        Notes
-        -----
-        It follows the reduction inside the island and hides behind the same backward, so that
-        several islands take as long as one of all their machines.
-        """
-        both = exposed_seconds(self.reduction_s + exchange_s, self.hiding_s)
-        return both - exposed_seconds(self.reduction_s, self.hiding_s)
 
 
 @lru_cache(maxsize=4096)
@@ -216,122 +130,6 @@ def calculation_seconds(
     """Return the seconds that a device calculates in a step, for the share of a rank."""
     tokens = sequences * architecture.sequence_length
     return tokens * token_seconds(architecture, gpu, plan, fit) / plan.tensor_parallel
-
-
-def step(
-    architecture: Architecture,
-    hardware: Hardware,
-    plan: InnerPlan,
-    sequences: int,
-    calculation_s: float,
-    via: Transport,
-    gradient_bytes_per_parameter: float,
-) -> Step:
-    """Return the seconds of a step.
-
-    Parameters
-    ----------
-    sequences
-        Share of the batch of one data-parallel rank.
-    calculation_s
-        Seconds that a device calculates; see `calculation_seconds`.
-    gradient_bytes_per_parameter
-        Bytes of a gradient on the wire where gradients are not sharded.
-    """
-    microbatches = -(-sequences // plan.microbatch)
-    tokens = sequences * architecture.sequence_length
-    return Step(
-        calculation_s=calculation_s,
-        gather_s=microbatches * _gather_seconds(architecture, hardware, plan, via),
-        reduction_s=_reduction_seconds(
-            architecture, hardware, plan, microbatches, via, gradient_bytes_per_parameter
-        ),
-        tensor_s=_tensor_seconds(architecture, hardware, plan, tokens, microbatches, via),
-        latency_s=(
-            _layer_latency_s(architecture, hardware, plan)
-            + _optimizer_seconds(architecture, hardware, plan)
-        ),
-        microbatches=microbatches,
-    )
-
-
-def _layer_latency_s(architecture: Architecture, hardware: Hardware, plan: InnerPlan) -> float:
-    """Return the delays of gathers and scatters of single layers."""
-    ranks = hardware.gpus // plan.tensor_parallel
-    if plan.sharding not in ("zero-3", "hybrid") or ranks == 1:
-        return 0.0
-    return 3 * architecture.layers * LAYER_LATENCY_S * math.log2(ranks)
-
-
-def _optimizer_seconds(architecture: Architecture, hardware: Hardware, plan: InnerPlan) -> float:
-    """Return the seconds in which a device updates its share of the weights: what it reads and
-    writes over its memory bandwidth.
-    """
-    group = sharding_group(plan, hardware.gpu_count, hardware.machines)
-    share = architecture.trainable_parameters / plan.tensor_parallel / group
-    return share * OPTIMIZER_TRAFFIC_BYTES / (hardware.gpu.memory_gb_per_s * 1e9)
-
-
-def _gather_seconds(
-    architecture: Architecture, hardware: Hardware, plan: InnerPlan, via: Transport
-) -> float:
-    """Return the seconds in which a microbatch gathers weights twice and scatters the gradients of
-    what is trained once: inside the machines and, for zero-3, over them.
-    """
-    if plan.sharding not in ("zero-3", "hybrid"):
-        return 0.0
-    element = ELEMENT_BYTES[plan.precision]
-    trained = architecture.trainable_parameters
-    frozen = min(element, architecture.frozen_bytes_per_parameter)
-    bytes_ = 3 * element * trained + 2 * frozen * (architecture.parameters - trained)
-    payload = bytes_ / plan.tensor_parallel
-    ranks = hardware.gpu_count // plan.tensor_parallel
-    inside = (ranks - 1) / ranks * payload / (SHARDED_NODE_SHARE * hardware.node_bytes_per_s)
-    if plan.sharding == "hybrid" or hardware.machines == 1:
-        return inside
-    network = attained_bytes_per_s(hardware.network_gbps or 0.0, via) / plan.tensor_parallel
-    return inside + (hardware.machines - 1) / hardware.machines * payload / network
-
-
-def _reduction_seconds(
-    architecture: Architecture,
-    hardware: Hardware,
-    plan: InnerPlan,
-    microbatches: int,
-    via: Transport,
-    bytes_per_parameter: float,
-) -> float:
-    """Return the seconds in which replicas reduce gradients: an all-reduce, which zero-1 splits
-    into its halves, of which zero-2 repeats the first for each microbatch.
-    """
-    payload = bytes_per_parameter * architecture.trainable_parameters
-    if plan.sharding == "zero-3":
-        return 0.0
-    gbps = hardware.network_gbps or 0.0
-    if plan.sharding == "hybrid" or plan.tensor_parallel == hardware.gpu_count:
-        seconds = network_seconds(payload, hardware.machines, gbps, via)
-    else:
-        seconds = all_reduce_seconds(payload, hardware, via)
-    return seconds * (microbatches + 1) / 2 if plan.sharding == "zero-2" else seconds
-
-
-def _tensor_seconds(
-    architecture: Architecture,
-    hardware: Hardware,
-    plan: InnerPlan,
-    tokens: int,
-    microbatches: int,
-    via: Transport,
-) -> float:
-    """Return the seconds of the all-reduces of activations in a tensor parallel group: two in
-    forward and two in backward of each layer, and two more where forward is repeated.
-    """
-    degree = plan.tensor_parallel
-    if degree == 1:
-        return 0.0
-    payload = ELEMENT_BYTES[plan.precision] * tokens / microbatches * architecture.width
-    count = (6 if plan.checkpointing == "full" else 4) * architecture.layers * microbatches
-    return count * node_seconds(payload, degree, hardware.node_bytes_per_s, via)
 
 
 def is_pressed(memory: Memory, capacity_bytes: float, tokens: int) -> bool:
