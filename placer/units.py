@@ -123,6 +123,26 @@ def parse_count(text: str, what: str = "count") -> int:
     return int(value)
 
 
+def parse_tokens(text: str, what: str = "tokens") -> int:
+    """Read a whole number of tokens; ``10B`` and ``10G`` are 10,000,000,000.
+
+    Examples
+    --------
+    >>> parse_tokens("10B"), parse_tokens("4Mtok"), parse_tokens("1T tokens")
+    (10000000000, 4000000, 1000000000000)
+    """
+    match = re.fullmatch(
+        _NUMBER + r"(?P<prefix>[kKMGBT]?|[KMGT]i)\s*(tok|tokens)?", text.strip().replace(",", "")
+    )
+    prefix = match["prefix"].replace("B", "G") if match else ""
+    if match is None:
+        raise PlacerError(f"{what} '{text}' is no number of tokens", "write it as 10B, 4M or 1T")
+    value = _positive(text, what, float(match["number"]) * (_PREFIX | _BINARY)[prefix])
+    if value != int(value):
+        raise PlacerError(f"{what} '{text}' is not a whole number", "give a whole number")
+    return int(value)
+
+
 def parse_bytes(text: str) -> float:
     """Read a size in bytes, such as ``1.12GB``, ``1100 MB`` or ``16GiB``.
 

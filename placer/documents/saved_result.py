@@ -48,7 +48,7 @@ RESULT_KEYS = (
 """Keys of a result document."""
 LATER_KEYS = ("proof", "problem", "question", "certificate", "verification")
 """Keys that not every result document has."""
-LATER_WISHES = ("oldest_price",)
+LATER_WISHES = frozenset({"oldest_price", "tokens", "sequence_length", "lora", "qlora"})
 """Keys of the request that files of older versions lack."""
 MOST_GAP = 0.5
 """Largest gap that can be asked for."""
@@ -182,8 +182,7 @@ def check_result(document: Mapping[str, Any], where: str) -> str:
             )
     wrong = _wrong_status(document, priced, problem)
     request = request_document(problem)
-    older = {key: value for key, value in request.items() if key not in LATER_WISHES}
-    if document["request"] not in (request, older) or wrong:
+    if not _is_request(document["request"], request) or wrong:
         raise PlacerError(
             f"{where}: {wrong or 'the request does not fit the problem'}",
             "the file was edited, or made by another version",
@@ -192,6 +191,16 @@ def check_result(document: Mapping[str, Any], where: str) -> str:
         f"result, priced again: {priced.samples_per_second.value:.6g} samples/s for "
         f"{priced.usd_per_hour.total:.6g} USD/h"
     )
+
+
+def _is_request(written: Any, request: Mapping[str, Any]) -> bool:
+    """Tell whether a request is that of the problem; keys that came later may be missing."""
+    if not isinstance(written, Mapping):
+        return False
+    missing = {*request} - {*written}
+    return missing <= LATER_WISHES and written == {
+        key: value for key, value in request.items() if key not in missing
+    }
 
 
 def _wrong_status(document: Mapping[str, Any], priced: Estimate, problem: Problem) -> str:

@@ -34,6 +34,11 @@ AMOUNTS = (
     "max_carbon_g_per_hour",
     "target_batch_size",
     "critical_batch",
+    "tokens",
+    "sequence_length",
+    "lora",
+    "qlora",
+    "batch_tokens",
 )
 """Wishes that are amounts above 0."""
 ALL_REGIONS = 1_000
@@ -113,13 +118,19 @@ class Requirements:
     ``samples`` is how many to train on, at equal progress; ``deadline_s`` and ``budget_usd`` are
     for all of them. ``oldest_price`` is an ISO date: older machine prices are left out. With a
     ``batch_range`` and no ``target_batch_size`` a solver chooses the batch; ``critical_batch`` is
-    the gradient noise scale in samples.
+    the gradient noise scale in samples. ``tokens``, ``sequence_length``, ``batch_tokens`` and the
+    ranks of ``lora`` and ``qlora`` are about language models, whose samples are sequences:
+    `placer.problem.words.tokens.in_sequences` sets ``samples`` and ``target_batch_size`` by them.
     """
 
     objective: str = "throughput"
     budget_usd_per_hour: float | None = None
     min_samples_per_second: float | None = None
     samples: int | None = None
+    tokens: int | None = None
+    sequence_length: int | None = None
+    lora: int | None = None
+    qlora: int | None = None
     deadline_s: float | None = None
     budget_usd: float | None = None
     most_usd_per_million_samples: float | None = None
@@ -144,6 +155,7 @@ class Requirements:
     samples_to_target: tuple[tuple[str, float], ...] = ()
     target_batch_size: int | None = None
     batch_range: tuple[int, int] | None = None
+    batch_tokens: int | None = None
     critical_batch: int | None = None
     data_store: str | None = None
     datasets: tuple[Dataset, ...] = ()
@@ -230,6 +242,8 @@ class Requirements:
                 raise unknown(kind, value, known)
         self._check_ranges()
         self._check_data()
+        if self.lora is not None and self.qlora is not None:
+            raise PlacerError("lora and qlora at once", "give one of them")
         for strategy, factor in self.samples_to_target:
             if strategy not in EXCHANGES[1:]:
                 raise unknown("exchange", strategy, EXCHANGES[1:])
@@ -275,10 +289,10 @@ class Requirements:
             ("objective 'time'", self.objective == "time"),
         )
         for what, wanted in totals:
-            if wanted and self.samples is None:
+            if wanted and self.samples is None and self.tokens is None:
                 raise PlacerError(
                     f"{what} without a number of samples",
-                    "say how many to train on, such as --samples 10M",
+                    "say how many to train on, such as --samples 10M or --tokens 10B",
                 )
 
     def _check_data(self) -> None:

@@ -37,9 +37,14 @@ SEARCHES = [command.command for command in (recommend, explain, pareto, whatif, 
 BY_HAND = [estimate.command, simulate.command]
 QUESTION = {"model": "resnet50", "catalog": "erben-2023"}
 CENTRAL = {"model": "niser", "catalog": "phalak-2023"}
+LANGUAGE = {"model": "llama-3.2-1b", "catalog": "default"}
 BESIDE: dict[str, dict[str, Any]] = {
     "aggregator": CENTRAL,
     "storage": CENTRAL,
+    "tokens": LANGUAGE,
+    "seq_len": LANGUAGE,
+    "lora": LANGUAGE,
+    "qlora": LANGUAGE,
     "critical_batch": {"tbs": "8K..64K"},
     "deadline": {"samples": "10M"},
     "passes": {"data": "gcp/us-west1=2M:move"},
@@ -160,7 +165,8 @@ def test_python_and_the_command_line_ask_the_same(
             for field in fields(Requirements)
             if getattr(python.requirements, field.name) != getattr(without.requirements, field.name)
         ]
-        assert set(changed) - {"objective", "exchange"} <= set(wish.fields)
+        follows = {"samples"} if name == "tokens" else set()
+        assert set(changed) - {"objective", "exchange"} <= {*wish.fields, *follows}
     else:
         assert python.catalog.links != without.catalog.links
 
@@ -178,6 +184,10 @@ def test_python_and_the_command_line_ask_the_same(
         ({"tbs": 32768}, {"tbs": "32Ki"}),
         ({"tbs": (8192, 65536)}, {"tbs": "8Ki..64Ki"}),
         ({"critical_batch": 1000, "tbs": 4}, {"critical_batch": "1K", "tbs": "4"}),
+        (
+            {**LANGUAGE, "tokens": 10**10, "seq_len": 4096, "lora": 8},
+            {**LANGUAGE, "tokens": "10B", "seq_len": "4Ki", "lora": "8"},
+        ),
         ({"streams": 4, "overlap": True}, {"streams": "4", "overlap": True}),
         ({"interruption": 0.3, "unavailable": 0.05}, {"interruption": "30%", "unavailable": "5%"}),
         ({"gpu": ["T4", "A10"]}, {"gpu": "T4,A10"}),
@@ -301,10 +311,10 @@ def test_saved_requests_of_older_versions_are_still_checked() -> None:
     saved = placer.recommend("resnet50", catalog="erben-2023", gpu="T4", budget="5/h").to_saved()
     request = saved["request"]
     assert check_result(saved, "a.json")
-    later = {"oldest_price": request["oldest_price"]}
-    assert check_result(
-        {**saved, "request": {k: request[k] for k in {*request} - {*later}}}, "a.json"
-    )
+    later = ["oldest_price", "tokens", "sequence_length", "lora", "qlora"]
+    for missing in (later, later[:1], later[1:]):
+        older = {k: request[k] for k in {*request} - {*missing}}
+        assert check_result({**saved, "request": older}, "a.json")
     edited: list[object] = [
         {**request, "streams": 9},
         {k: request[k] for k in {*request} - {"gpus"}},

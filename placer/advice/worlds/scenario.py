@@ -19,6 +19,7 @@ from placer.advice.worlds.wish_changes import set_wish
 from placer.errors import PlacerError, unknown
 from placer.problem.contradictions import without_contradictions
 from placer.problem.problem import Problem
+from placer.problem.words.tokens import in_sequences
 from placer.problem.words.wishes import CHANGES
 from placer.units import parse_bandwidth, parse_count, parse_rate
 
@@ -152,12 +153,8 @@ def _applied(problem: Problem, what: str, changes: list[Change]) -> Problem:
                 problem, requirements=set_quota(problem, target, int(_number(value) or 0))
             )
         else:
-            problem = replace(
-                problem,
-                requirements=set_wish(
-                    problem, what, text, factor, None if value is None else str(value)
-                ),
-            )
+            changed = set_wish(problem, what, text, factor, None if value is None else str(value))
+            problem = in_sequences(replace(problem, requirements=changed))
     return problem
 
 

@@ -41,6 +41,8 @@ def set_wish(
         If the words do not fit the wish, or there is nothing to multiply.
     """
     wish, known = CHANGES[name], problem.requirements
+    if name == "samples":
+        known = replace(known, tokens=None)
     if factor is not None:
         return replace(known, **_scaled(wish, problem, factor, text))
     assert words is not None
@@ -65,7 +67,8 @@ def _scaled(wish: Wish, problem: Problem, factor: float, text: str) -> dict[str,
             f"change '{text}': the request has no {wish.word} to multiply",
             f"give {wish.flag}, or write {wish.word}=VALUE",
         )
-    return {
+    changed: dict[str, Any] = {
         field: max(1, round(value * factor)) if wish.whole else value * factor
         for field, value in amounts.items()
     }
+    return changed | ({"batch_tokens": None} if wish.name == "tbs" else {})

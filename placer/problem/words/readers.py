@@ -20,7 +20,14 @@ from placer.problem.words.data import parse_datasets, parse_kept, parse_multipli
 from placer.problem.words.machines import parse_used
 from placer.problem.words.quotas import quotas_of, read_quotas
 from placer.problem.words.wishes import Wish
-from placer.units import parse_count, parse_fraction, parse_range, parse_rate, parse_seconds
+from placer.units import (
+    parse_count,
+    parse_fraction,
+    parse_range,
+    parse_rate,
+    parse_seconds,
+    parse_tokens,
+)
 
 MOST_LOCAL_STEPS = 100_000
 """More local steps are a slip of the keyboard."""
@@ -101,13 +108,19 @@ def _local_steps(value: str, asked: Reading) -> tuple[object, ...]:
 
 
 def _batch(value: str, asked: Reading) -> tuple[object, ...]:
-    """Read one batch, or the range to choose it from."""
+    """Read one batch, the range to choose it from, or one batch in tokens."""
     low, dots, high = value.partition("..")
+    if value.strip().endswith(("tok", "tokens")):
+        if dots:
+            raise PlacerError(
+                f"tbs '{value}' is a range in tokens", "write one batch as 4Mtok, or 256..1024"
+            )
+        return None, None, parse_tokens(value, "tbs")
     if not dots:
-        return parse_count(low, "tbs"), None
+        return parse_count(low, "tbs"), None, None
     if not (low.strip() and high.strip()):
         raise PlacerError(f"tbs '{value}' has an open end", "write a range of batches as 8K..64K")
-    return None, (parse_count(low, "tbs"), parse_count(high, "tbs"))
+    return None, (parse_count(low, "tbs"), parse_count(high, "tbs")), None
 
 
 def _zones(value: str, asked: Reading) -> tuple[object, ...]:
@@ -185,7 +198,9 @@ def _exchange(value: str, asked: Reading) -> tuple[object, ...]:
 READERS: Mapping[str, Reader] = {
     "aggregator": _aggregator,
     "batch": _batch,
-    "budget": lambda value, asked: read_budget(value, asked.words.get("samples")),
+    "budget": lambda value, asked: read_budget(
+        value, asked.words.get("samples") or asked.words.get("tokens")
+    ),
     "carbon": lambda value, asked: (parse_carbon(value),),
     "count": lambda value, asked: (parse_count(value, asked.wish.word),),
     "data": _data,
@@ -210,6 +225,7 @@ READERS: Mapping[str, Reader] = {
     "share": lambda value, asked: (parse_fraction(value, asked.wish.word, MOST_SHARE),),
     "store": lambda value, asked: (asked.catalog.store(value).place,),
     "text": lambda value, asked: (value,),
+    "tokens": lambda value, asked: (parse_tokens(value, asked.wish.word),),
     "used": lambda value, asked: (
         parse_used(words(value, "use"), asked.catalog) if value != () else (),
     ),

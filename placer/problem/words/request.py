@@ -13,6 +13,7 @@ from placer.problem.contradictions import without_contradictions
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.problem.words.readers import read_wish
+from placer.problem.words.tokens import in_sequences
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import WISHES, Wishes
 from placer.units import parse_bandwidth
@@ -47,17 +48,21 @@ def build_problem(profile: ModelProfile, catalog: Catalog, **words: Unpack[Wishe
     links = given.get("links")
     catalog = with_links(overlay.over_catalog(catalog), split(links, "link") if links else [])
     return without_contradictions(
-        Problem(
-            profile=overlay.over_profile(profile),
-            catalog=catalog,
-            requirements=_requirements(given, catalog),
-            calibration=overlay.calibration,
+        in_sequences(
+            Problem(
+                profile=overlay.over_profile(profile),
+                catalog=catalog,
+                requirements=_requirements(given, catalog),
+                calibration=overlay.calibration,
+            )
         )
     )
 
 
 def _requirements(given: Mapping[str, Any], catalog: Catalog) -> Requirements:
     """Read the wishes that are given, and the defaults of those that are not."""
+    if given.get("samples") is not None and given.get("tokens") is not None:
+        raise PlacerError("samples and tokens both say how much is trained", "give one of them")
     fields: dict[str, Any] = {"objective": _default_objective(given)}
     for wish in WISHES.values():
         value = given.get(wish.name, wish.default)

@@ -112,12 +112,13 @@ class TrainingWishes(TypedDict, total=False):
         Range | None,
         Wish(
             group="training",
-            fields=("target_batch_size", "batch_range"),
+            fields=("target_batch_size", "batch_range", "batch_tokens"),
             reader="batch",
-            metavar="N|N..M",
+            keys=("target_batch_size", "batch_range"),
+            metavar="N|N..M|Ntok",
             example="8K..64K",
-            help="Target batch size: samples per step over all workers (32768, 32K, 32Ki), or a "
-            "range.",
+            help="Target batch size: samples per step over all workers (32768, 32K, 32Ki), a "
+            "range, or tokens (4Mtok).",
             more="Of a range, its ends and the powers of two between are tried; default: the "
             "profile's.",
             number="{}",
@@ -149,6 +150,54 @@ class TrainingWishes(TypedDict, total=False):
             number="{}",
             scales=True,
             removable=True,
+        ),
+    ]
+    tokens: Annotated[
+        str | int | None,
+        Wish(
+            group="training",
+            reader="tokens",
+            metavar="N",
+            example="10B",
+            help="Tokens to train a language model on, such as 10B, in place of --samples.",
+            number="{}",
+            scales=True,
+        ),
+    ]
+    seq_len: Annotated[
+        str | int | None,
+        Wish(
+            group="training",
+            fields=("sequence_length",),
+            reader="count",
+            metavar="N",
+            example="4096",
+            help="Tokens of one sequence of a language model; default: the profile's.",
+            more="The default batch keeps its tokens.",
+            number="{}",
+            scales=True,
+        ),
+    ]
+    lora: Annotated[
+        str | int | None,
+        Wish(
+            group="training",
+            reader="count",
+            metavar="RANK",
+            example="16",
+            help="Train adapters of this rank at every matrix of a frozen language model.",
+            number="{}",
+        ),
+    ]
+    qlora: Annotated[
+        str | int | None,
+        Wish(
+            group="training",
+            reader="count",
+            metavar="RANK",
+            example="16",
+            help="The same with the frozen model in 4 bits.",
+            number="{}",
         ),
     ]
     exchange: Annotated[
@@ -367,7 +416,7 @@ class Wishes(TrainingWishes, total=False):
             reader="budget",
             metavar="USD[/h]",
             example="5/h",
-            help="Most that may be spent: 5/h; with --samples also in total: 200usd.",
+            help="Most that may be spent: 5/h; with --samples or --tokens also in total: 200usd.",
             scales=True,
             removable=True,
         ),
@@ -395,7 +444,7 @@ class Wishes(TrainingWishes, total=False):
             reader="seconds",
             metavar="TIME",
             example="12h",
-            help="Time for all --samples, such as 12h.",
+            help="Time for all --samples or --tokens, such as 12h.",
             more="A number is seconds.",
             number="{}s",
             keys=("deadline_seconds",),

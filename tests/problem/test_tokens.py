@@ -1,0 +1,155 @@
+"""Wishes about tokens: sequences inside, tokens outside, and models that have none."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import placer
+from placer.advice.worlds.scenario import apply, parse_changes
+from placer.errors import PlacerError
+from placer.interface.advisor import Advisor
+from placer.problem.problem import Problem
+from placer.workload.architecture import Architecture
+from placer.workload.models.adapters import adapter_parameters, with_adapters
+from placer.workload.profile import load_profile
+
+advisor = Advisor()
+
+
+def asked(model: str = "llama-3.1-8b", **words: Any) -> Problem:
+    """The problem of some words."""
+    return advisor.problem(model, "default", **words)
+
+
+def shape(problem: Problem) -> Architecture:
+    """The dimensions of the question's model."""
+    assert problem.profile.architecture is not None
+    return problem.profile.architecture
+
+
+@given(tokens=st.integers(1, 10**15), length=st.integers(1, 2**20))
+def test_tokens_are_samples_times_the_sequence_length(tokens: int, length: int) -> None:
+    """As many sequences as hold all tokens, and not one more."""
+    problem = asked(tokens=tokens, seq_len=length)
+    samples = problem.requirements.samples
+    assert samples is not None
+    assert shape(problem).sequence_length == length
+    assert 0 <= samples * length - tokens < length
+
+
+def test_a_batch_in_tokens_is_one_of_sequences() -> None:
+    """4 M tokens are 488 sequences of 8,192, and 977 of 4,096."""
+    assert asked(tbs="4Mtok").batch == 488
+    assert asked(tbs="4Mtok", seq_len=4096).batch == 977
+    assert asked(tbs="100 tokens").batch == 1
+    changed = apply(asked(tbs="4Mtok"), parse_changes(["seq-len=4096"]))
+    assert changed.batch == 977
+    assert apply(changed, parse_changes(["tbs=x2"])).batch == 2 * 977
+
+
+def test_another_sequence_length_keeps_the_tokens_of_the_default_batch() -> None:
+    """Llama 3.1 8B: 512 x 8,192 tokens are 1,024 x 4,096; a sequence has 4 bytes for each."""
+    problem = asked(seq_len=4096)
+    assert problem.batch == 1024
+    assert problem.profile.bytes_per_sample == 4 * 4096
+    assert "here 4,096 tokens" in (problem.profile.bytes_per_sample_source or "")
+    again = apply(problem, parse_changes(["seq-len=2048"]))
+    assert again.batch == 2048
+    assert (again.profile.bytes_per_sample_source or "").count("here") == 1
+    assert apply(again, parse_changes(["seq-len=8192"])).profile.bytes_per_sample == 32768
+
+
+def test_changed_worlds_count_tokens_anew() -> None:
+    """1 B tokens are 122,071 sequences of 8,192; twice the tokens, or half the length."""
+    problem = asked(tokens="1B")
+    assert problem.requirements.samples == 122_071
+    for change, samples in (("tokens=x2", 244_141), ("seq-len=4096", 244_141), ("samples=7", 7)):
+        assert apply(problem, parse_changes([change])).requirements.samples == samples
+
+
+def test_adapters_of_rank_16_for_llama_8b() -> None:
+    """41.9 M parameters, as PEFT counts with all linear layers of Llama 3.1 8B as targets: for each
+    layer 16 x (q 8,192 + k 5,120 + v 5,120 + o 8,192 + 3 x 18,432).
+    """
+    per_layer = 16 * (8192 + 5120 + 5120 + 8192 + 3 * 18_432)
+    problem = asked(lora=16)
+    assert shape(problem).trainable_parameters == 32 * per_layer == 41_943_040
+    assert problem.profile.gradient_bytes_fp32 == 4 * 41_943_040
+    assert shape(problem).frozen_bytes_per_parameter == 2
+    assert shape(problem).has_adapters
+
+
+def test_frozen_weights_in_4_bits_need_a_quarter_of_the_memory() -> None:
+    """8.03 B parameters: 16.1 GB in BF16 and 4 GB in 4 bits, plus states of adapters and 1.5 GB."""
+    lora, qlora = asked(lora=16).profile, asked(qlora=16).profile
+    base = load_profile("llama-3.1-8b").parameters
+    assert lora.device_memory_bytes - qlora.device_memory_bytes == 1.5 * base
+    assert qlora.gradient_bytes_fp32 == lora.gradient_bytes_fp32
+
+
+def test_ranks_are_changed_and_not_added() -> None:
+    """Rank 8 of a model that had rank 16 is rank 8 of the model."""
+    changed = apply(asked(lora=16), parse_changes(["lora=8"]))
+    assert changed.profile == asked(lora=8).profile
+
+
+def test_experts_have_no_adapters() -> None:
+    """Mixtral: the four matrices of attention alone."""
+    mixtral = load_profile("mixtral-8x7b").architecture
+    assert mixtral is not None
+    assert adapter_parameters(mixtral, 1) == 32 * (8192 + 5120 + 5120 + 8192)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"seq_len": 0}, "seq-len '0'"),
+        ({"seq_len": -1}, "seq-len '-1'"),
+        ({"seq_len": 10**9}, "sequence length 1000000000"),
+        ({"seq_len": "long"}, "seq-len 'long'"),
+        ({"model": "gpt2", "seq_len": 2048}, "above the model's 1024 positions"),
+        ({"tokens": 0}, "tokens '0'"),
+        ({"tokens": "many"}, "tokens 'many'"),
+        ({"tokens": "1.5"}, "not a whole number"),
+        ({"tokens": "10B", "samples": "1M"}, "samples and tokens both"),
+        ({"lora": 0}, "lora '0'"),
+        ({"lora": 10**9}, "rank 1,000,000,000 of adapters for a model of width 4,096"),
+        ({"lora": 8, "qlora": 8}, "lora and qlora at once"),
+        ({"tbs": "1Mtok..4Mtok"}, "a range in tokens"),
+        ({"tbs": "0tok"}, "tbs '0tok'"),
+        ({"model": "resnet50", "tokens": "10B"}, "resnet50 has no tokens"),
+        ({"model": "resnet50", "seq_len": 128}, "resnet50 has no tokens"),
+        ({"model": "resnet50", "tbs": "4Mtok"}, "resnet50 has no tokens"),
+        ({"model": "resnet50", "lora": 8}, "resnet50 has no tokens"),
+        ({"model": "resnet50", "qlora": 8}, "resnet50 has no tokens"),
+        ({"model": "roberta-xlm", "tokens": "1M"}, "roberta-xlm has no tokens"),
+    ],
+)
+def test_words_that_cannot_be_meant(words: dict[str, Any], says: str) -> None:
+    """One line that names the word and its value."""
+    with pytest.raises(PlacerError) as caught:
+        asked(**words)
+    assert says in caught.value.message
+    assert "\n" not in str(caught.value)
+
+
+def test_a_total_budget_may_be_for_tokens() -> None:
+    """An amount without a time is for all tokens, as it is for all samples."""
+    wish = asked(tokens="1B", budget="200usd", deadline="3h").requirements
+    assert (wish.budget_usd, wish.deadline_s) == (200, 10_800)
+
+
+def test_a_problem_with_tokens_is_read_again() -> None:
+    """Documents keep the wishes and the model they made."""
+    problem = asked(tokens="10B", seq_len=4096, qlora=8)
+    again = Problem.from_dict(problem.to_dict())
+    assert again.requirements == problem.requirements
+    assert again.profile == problem.profile
+
+
+def test_adapters_need_dimensions() -> None:
+    """A profile of rates alone says nothing about matrices."""
+    with pytest.raises(PlacerError, match="has no tokens"):
+        with_adapters(placer.load_profile("roberta-base"), 8, 2.0)
