@@ -27,7 +27,7 @@ from placer.market.network.graph import Network, largest_cards, network_of
 from placer.problem.exchange import traits
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import WorkerGroup
-from placer.problem.requirements import LOCAL, SYNCHRONOUS, Requirements
+from placer.problem.requirements import LATER_FIELDS, LOCAL, SYNCHRONOUS, Requirements
 from placer.units import GIB
 from placer.workload.constants import PUBLISHED, Calibration
 from placer.workload.inner_plan import InnerPlan
@@ -420,6 +420,9 @@ class Problem:
             {name: getattr(self, name) for name in PARTS if name != "profile"}
         )
         built = {"profile": profile_document(self.profile, measurements=False), **built}
+        for name in LATER_FIELDS:
+            if built["requirements"][name] is None:
+                del built["requirements"][name]
         kept = {
             id(offer)
             for offer in (

@@ -41,6 +41,8 @@ AMOUNTS = (
     "batch_tokens",
 )
 """Wishes that are amounts above 0."""
+LATER_FIELDS = ("tokens", "sequence_length", "lora", "qlora", "batch_tokens")
+"""Fields that documents leave out where nothing is asked: older versions wrote none of them."""
 ALL_REGIONS = 1_000
 """More regions than any market has: no limit."""
 

@@ -31,16 +31,15 @@ def in_sequences(problem: Problem) -> Problem:
     """
     wish = problem.requirements
     profile = _profile(problem.profile, wish)
-    changes = {}
     if wish.tokens is not None:
         length = architecture_of(profile, "--tokens").sequence_length
-        changes["samples"] = -(-wish.tokens // length)
+        wish = replace(wish, samples=-(-wish.tokens // length))
     if wish.batch_tokens is not None:
         length = architecture_of(profile, "a batch in tokens").sequence_length
-        changes["target_batch_size"] = max(1, round(wish.batch_tokens / length))
-    if profile is problem.profile and not changes:
+        wish = replace(wish, target_batch_size=max(1, round(wish.batch_tokens / length)))
+    if profile is problem.profile and wish is problem.requirements:
         return problem
-    return replace(problem, profile=profile, requirements=replace(wish, **changes))
+    return replace(problem, profile=profile, requirements=wish)
 
 
 def _profile(profile: ModelProfile, wish: Requirements) -> ModelProfile:
