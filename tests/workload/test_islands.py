@@ -1,34 +1,81 @@
 """Islands: the plan of some machines for a model, its time, and why there is none."""
 
-import pytest
-from island_models import device, mpt
+from dataclasses import replace
 
-from placer.workload.island import Island, PlanWishes, Refusal, island, machine_counts
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from island_models import MPT, device, mpt
+
+from placer.errors import PlacerError
+from placer.workload.inner_plan import CHECKPOINTING, SHARDINGS
+from placer.workload.island import (
+    Island,
+    PlanWishes,
+    Refusal,
+    check_wishes,
+    island,
+    machine_counts,
+)
+from placer.workload.island.collectives import network_seconds
+from placer.workload.island.transports import TRANSPORTS
 
 ROCE = (1600.0, "roce")
 """Network of MosaicML's A100 machines."""
+PLAIN = PlanWishes(sharding="none", tensor_parallel=1, checkpointing="none", microbatch=4)
+"""Plain data parallelism."""
+
+models = st.sampled_from(sorted(MPT))
+devices = st.sampled_from(["T4", "A10G", "V100-32", "A100-40", "A100-80", "H100", "L40S"])
+counts = st.sampled_from([1, 2, 4, 8])
+machines_of = st.sampled_from([1, 2, 3, 4, 8, 16])
+wishes_of = st.builds(
+    PlanWishes,
+    sharding=st.sampled_from([None, *SHARDINGS]),
+    tensor_parallel=st.sampled_from([None, 1, 2, 4, 8]),
+    checkpointing=st.sampled_from([None, *CHECKPOINTING]),
+    microbatch=st.sampled_from([None, 1, 3, 8]),
+)
+
+
+def chosen(answer: Island | Refusal) -> Island:
+    """Return an island, or fail with the reason why there is none."""
+    assert isinstance(answer, Island), answer
+    return answer
+
+
+def refused(answer: Island | Refusal) -> Refusal:
+    """Return a refusal, or fail."""
+    assert isinstance(answer, Refusal), answer
+    return answer
 
 
 def test_70b_does_not_fit_16_small_devices() -> None:
     """States alone are 65 B x 16 bytes / 16 = 60 GiB; the sentence names plan, need and memory."""
-    answer = island(mpt("mpt-70b"), device("A100-40"), 8, *ROCE, 2, PlanWishes(), 512)
-    assert isinstance(answer, Refusal)
+    answer = refused(island(mpt("mpt-70b"), device("A100-40"), 8, *ROCE, 2, PlanWishes(), 512))
     assert (answer.code, answer.plan is not None) == ("memory", True)
     assert "of 16 x A100-40, which have 39.5 GiB" in answer.reason
 
 
+def test_a_refusal_names_the_plan_that_the_wishes_leave() -> None:
+    """Without tensor parallelism two layers of 1.5 GiB each are gathered beside the 60.4 GiB."""
+    wishes = PlanWishes(tensor_parallel=1)
+    answer = refused(island(mpt("mpt-70b"), device("A100-40"), 8, *ROCE, 2, wishes, 512))
+    assert answer.reason == (
+        "zero-3+ckpt=full+mb=1 needs 69.0 GiB on each of 16 x A100-40, which have 39.5 GiB"
+    )
+
+
 def test_70b_fits_64_small_devices() -> None:
     """The same on 64 devices runs: MosaicML did so."""
-    answer = island(mpt("mpt-70b"), device("A100-40"), 8, *ROCE, 8, PlanWishes(), 512)
-    assert isinstance(answer, Island)
+    answer = chosen(island(mpt("mpt-70b"), device("A100-40"), 8, *ROCE, 8, PlanWishes(), 512))
     assert answer.memory.total < 39.5 * 2**30
 
 
 @pytest.mark.parametrize("network", [(None, "efa"), (100.0, "")])
 def test_an_unknown_network_joins_no_machines(network: tuple[float | None, str]) -> None:
     """Without bandwidth or fabric one machine is all that is offered."""
-    answer = island(mpt("mpt-1b"), device("H100"), 8, *network, 2, PlanWishes(), 512)
-    assert isinstance(answer, Refusal)
+    answer = refused(island(mpt("mpt-1b"), device("H100"), 8, *network, 2, PlanWishes(), 512))
     assert answer.code == "network"
     assert machine_counts(mpt("mpt-1b"), device("H100"), 8, *network, PlanWishes(), 512) == (1,)
 
@@ -36,22 +83,189 @@ def test_an_unknown_network_joins_no_machines(network: tuple[float | None, str])
 def test_a_tensor_parallel_group_stays_in_its_machine() -> None:
     """Degree 8 does not fit machines of 4."""
     wishes = PlanWishes(tensor_parallel=8)
-    answer = island(mpt("mpt-1b"), device("H100"), 4, *ROCE, 4, wishes, 512)
-    assert isinstance(answer, Refusal)
+    answer = refused(island(mpt("mpt-1b"), device("H100"), 4, *ROCE, 4, wishes, 512))
     assert "never leaves a machine" in answer.reason
+
+
+def test_a_degree_that_does_not_divide_the_model_is_refused() -> None:
+    """Keys of 3 heads of 4: a width of 12 is not divided by 8."""
+    model = replace(mpt("mpt-1b"), kv_width=12)
+    wishes = PlanWishes(tensor_parallel=8)
+    answer = refused(island(model, device("H100"), 8, *ROCE, 1, wishes, 512))
+    assert answer.reason == "tensor parallel degree 8 does not divide the width of keys, 12"
+    with pytest.raises(PlacerError, match="does not divide the width of keys") as raised:
+        check_wishes(model, wishes)
+    assert raised.value.hint == "give one of 1, 2, 4"
 
 
 def test_a_batch_below_one_sequence_a_rank_is_refused() -> None:
     """Four sequences for eight ranks, where tensor parallelism is ruled out."""
     wishes = PlanWishes(tensor_parallel=1)
-    answer = island(mpt("mpt-1b"), device("H100"), 8, *ROCE, 1, wishes, 4)
-    assert isinstance(answer, Refusal)
+    answer = refused(island(mpt("mpt-1b"), device("H100"), 8, *ROCE, 1, wishes, 4))
     assert answer.code == "batch"
 
 
 def test_a_small_share_shrinks_the_microbatch() -> None:
     """Two sequences a rank cannot be taken four at a time."""
     wishes = PlanWishes(microbatch=4)
-    answer = island(mpt("mpt-1b"), device("H100"), 8, *ROCE, 1, wishes, 16)
-    assert isinstance(answer, Island)
+    answer = chosen(island(mpt("mpt-1b"), device("H100"), 8, *ROCE, 1, wishes, 16))
     assert answer.plan.microbatch == 2
+
+
+@pytest.mark.parametrize(("gpu", "precision"), [("T4", "bf16"), ("A100-40", "fp8")])
+def test_a_format_that_a_device_lacks_is_refused(gpu: str, precision: str) -> None:
+    """Turing has no BF16, Ampere no FP8; both have something else."""
+    wishes = PlanWishes(precision=precision)
+    answer = refused(island(mpt("mpt-125m"), device(gpu), 1, None, "", 1, wishes, 8))
+    assert answer.reason.startswith(f"{gpu} has no matrix products in {precision}")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "precision"), [("T4", "fp16"), ("H100", "bf16"), ("CPU-8", "fp32")]
+)
+def test_each_device_trains_in_its_usual_format(gpu: str, precision: str) -> None:
+    """FP16 before Ampere, BF16 from there on, FP32 on CPUs."""
+    answer = chosen(island(mpt("mpt-125m"), device(gpu), 1, None, "", 1, PlanWishes(), 8))
+    assert answer.plan.precision == precision
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sharding": "zero-4"},
+        {"checkpointing": "some"},
+        {"precision": "int3"},
+        {"tensor_parallel": 3},
+        {"microbatch": 0},
+    ],
+)
+def test_wishes_of_unknown_words_are_refused(wrong: dict[str, object]) -> None:
+    """Each wish has its words or its range."""
+    with pytest.raises(PlacerError):
+        PlanWishes(**wrong)  # type: ignore[arg-type]
+
+
+def test_an_unknown_transport_is_refused() -> None:
+    """The nearest name is offered."""
+    with pytest.raises(PlacerError) as raised:
+        island(mpt("mpt-1b"), device("H100"), 8, *ROCE, 1, PlanWishes(), 512, "ncl")
+    assert raised.value.hint == "a similar transport exists: 'nccl'"
+
+
+@given(models, devices, counts, machines_of, wishes_of, st.integers(1, 2000))
+def test_a_chosen_plan_fits_and_keeps_the_wishes(
+    model: str, gpu: str, gpu_count: int, machines: int, wishes: PlanWishes, batch: int
+) -> None:
+    """A plan fits its devices, holds its groups inside machines and its microbatch inside the
+    share of a rank, and is what was asked for.
+    """
+    answer = island(mpt(model), device(gpu), gpu_count, *ROCE, machines, wishes, batch)
+    if isinstance(answer, Refusal):
+        assert answer.reason
+        return
+    plan = answer.plan
+    assert answer.memory.total <= device(gpu).memory_gib * 2**30
+    assert gpu_count % plan.tensor_parallel == 0
+    ranks = gpu_count * machines // plan.tensor_parallel
+    assert ranks <= batch
+    assert plan.microbatch <= -(-batch // ranks)
+    assert wishes.sharding in (None, plan.sharding)
+    assert wishes.checkpointing in (None, plan.checkpointing)
+    assert wishes.tensor_parallel in (None, plan.tensor_parallel)
+    assert 0 < answer.low <= answer.samples_per_second <= answer.high
+
+
+@given(models, devices, counts, machines_of, st.floats(1, 3200), st.floats(1, 4))
+def test_a_faster_network_is_never_slower(
+    model: str, gpu: str, gpu_count: int, machines: int, gbps: float, more: float
+) -> None:
+    """Every plan takes no longer, hence the best one."""
+    rates = [
+        answer.samples_per_second if isinstance(answer, Island) else 0.0
+        for g in (gbps, gbps * more)
+        for answer in [
+            island(mpt(model), device(gpu), gpu_count, g, "efa", machines, batch_sequences=512)
+        ]
+    ]
+    assert rates[0] <= rates[1] * (1 + 1e-9)
+
+
+@given(models, devices, counts, machines_of, wishes_of)
+def test_what_is_chosen_is_the_fastest(
+    model: str, gpu: str, gpu_count: int, machines: int, wishes: PlanWishes
+) -> None:
+    """No plan that a further wish would fix is faster than the free choice."""
+    free = island(mpt(model), device(gpu), gpu_count, *ROCE, machines, wishes, 256)
+    for sharding in SHARDINGS:
+        if wishes.sharding is not None:
+            break
+        fixed = island(
+            mpt(model),
+            device(gpu),
+            gpu_count,
+            *ROCE,
+            machines,
+            replace(wishes, sharding=sharding),
+            256,
+        )
+        if isinstance(fixed, Island):
+            assert chosen(free).samples_per_second >= fixed.samples_per_second * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("gbps", [25.0, 100.0, 400.0, 3200.0])
+@pytest.mark.parametrize(("islands", "machines"), [(2, 1), (4, 1), (2, 2), (4, 2), (2, 8)])
+def test_several_islands_take_as_long_as_one(gbps: float, islands: int, machines: int) -> None:
+    """Plain data parallelism over 16 machines is the same run whether it is called one island or
+    several: reduction over all, or inside and then between, on all network cards side by side.
+    """
+    model, gpu, batch = mpt("mpt-1b"), device("A100-80"), 64 * 8 * islands * machines
+    all_machines = islands * machines
+    one = chosen(island(model, gpu, 8, gbps, "efa", all_machines, PLAIN, batch))
+    part = chosen(island(model, gpu, 8, gbps, "efa", machines, PLAIN, batch // islands))
+    shard = 2.0 * model.trainable_parameters / machines
+    outside = network_seconds(shard, islands, gbps, TRANSPORTS["nccl"])
+    several_s = part.step.seconds + part.step.exposed_outside_s(outside)
+    assert several_s == pytest.approx(one.step.seconds, rel=0.01)
+
+
+def test_more_machines_are_offered_where_each_gets_faster() -> None:
+    """70 B fits 32 devices only with one sequence at a time; 64 hold four, 128 no more."""
+    counts = machine_counts(mpt("mpt-70b"), device("A100-40"), 8, *ROCE, PlanWishes(), 512)
+    assert counts == (4, 8)
+
+
+def test_every_count_is_offered_for_local_steps() -> None:
+    """All powers of two from the least that fits, up to the limit of the offer."""
+    counts = machine_counts(
+        mpt("mpt-70b"), device("A100-40"), 8, *ROCE, PlanWishes(), 512, most=12, all_counts=True
+    )
+    assert counts == (4, 8)
+
+
+def test_a_mixture_of_experts_is_assumed() -> None:
+    """Two of eight experts at work: the rate follows the active parameters, the memory all of
+    them; the interval is at least x 1.6 each way.
+    """
+    dense = mpt("mpt-7b")
+    sparse = replace(
+        dense, parameters=4 * dense.parameters, trainable_parameters=4 * dense.parameters
+    )
+    answer = chosen(island(sparse, device("H100"), 8, *ROCE, 4, PlanWishes(), 512))
+    assert answer.basis == "assumed"
+    assert answer.low <= answer.samples_per_second / 1.6
+    assert answer.memory.states > 4 * 3.9 * dense.parameters / 32
+
+
+def test_adapters_need_less_memory_and_fewer_flops() -> None:
+    """QLoRA of a 70 B model fits one machine of 8 x A100-40; 4 of 6 FLOPs a weight are left, so
+    that LoRA is 1.3 to 1.6 times as fast as training all of a 7 B model.
+    """
+    big = replace(mpt("mpt-70b"), trainable_parameters=2 * 10**8, frozen_bytes_per_parameter=0.5)
+    chosen(island(big, device("A100-40"), 8, None, "", 1, PlanWishes(), 64))
+    full = mpt("mpt-7b")
+    lora = replace(full, trainable_parameters=4 * 10**7)
+    rates = [
+        chosen(island(m, device("A100-80"), 8, None, "", 1, PlanWishes(), 512)).samples_per_second
+        for m in (full, lora)
+    ]
+    assert 1.3 < rates[1] / rates[0] < 1.6

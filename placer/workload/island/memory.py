@@ -99,7 +99,9 @@ def memory(architecture: Architecture, plan: InnerPlan, gpu_count: int, machines
     layers = min(GATHERED_LAYERS * element * layer_parameters(architecture) / degree, whole)
     embedding = 0.0
     if plan.sharding in ("zero-3", "hybrid") and group > 1:
-        others = whole * (1 - 1 / group)
+        trained, frozen = trained_and_frozen(architecture)
+        stored = min(whole, (MASTER_BYTES * trained + frozen) / degree)
+        others = stored * (1 - 1 / group)
         gathered = min(layers, others)
         table = element * architecture.vocabulary * architecture.width / degree
         embedding = min(table, others - gathered)
