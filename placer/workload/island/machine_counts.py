@@ -46,8 +46,7 @@ def machine_counts(
     faster than in every smaller island: several small islands do the rest as well.
     """
     counts, best = [], 0.0
-    machines = 1
-    while machines <= most:
+    for machines in powers_of_two(most):
         answer = island(
             architecture,
             gpu,
@@ -56,7 +55,7 @@ def machine_counts(
             fabric,
             machines,
             wishes,
-            batch_sequences,
+            equal_share(batch_sequences, gpu_count, machines, most),
             transport_name,
         )
         if isinstance(answer, Island):
@@ -66,5 +65,21 @@ def machine_counts(
             best = max(best, each)
         elif machines > 1 and answer.code == "network":
             break
-        machines *= 2
     return tuple(counts)
+
+
+def powers_of_two(most: int) -> list[int]:
+    """List 1, 2, 4 ... up to ``most``."""
+    return [2**i for i in range(most.bit_length())]
+
+
+def equal_share(batch: int, gpu_count: int, machines: int, most: int) -> int:
+    """Return the sequences of an island where each machine of the largest has as many.
+
+    Notes
+    -----
+    Many small islands and a few large ones divide a batch over the same machines: they are
+    compared with the same share of each machine, one sequence a device at least.
+    """
+    each = max(batch // powers_of_two(most)[-1], gpu_count)
+    return min(batch, each * machines)

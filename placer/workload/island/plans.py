@@ -68,6 +68,10 @@ class Island:
     step: Step
 
 
+HEADROOM = 0.05
+"""Share of a device's memory that a chosen microbatch leaves free; assumed."""
+
+
 class Draft(NamedTuple):
     """A plan before its microbatch is known: memory for one sequence, sequences of the busiest
     rank, seconds of its calculation.
@@ -233,15 +237,22 @@ def capacity_bytes(gpu: Gpu) -> float:
 def _microbatch(draft: Draft, capacity: float, wished: int | None) -> int:
     """Return the largest power of two of sequences that fits, or the wished count, but no more
     than the rank's share; 0 if none fits.
+
+    Notes
+    -----
+    More than one sequence leaves `HEADROOM` free: the count of bytes is an estimate, and a
+    smaller microbatch costs little.
     """
     one = draft.one_sequence
     each = one.activations + one.logits
-    room = int((capacity - one.total + each) / each)
+    fixed = one.total - each
     if wished is not None:
         count = min(wished, draft.share)
-        return count if count <= room else 0
-    most = min(room, draft.share)
-    return 1 << (most.bit_length() - 1) if most >= 1 else 0
+        return count if fixed + count * each <= capacity else 0
+    if one.total > capacity:
+        return 0
+    room = int(((1 - HEADROOM) * capacity - fixed) / each)
+    return 1 << (max(1, min(room, draft.share)).bit_length() - 1)
 
 
 def _island(question: Question, best: Timed) -> Island:
