@@ -346,6 +346,33 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else _digits(value)
 
 
+def format_tokens(value: float) -> str:
+    """Print a number of tokens with three digits.
+
+    Examples
+    --------
+    >>> format_tokens(10**10), format_tokens(4_194_304), format_tokens(512)
+    ('10 B tokens', '4.19 M tokens', '512 tokens')
+    """
+    for factor, unit in ((1e12, " T"), (1e9, " B"), (1e6, " M")):
+        if value >= factor:
+            return f"{_digits(value / factor)}{unit} tokens"
+    return f"{value:,.0f} tokens"
+
+
+def format_speed(samples_per_second: float, tokens_per_sample: int | None = None) -> str:
+    """Print a speed: in tokens where samples are sequences of them.
+
+    Examples
+    --------
+    >>> format_speed(4778), format_speed(12.5, 8192)
+    ('4,778 samples/s', '102,400 tokens/s')
+    """
+    if tokens_per_sample is None:
+        return f"{format_number(samples_per_second)} samples/s"
+    return f"{format_number(samples_per_second * tokens_per_sample)} tokens/s"
+
+
 def format_parameters(value: int) -> str:
     """Print a number of parameters with three digits, in millions from one million on and in
     billions from one billion on.

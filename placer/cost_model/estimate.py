@@ -97,6 +97,7 @@ class Estimate:
     ``effective_samples_per_second`` divides it by ``samples_to_target`` and is what strategies are
     compared by. ``step`` is the round from exchange to exchange, ``local_steps`` optimizer steps;
     ``slow_step`` the same at the slow end. ``moves`` happen once before the run.
+    ``tokens_per_sample`` is the sequence length of a language model; None: samples are no tokens.
     """
 
     samples_per_second: Interval
@@ -113,6 +114,25 @@ class Estimate:
     shares: tuple[tuple[str, float], ...]
     moves: tuple[Move, ...]
     provenance: tuple[str, ...]
+    tokens_per_sample: int | None = None
+
+    @property
+    def tokens_per_second(self) -> Interval | None:
+        """Tokens that pass through the workers each second; None for a model without tokens."""
+        length, speed = self.tokens_per_sample, self.samples_per_second
+        return (
+            None
+            if length is None
+            else Interval(
+                value=speed.value * length, low=speed.low * length, high=speed.high * length
+            )
+        )
+
+    @property
+    def usd_per_billion_tokens(self) -> float | None:
+        """Price of a billion tokens that count; None for a model without tokens."""
+        length = self.tokens_per_sample
+        return None if length is None else 1e3 * self.usd_per_million_samples / length
 
     @property
     def granularity(self) -> float | None:
@@ -135,6 +155,7 @@ def estimate(placement: Placement, problem: Problem) -> Estimate:
     outcome = _outcome(machines, placement, phases, problem, EXPECTED)
     slow, fast = (_outcome(machines, placement, phases, problem, case) for case in (SLOW, FAST))
     multiplier = multiplier_of(placement.exchange, problem)
+    architecture = problem.profile.architecture
     part = (
         crew_of(machines, placement, phases, problem, EXPECTED).shares()
         if placement.workers > 1
@@ -165,6 +186,7 @@ def estimate(placement: Placement, problem: Problem) -> Estimate:
         shares=tuple(part.items()),
         moves=moves_of(part, problem),
         provenance=_provenance(machines, placement, phases, multiplier, problem),
+        tokens_per_sample=None if architecture is None else architecture.sequence_length,
     )
 
 

@@ -91,7 +91,16 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
         "moves": [directed(move) for move in estimate.moves],
         "links": [directed(use) for use in estimate.links],
         "provenance": list(estimate.provenance),
+        **_token_keys(estimate),
     }
+
+
+def _token_keys(estimate: Estimate) -> dict[str, Any]:
+    """Build the keys of speed and price in tokens; none for a model without tokens."""
+    speed, price = estimate.tokens_per_second, estimate.usd_per_billion_tokens
+    if speed is None or price is None:
+        return {}
+    return {"tokens_per_second": to_builtins(speed), "usd_per_billion_tokens": price}
 
 
 def directed(row: Any) -> dict[str, Any]:
@@ -102,10 +111,11 @@ def directed(row: Any) -> dict[str, Any]:
 
 def totals_document(estimate: Estimate, problem: Problem) -> dict[str, Any] | None:
     """Build the part ``totals``: seconds and USD of all samples; None if nobody says how many."""
-    samples = problem.requirements.samples
-    totals = None if samples is None else totals_of(estimate, samples)
-    document: dict[str, Any] | None = to_builtins(totals)
-    return document
+    samples, length = problem.requirements.samples, estimate.tokens_per_sample
+    if samples is None:
+        return None
+    tokens = {} if length is None else {"tokens": samples * length}
+    return {**to_builtins(totals_of(estimate, samples)), **tokens}
 
 
 def outlook_document(placement: Placement, estimate: Estimate, problem: Problem) -> dict[str, Any]:

@@ -21,7 +21,14 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS
 from placer.solving.answer import Warn
 from placer.solving.result import Option, Result
-from placer.units import GIB, format_number, format_seconds, format_usd, parse_date
+from placer.units import (
+    GIB,
+    format_number,
+    format_seconds,
+    format_speed,
+    format_usd,
+    parse_date,
+)
 
 SHORTEST_STEP_S = 5.5
 """Below this calculation time hivemind's group forming (5 s at least) makes steps erratic: Erben et
@@ -63,7 +70,8 @@ def local_verdict(result: Result, local: Placement | None) -> tuple[str, ...]:
     return (
         f"If an exchange only every {steps} steps is acceptable (--local-steps {steps}): "
         f"{text} with {local.exchange.strategy} "
-        f"reaches {format_number(speed)} samples/s that count for {format_usd(usd)}/h; "
+        f"reaches {format_speed(speed, other.tokens_per_sample)} that count for "
+        f"{format_usd(usd)}/h; "
         f"{times.value:.2f} x the samples "
         f"are taken to be needed ({times.low:.2f} to {times.high:.2f}, {times.basis}).",
     )
@@ -89,7 +97,7 @@ def leave_verdict(result: Result, staying: Option | None) -> tuple[str, ...]:
     return (
         (
             f"Better still, leave the data where it is (:stay): {text} reaches "
-            f"{format_number(speed)} samples/s for {format_usd(usd)}/h."
+            f"{format_speed(speed, estimate.tokens_per_sample)} for {format_usd(usd)}/h."
         ),
     )
 
@@ -156,8 +164,8 @@ def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
     )
     text = " + ".join(group.spec for group in spread.groups)
     yield (
-        f"Best found over two or more regions: {text} reaches {format_number(other_speed)} "
-        f"samples/s "
+        f"Best found over two or more regions: {text} reaches "
+        f"{format_speed(other_speed, other.tokens_per_sample)} "
         f"({100 * (other_speed / speed - 1):+.0f} %) for {format_usd(other.usd_per_hour.total)}/h, "
         f"{format_usd(other.usd_per_hour.egress)}/h of it egress."
     )
@@ -174,11 +182,8 @@ def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
             f"compression or a larger batch."
         )
     else:
-        alone = format_number(samples / other.step.calculation)
-        yield (
-            f"Even with a free and instant exchange that placement would reach only {alone} "
-            f"samples/s."
-        )
+        alone = format_speed(samples / other.step.calculation, other.tokens_per_sample)
+        yield f"Even with a free and instant exchange that placement would reach only {alone}."
 
 
 def notes_of(problem: Problem, placement: Placement, got: Estimate) -> tuple[Warn, ...]:
@@ -231,7 +236,8 @@ def _continents(problem: Problem, placement: Placement, got: Estimate) -> Iterat
         )
         yield Warn(
             code="continents",
-            message=f"{text}without it these workers would do {format_number(without)} samples/s",
+            message=f"{text}without it these workers would do "
+            f"{format_speed(without, got.tokens_per_sample)}",
         )
 
 
@@ -327,13 +333,11 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
         }
     )
     if guessed:
-        low, high = (
-            format_number(got.samples_per_second.low),
-            format_number(got.samples_per_second.high),
-        )
+        speed, length = got.samples_per_second, got.tokens_per_sample
         message = (
-            f"the speed on {', '.join(guessed)} is not measured: expect {low} to {high} "
-            f"samples/s, or add --require-measured"
+            f"the speed on {', '.join(guessed)} is not measured: expect "
+            f"{format_number(speed.low * (length or 1))} to {format_speed(speed.high, length)}, "
+            "or add --require-measured"
         )
         yield Warn(code="estimated-rate", message=message)
     offers = [offer for offer, _ in offers_of([(pool, 1) for pool in pools], placement, problem)]

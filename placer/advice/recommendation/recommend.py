@@ -274,7 +274,8 @@ def _miss_words(code: str, other: Estimate, got: Estimate, wish: Requirements) -
     speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
     other_speed, other_usd = other.effective_samples_per_second.value, other.usd_per_hour.total
     gain, floor = (
-        f"{100 * (other_speed / speed - 1):+.0f} % samples/s",
+        f"{100 * (other_speed / speed - 1):+.0f} % "
+        f"{'samples' if got.tokens_per_sample is None else 'tokens'}/s",
         wish.floor_samples_per_second,
     )
     if code == "budget" and wish.budget_usd_per_hour is not None and other_speed > speed * CLEARLY:

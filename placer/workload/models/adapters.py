@@ -21,7 +21,7 @@ def with_sequence_length(profile: ModelProfile, tokens: int) -> ModelProfile:
     Notes
     -----
     Bytes of a sample grow with its tokens, and the default batch keeps its tokens: half as many
-    sequences of twice the length.
+    sequences of twice the length. Rates were measured at the old length and fall away.
 
     Raises
     ------
@@ -41,11 +41,13 @@ def with_sequence_length(profile: ModelProfile, tokens: int) -> ModelProfile:
         if source is None
         else f"{source.partition(ASKED)[0]}{ASKED}{tokens:,} tokens",
         target_batch_size=max(1, round(profile.target_batch_size * known / tokens)),
+        rates=(),
     )
 
 
 def with_adapters(profile: ModelProfile, rank: int, frozen_bytes: float) -> ModelProfile:
-    """Return a language model of which low-rank adapters alone are trained.
+    """Return a language model of which low-rank adapters alone are trained; rates of the whole
+    model fall away.
 
     Parameters
     ----------
@@ -88,6 +90,7 @@ def with_adapters(profile: ModelProfile, rank: int, frozen_bytes: float) -> Mode
         device_memory_bytes=states + FIXED_DEVICE_BYTES,
         memory_source=f"estimated: frozen weights of {frozen_bytes:g} bytes, adapters of 16 bytes "
         "per parameter and 1.5 GB on one device without sharding",
+        rates=(),
     )
 
 

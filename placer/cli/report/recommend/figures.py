@@ -15,6 +15,8 @@ from placer.units import (
     format_duration,
     format_number,
     format_seconds,
+    format_speed,
+    format_tokens,
     format_usd,
 )
 
@@ -36,11 +38,7 @@ MOST_LINKS = 4
 
 def figures(placement: Placement, got: Estimate, problem: Problem) -> list[tuple[str, str]]:
     """Build pairs of a name and its words, in the order in which they are read."""
-    speed = got.samples_per_second
-    spread = f"{format_number(speed.low)} to {format_number(speed.high)}"
-    lines = [
-        ("speed", f"{format_number(speed.value)} samples/s ({spread}; from {_bases(got)} rates)")
-    ]
+    lines = [("speed", _speed_words(got))]
     if placement.workers > 1:
         lines.append(("exchange", _exchange_words(placement, got, problem)))
     if placement.workers > 1 or got.samples_to_target.value != 1:
@@ -59,11 +57,29 @@ def figures(placement: Placement, got: Estimate, problem: Problem) -> list[tuple
     return lines + _data_lines(got, problem) + _outlook_lines(placement, got, problem)
 
 
+def _speed_words(got: Estimate) -> str:
+    """Give the speed with its interval: in tokens, and in sequences, for a language model."""
+    speed = got.tokens_per_second or got.samples_per_second
+    spread = f"{format_number(speed.low)} to {format_number(speed.high)}"
+    if got.tokens_per_sample is None:
+        return f"{format_number(speed.value)} samples/s ({spread}; from {_bases(got)} rates)"
+    sequences = format_number(got.samples_per_second.value)
+    return (
+        f"{format_number(speed.value)} tokens/s ({spread}; {sequences} sequences/s; "
+        f"from {_bases(got)} rates)"
+    )
+
+
 def total_words(got: Estimate, samples: int) -> str:
     """Give time and money for all samples, with their intervals."""
     totals = totals_of(got, samples)
     time, usd = totals.seconds, totals.usd
-    took = f"{samples:,} samples: {format_duration(time.value)}"
+    count = (
+        f"{samples:,} samples"
+        if got.tokens_per_sample is None
+        else f"{format_tokens(samples * got.tokens_per_sample)} ({samples:,} sequences)"
+    )
+    took = f"{count}: {format_duration(time.value)}"
     if format_duration(time.low) != format_duration(time.high):
         took += f" ({format_duration(time.low)} to {format_duration(time.high)})"
     cost = f"{format_usd(usd.value)} in total"
@@ -135,9 +151,11 @@ def _target_words(got: Estimate) -> str:
         f"{times.value:.2f} x the samples of synchronous FP32 ({times.low:.2f} to "
         f"{times.high:.2f}, {times.basis})"
     )
+    length = got.tokens_per_sample
+    factor = length or 1
     counted = (
-        f"{format_number(speed.value)} samples/s count ({format_number(speed.low)} to "
-        f"{format_number(speed.high)})"
+        f"{format_speed(speed.value, length)} count ({format_number(speed.low * factor)} to "
+        f"{format_number(speed.high * factor)})"
     )
     return f"{spread}: {counted}"
 
@@ -162,9 +180,10 @@ def _outlook_lines(placement: Placement, got: Estimate, problem: Problem) -> lis
     )
     if spot is not None:
         speed, share = spot.expected_samples_per_second, spot.share
+        length = got.tokens_per_sample
         kept = f"{100 * share.low:.2f} to {100 * share.high:.2f} % of it"
         text = (
-            f"expect {format_number(speed.value)} samples/s with interruptions while there is "
+            f"expect {format_speed(speed.value, length)} with interruptions while there is "
             f"capacity ({kept}; "
         )
         text += (
@@ -180,8 +199,8 @@ def _outlook_lines(placement: Placement, got: Estimate, problem: Problem) -> lis
             (
                 "spot",
                 (
-                    f"{text}; on-demand floor {format_number(spot.floor_samples_per_second)} "
-                    f"samples/s; {lost}"
+                    f"{text}; on-demand floor "
+                    f"{format_speed(spot.floor_samples_per_second, length)}; {lost}"
                 ),
             )
         )
@@ -252,10 +271,13 @@ def _price_words(got: Estimate) -> str:
         if range_.high > range_.low * (1 + SAME_PRICE)
         else ""
     )
-    return (
-        f"{format_usd(usd.total)}/h{spread} = {text}; "
+    price = got.usd_per_billion_tokens
+    each = (
         f"{format_usd(got.usd_per_million_samples)} per million samples"
+        if price is None
+        else f"{format_usd(price)} per billion tokens"
     )
+    return f"{format_usd(usd.total)}/h{spread} = {text}; {each}"
 
 
 def _bases(got: Estimate) -> str:

@@ -25,11 +25,15 @@ from placer.units import (
     format_number,
     format_parameters,
     format_seconds,
+    format_speed,
+    format_tokens,
     format_usd,
 )
 
 COLUMNS = ("", "workers", "exchange", "samples/s", "USD/h", "egress", "data", "USD/M")
 """Of the tables of placements; egress and data are parts of USD/h, USD/M is per million samples."""
+TOKEN_COLUMNS = ("", "workers", "exchange", "tokens/s", "USD/h", "egress", "data", "USD/Gtok")
+"""The same for language models; USD/Gtok is per billion tokens."""
 MOST_WIDTH = 118
 """Columns of a table on a wider terminal."""
 OLD_DAYS = 366
@@ -90,7 +94,7 @@ def reading(problem: Problem, wanted: str = "") -> RenderableType:
     quota = f"{DEFAULT_QUOTA_GPUS} GPUs per region, type and market"
     lines = [
         *_context(problem),
-        ("wanted", f"{wanted or OBJECTIVE_WORDS[wish.objective]}; {', '.join(limits)}"),
+        ("wanted", f"{wanted or _objective_words(problem)}; {', '.join(limits)}"),
         (
             "quota",
             f"from the quota file, else {quota}"
@@ -101,9 +105,16 @@ def reading(problem: Problem, wanted: str = "") -> RenderableType:
     return _pairs(lines)
 
 
+def _objective_words(problem: Problem) -> str:
+    words = OBJECTIVE_WORDS[problem.requirements.objective]
+    return words if problem.profile.architecture is None else words.replace("sample", "token")
+
+
 def _total_limits(wish: Requirements) -> list[str]:
     """Say how many samples, by when, for how much, and with which emissions."""
     limits = [] if wish.samples is None else [f"{wish.samples:,} samples"]
+    if wish.tokens is not None:
+        limits = [format_tokens(wish.tokens)]
     if wish.deadline_s is not None and wish.samples is not None:
         floor = format_number(wish.samples / wish.deadline_s)
         limits.append(f"within {format_duration(wish.deadline_s)} (at least {floor} samples/s)")
@@ -160,7 +171,16 @@ def _batch_words(problem: Problem) -> str:
         if wish.batch_range is None
         else f", the best of {wish.batch_range[0]:,} to {wish.batch_range[1]:,}"
     )
-    return f"{problem.batch:,} samples a step (TBS{chosen}){critical}"
+    return f"{_samples(problem)} a step (TBS{chosen}){critical}"
+
+
+def _samples(problem: Problem) -> str:
+    """Count the samples of a step, of a language model in sequences and tokens."""
+    architecture, batch = problem.profile.architecture, problem.batch
+    if architecture is None:
+        return f"{batch:,} samples"
+    length = architecture.sequence_length
+    return f"{format_tokens(batch * length)} ({batch:,} samples, sequences of {length:,} tokens)"
 
 
 def _ages(problem: Problem) -> str:
@@ -213,7 +233,7 @@ def estimate_lines(
 
 def considered(result: Result, width: int) -> RenderableType:
     """Build the table of the considered placements, the winner marked."""
-    table = _table(COLUMNS, width)
+    table = _table(_columns(result.problem), width)
     for option in result.options:
         chosen = option.placement == result.placement
         table.add_row(
@@ -223,7 +243,8 @@ def considered(result: Result, width: int) -> RenderableType:
         )
     return Group(
         Text(
-            "\nConsidered (best of each kind of machine; samples/s that count towards the target)",
+            "\nConsidered (best of each kind of machine; "
+            f"{_columns(result.problem)[3]} that count towards the target)",
             style="bold",
         ),
         table,
@@ -256,7 +277,7 @@ def batches(result: Result) -> RenderableType:
 
 def comparison(options: Sequence[Option], problem: Problem, width: int) -> RenderableType:
     """Build the table of placements side by side."""
-    table = _table(COLUMNS, width)
+    table = _table(_columns(problem), width)
     for option in options:
         table.add_row(
             option.label,
@@ -287,7 +308,8 @@ def advice(result: Result) -> RenderableType:
             (
                 "near miss",
                 (
-                    f"{headline(option.placement)}: {format_number(speed)} samples/s for "
+                    f"{headline(option.placement)}: "
+                    f"{format_speed(speed, option.estimate.tokens_per_sample)} for "
                     f"{format_usd(usd)}/h; {option.note}"
                 ),
             )
@@ -303,7 +325,7 @@ def _baseline_words(option: Option) -> str:
     speed, usd = option.estimate.effective_samples_per_second.value, option.estimate.usd_per_hour
     text = (
         f"{article} {option.label} tool would choose {headline(option.placement)}: "
-        f"{format_number(speed)} samples/s at a true cost of "
+        f"{format_speed(speed, option.estimate.tokens_per_sample)} at a true cost of "
     )
     return (
         f"{text}{format_usd(usd.total)}/h, {format_usd(usd.egress)}/h of it "
@@ -356,22 +378,25 @@ def _table(headers: Iterable[str], width: int) -> Table:
     return table
 
 
+def _columns(problem: Problem) -> tuple[str, ...]:
+    return COLUMNS if problem.profile.architecture is None else TOKEN_COLUMNS
+
+
 def _cells(placement: Placement, got: Estimate) -> list[str]:
     workers = "\n".join(
         f"{g.count} x {device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')}, {g.place}"
         for g in placement.groups
     )
-    usd = got.usd_per_hour
+    usd, price = got.usd_per_hour, got.usd_per_billion_tokens
+    each = got.usd_per_million_samples if price is None else price
     return [
         workers,
         _strategy_words(placement),
-        format_number(got.effective_samples_per_second.value),
+        format_number(got.effective_samples_per_second.value * (got.tokens_per_sample or 1)),
         f"{usd.total:.2f}" if usd.total >= 0.095 else f"{usd.total:.4f}",
         f"{usd.egress:.2f}",
         f"{usd.data:.2f}",
-        f"{got.usd_per_million_samples:.2f}"
-        if got.usd_per_million_samples >= 0.095
-        else f"{got.usd_per_million_samples:.4f}",
+        f"{each:.2f}" if each >= 0.095 else f"{each:.4f}",
     ]
 
 

@@ -1,0 +1,89 @@
+"""What a user of a language model reads: tokens in place of samples, on the terminal and in
+JSON.
+"""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from conftest import Run
+from placer.documents.schemas import schema_text
+from placer.workload.profile import SCHEMA, load_profile, profile_document
+
+LENGTH = 512
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """Rates of RoBERTa XLM with the dimensions of a language model, sequences of 512 tokens."""
+    rates = load_profile("roberta-xlm")
+    shape = profile_document(load_profile("mpt-1b"))["architecture"]
+    document = {**profile_document(rates), "name": "lm", "schema": SCHEMA}
+    document["architecture"] = {**shape, "sequence_length": LENGTH}
+    file = tmp_path / "lm.json"
+    file.write_text(json.dumps(document), encoding="utf-8")
+    return str(file)
+
+
+def test_speeds_prices_and_totals_are_in_tokens(run: Run, model: str) -> None:
+    """Each samples/s of the report reads tokens/s, the price is for a billion of them."""
+    asked = ("--model", model, "--catalog", "erben-2023", "--budget", "5/h", "--tokens", "1B")
+    done = run("recommend", *asked, columns=120)
+    assert done.returncode == 0, done.stderr
+    for words in (
+        "16.8 M tokens (32,768 samples, sequences of 512 tokens) a step",
+        "1 B tokens",
+        "tokens/s (",
+        "sequences/s",
+        "per billion tokens",
+        "1 B tokens (1,953,125 sequences): ",
+        "USD/Gtok",
+    ):
+        assert words in done.stdout
+    assert "samples/s" not in done.stdout
+
+
+def test_documents_have_tokens_beside_samples(run: Run, model: str) -> None:
+    """Tokens are samples times 512; a billion cost 1,000 / 512 of a million samples."""
+    asked = ("--model", model, "--catalog", "erben-2023", "--budget", "5/h", "--tokens", "1B")
+    document = json.loads(run("recommend", *asked, "--json").stdout)
+    jsonschema.validate(document, json.loads(schema_text("result")))
+    estimate = document["estimate"]
+    for end in ("value", "low", "high"):
+        samples = estimate["samples_per_second"][end]
+        assert estimate["tokens_per_second"][end] == pytest.approx(LENGTH * samples)
+    assert estimate["usd_per_billion_tokens"] == pytest.approx(
+        1000 / LENGTH * estimate["usd_per_million_samples"]
+    )
+    assert document["totals"]["tokens"] == LENGTH * document["totals"]["samples"] == 10**9
+    assert document["request"]["tokens"] == 10**9
+
+
+def test_models_without_tokens_are_reported_as_before(run: Run) -> None:
+    """No key and no word of tokens."""
+    asked = ("--model", "resnet50", "--catalog", "erben-2023", "--budget", "5/h")
+    assert "token" not in run("recommend", *asked, "--json").stdout.replace('"tokens": null', "")
+    assert "tokens/s" not in run("recommend", *asked).stdout
+
+
+@pytest.mark.parametrize("words", ["0", "1000000000", "none", "-5"])
+def test_sequence_lengths_that_cannot_be_meant(run: Run, words: str) -> None:
+    """One line, exit code 2."""
+    done = run("recommend", "--model", "llama-3.1-8b", f"--seq-len={words}", "--budget", "5/h")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: seq")
+    assert "Traceback" not in done.stderr
+
+
+def test_placer_models_shows_tokens_and_shapes(run: Run) -> None:
+    """The list has the sequence length; a model by its size is labelled assumed."""
+    listed = run("models", columns=120).stdout
+    (row,) = (line for line in listed.splitlines() if line.startswith("llama-3.1-8b"))
+    assert "8.03 B" in row
+    assert "8,192" in row
+    shown = run("models", "350M", columns=120).stdout
+    assert "350m-assumed" in shown
+    assert "24 layers of width 1,024" in shown
+    assert json.loads(run("models", "7B", "--json").stdout)["architecture"]["layers"] == 32
