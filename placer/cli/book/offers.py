@@ -17,6 +17,8 @@ SORTS: dict[str, Callable[[Any], Any]] = {
     "gpu": lambda o: (o.gpu, o.usd_per_gpu_hour, o.place),
     "age": lambda o: (o.as_of, o.usd_per_gpu_hour, o.place),
 }
+NETWORK_WIDTH = 100
+"""Columns of a terminal from which bandwidth and fabric have room in the table."""
 EPILOG = """\b
 Examples:
   placer offers --gpu A100 --market spot --in 'gcp/*' --limit 10
@@ -108,14 +110,20 @@ def _carbon(offer: Any, book: Any) -> float | None:
 
 
 def _print_offers(offers: Sequence[Any], limit: int, book: Any) -> None:
+    out = console()
+    networks = out.width >= NETWORK_WIDTH
     figures = ("USD/h", "USD/GPU h", "g CO2e/h")
+    headers = ("place", "machine", "GPU", "market", *figures)
     table = new_table(
-        ("place", "machine", "GPU", "market", *figures, "as of"), right=figures, wrap=("machine",)
+        (*headers, *(("Gb/s", "fabric") if networks else ()), "as of"),
+        right=(*figures, "Gb/s"),
+        wrap=("machine",),
     )
     for o in offers[:limit]:
         price = f"{o.usd_per_hour:.3f}{'~' if o.price_basis == 'estimated' else ''}"
         carbon = _carbon(o, book)
         emitted = "-" if carbon is None else f"{carbon:.0f}"
+        gbps = "-" if o.network_gbps is None else f"{o.network_gbps:g}"
         table.add_row(
             o.place,
             o.instance_type,
@@ -124,9 +132,9 @@ def _print_offers(offers: Sequence[Any], limit: int, book: Any) -> None:
             price,
             f"{o.usd_per_gpu_hour:.3f}",
             emitted,
+            *((gbps, o.fabric or "-") if networks else ()),
             o.as_of,
         )
-    out = console()
     out.print(table)
     out.print(
         f"{min(limit, len(offers))} of {len(offers):,} offers; ~ is an estimate (--json names "

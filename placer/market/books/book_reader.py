@@ -16,6 +16,7 @@ from placer.market.books.csv_rows import KEYS, header_of, read_numbered_rows
 from placer.market.books.discounts import Discount, discounted
 from placer.market.books.folders import shipped_catalogs
 from placer.market.books.layers import BOOK_FILES, Layer, LayerFile, digest_of, find_layer
+from placer.market.books.networks import COLUMNS, MachineNetwork, connected
 from placer.market.books.pin import default_words
 from placer.market.catalog import (
     Catalog,
@@ -32,6 +33,7 @@ from placer.market.checks.agreement import Located, check_book
 KINDS: dict[str, Callable[..., Any]] = {
     "gpus.csv": Gpu,
     "regions.csv": Region,
+    "networks.csv": MachineNetwork,
     "offers.csv": VmOffer,
     "discounts.csv": Discount,
     "functions.csv": FunctionOffer,
@@ -40,6 +42,11 @@ KINDS: dict[str, Callable[..., Any]] = {
     "links.csv": MeasuredLink,
 }
 CONTRACT = "discounts.csv"
+NETWORKS = "networks.csv"
+RULES = (CONTRACT, NETWORKS)
+"""Files whose lines are about offers by wildcards: those of all layers count, none replaces
+another.
+"""
 REQUIRED_FILES = ("regions.csv", "offers.csv", "egress.csv")
 """What some layer of a catalog must have."""
 KEPT_FROM_BELOW = {
@@ -100,17 +107,25 @@ def located_rows(layers: Sequence[Layer]) -> dict[str, list[Located]]:
         If a cell is wrong.
     """
     rows: dict[str, dict[tuple[Any, ...], list[Located]]] = {file: {} for file in BOOK_FILES}
-    for layer in layers:
+    unsaid: dict[tuple[Any, ...], list[str]] = {}
+    for number, layer in enumerate(layers):
         for file in layer.files:
-            if file != CONTRACT:
+            if file not in RULES:
                 content = layer.files[file]
-                rows[file] |= _completed(
-                    file, _by_key(file, _parsed(file, content)), rows[file], header_of(content.data)
-                )
+                header = header_of(content.data)
+                above = _by_key(file, _parsed(file, content))
+                if file == "offers.csv":
+                    absent = [column for column in COLUMNS if column not in header]
+                    unsaid |= dict.fromkeys(above, absent)
+                rows[file] |= _completed(file, above, rows[file], header)
+        for file in RULES:
+            if file in layer.files:
+                rows[file][number,] = _parsed(file, layer.files[file])
         if CONTRACT in layer.files:
-            contract = _parsed(CONTRACT, layer.files[CONTRACT])
-            rows[CONTRACT][layer.name,] = contract
-            rows["offers.csv"] = _contracted(rows["offers.csv"], [row for _, row in contract])
+            contract = [row for _, row in rows[CONTRACT][number,]]
+            rows["offers.csv"] = _contracted(rows["offers.csv"], contract)
+    networks = [row for lines in rows[NETWORKS].values() for _, row in lines]
+    rows["offers.csv"] = connected(rows["offers.csv"], networks, unsaid)
     return {
         file: [at for group in groups.values() for at in group] for file, groups in rows.items()
     }

@@ -19,6 +19,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "accelerators.csv": ("gpu",),
     "regions.csv": ("provider", "region"),
     "offers.csv": ("provider", "region", "instance_type", "gpu", "gpu_count", "market"),
+    "networks.csv": ("provider", "instance_type"),
     "discounts.csv": (),
     "functions.csv": ("provider", "region", "function"),
     "stores.csv": ("provider", "region", "store"),

@@ -17,6 +17,7 @@ from placer.market.books.folders import own_book_names, own_books, shipped_catal
 BOOK_FILES = (
     "gpus.csv",
     "regions.csv",
+    "networks.csv",
     "offers.csv",
     "discounts.csv",
     "functions.csv",

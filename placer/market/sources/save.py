@@ -148,7 +148,7 @@ def _write(harvest: Harvest, made: Path) -> None:
         columns = [
             c
             for c in file_columns(file)
-            if c not in optional_columns(file) or any(row.get(c) is not None for row in rows)
+            if c not in optional_columns(file) or any(row.get(c) not in (None, "") for row in rows)
         ]
         with (made / file).open("w", encoding="utf-8", newline="") as stream:
             writer = csv.writer(stream, lineterminator="\n")

@@ -19,8 +19,8 @@ PROVIDERS = ("aws", "azure", "gcp")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
-    """Devices, vCPUs and memory of one machine type; ``network_gbps`` is what the provider promises
-    for long.
+    """Devices, vCPUs, memory and network of one machine type; ``network_gbps`` is what the provider
+    promises for long.
     """
 
     gpu: str
@@ -28,6 +28,8 @@ class Shape:
     vcpus: float
     memory_gib: float
     network_gbps: float | None = None
+    fabric: str = ""
+    max_island_machines: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,6 +124,8 @@ def scope_of(provider: str, *, places: str | None = None, gpu: str | None = None
                 vcpus=o.vcpus,
                 memory_gib=o.memory_gib,
                 network_gbps=o.network_gbps,
+                fabric=o.fabric,
+                max_island_machines=o.max_island_machines,
             )
             for o in offers
         },

@@ -204,6 +204,7 @@ def test_prices_of_two_regions_become_a_book(call: Call, moto: str, tmp_path: Pa
     p4d = found["us-west-2", "p4d.24xlarge", "on_demand"]
     shape = [p4d[column] for column in ("gpu", "gpu_count", "vcpus", "memory_gib", "network_gbps")]
     assert shape == ["A100-40", "8", "96.0", "1152.0", "400.0"]
+    assert (spot["fabric"], p4d["fabric"]) == ("ethernet", "efa")
     assert found["us-west-2", "m5.large", "on_demand"]["gpu"] == "CPU-2"
     assert "left out: 1 x type whose GPU gpus.csv does not know: g6f" in out
     assert "left out: 1 x type that its region does not offer: g9" in out

@@ -193,6 +193,8 @@ def _row(quote: Quote, scope: Scope, today: date) -> Row:
         "price_basis": "list",
         "available": None,
         "network_gbps": quote.shape.network_gbps,
+        "fabric": quote.shape.fabric,
+        "max_island_machines": quote.shape.max_island_machines,
         "interruption_low": band[0],
         "interruption_high": band[1],
         "source": quote.source

@@ -268,14 +268,23 @@ def _shape(row: Mapping[str, Any], scope: Scope) -> Shape | None:
         )
     if gpu is None or count < 1:
         return None
-    cards = [
-        card.get("BaselineBandwidthInGbps")
-        for card in row.get("NetworkInfo", {}).get("NetworkCards", [])
-    ]
     return Shape(
         gpu=gpu,
         gpu_count=int(count),
         vcpus=float(row["VCpuInfo"]["DefaultVCpus"]),
         memory_gib=row["MemoryInfo"]["SizeInMiB"] / 1024,
-        network_gbps=sum(cards) if cards and all(cards) else None,
+        **_network(row.get("NetworkInfo", {}), scope.shapes.get(name)),
     )
+
+
+def _network(info: Mapping[str, Any], known: Shape | None) -> dict[str, Any]:
+    """Read baseline bandwidth and fabric of a type; the shipped book's where EC2 says nothing."""
+    cards = [card.get("BaselineBandwidthInGbps") for card in info.get("NetworkCards", [])]
+    gbps = sum(cards) if cards and all(cards) else None
+    efa = info.get("EfaSupported")
+    fabric = "" if efa is None else "efa" if efa else "ethernet"
+    return {
+        "network_gbps": gbps if known is None or gbps is not None else known.network_gbps,
+        "fabric": fabric if known is None or fabric else known.fabric,
+        "max_island_machines": None if known is None else known.max_island_machines,
+    }

@@ -26,6 +26,8 @@ SAID = (
     "network_gbps",
     "interruption_low",
     "interruption_high",
+    "fabric",
+    "max_island_machines",
 )
 """Columns that are taken from there for an offer whose price is still the same."""
 DIGITS = 9
