@@ -207,9 +207,7 @@ def _growth(problem: Problem, placement: Placement, got: Estimate) -> Iterator[W
         placement, groups=tuple(replace(group, count=2 * group.count) for group in placement.groups)
     )
     gain = evaluate(twice, problem).processed_per_second / got.samples_per_second.value
-    rule = (
-        f"at most {gain_bound(got.granularity):.2f} x the samples/s if communication stays as it is"
-    )
+    rule = f"at most {gain_bound(got.granularity):.2f} x the speed if communication stays as it is"
     yield Warn(
         code="doubling",
         message=f"granularity {got.granularity:.2f}: twice the workers give {rule}, {gain:.2f} x "
