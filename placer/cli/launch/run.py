@@ -115,6 +115,12 @@ function has the last rank. 'placer calibrate' and 'placer replan' read the log,
     help="Threads of PyTorch in each process; default: 1 with --local.",
 )
 @click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="Processes of each machine of an island; default: its GPUs, on a CPU one.",
+)
+@click.option(
     "--timeout",
     type=Range(0.1, 86_400),
     metavar="SECONDS",
@@ -160,12 +166,12 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
         raise PlacerError("--local runs all ranks, --rank some", "give one of the two")
     ranks = () if words["local"] else ranks_from(words["rank"], plan)
     folder = Path(words["out"] or f"{plan.name}-run")
-    settings = _settings(plan, words, folder)
     if importlib.util.find_spec("torch") is None:
         raise PlacerError(
             "placer run needs PyTorch, which is not installed",
             "install it: pip install 'placer[profile]'",
         )
+    settings = _settings(plan, words, folder)
     watch = _watch(plan, settings, quiet=as_json)
     if words["local"]:
         with locked_folder(folder, "run", "--out", must_lock=False):
@@ -223,7 +229,18 @@ def _settings(plan: RunPlan, words: dict[str, Any], folder: Path) -> Settings:
         endpoint_url=words["endpoint_url"] or "",
         poll_s=words["poll"] or plan.timeouts.poll_s or POLL_SECONDS,
         attempt=plan.name,
+        processes=words["processes"] or _processes(plan, words),
+        inner_microbatch=words["microbatch"] or 0,
     )
+
+
+def _processes(plan: RunPlan, words: dict[str, Any]) -> int:
+    """Return the processes of each machine of an island; 0: one for each of its GPUs."""
+    if not plan.has_islands or (words["device"] or ("cpu" if words["local"] else "")) == "cpu":
+        return 1
+    import torch
+
+    return 0 if torch.cuda.is_available() else 1
 
 
 def _watch(plan: RunPlan, settings: Settings, *, quiet: bool) -> Callable[[dict[str, Any]], None]:

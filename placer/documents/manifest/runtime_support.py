@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from placer.documents.manifest.types import Manifest
+from placer.documents.manifest.types import Group, Manifest
 from placer.errors import PlacerError
 from placer.problem.exchange import traits
 from placer.workload.profile import COMPRESSION_BYTES
+
+UNEXECUTED = ("fp16", "fp8")
+"""Precisions that need scaling of losses or of matrices."""
 
 
 def check_executable(manifest: Manifest, where: str) -> None:
@@ -14,7 +17,8 @@ def check_executable(manifest: Manifest, where: str) -> None:
     Raises
     ------
     PlacerError
-        If the compression is unknown, or the strategy has no overlap or no local steps and the plan
+        If the compression is unknown, an inner plan has tensor parallelism or a precision that is
+        not executed, or the strategy has no overlap or no local steps and the plan
         has.
     """
     exchange, can = manifest.exchange, traits(manifest.exchange.strategy)
@@ -22,6 +26,8 @@ def check_executable(manifest: Manifest, where: str) -> None:
         raise PlacerError(
             f"{where}: compression '{exchange.compression}' is unknown", "none, fp16 or int8"
         )
+    for group in manifest.groups:
+        _check_inner(group, where)
     if exchange.overlap and not can.may_overlap:
         raise PlacerError(
             f"{where}: the exchange {exchange.strategy} cannot run beside the next step",
@@ -32,4 +38,20 @@ def check_executable(manifest: Manifest, where: str) -> None:
             f"{where}: the exchange {exchange.strategy} comes after each step, not after "
             f"{exchange.local_steps}",
             "plan it again",
+        )
+
+
+def _check_inner(group: Group, where: str) -> None:
+    inner = group.inner
+    if inner is not None and inner.tensor_parallel > 1:
+        raise PlacerError(
+            f"{where}: placer run does not execute tensor parallelism, and group {group.name} has "
+            f"tp={inner.tensor_parallel}",
+            "start it with torchtitan or Megatron, or plan it with --tp 1",
+        )
+    if inner is not None and inner.precision in UNEXECUTED:
+        raise PlacerError(
+            f"{where}: placer run does not execute the precision {inner.precision} of group "
+            f"{group.name}",
+            "plan it with bf16, tf32 or fp32",
         )

@@ -13,13 +13,22 @@ from typing import Any
 from placer.documents.manifest import read_manifest
 from placer.documents.manifest.question import exchange_of
 from placer.documents.manifest.runtime_support import check_executable
-from placer.documents.manifest.types import Bucket, Expected, Group, Rendezvous, Timeouts
+from placer.documents.manifest.types import (
+    Bucket,
+    Expected,
+    Group,
+    Rendezvous,
+    Timeouts,
+    groups_by_worker,
+)
 from placer.errors import PlacerError
 from placer.launch.runtime.hubs import Hub, hubs_of
+from placer.launch.runtime.island.seats import Seat, seats_of
 from placer.launch.runtime.training.batch_shares import apportioned, weights
 from placer.problem.exchange import strategy, traits
 from placer.problem.exchange.phase import Phase
 from placer.problem.placement import Exchange
+from placer.workload.inner_plan import InnerPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +108,25 @@ class RunPlan:
         """List the places with the ranks of their workers; the first rank of each is its leader."""
         return regions_of(self.places)
 
+    @property
+    def machine_ranks(self) -> int:
+        """Return the number of machines as the manifest counts them, hubs at the end."""
+        return sum(group.machine_count for group in self.groups) + len(self.hubs)
+
+    @property
+    def has_islands(self) -> bool:
+        """Return whether a worker works by an inner plan."""
+        return any(group.is_island for group in self.groups)
+
+    def inner_of(self, rank: int) -> InnerPlan | None:
+        """Return the inner plan of a worker; None: it is one process, or a hub."""
+        group = groups_by_worker(self.groups)[rank] if rank < self.workers else None
+        return (group.inner or InnerPlan()) if group is not None and group.is_island else None
+
+    def seats(self, processes: int) -> tuple[Seat, ...]:
+        """List the processes; see `placer.launch.runtime.island.seats.seats_of`."""
+        return seats_of(self.groups, len(self.hubs), processes)
+
     def place_of(self, rank: int) -> str:
         """Return the place of a worker or of a hub."""
         return self.places[rank] if rank < self.workers else self.hub_at(rank).place
@@ -115,8 +143,10 @@ class RunPlan:
 
     def rank_name(self, rank: int) -> str:
         """Return the name of a rank in messages."""
-        kind = f"{self.hub} " if rank >= self.workers else ""
-        return f"{kind}rank {rank} ({self.place_of(rank)})"
+        kind = f"{self.hub} rank" if rank >= self.workers else "rank"
+        if rank < self.workers and groups_by_worker(self.groups)[rank].is_island:
+            kind = "island"
+        return f"{kind} {rank} ({self.place_of(rank)})"
 
     def phases(self, payload_bytes: float) -> tuple[Phase, ...]:
         """List the transfers of one round for a payload of some bytes, as in the cost model."""

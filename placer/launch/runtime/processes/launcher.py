@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.launch.runtime.island.seats import Seat
 from placer.launch.runtime.processes.rank_process import FAILED, GATHER_S, LOST, main
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.strategies import executed
@@ -47,24 +48,24 @@ class Job:
     ----------
     document
         The manifest.
-    ranks
-        Of this machine.
+    seats
+        The processes of this machine.
     host, port
         Of the store at which all meet.
     serves
-        Whether rank 0 serves that store (else it is there already).
+        Whether process 0 serves that store (else it is there already).
     links
         ``loopback``: all ranks are on this machine; ``shaped``: all are here, each in a network of
         its own; ``real``.
     extra
         Variables for the environment of the processes.
     network
-        Rank to an entry of `placer.launch.shaped_network.ShapedNetwork`, for ranks that join such a
-        network.
+        Process to an entry of `placer.launch.shaped_network.ShapedNetwork`, for processes that join
+        such a network.
     """
 
     document: Mapping[str, Any]
-    ranks: tuple[int, ...]
+    seats: tuple[Seat, ...]
     host: str
     port: int
     serves: bool
@@ -105,6 +106,8 @@ class Launcher:
             store,
             handle,
         )
+        self.seats = {seat.process: seat for seat in job.seats}
+        self.felled: set[int] = set()
         self.processes: dict[int, BaseProcess] = {}
         self.alive: dict[int, Connection] = {}
         self.queue: SimpleQueue[tuple[int, Record | None]] = SimpleQueue()
@@ -120,7 +123,12 @@ class Launcher:
     @property
     def _gathers(self) -> bool:
         """Return whether rank 0 collects the records of other machines."""
-        return len(self.job.ranks) < self.plan.ranks
+        return len(self._led) < self.plan.ranks
+
+    @property
+    def _led(self) -> list[int]:
+        """List the workers and hubs whose first process is on this machine."""
+        return [seat.rank for seat in self.job.seats if seat.member == 0]
 
     def run(self) -> None:
         """Start all, wait for all.
@@ -131,8 +139,8 @@ class Launcher:
             Names the rank and place that failed and what to do, if the run could not be ended.
         """
         try:
-            for rank in self.job.ranks:
-                self._start(rank)
+            for seat in self.job.seats:
+                self._start(seat)
             self._collect()
         finally:
             self.end()
@@ -146,8 +154,9 @@ class Launcher:
         for pipe in self.alive.values():
             pipe.close()
 
-    def _start(self, rank: int) -> None:
-        network = self.job.network.get(rank)
+    def _start(self, seat: Seat) -> None:
+        process_number = seat.process
+        network = self.job.network.get(process_number)
         loop = (
             {"GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0"}
             if self.store is not None and network is None
@@ -157,10 +166,10 @@ class Launcher:
         description = {
             "manifest": self.job.document,
             "settings": asdict(self.settings),
-            "rank": rank,
-            "store": [self.job.host, self.job.port, self.job.serves and rank == 0],
+            "seat": asdict(seat),
+            "store": [self.job.host, self.job.port, self.job.serves and process_number == 0],
             "gather": self._gathers,
-            "here": list(self.job.ranks),
+            "here": self._led,
             "extra": {**loop, **card, **self.job.extra},
             "network": network,
         }
@@ -168,18 +177,23 @@ class Launcher:
         records, theirs = template.Pipe(duplex=False)
         alive, mine = template.Pipe(duplex=False)
         process = template.Process(
-            target=main, args=(description, theirs, alive), name=f"placer rank {rank}", daemon=True
+            target=main,
+            args=(description, theirs, alive),
+            name=f"placer rank {process_number}",
+            daemon=True,
         )
         process.start()
         theirs.close()
         alive.close()
-        self.processes[rank], self.alive[rank] = process, mine
-        threading.Thread(target=self._listen, args=(rank, process, records), daemon=True).start()
+        self.processes[process_number], self.alive[process_number] = process, mine
+        threading.Thread(
+            target=self._listen, args=(process_number, process, records), daemon=True
+        ).start()
 
-    def _listen(self, rank: int, process: BaseProcess, records: Connection) -> None:
+    def _listen(self, number: int, process: BaseProcess, records: Connection) -> None:
         while True:
             try:
-                self.queue.put((rank, json.loads(records.recv_bytes())))
+                self.queue.put((number, json.loads(records.recv_bytes())))
             except (
                 EOFError,
                 OSError,
@@ -187,18 +201,18 @@ class Launcher:
             ):  # the end, or cut off where the process was killed
                 break
         process.join()
-        self.queue.put((rank, None))
+        self.queue.put((number, None))
 
     def _collect(self) -> None:
         """Take records until all processes have ended; after a loss that ends the run, only for
         `GRACE_S`.
         """
-        running, until = set(self.job.ranks), float("inf")
+        running, until = set(self.seats), float("inf")
         while running:
             self._check_services()
             self._kill_overdue(running)
             try:
-                rank, record = self.queue.get(
+                number, record = self.queue.get(
                     timeout=min(
                         LOOK_S if self.services else 1.0, max(0.01, until - time.monotonic())
                     )
@@ -208,23 +222,51 @@ class Launcher:
                     break
                 continue
             if record is not None:
-                self._take(rank, record)
+                self._take(number, record)
                 continue
-            running.discard(rank)
-            if self._is_loss(rank) and not self._goes_on(rank, running):
+            running.discard(number)
+            self._fell_island(number)
+            lost = self._lost_with(number, running)
+            if lost is not None and not self._goes_on(lost, running):
                 until = min(until, time.monotonic() + GRACE_S)
-            if running and running <= self._silent(until):
+            if running and {self.seats[other].rank for other in running} <= self._silent(until):
                 break
         if until != float("inf"):
             self._check_services()  # what ended the ranks
             raise self._failure()
 
+    def _fell_island(self, number: int) -> None:
+        """End an island as a whole when one of its processes has failed on its own. One that only
+        lost another island keeps a checkpoint with the rest first.
+        """
+        if not self._is_loss(number) or self._exit_code(number) == LOST or number in self.felled:
+            return
+        for other in self._island(number):
+            if other != number and self.processes[other].exitcode is None:
+                self.felled.add(other)
+                self.processes[other].kill()
+
+    def _lost_with(self, number: int, running: set[int]) -> int | None:
+        """Return the process that stands for the loss of a worker, when the last of its processes
+        has ended; None: nothing is lost, or not yet known. One that failed on its own comes first.
+        """
+        island = self._island(number)
+        if running & set(island):
+            return None
+        lost = [one for one in island if self._is_loss(one) and one not in self.felled]
+        return min(lost, key=lambda one: (self._exit_code(one) == LOST, one), default=None)
+
+    def _island(self, number: int) -> list[int]:
+        """List the processes of a worker that are on this machine."""
+        rank = self.seats[number].rank
+        return [other for other, seat in self.seats.items() if seat.rank == rank]
+
     def _kill_overdue(self, running: set[int]) -> None:
-        """Kill ranks that hang in exit; their last record stands for their exit code."""
-        for rank in running - self.overdue:
-            if time.monotonic() > self.exit_by.get(rank, float("inf")):
-                self.overdue.add(rank)
-                self.processes[rank].kill()
+        """Kill processes that hang in exit; their last record stands for their exit code."""
+        for number in running - self.overdue:
+            if time.monotonic() > self.exit_by.get(number, float("inf")):
+                self.overdue.add(number)
+                self.processes[number].kill()
 
     def _check_services(self) -> None:
         """Raise at once if a process has ended that the run depends on."""
@@ -244,10 +286,12 @@ class Launcher:
         )
         return self.gone | accused
 
-    def _take(self, rank: int, record: Record) -> None:
-        if record["kind"] in ("end", "error", "fault") and record["rank"] == rank:
+    def _take(self, number: int, record: Record) -> None:
+        own = record["kind"] in ("end", "error", "fault")
+        if own and record["rank"] == self.seats[number].rank:
             gather_s = self.settings.join_s + GATHER_S if self._gathers else 0.0
-            self.exit_by[rank] = time.monotonic() + EXIT_S + gather_s
+            for one in self._island(number):
+                self.exit_by.setdefault(one, time.monotonic() + EXIT_S + gather_s)
         if record["kind"] == "step":
             self.steps[record["rank"]] = record["step"]
         elif record["kind"] == "end":
@@ -255,23 +299,25 @@ class Launcher:
         elif record["kind"] == "notice":
             self.gone.add(record["gone"])
         elif record["kind"] in ("error", "fault"):
-            self.faults[rank] = record
+            self.faults[number] = record
         self.handle(record)
 
-    def _is_loss(self, rank: int) -> bool:
-        return self._exit_code(rank) != 0 or rank not in self.ended
+    def _is_loss(self, number: int) -> bool:
+        seat = self.seats[number]
+        silent = seat.member == 0 and seat.rank not in self.ended
+        return self._exit_code(number) != 0 or silent
 
-    def _exit_code(self, rank: int) -> int:
-        """Return how a rank ended; for one that was killed in exit, how it was about to end."""
-        code, fault = self.processes[rank].exitcode or 0, self.faults.get(rank)
-        if rank not in self.overdue or (fault is None and self._gathers):
+    def _exit_code(self, number: int) -> int:
+        """Return how a process ended; for one that was killed in exit, how it was about to end."""
+        code, fault = self.processes[number].exitcode or 0, self.faults.get(number)
+        if number not in self.overdue or (fault is None and self._gathers):
             return code
         return 0 if fault is None else LOST if fault["kind"] == "fault" else FAILED
 
-    def _goes_on(self, rank: int, running: set[int]) -> bool:
-        """Record a lost rank, tell the others, and return whether they can go on without it."""
-        words = self._how(rank)
-        self.lost.append((rank, words))
+    def _goes_on(self, number: int, running: set[int]) -> bool:
+        """Record a lost worker, tell the others, and return whether they can go on without it."""
+        rank, words = self.seats[number].rank, self._how(number)
+        self.lost.append((number, words))
         self.handle(
             {
                 "kind": "lost",
@@ -283,10 +329,11 @@ class Launcher:
         )
         if self.store is not None:
             self.store.set(f"dead/{rank}", "1")
-        workers = {r for r in (*running, *self.ended) if r < self.plan.workers}
+        there = (*(self.seats[other].rank for other in running), *self.ended)
+        workers = {other for other in there if other < self.plan.workers}
         wrong = (
-            self.faults.get(rank, {}).get("kind") == "error"
-            and self.faults[rank].get("exit_code") == 2
+            self.faults.get(number, {}).get("kind") == "error"
+            and self.faults[number].get("exit_code") == 2
         )
         return (
             self.settings.elastic
@@ -296,9 +343,15 @@ class Launcher:
             and not wrong
         )
 
-    def _how(self, rank: int) -> str:
-        """Describe how a process ended."""
-        code, fault = self._exit_code(rank), self.faults.get(rank)
+    def _how(self, number: int) -> str:
+        """Describe how a process ended, and of an island which one it was."""
+        seat = self.seats[number]
+        where = f"machine {seat.island_machine} of {seat.machines}" if seat.members > 1 else ""
+        words = self._ending(number)
+        return f"{where}: {words}" if where and self._exit_code(number) != LOST else words
+
+    def _ending(self, number: int) -> str:
+        code, fault = self._exit_code(number), self.faults.get(number)
         if fault is not None and fault["kind"] == "error":
             return str(fault["message"])
         if code == LOST and fault is not None:
@@ -316,17 +369,17 @@ class Launcher:
         """Build the error of the one cause: a rank that failed on its own comes before those that
         only lost a peer.
         """
-        own = [(rank, words) for rank, words in self.lost if self._exit_code(rank) != LOST]
+        own = [(number, words) for number, words in self.lost if self._exit_code(number) != LOST]
         if own:
-            rank, words = own[0]
-            error = self.faults.get(rank, {})
+            number, words = own[0]
+            rank, error = self.seats[number].rank, self.faults.get(number, {})
             if error.get("kind") == "error" and (error["exit_code"] == 2 or not self.steps):
                 return PlacerError(error["message"], error["hint"], exit_code=error["exit_code"])
             where = f"{self.plan.rank_name(rank)} stopped in step {self._step(rank)}: {words}"
             first = f"{error['hint']}; " if error.get("hint") else ""
             return PlacerError(where, f"{first}{self._advice()}", exit_code=1)
         fault = self.faults.get(self.lost[0][0], {})
-        lost = fault.get("lost", self.lost[0][0])
+        lost = fault.get("lost", self.seats[self.lost[0][0]].rank)
         where = (
             f"{self.plan.rank_name(lost)} was lost in step {fault.get('step', self._step(lost))}: "
             f"{fault.get('reason', self.lost[0][1])}"
@@ -344,7 +397,7 @@ class Launcher:
             if self.settings.elastic or not executed(self.plan).ELASTIC
             else "; --elastic goes on without a worker"
         )
-        if rescued and len(self.job.ranks) < self.plan.ranks:
+        if rescued and self._gathers:
             words = (
                 f"from the newest checkpoint that all have; here is one before step {max(rescued)}"
             )

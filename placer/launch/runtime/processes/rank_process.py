@@ -32,6 +32,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.launch.runtime.island.seats import Seat
 from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.runtime.training.context import Settings
@@ -76,7 +77,7 @@ def _code(job: dict[str, Any], alive: Connection, report: Callable[[dict[str, An
         report(
             {
                 "kind": "error",
-                "rank": job["rank"],
+                "rank": job["seat"]["rank"],
                 "message": error.message,
                 "hint": error.hint,
                 "exit_code": error.exit_code,
@@ -90,7 +91,7 @@ def _code(job: dict[str, Any], alive: Connection, report: Callable[[dict[str, An
         report(
             {
                 "kind": "error",
-                "rank": job["rank"],
+                "rank": job["seat"]["rank"],
                 "message": words,
                 "hint": "PLACER_DEBUG=1 shows the traceback",
                 "exit_code": 1,
@@ -124,10 +125,10 @@ def _end_with(alive: Connection) -> None:
 def _run(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
     from placer.launch.runtime.processes.rank_run import work
 
-    plan, settings, rank = (
+    plan, settings, seat = (
         plan_from(job["manifest"], "manifest"),
         Settings(**job["settings"]),
-        job["rank"],
+        Seat(**job["seat"]),
     )
     store, backend = _store(job), "gloo"
     if job["network"] is not None:  # the socket to the store stays outside: control is not shaped
@@ -143,8 +144,8 @@ def _run(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
                 bucket: seen_url(job["network"], url) for bucket, url in settings.endpoints.items()
             },
         )
-    if not job["gather"]:
-        work(plan, settings, rank, store, report, backend)
+    if not job["gather"] or seat.member:
+        work(plan, settings, seat, store, report, backend)
         return
     mine: list[dict[str, Any]] = []
 
@@ -152,7 +153,7 @@ def _run(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
         mine.append(record)
         report(record)
 
-    work(plan, settings, rank, store, both, backend)
+    work(plan, settings, seat, store, both, backend)
     _gather(plan, job, store, mine, report)
 
 
@@ -190,7 +191,7 @@ def _gather(
     report: Callable[[dict[str, Any]], None],
 ) -> None:
     """Hand the records of other machines to the launcher of rank 0, which writes the whole log."""
-    rank = job["rank"]
+    rank = job["seat"]["rank"]
     if rank != 0:
         store.set(f"records/{rank}", json.dumps(mine))
         store.wait(

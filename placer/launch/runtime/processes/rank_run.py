@@ -4,7 +4,6 @@ measures.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import secrets
@@ -15,6 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.launch.runtime.island.calculation import planned
+from placer.launch.runtime.island.inner_group import InnerGroup, is_island_loss
+from placer.launch.runtime.island.island_trainer import IslandTrainer
+from placer.launch.runtime.island.leader import LeaderTrainer, follow
+from placer.launch.runtime.island.seats import Seat, are_alike
 from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.strategies import Executed, executed, step_function
@@ -27,26 +31,30 @@ from placer.launch.runtime.training.checkpoint import (
 from placer.launch.runtime.training.context import Context, Settings
 from placer.launch.runtime.training.memory import memory_error, out_of_memory
 from placer.launch.runtime.training.overlapped_exchange import OverlappedExchange
-from placer.launch.runtime.training.trainer import Trainer
+from placer.launch.runtime.training.trainer import Trainer, digest_of
 from placer.launch.runtime.wire.meter import Meter
 from placer.launch.runtime.wire.wire import Wire
 
 PATIENT_S = 86_400.0
 """Time-out of gloo where one slow peer must not close the connections to all."""
 MOST_LOGGED = 100
-"""Models with so few parameters are written to the log."""
+"""Models with so few parameters are written to the log, for tests and for reading it by eye."""
+ISLAND_PATIENCE = 4.0
+"""Time-outs for which processes of an island wait for the one that exchanges: it waits two."""
 _UNTIL_EXIT: list[Any] = []
 """Objects whose destructors must not run: see `placer.launch.runtime.processes.rank_process`."""
 Report = Callable[[dict[str, Any]], None]
 
 
 def work(
-    plan: RunPlan, settings: Settings, rank: int, store: Any, report: Report, backend: str = "gloo"
+    plan: RunPlan, settings: Settings, seat: Seat, store: Any, report: Report, backend: str = "gloo"
 ) -> None:
-    """Run one rank from the first step to the last.
+    """Run one process from the first step to the last.
 
     Parameters
     ----------
+    seat
+        Whose process it is. Of an island only the first process reports.
     store
         A ``torch.distributed`` store at which all ranks meet.
     report
@@ -63,38 +71,69 @@ def work(
     """
     trainer = None
     try:
-        trainer = _trainer(settings, rank)
+        trainer = made_trainer(plan, settings, seat, store)
         _UNTIL_EXIT.append(trainer)
-        _train(plan, settings, rank, store, report, trainer, backend)
+        if isinstance(trainer, IslandTrainer) and not exchanges_pieces(plan, settings):
+            if seat.member:
+                follow(trainer)
+                return
+            trainer = LeaderTrainer(trainer)
+            _UNTIL_EXIT.append(trainer)
+        _train(
+            plan, settings, seat, store, report if seat.member == 0 else _nothing, trainer, backend
+        )
+        if isinstance(trainer, LeaderTrainer):
+            trainer.end()
     except (MemoryError, RuntimeError) as error:
         if out_of_memory(error):
-            raise memory_error(plan, rank, trainer.elements if trainer else 0) from None
+            raise memory_error(plan, seat.rank, trainer.elements if trainer else 0) from None
+        if seat.members > 1 and is_island_loss(error):
+            raise PeerLostError(seat.rank, "another process of this island is gone") from None
         raise
+
+
+def exchanges_pieces(plan: RunPlan, settings: Settings) -> bool:
+    """Return whether the processes of an island exchange their pieces side by side; else its first
+    process exchanges the whole.
+
+    Notes
+    -----
+    Pieces fit where all workers are islands that are cut alike. A strategy whose step comes in
+    three parts sees nothing but vectors, so it takes pieces; servers, stores and gossip take the
+    whole model of a worker.
+    """
+    parts = hasattr(executed(plan), "calculate") and not plan.hubs
+    return parts and are_alike(plan.groups, settings.processes)
+
+
+def _nothing(record: dict[str, Any]) -> None:
+    """Report nothing: the first process of the island does."""
 
 
 def _train(
     plan: RunPlan,
     settings: Settings,
-    rank: int,
+    seat: Seat,
     store: Any,
     report: Report,
     trainer: Trainer,
     backend: str,
 ) -> None:
     """Meet the others, take the steps, report the end."""
-    strategy = executed(plan)
+    strategy, rank = executed(plan), seat.rank
     folder = Path(settings.checkpoints)
-    start, token = _meet(plan, settings, rank, store, trainer, strategy)
+    start, token = _island_meets(plan, settings, seat, store, trainer, strategy)
     settings = replace(
         settings, attempt=f"{settings.attempt}-{token}"
     )  # objects that another run left are not this one's
     kept = (
         load_checkpoint(folder, start, rank, replicated=strategy.REPLICATED)
-        if start and rank < plan.workers
+        if start and rank < plan.workers and seat.member == 0
         else {}
     )
-    if kept:
+    if start and rank < plan.workers:
         trainer.load_state(kept)
+    if kept:
         abandon_later(folder, start, settings.steps, rank)
     context = Context(
         plan=plan,
@@ -104,7 +143,7 @@ def _train(
         meter=Meter(),
         store=store,
         start=start,
-        resume_parameters=kept.get("seen") if plan.exchange.overlap else None,
+        resume_parameters=_seen(kept, trainer) if plan.exchange.overlap else None,
         members=tuple(range(plan.workers)),
         notice=lambda gone, words: report(
             {"kind": "notice", "rank": rank, "gone": gone, "message": words}
@@ -116,8 +155,11 @@ def _train(
             settings.elastic and strategy.ELASTIC
         )  # those have deadlines of their own, see Wire.swap_each
         meter = Meter() if plan.exchange.overlap else context.meter
+        lane = (
+            str(seat.member) if any(s.members > 1 for s in plan.seats(settings.processes)) else None
+        )
         context.wire = Wire(
-            plan, rank, store, meter, PATIENT_S if patient else settings.timeout_s, backend
+            plan, rank, store, meter, PATIENT_S if patient else settings.timeout_s, backend, lane
         )
         context.overlapped = (
             OverlappedExchange(context.meter, meter) if plan.exchange.overlap else None
@@ -129,15 +171,15 @@ def _train(
             "rank": rank,
             "pid": os.getpid(),
             "start": start,
-            "elements": trainer.elements,
+            "elements": trainer.total_elements,
         }
     )
     step = start
     try:
         for step in range(start, settings.steps):
-            _take_step(context, strategy, state, step, report)
+            _take_step(context, strategy, state, step, report, seat)
     except PeerLostError as lost:
-        saved = _rescue(context, strategy, folder, step)
+        saved = _rescue(context, strategy, folder, step, seat)
         report(
             {
                 "kind": "fault",
@@ -150,21 +192,21 @@ def _train(
         )
         raise
     strategy.close(context, state)
-    digest = hashlib.sha256(trainer.vector().numpy().tobytes()).hexdigest()
+    whole = trainer.whole()
     report(
         {
             "kind": "end",
             "rank": rank,
             "steps": settings.steps - start,
-            "parameters_sha256": digest,
-            **_few(trainer),
-            **context.meter.take(),
+            "parameters_sha256": digest_of(whole),
+            **({"parameters": whole.tolist()} if len(whole) <= MOST_LOGGED else {}),
+            **trainer.joined(context.meter.take()),
         }
     )
 
 
-def _trainer(settings: Settings, rank: int) -> Trainer:
-    """Make the model from the same seed everywhere."""
+def made_trainer(plan: RunPlan, settings: Settings, seat: Seat, store: Any) -> Trainer:
+    """Make the model from the same seed everywhere; an island cuts it."""
     import torch
 
     from placer.profiler.devices.device_facts import choose_device
@@ -180,13 +222,60 @@ def _trainer(settings: Settings, rank: int) -> Trainer:
             f"{settings.train} returns a step function",
             "placer run needs the model: return a Workload or (module, batch, loss)",
         )
-    return Trainer(
-        workload,
-        choose_device(settings.device or None),
-        rank=rank,
-        seed=settings.seed,
-        microbatch=settings.microbatch,
+    inner = plan.inner_of(seat.rank)
+    name = settings.device if inner is None else _of_gpu(settings.device, seat)
+    device = choose_device(name or None)
+    if inner is None:
+        return Trainer(
+            workload,
+            device,
+            rank=seat.process,
+            seed=settings.seed,
+            microbatch=settings.microbatch,
+        )
+    workload = planned(workload, inner, device)
+    microbatch = settings.inner_microbatch or inner.microbatch
+    if seat.members == 1:
+        return Trainer(
+            workload, device, rank=seat.process, seed=settings.seed, microbatch=microbatch
+        )
+    group = InnerGroup(seat, store, ISLAND_PATIENCE * settings.timeout_s, device)
+    trainer = IslandTrainer(
+        workload, device, group=group, inner=inner, seed=settings.seed, microbatch=microbatch
     )
+    if len(set(group.to_leader(trainer.first_digest))) > 1:
+        raise PlacerError(
+            f"processes of {plan.rank_name(seat.rank)} begin with other parameters than its first",
+            "make the model from torch's random numbers alone: they are seeded",
+        )
+    return trainer
+
+
+def _of_gpu(device: str, seat: Seat) -> str:
+    """Return the device of a process of an island: each has a GPU of its own."""
+    import torch
+
+    several = device == "cuda" or (not device and torch.cuda.is_available())
+    return f"cuda:{seat.gpu}" if several else device
+
+
+def _island_meets(
+    plan: RunPlan, settings: Settings, seat: Seat, store: Any, trainer: Trainer, strategy: Executed
+) -> tuple[int, str]:
+    """Meet as `_meet` does; of an island the first process meets the others, and tells its own."""
+    if not isinstance(trainer, IslandTrainer):
+        return _meet(plan, settings, seat.rank, store, trainer, strategy)
+    met = _meet(plan, settings, seat.rank, store, trainer, strategy) if seat.member == 0 else None
+    start, token = trainer.group.from_leader(met)
+    return int(start), str(token)
+
+
+def _seen(kept: Mapping[str, Any], trainer: Trainer) -> Any:
+    """Return the parameters with which a step that failed under way was calculated, if any."""
+    if not isinstance(trainer, IslandTrainer):
+        return kept.get("seen")
+    seen = trainer.group.from_leader(kept.get("seen"))
+    return None if seen is None else trainer.piece_of(seen)
 
 
 def _meet(
@@ -195,14 +284,13 @@ def _meet(
     """Wait for all ranks, check that they begin alike, and agree on the step to begin with and on a
     name for this attempt.
     """
-    digest = hashlib.sha256(trainer.vector().numpy().tobytes()).hexdigest()
     own_steps = (
         steps_of(Path(settings.checkpoints), rank, replicated=strategy.REPLICATED)
         if settings.resume and settings.checkpoints
         else set()
     )
     hello = {
-        "digest": digest,
+        "digest": trainer.first_digest,
         "manifest": plan.digest,
         "steps": sorted(own_steps),
         "hub": rank >= plan.workers,
@@ -259,7 +347,9 @@ def _start(settings: Settings, others: Mapping[int, Mapping[str, Any]], *, repli
     return start
 
 
-def _take_step(context: Context, strategy: Executed, state: Any, step: int, report: Report) -> None:
+def _take_step(
+    context: Context, strategy: Executed, state: Any, step: int, report: Report, seat: Seat
+) -> None:
     """Take one step, report it, and keep a checkpoint where one is due."""
     began = time.perf_counter()
     record: dict[str, Any] = {
@@ -278,16 +368,14 @@ def _take_step(context: Context, strategy: Executed, state: Any, step: int, repo
         strategy.serve(context, state, step)
     record["step_s"] = time.perf_counter() - began
     record["exchanged"] = context.ends_round(step)
-    report({**record, **context.meter.take()})
+    report({**record, **context.trainer.joined(context.meter.take())})
     if context.saves_checkpoint(step) and context.rank < context.plan.workers:
-        needed = None if strategy.REPLICATED else _slowest(context, step + 1)
-        save_checkpoint(
-            Path(context.settings.checkpoints),
-            step + 1,
-            context.rank,
-            context.trainer.state(),
-            needed,
-        )
+        whole = context.trainer.state()
+        if seat.member == 0:
+            needed = None if strategy.REPLICATED else _slowest(context, step + 1)
+            save_checkpoint(
+                Path(context.settings.checkpoints), step + 1, context.rank, whole, needed
+            )
 
 
 def _slowest(context: Context, done: int) -> int:
@@ -306,7 +394,9 @@ def _slowest(context: Context, done: int) -> int:
     )
 
 
-def _rescue(context: Context, strategy: Executed, folder: Path, step: int) -> int | None:
+def _rescue(
+    context: Context, strategy: Executed, folder: Path, step: int, seat: Seat
+) -> int | None:
     """Keep the state before the first step whose update is not in the model, where it serves all
     ranks; returns that step.
 
@@ -320,7 +410,8 @@ def _rescue(context: Context, strategy: Executed, folder: Path, step: int) -> in
     overlapped = context.overlapped
     if overlapped is not None and overlapped.step is not None:
         step = overlapped.step
-        older = {} if overlapped.parameters is None else {"seen": overlapped.parameters}
+        seen = overlapped.parameters
+        older = {} if seen is None else {"seen": context.trainer.whole_of(seen)}
     if not (
         strategy.REPLICATED
         and context.settings.checkpoints
@@ -328,7 +419,9 @@ def _rescue(context: Context, strategy: Executed, folder: Path, step: int) -> in
         and step > context.start
     ):
         return None
-    save_checkpoint(folder, step, context.rank, {**context.trainer.state(), **older})
+    state = {**context.trainer.state(), **older}
+    if seat.member == 0:
+        save_checkpoint(folder, step, context.rank, state)
     return step
 
 
@@ -338,8 +431,3 @@ def _first(store: Any, rank: int) -> int:
         return int(store.compare_set("lost", "", str(rank)))
     except (RuntimeError, ValueError):  # the store's own process is gone
         return rank
-
-
-def _few(trainer: Trainer) -> dict[str, Any]:
-    """Return the parameters of a small model, for tests and for reading a log by eye."""
-    return {"parameters": trainer.vector().tolist()} if trainer.elements <= MOST_LOGGED else {}

@@ -4,8 +4,10 @@ records.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import socket
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from placer.launch.shaped_network import ShapedNetwork
 
 LOOPBACK = "127.0.0.1"
+MOST_WAITING = 1024
+"""Processes that may knock at the store at once."""
 LOCAL_KEYS = {
     "AWS_ACCESS_KEY_ID": "local",
     "AWS_SECRET_ACCESS_KEY": "local",
@@ -75,23 +79,10 @@ def run_here(
     list of dict
         All records, as in the log.
     """
-    from torch.distributed import TCPStore
-
-    try:
-        store = TCPStore(LOOPBACK, port, is_master=True, wait_for_workers=False)
-    except RuntimeError as error:
-        if "in use" in str(error):
-            raise PlacerError(
-                f"port {port} is taken",
-                "choose another --port, or leave it out for a free one",
-                exit_code=1,
-            ) from None
-        raise PlacerError(
-            f"cannot serve on port {port}: {' '.join(str(error).split())[:160]}",
-            "choose another --port",
-            exit_code=1,
-        ) from None
-    joined = {} if network is None else {rank: network.entry(rank) for rank in range(plan.ranks)}
+    _quieten()
+    store = _loopback_store(port)
+    seats = plan.seats(settings.processes)
+    joined = {} if network is None else {s.process: network.entry(s.rank) for s in seats}
     links = "loopback" if network is None else "shaped"
     with ExitStack() as stack:
         extra = dict(environment)
@@ -106,10 +97,9 @@ def run_here(
             )
             services = {**services, **{store.label: store.process for store in stores}}
             extra |= LOCAL_KEYS
-        ranks = tuple(range(plan.ranks))
         job = Job(
             document=document,
-            ranks=ranks,
+            seats=seats,
             host=LOOPBACK,
             port=store.port,
             serves=False,
@@ -118,6 +108,38 @@ def run_here(
             network=joined,
         )
         return _logged(plan, settings, job, store, folder, watch, services)
+
+
+def _loopback_store(port: int) -> Any:
+    """Serve the store of a run on this machine alone: PyTorch's own socket is open to all networks.
+
+    Raises
+    ------
+    PlacerError
+        If the port is taken or may not be used.
+    """
+    from torch.distributed import TCPStore
+
+    listening = socket.socket()
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((LOOPBACK, port))
+        listening.listen(MOST_WAITING)
+    except OSError as error:
+        listening.close()
+        taken = error.errno == errno.EADDRINUSE
+        raise PlacerError(
+            f"port {port} is taken" if taken else f"cannot serve on port {port}: {error.strerror}",
+            "choose another --port, or leave it out for a free one",
+            exit_code=1,
+        ) from None
+    return TCPStore(
+        LOOPBACK,
+        listening.getsockname()[1],
+        is_master=True,
+        wait_for_workers=False,
+        master_listen_fd=listening.detach(),
+    )
 
 
 def run_ranks(
@@ -130,8 +152,8 @@ def run_ranks(
     *,
     one_machine: bool = False,
 ) -> list[Record]:
-    """Run this machine's ranks; the others run elsewhere and meet at
-    ``MASTER_ADDR``:``MASTER_PORT``, or as the manifest says.
+    """Run the processes of this machine's ranks, which count machines; the others run elsewhere
+    and meet at ``MASTER_ADDR``:``MASTER_PORT``, or as the manifest says.
 
     Notes
     -----
@@ -148,21 +170,19 @@ def run_ranks(
         )
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise PlacerError(f"MASTER_PORT is '{port}'", "give a port, such as 29400")
-    world = os.environ.get("WORLD_SIZE", str(plan.ranks))
-    if world != str(plan.ranks):
+    world = os.environ.get("WORLD_SIZE", str(plan.machine_ranks))
+    if world != str(plan.machine_ranks):
         words = f"WORLD_SIZE is {world}, the manifest has {_crew(plan)}"
-        raise PlacerError(words, f"set it to {plan.ranks}, or leave it out")
+        raise PlacerError(words, f"set it to {plan.machine_ranks}, or leave it out")
     served = (
         os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     )  # under torchrun its agent serves the store
-    os.environ.setdefault(
-        "TORCH_CPP_LOG_LEVEL", "ERROR"
-    )  # else a rank that stops leaves 40 lines of C++ at each of the others
-    here = one_machine or (plan.ranks > 1 and _is_loopback(host))
+    _quieten()
+    here = one_machine or (plan.machine_ranks > 1 and _is_loopback(host))
     links = "loopback" if here else "real"
     job = Job(
         document=document,
-        ranks=ranks,
+        seats=tuple(s for s in plan.seats(settings.processes) if s.machine in ranks),
         host=host,
         port=int(port),
         serves=served,
@@ -170,6 +190,11 @@ def run_ranks(
         extra={},
     )
     return _logged(plan, settings, job, None, folder, watch)
+
+
+def _quieten() -> None:
+    """Keep C++ to errors: else a rank that stops leaves 40 lines at each of the others."""
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
 def _is_loopback(host: str) -> bool:
@@ -195,9 +220,9 @@ def ranks_from(words: str | None, plan: RunPlan) -> tuple[int, ...]:
             "set RANK, or --rank 3 or --rank 0-3, or add --local",
         )
     first, last = int(match[1]), int(match[2] or match[1])
-    if not first <= last < plan.ranks:
+    if not first <= last < plan.machine_ranks:
         raise PlacerError(
-            f"rank '{text}' is not among 0 to {plan.ranks - 1}",
+            f"rank '{text}' is not among 0 to {plan.machine_ranks - 1}",
             f"the manifest has {_crew(plan)}" + (", the last of the ranks" if plan.hubs else ""),
         )
     return tuple(range(first, last + 1))
@@ -205,7 +230,9 @@ def ranks_from(words: str | None, plan: RunPlan) -> tuple[int, ...]:
 
 def _crew(plan: RunPlan) -> str:
     hubs = f" and {counted(len(plan.hubs), plan.hub)}" if plan.hubs else ""
-    return f"{counted(plan.workers, 'worker')}{hubs}"
+    machines = plan.machine_ranks - len(plan.hubs)
+    islands = f" of {machines} machines" if plan.has_islands else ""
+    return f"{counted(plan.workers, 'worker')}{islands}{hubs}"
 
 
 def _logged(
@@ -217,7 +244,8 @@ def _logged(
     watch: Callable[[Record], None],
     services: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
 ) -> list[Record]:
-    name = "run.jsonl" if 0 in job.ranks else f"run-rank-{job.ranks[0]}.jsonl"
+    first = job.seats[0].machine
+    name = f"run-rank-{first}.jsonl" if first else "run.jsonl"
     set_aside(
         [folder / name]
         if settings.resume

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from placer.cost_model.timing.store import POLL_SECONDS
+from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.overlapped_exchange import OverlappedExchange
 from placer.launch.runtime.training.trainer import Trainer
@@ -59,6 +60,10 @@ class Settings:
     paced
         Samples/s of each worker: a calculation that is through sooner waits, as in a rehearsal of
         faster or slower machines; empty: not.
+    processes
+        Of each machine of an island; 0: one for each of its GPUs.
+    inner_microbatch
+        Samples that a process of an island takes at once; 0: as its inner plan says.
     """
 
     train: str
@@ -80,6 +85,8 @@ class Settings:
     poll_s: float = POLL_SECONDS
     attempt: str = "run"
     paced: Sequence[float] = ()
+    processes: int = 1
+    inner_microbatch: int = 0
 
 
 @dataclass(kw_only=True)
@@ -146,6 +153,25 @@ class Context:
             if pace:
                 pause(max(0.0, began + samples / pace[self.rank] - time.perf_counter()))
             return gradient_and_loss
+
+    def together(self, exchange: Callable[[], Any]) -> Any:
+        """Take part in an exchange that holds for all processes of this worker, or for none.
+
+        Raises
+        ------
+        PeerLostError
+            In all of them, if one has lost another worker: no process takes a step that its island
+            cannot take.
+        """
+        result, lost = None, None
+        try:
+            result = exchange()
+        except PeerLostError as error:
+            lost = error
+        gone = self.trainer.agree(-1 if lost is None else lost.rank)
+        if gone >= 0:
+            raise lost or PeerLostError(gone, "another process of this island has lost it")
+        return result
 
     def update(self, gradient: Any) -> None:
         """Take an optimizer step."""

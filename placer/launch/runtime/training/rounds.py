@@ -33,7 +33,7 @@ def sequential_step(strategy: ThreePartStep, context: Context, state: Any, step:
     """Calculate, exchange where it is due, apply; return the rank's part of the loss."""
     mine, loss = strategy.calculate(context, state, step)
     if context.ends_round(step):
-        strategy.apply(context, state, strategy.exchange(context, state, mine)())
+        strategy.apply(context, state, context.together(strategy.exchange(context, state, mine)))
     return loss
 
 
@@ -63,9 +63,10 @@ def overlapped_step(strategy: ThreePartStep, context: Context, state: Any, step:
     else:
         keeps = strategy.REPLICATED and context.settings.checkpoints
         parameters = trainer.vector() if keeps else None
-        late = overlapped.end()
+        late = context.together(overlapped.end)
         overlapped.begin(step, exchange, parameters)  # first, so that links do not wait
         strategy.apply(context, state, late)
     if context.saves_checkpoint(step) or step + 1 == context.settings.steps:
-        strategy.apply(context, state, overlapped.end(flush=True))
+        flushed = context.together(lambda: overlapped.end(flush=True))
+        strategy.apply(context, state, flushed)
     return loss

@@ -60,7 +60,8 @@ class Trainer:
                 f"{workload.name} has no trainable parameter",
                 "give a module whose parameters require gradients",
             )
-        self.elements = sum(p.numel() for p in self.parameters)
+        self.elements = self.total_elements = sum(p.numel() for p in self.parameters)
+        self.first_digest = digest_of(flat([p.detach() for p in self.parameters]))
         self.optimizer = workload.optimizer(self.parameters)
 
     def gradient(
@@ -113,6 +114,10 @@ class Trainer:
         """Copy of the trainable parameters."""
         return flat([p.detach() for p in self.parameters])
 
+    def whole(self) -> Any:
+        """Copy of all trainable parameters; those of an island are on several processes."""
+        return self.vector()
+
     def load_vector(self, vector: Any) -> None:
         """Set the trainable parameters."""
         import torch
@@ -120,6 +125,18 @@ class Trainer:
         with torch.no_grad():
             for parameter, part in zip(self.parameters, self._parts(vector), strict=True):
                 parameter.copy_(part)
+
+    def whole_of(self, piece: Any) -> Any:
+        """Put the pieces of a vector together; of one process it is whole."""
+        return piece
+
+    def agree(self, lost: int) -> int:
+        """Return the rank that was lost, for all processes of the worker alike; -1: none."""
+        return lost
+
+    def joined(self, figures: dict[str, Any]) -> dict[str, Any]:
+        """Return the figures of all processes of the worker."""
+        return figures
 
     def _parts(self, vector: Any) -> list[Any]:
         parts = vector.split([p.numel() for p in self.parameters])
@@ -140,6 +157,11 @@ class Trainer:
                 f"the checkpoint is not of this model: {words}",
                 "choose another --out, or run without --resume",
             ) from None
+
+
+def digest_of(vector: Any) -> str:
+    """Return the SHA-256 of a vector on the CPU."""
+    return hashlib.sha256(vector.numpy().tobytes()).hexdigest()
 
 
 def flat(tensors: list[Any]) -> Any:

@@ -34,6 +34,9 @@ class Wire:
         A peer that does not answer for so long is lost, seconds. gloo closes all connections then.
     backend
         gloo's name in ``torch.distributed``.
+    lane
+        Name of the connections of equal processes of several islands, which run side by side; None:
+        each worker is one process.
 
     Notes
     -----
@@ -49,12 +52,17 @@ class Wire:
         meter: Meter,
         timeout_s: float,
         backend: str = "gloo",
+        lane: str | None = None,
     ) -> None:
         import torch.distributed as dist
 
         self.plan, self.rank, self.meter = plan, rank, meter
         self.codec = Codec(plan.exchange.compression)
         self.patience = timedelta(seconds=timeout_s)
+        self.lane = lane
+        if lane is not None:  # the default group is the island's own
+            self.groups: list[Any] = lane_groups(plan, rank, store, self.patience, lane)
+            return
         dist.init_process_group(
             backend, store=store, rank=rank, world_size=plan.ranks, timeout=self.patience
         )
@@ -173,9 +181,15 @@ class Wire:
             raise PeerLostError(peer, str(error)) from None
 
     def _begin(self, operation: Any, peer: int, message: Any, tag: int = 0) -> list[Any]:
+        import torch.distributed as dist
+
         parts: Sequence[Any] = (
             message.tensor_split(len(self.groups)) if len(self.groups) > 1 else (message,)
         )
+        if self.lane is not None:
+            calls = [g.send if operation is dist.isend else g.recv for g in self.groups]
+            pairs = zip(parts, calls, strict=True)
+            return [call([part], peer, tag) for part, call in pairs if part.numel()]
         return [
             operation(part, peer, group=group, tag=tag)
             for part, group in zip(parts, self.groups, strict=True)
@@ -193,3 +207,15 @@ class Wire:
         if not tolerate:
             raise PeerLostError(peer, str(error)) from None
         return peer
+
+
+def lane_groups(plan: RunPlan, rank: int, store: Any, patience: timedelta, lane: str) -> list[Any]:
+    """Connect one process of each island over gloo, once for each stream."""
+    import torch.distributed as dist
+
+    return [
+        dist.ProcessGroupGloo(
+            dist.PrefixStore(f"lane/{lane}/{stream}", store), rank, plan.ranks, patience
+        )
+        for stream in range(plan.exchange.streams if plan.ranks > 1 else 0)
+    ]
