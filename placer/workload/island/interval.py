@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.hardware import Hardware
+from placer.workload.island.precision import has_bf16
 from placer.workload.island.step import Step
 from placer.workload.island.transformer_speed import attention_share, is_late
 from placer.workload.island.transports import Transport
@@ -29,6 +30,7 @@ class Doubt:
 FIT = Doubt(low=0.87, high=1.1)
 """Five of a hundred runs each lie below and above, where a model is left out of the fit."""
 OTHER_DEVICE = Doubt(low=0.8, high=1.1, reason="fitted on A100 only")
+OLD_DEVICE = Doubt(low=0.7, high=1.05, reason="kernels of today are written for later devices")
 NOT_MEASURED = Doubt(low=0.85, high=1.1, reason="matrix products estimated from the data sheet")
 PRESSED = Doubt(low=0.85, high=1.1, reason="memory nearly full")
 PARALLEL_MATRICES = Doubt(low=0.8, high=1.1, reason="tensor parallelism not measured")
@@ -58,6 +60,7 @@ def rate_interval(
     doubts = [
         FIT,
         *([OTHER_DEVICE] if gpu.gpu not in FITTED_DEVICES else []),
+        *([OLD_DEVICE] if gpu.kind == "gpu" and not has_bf16(gpu) else []),
         *([NOT_MEASURED] if gpu.attainable_basis != "measured" else []),
         *([PRESSED] if is_pressed else []),
         *([PARALLEL_MATRICES] if plan.tensor_parallel > 1 else []),

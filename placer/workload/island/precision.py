@@ -10,10 +10,29 @@ AMPERE_AND_LATER = ("RTX6000-Ada",)
 """Names that start like those of older devices."""
 WITH_FP8 = ("L4", "RTX4090", "RTX6000-Ada", "H100", "H200", "GH200", "B", "GB", "MI3", "RTX5")
 """Devices with matrix products in 8 bits, by the start of their names; data sheets."""
-RATE = {"bf16": 1.0, "fp16": 1.0, "fp8": 1.77, "tf32": 0.5, "fp32": 1 / 16}
+RATE = {"bf16": 1.0, "fp16": 1.0, "fp8": 1.77, "tf32": 0.5}
 """Rate of matrix products over BF16. fp8: H100 1,403 over 795 TFLOP/s (Stas Bekman, Machine
-Learning Engineering, compute/accelerator); tf32 and fp32: data sheet of the A100.
+Learning Engineering, compute/accelerator); tf32: data sheets from the A100 on.
 """
+FP32_TFLOPS = {
+    "T4": 8.1,
+    "V100": 15.7,
+    "V100-32": 15.7,
+    "RTX8000": 16.3,
+    "A10": 31.2,
+    "A10G": 31.5,
+    "A100-40": 19.5,
+    "A100-80": 19.5,
+    "L4": 30.3,
+    "L40S": 91.6,
+    "H100": 67.0,
+    "H100-PCIe": 51.0,
+    "H100-NVL": 60.0,
+    "H200": 67.0,
+}
+"""FP32 outside of tensor cores; data sheets of NVIDIA."""
+USUAL_FP32_SHARE = 1 / 16
+"""FP32 over half precision where no data sheet is listed: that of the A100."""
 
 
 def usual_precision(gpu: Gpu) -> str:
@@ -41,4 +60,9 @@ def precision_rate(gpu: Gpu, precision: str) -> float:
     """Return the rate of matrix products over `Gpu.attainable_tflops`; the one figure of a CPU is
     that of FP32.
     """
-    return RATE[precision] if gpu.kind == "gpu" else 1.0
+    if gpu.kind != "gpu":
+        return 1.0
+    if precision != "fp32":
+        return RATE[precision]
+    listed = FP32_TFLOPS.get(gpu.gpu)
+    return USUAL_FP32_SHARE if listed is None else listed / gpu.fp16_tflops

@@ -24,6 +24,10 @@ UNHIDDEN = 0.2
 """Part of the shorter of calculation and gathers that is not hidden behind the longer."""
 LAYER_LATENCY_S = 50e-6
 """Seconds by which one gather or scatter of a layer delays a step, for each doubling of devices."""
+LAUNCH_S = 0.5e-3
+"""Seconds in which a layer's kernels are launched, forward and backward: about 50 of them, 10 us
+each under PyTorch; assumed. A microbatch takes at least that.
+"""
 OPTIMIZER_TRAFFIC_BYTES = 30.0
 """Bytes that AdamW reads and writes for each trainable parameter: gradient, weights in FP32 and in
 BF16, two moments.
@@ -118,7 +122,7 @@ def step(
     microbatches = -(-sequences // plan.microbatch)
     tokens = sequences * architecture.sequence_length
     return Step(
-        calculation_s=calculation_s,
+        calculation_s=max(calculation_s, microbatches * _launch_seconds(architecture, plan)),
         gather_s=microbatches * _gather_seconds(architecture, hardware, plan, via),
         reduction_s=_reduction_seconds(
             architecture, hardware, plan, microbatches, via, gradient_bytes_per_parameter
@@ -130,6 +134,12 @@ def step(
         ),
         microbatches=microbatches,
     )
+
+
+def _launch_seconds(architecture: Architecture, plan: InnerPlan) -> float:
+    """Return the seconds of launching a microbatch; full checkpointing launches forward twice."""
+    passes = 4 / 3 if plan.checkpointing == "full" else 1.0
+    return passes * LAUNCH_S * architecture.layers
 
 
 def _layer_latency_s(architecture: Architecture, hardware: Hardware, plan: InnerPlan) -> float:
@@ -163,7 +173,8 @@ def _gather_seconds(
     bytes_ = 3 * element * trained + 2 * frozen * (architecture.parameters - trained)
     payload = bytes_ / plan.tensor_parallel
     ranks = hardware.gpu_count // plan.tensor_parallel
-    inside = (ranks - 1) / ranks * payload / (SHARDED_NODE_SHARE * hardware.node_bytes_per_s)
+    share = min(SHARDED_NODE_SHARE, via.node_share)
+    inside = (ranks - 1) / ranks * payload / (share * hardware.node_bytes_per_s)
     if plan.sharding == "hybrid" or hardware.machines == 1:
         return inside
     network = attained_bytes_per_s(hardware.network_gbps or 0.0, via) / plan.tensor_parallel
