@@ -55,7 +55,9 @@ def machine_counts(
             fabric,
             machines,
             wishes,
-            equal_share(batch_sequences, gpu_count, machines, most),
+            batch_sequences
+            if all_counts
+            else equal_share(batch_sequences, gpu_count, machines, most),
             transport_name,
         )
         if isinstance(answer, Island):

@@ -13,7 +13,7 @@ from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.hardware import Hardware
 from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import Memory, host_bytes
-from placer.workload.island.question import Question
+from placer.workload.island.question import Candidate, Question
 from placer.workload.island.refusals import (
     Refusal,
     degree_refusal,
@@ -73,12 +73,11 @@ HEADROOM = 0.05
 
 
 class Draft(NamedTuple):
-    """A plan before its microbatch is known: memory for one sequence, sequences of the busiest
-    rank, seconds of its calculation.
+    """A plan that fits, before its microbatch is known: sequences of the busiest rank, and the
+    seconds of its calculation.
     """
 
-    plan: InnerPlan
-    one_sequence: Memory
+    candidate: Candidate
     share: int
     calculation_s: float
 
@@ -175,25 +174,27 @@ def _fastest(question: Question) -> Timed | None:
 
 
 def _by_calculation(question: Question) -> list[Draft]:
-    """List the plans that give each rank a sequence, fastest calculation first; of equals simple
-    ones first.
+    """List the plans that fit and give each rank a sequence, fastest calculation first; of equals
+    simple ones first.
     """
     architecture, hardware = question.architecture, question.hardware
     seconds: dict[tuple[int, str], float] = {}
+    gpus, capacity = hardware.gpus, capacity_bytes(hardware.gpu)
     drafts = []
-    for plan, one in question.candidates:
-        ranks = hardware.gpus // plan.tensor_parallel
-        if question.batch < ranks:
+    for candidate in question.candidates:
+        plan = candidate.plan
+        ranks = gpus // plan.tensor_parallel
+        if question.batch < ranks or candidate.total_bytes > capacity:
             continue
         share, key = -(-question.batch // ranks), (plan.tensor_parallel, plan.checkpointing)
         if key not in seconds:
             seconds[key] = calculation_seconds(architecture, hardware.gpu, plan, share)
-        drafts.append(Draft(plan, one, share, seconds[key]))
+        drafts.append(Draft(candidate, share, seconds[key]))
     return sorted(drafts, key=lambda draft: draft.calculation_s)
 
 
 def _timed(question: Question, draft: Draft) -> Timed | None:
-    """Time a plan with its largest microbatch; None if not even one sequence fits.
+    """Time a plan with its largest microbatch; None if the wished one does not fit.
 
     Notes
     -----
@@ -204,8 +205,8 @@ def _timed(question: Question, draft: Draft) -> Timed | None:
     count = _microbatch(draft, capacity, question.wishes.microbatch)
     if count < 1:
         return None
-    plan = _with_microbatch(draft.plan, count)
-    pressed = is_pressed(draft.one_sequence, capacity, count * architecture.sequence_length)
+    plan, one = _with_microbatch(draft.candidate.plan, count), draft.candidate.memory
+    pressed = is_pressed(one, capacity, count * architecture.sequence_length)
     timed = step(
         architecture,
         hardware,
@@ -217,7 +218,7 @@ def _timed(question: Question, draft: Draft) -> Timed | None:
     )
     return Timed(
         plan=plan,
-        one_sequence=draft.one_sequence,
+        one_sequence=one,
         step=timed,
         seconds=timed.seconds,
         is_pressed=pressed,
@@ -236,21 +237,19 @@ def capacity_bytes(gpu: Gpu) -> float:
 
 def _microbatch(draft: Draft, capacity: float, wished: int | None) -> int:
     """Return the largest power of two of sequences that fits, or the wished count, but no more
-    than the rank's share; 0 if none fits.
+    than the rank's share; 0 if the wished one does not fit.
 
     Notes
     -----
     More than one sequence leaves `HEADROOM` free: the count of bytes is an estimate, and a
     smaller microbatch costs little.
     """
-    one = draft.one_sequence
+    _, one, total = draft.candidate
     each = one.activations + one.logits
-    fixed = one.total - each
+    fixed = total - each
     if wished is not None:
         count = min(wished, draft.share)
         return count if fixed + count * each <= capacity else 0
-    if one.total > capacity:
-        return 0
     room = int(((1 - HEADROOM) * capacity - fixed) / each)
     return 1 << (max(1, min(room, draft.share)).bit_length() - 1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import CHECKPOINTING, SHARDINGS, TENSOR_DEGREES, InnerPlan
@@ -12,6 +13,14 @@ from placer.workload.island.memory import Memory, memory
 from placer.workload.island.precision import usual_precision
 from placer.workload.island.transports import Transport
 from placer.workload.island.wishes import PlanWishes, undivided_width
+
+
+class Candidate(NamedTuple):
+    """A plan with a microbatch of one sequence, and what it needs on each device."""
+
+    plan: InnerPlan
+    memory: Memory
+    total_bytes: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,7 +39,7 @@ class Question:
         return self.wishes.precision or usual_precision(self.hardware.gpu)
 
     @property
-    def candidates(self) -> tuple[tuple[InnerPlan, Memory], ...]:
+    def candidates(self) -> tuple[Candidate, ...]:
         """Plans that wishes and machines admit, with a microbatch of one; simple ones first."""
         return candidates(
             self.architecture,
@@ -44,10 +53,8 @@ class Question:
 @lru_cache(maxsize=2048)
 def candidates(
     architecture: Architecture, gpu_count: int, machines: int, wishes: PlanWishes, precision: str
-) -> tuple[tuple[InnerPlan, Memory], ...]:
-    """List the plans that wishes admit on machines of ``gpu_count`` devices, simple ones first,
-    with what they need of each device.
-    """
+) -> tuple[Candidate, ...]:
+    """List the plans that wishes admit on machines of ``gpu_count`` devices, simple ones first."""
     plans = [
         InnerPlan(
             sharding=sharding,
@@ -59,7 +66,8 @@ def candidates(
         for sharding in _shardings(gpu_count // degree, machines, wishes)
         for checkpointing in ([wishes.checkpointing] if wishes.checkpointing else CHECKPOINTING)
     ]
-    return tuple((plan, memory(architecture, plan, gpu_count, machines)) for plan in plans)
+    needs = [memory(architecture, plan, gpu_count, machines) for plan in plans]
+    return tuple(Candidate(plan, need, need.total) for plan, need in zip(plans, needs, strict=True))
 
 
 def _degrees(architecture: Architecture, gpu_count: int, wishes: PlanWishes) -> tuple[int, ...]:

@@ -82,7 +82,7 @@ def degree_refusal(question: Question) -> Refusal | None:
 def no_plan_refusal(question: Question) -> Refusal:
     """Name the plan that needs least memory and what it lacks: bytes, or sequences."""
     hardware, count = question.hardware, question.wishes.microbatch or 1
-    needs = [(one.of_microbatch(count).total, plan) for plan, one in question.candidates]
+    needs = [(c.memory.of_microbatch(count).total, c.plan) for c in question.candidates]
     need, nearest = min(needs, key=lambda pair: pair[0])
     plan = replace(nearest, microbatch=count)
     if need <= hardware.gpu.memory_gib * GIB:
