@@ -242,6 +242,21 @@ def test_every_count_is_offered_for_local_steps() -> None:
     assert counts == (4, 8)
 
 
+def test_a_step_is_a_fixed_part_and_a_rate() -> None:
+    """Twice the batch takes twice the time but for the fixed part, with the same plan: the rate
+    of what comes on top is the same within 1 %.
+    """
+    wishes = replace(PLAIN, sharding="zero-1")
+    one, two = (
+        chosen(island(mpt("mpt-1b"), device("A100-80"), 8, *ROCE, 4, wishes, batch))
+        for batch in (1024, 2048)
+    )
+    more_s = two.step.seconds - one.step.seconds
+    assert 1024 / more_s == pytest.approx(one.marginal_samples_per_second, rel=0.01)
+    assert one.step_s == pytest.approx(two.step_s)
+    assert 0 < one.step_s < 0.02
+
+
 def test_a_mixture_of_experts_is_assumed() -> None:
     """Two of eight experts at work: the rate follows the active parameters, the memory all of
     them; the interval is at least x 1.6 each way.

@@ -15,7 +15,7 @@ WORTHWHILE = 1.01
 """Gain of the rate of each machine for which an island of more machines is offered."""
 
 
-@lru_cache(maxsize=2**14)
+@lru_cache(maxsize=2**13)
 def machine_counts(
     architecture: Architecture,
     gpu: Gpu,

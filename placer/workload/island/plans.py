@@ -67,6 +67,17 @@ class Island:
     host_bytes: float
     step: Step
 
+    @property
+    def step_s(self) -> float:
+        """Seconds that each step takes however small its batch."""
+        return self.step.fixed_s
+
+    @property
+    def marginal_samples_per_second(self) -> float:
+        """Sequences a second without `step_s`: what more of a batch takes."""
+        seconds = self.step.seconds
+        return self.samples_per_second * seconds / (seconds - self.step_s)
+
 
 HEADROOM = 0.05
 """Share of a device's memory that a chosen microbatch leaves free; assumed."""
@@ -93,7 +104,7 @@ class Timed:
     is_pressed: bool
 
 
-@lru_cache(maxsize=2**16)
+@lru_cache(maxsize=2**13)
 def island(
     architecture: Architecture,
     gpu: Gpu,

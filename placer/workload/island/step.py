@@ -87,6 +87,13 @@ class Step:
         """Seconds from one step to the next."""
         return self.calculation_s + self.exposed_s + self.latency_s
 
+    @property
+    def fixed_s(self) -> float:
+        """Seconds of a step that do not grow with the batch: latency, and the reduction that is
+        not hidden.
+        """
+        return self.latency_s + exposed_seconds(self.reduction_s, self.hiding_s)
+
     def exposed_outside_s(self, exchange_s: float) -> float:
         """Return what an exchange of gradients between islands of one zone adds to the step.
 
