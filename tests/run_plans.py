@@ -223,6 +223,17 @@ def tiny() -> Workload:
     )
 
 
+def _adamw(parameters: Iterable[Any]) -> Any:
+    import torch
+
+    return torch.optim.AdamW(parameters, lr=0.005)
+
+
+def calm() -> Workload:
+    """The tiny model with AdamW and a small learning rate, as the inner optimizer of DiLoCo."""
+    return replace(tiny(), optimizer=_adamw)
+
+
 def linear() -> Workload:
     """A loss that is linear in its parameters: gradients do not depend on the model, so their order
     does not matter.

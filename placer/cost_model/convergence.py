@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from placer.cost_model.diloco_losses import PARAMETERS, times_samples
 from placer.errors import PlacerError
 from placer.market.books.folders import shipped_folder
 from placer.problem.exchange import traits
 from placer.problem.placement import Exchange
-from placer.problem.problem import Problem
+from placer.problem.problem import MOST_KNOWN_LOCAL_STEPS, Problem
+from placer.workload.profile import ModelProfile
 
 ARROW = " -> "
 
@@ -35,7 +37,11 @@ class Multiplier:
 PLAIN = Multiplier(value=1.0, low=1.0, high=1.0, basis="published", source="synchronous steps")
 
 
-def samples_to_target(exchange: Exchange, given: Sequence[tuple[str, float]] = ()) -> Multiplier:
+def samples_to_target(
+    exchange: Exchange,
+    given: Sequence[tuple[str, float]] = (),
+    profile: ModelProfile | None = None,
+) -> Multiplier:
     """Return the samples to target of an exchange, as a multiple of synchronous training in FP32.
 
     Parameters
@@ -44,6 +50,8 @@ def samples_to_target(exchange: Exchange, given: Sequence[tuple[str, float]] = (
         Its strategy, local steps, overlap and compression count.
     given
         The user's own figures: (strategy, multiplier); they replace the table's.
+    profile
+        The model, whose size counts where an outer optimizer takes the changes of many steps.
 
     Raises
     ------
@@ -53,7 +61,8 @@ def samples_to_target(exchange: Exchange, given: Sequence[tuple[str, float]] = (
     Notes
     -----
     The product of the factors of catalogs/convergence.csv for local steps, staleness and
-    compression.
+    compression. With an outer optimizer (DiLoCo) local steps and lateness are taken together, from
+    published losses: `placer.cost_model.diloco_losses`.
 
     Examples
     --------
@@ -61,8 +70,8 @@ def samples_to_target(exchange: Exchange, given: Sequence[tuple[str, float]] = (
     >>> # 1.05 (1 to 1.25) for H = 16, times 1 (1 to 1.02) for FP16
     >>> got.value, got.low, round(got.high, 3)
     (1.05, 1.0, 1.275)
-    >>> diloco = Exchange(strategy="local-sgd", compression="fp16", local_steps=16)
-    >>> samples_to_target(diloco, [("local-sgd", 1.2)]).value
+    >>> local = Exchange(strategy="local-sgd", compression="fp16", local_steps=16)
+    >>> samples_to_target(local, [("local-sgd", 1.2)]).value
     1.2
     """
     for strategy, value in given:
@@ -76,6 +85,15 @@ def samples_to_target(exchange: Exchange, given: Sequence[tuple[str, float]] = (
             )
     if exchange.strategy == "none":
         return PLAIN
+    if traits(exchange.strategy).outer:
+        language = profile is not None and profile.architecture is not None
+        return _outer(
+            exchange.strategy,
+            exchange.local_steps,
+            exchange.compression,
+            profile.parameters if profile is not None else None,
+            language=language,
+        )
     late = traits(exchange.strategy).staleness + exchange.overlap
     return _product(exchange.local_steps, late, exchange.compression)
 
@@ -88,7 +106,7 @@ def multiplier_of(exchange: Exchange, problem: Problem) -> Multiplier:
     See `samples_to_target` and `batch_factor`.
     """
     row, factor = (
-        samples_to_target(exchange, problem.requirements.samples_to_target),
+        samples_to_target(exchange, problem.requirements.samples_to_target, problem.profile),
         batch_factor(problem),
     )
     if factor == 1:
@@ -134,14 +152,54 @@ def _product(local_steps: int, late: int, compression: str) -> Multiplier:
         _row("staleness", str(late)),
         _row("compression", compression),
     ]
+    return _together(rows)
+
+
+@lru_cache(maxsize=1_024)
+def _outer(
+    strategy: str, local_steps: int, compression: str, parameters: int | None, *, language: bool
+) -> Multiplier:
+    """Return the multiplier of DiLoCo or Streaming DiLoCo for a model of some size; None: unknown,
+    so the smallest that was trained, which needs the most.
+    """
+    _check_known(local_steps)
+    delayed = traits(strategy).always_overlaps
+    size = int(PARAMETERS[0]) if parameters is None else parameters
+    known = language and PARAMETERS[0] <= size <= PARAMETERS[1]
+    value, low, high = times_samples(size, local_steps, delayed=delayed, known=known)
+    words = "2 to 8 replicas, decoders of 35 M to 10 B parameters; losses turned into samples"
+    losses = Multiplier(
+        value=value,
+        low=low,
+        high=high,
+        basis="estimated" if known else "assumed",
+        source="Charles et al. (2025), Tables 4 and 5, and Douillard et al. (2025), Table 6: "
+        f"{words}{'' if known else ', and this is another model'}",
+    )
+    return _together([losses, _row("outer-compression", compression)])
+
+
+def _together(rows: Sequence[Multiplier]) -> Multiplier:
+    """Return the product of factors; its basis is the weakest of those that count."""
     counted = [row for row in rows if row.high > 1] or [PLAIN]
+    bases = {row.basis for row in counted}
     return Multiplier(
         value=math.prod(row.value for row in rows),
         low=math.prod(row.low for row in rows),
         high=math.prod(row.high for row in rows),
-        basis="assumed" if any(row.basis == "assumed" for row in counted) else "published",
+        basis=next((b for b in ("assumed", "estimated") if b in bases), "published"),
         source="; ".join(row.source for row in counted),
     )
+
+
+def _check_known(count: int) -> None:
+    """Refuse more local steps than `MOST_KNOWN_LOCAL_STEPS`."""
+    if count > MOST_KNOWN_LOCAL_STEPS:
+        raise PlacerError(
+            f"nobody says how {count} local steps converge",
+            f"take at most {MOST_KNOWN_LOCAL_STEPS}, or say it with --samples-to-target "
+            f"STRATEGY=FACTOR",
+        )
 
 
 def _local_steps(count: int) -> Multiplier:
@@ -149,12 +207,7 @@ def _local_steps(count: int) -> Multiplier:
     rows = sorted(
         (int(setting), row) for (factor, setting), row in table().items() if factor == "local-steps"
     )
-    most = rows[-1][0]
-    if count > most:
-        raise PlacerError(
-            f"nobody says how {count} local steps converge",
-            f"take at most {most}, or say it with --samples-to-target STRATEGY=FACTOR",
-        )
+    _check_known(count)
     (after, upper) = next((h, row) for h, row in rows if h >= count)
     if after == count:
         return upper

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from placer.cost_model.convergence import Multiplier, multiplier_of
+from placer.cost_model.diloco_losses import REPLICAS, times_samples_of
 from placer.cost_model.dollars import components as cost
 from placer.cost_model.dollars.data import data_usd_per_sample, moves_of
 from placer.cost_model.timing.crew import (
@@ -402,4 +403,11 @@ def _provenance(
         )
     if (multiplier.low, multiplier.high) != (1, 1):
         sentences.append(f"samples to target: {multiplier.basis}: {multiplier.source}")
+    if chosen.outer and multiplier.basis != "given":
+        workers, steps = placement.workers, placement.exchange.local_steps
+        times = times_samples_of(problem.profile.parameters, workers, steps)
+        beyond = f", {REPLICAS[-1]} at most were trained" if workers > REPLICAS[-1] else ""
+        sentences.append(
+            f"samples to target with {workers} workers: {times:.2f} x by the same losses{beyond}"
+        )
     return tuple(dict.fromkeys(sentences))

@@ -10,7 +10,7 @@ from placer.cost_model.estimate import Outcome, estimate, evaluate, exchange_pha
 from placer.problem.admitted_exchanges import needs_quota, server_bytes, server_offer
 from placer.problem.data_shares import Move
 from placer.problem.datasets import needs_place
-from placer.problem.exchange import traits
+from placer.problem.exchange import overlaps, traits
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements, missing
@@ -271,7 +271,7 @@ def _exchange_violations(placement: Placement, problem: Problem) -> list[Violati
         )
     if several and (exchange.streams, exchange.overlap) != (
         wish.streams,
-        wish.overlap and chosen.may_overlap,
+        overlaps(exchange.strategy, wanted=wish.overlap),
     ):
         asked = f"{exchange.streams} streams, overlap {exchange.overlap} are not what was asked for"
         broken.append(Violation(code="exchange", message=asked))

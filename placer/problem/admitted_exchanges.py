@@ -9,7 +9,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.market.catalog import VmOffer
-from placer.problem.exchange import traits
+from placer.problem.exchange import overlaps, traits
 from placer.problem.exchange.central import gradients_held, memory_gib
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import NO_EXCHANGE, Exchange, WorkerGroup
@@ -62,7 +62,7 @@ def exchange_for(
         compression=problem.compression,
         local_steps=local_steps,
         streams=wish.streams if chosen.transport != "none" else 1,
-        overlap=wish.overlap and chosen.may_overlap,
+        overlap=overlaps(strategy_name, wanted=wish.overlap),
         aggregator=aggregator if chosen.hub else None,
         aggregator_memory_gib=memory_gib(problem.gradient_bytes, gradients)
         if chosen.hub == "function"

@@ -11,8 +11,9 @@ from placer.problem.admitted_exchanges import server_at
 from placer.problem.datasets import needs_place
 from placer.problem.problem import MOST_KNOWN_LOCAL_STEPS, Problem
 from placer.problem.required_machines import unusable
-from placer.problem.requirements import LOCAL
+from placer.problem.requirements import LOCAL, OUTER
 from placer.problem.residency import homeless, parted
+from placer.workload.profile import FEEDBACK_COMPRESSIONS
 
 
 class ContradictionError(PlacerError):
@@ -57,6 +58,12 @@ def _no_mode(problem: Problem) -> PlacerError:
             f"nobody says how {wish.min_local_steps} local steps converge",
             f"take at most {MOST_KNOWN_LOCAL_STEPS}, or say it with --samples-to-target "
             f"STRATEGY=FACTOR",
+        )
+    if problem.compression in FEEDBACK_COMPRESSIONS and wish.exchange not in OUTER:
+        return PlacerError(
+            f"{problem.compression} loses too much of each gradient for the exchange "
+            f"{wish.exchange}: it is for changes of many steps, whose losses are added to the next",
+            f"use --exchange {' or '.join(OUTER)}, or --compression int8",
         )
     if wish.overlap:
         return PlacerError(

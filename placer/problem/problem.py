@@ -27,11 +27,11 @@ from placer.market.network.graph import Network, largest_cards, network_of
 from placer.problem.exchange import traits
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import WorkerGroup
-from placer.problem.requirements import LATER_FIELDS, LOCAL, SYNCHRONOUS, Requirements
+from placer.problem.requirements import LATER_FIELDS, LOCAL, OUTER, SYNCHRONOUS, Requirements
 from placer.units import GIB
 from placer.workload.constants import PUBLISHED, Calibration
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.profile import ModelProfile, Rate, profile_document
+from placer.workload.profile import FEEDBACK_COMPRESSIONS, ModelProfile, Rate, profile_document
 
 SCHEMA = "placer.problem/v1"
 PARTS = ("profile", "requirements", "catalog", "calibration")
@@ -249,12 +249,17 @@ class Problem:
         )
         wanted = wish.exchange
         named = (
-            SYNCHRONOUS + (LOCAL if wish.max_local_steps is not None else ())
+            SYNCHRONOUS + (self._local if wish.max_local_steps is not None else ())
             if wanted == "auto"
             else (wanted,)
         )
         given = {name for name, _ in wish.samples_to_target}
-        able = [name for name in named if traits(name).may_overlap or not wish.overlap]
+        able = [
+            name
+            for name in named
+            if (traits(name).may_overlap or not wish.overlap)
+            and (traits(name).outer or self.compression not in FEEDBACK_COMPRESSIONS)
+        ]
         modes = [(name, 1) for name in able if name not in LOCAL and least == 1]
         known = [
             (name, h)
@@ -264,6 +269,14 @@ class Problem:
             if h <= MOST_KNOWN_LOCAL_STEPS or name in given
         ]
         return tuple(modes + known)
+
+    @property
+    def _local(self) -> tuple[str, ...]:
+        """Strategies with local steps that ``auto`` tries: for language models DiLoCo in place of
+        local SGD, which sends the same bytes and has no published figures there.
+        """
+        language = self.profile.architecture is not None
+        return tuple(name for name in LOCAL if name not in (("local-sgd",) if language else OUTER))
 
     @cached_property
     def serverless_places(self) -> frozenset[str]:

@@ -19,6 +19,8 @@ LOCAL = tuple(name for name in STRATEGIES if traits(name).local_steps)
 SYNCHRONOUS = tuple(name for name in STRATEGIES if name not in ("none", *LOCAL))
 """Strategies that leave the course of the training as it is: `auto` chooses among them."""
 EXCHANGES = ("auto", *SYNCHRONOUS, *LOCAL)
+OUTER = tuple(name for name in LOCAL if traits(name).outer)
+"""Local steps with an outer optimizer: published for language models."""
 MOST_STREAMS = 256
 """More TCP streams between two machines are a slip of the keyboard."""
 LEAST_MULTIPLIER = 0.01

@@ -18,8 +18,20 @@ from placer.workload.profile_rows import build, check_measurements
 SCHEMA = "placer.profile/v1"
 LARGEST = 10**15
 """Sizes above are slips of the keyboard."""
-COMPRESSION_BYTES = {"none": 4.0, "fp16": 2.0, "int8": 1.0}
-"""Bytes per gradient element on the wire."""
+SPARSE_CHUNK, SPARSE_KEPT, SPARSE_BITS = 4_096, 64, 14
+"""Of each chunk of values, sparse sends those of the largest magnitude: 12 bits of place in the
+chunk and 2 of value each, as in Covenant-72B (arXiv 2603.08163), 146 times less than FP32.
+"""
+COMPRESSION_BYTES = {
+    "none": 4.0,
+    "fp16": 2.0,
+    "int8": 1.0,
+    "int4": 0.5,
+    "sparse": SPARSE_KEPT * SPARSE_BITS / 8 / SPARSE_CHUNK,
+}
+"""Bytes per gradient element on the wire, without the scales of a message."""
+FEEDBACK_COMPRESSIONS = ("int4", "sparse")
+"""Compressions so coarse that what they lose must be added to the next message."""
 NODE_EFFICIENCY = (0.9, 0.4, 1.0)
 """Speed-up per device of an unmeasured node with several GPUs: value, low, high.
 

@@ -56,7 +56,9 @@ class Frame:
     @cached_property
     def multiplier(self) -> float:
         """Samples to target."""
-        return samples_to_target(self.exchange, self.problem.requirements.samples_to_target).value
+        return samples_to_target(
+            self.exchange, self.problem.requirements.samples_to_target, self.problem.profile
+        ).value
 
     @cached_property
     def needs_workers(self) -> bool:

@@ -16,14 +16,14 @@ from placer.problem.placement import Exchange
 
 
 def test_the_table_is_complete_and_ordered() -> None:
-    """Every row has 1 <= low <= value <= high, a source, and is assumed or published; the
-    references are exactly 1.
+    """Every row has 1 <= low <= value <= high, a source, and is assumed, estimated or published;
+    the references are exactly 1.
     """
     for (factor, setting), row in table().items():
         assert row.low <= row.value <= row.high
         assert row.low >= 1
         assert row.source
-        assert row.basis in ("assumed", "published")
+        assert row.basis in ("assumed", "estimated", "published")
         if (factor, setting) in (("compression", "none"), ("local-steps", "1"), ("staleness", "0")):
             assert (row.low, row.value, row.high) == (1, 1, 1)
 

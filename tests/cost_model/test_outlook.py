@@ -141,4 +141,6 @@ def test_every_exchange_that_can_run_is_compared() -> None:
         "central",
         "parameter-server",
         "local-sgd",
+        "diloco",
+        "streaming-diloco",
     }

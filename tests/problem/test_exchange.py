@@ -173,6 +173,8 @@ SIMULATIONS: dict[str, Callable[[Machines, Exchange], None]] = {
     "asgd-ga": asgd_ga,
     "central": central,
     "hierarchical": hierarchical,
+    "diloco": all_reduce,
+    "streaming-diloco": all_reduce,
 }
 
 

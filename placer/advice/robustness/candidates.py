@@ -106,7 +106,9 @@ def with_phi(
     for factor, share in zip(factors, shares, strict=True):
         if factor.words == f"phi:{exchange.strategy}" and factor.at(share) != 1.0:
             wish = problem.requirements
-            times = samples_to_target(exchange, wish.samples_to_target).value * factor.at(share)
+            times = samples_to_target(
+                exchange, wish.samples_to_target, problem.profile
+            ).value * factor.at(share)
             rest = tuple(row for row in wish.samples_to_target if row[0] != exchange.strategy)
             return replace(
                 problem,

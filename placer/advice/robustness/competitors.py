@@ -14,7 +14,7 @@ from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import LIMIT_CODES, violations
 from placer.cost_model.objective import objective_of
 from placer.errors import PlacerError
-from placer.problem.exchange import traits
+from placer.problem.exchange import overlaps
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions
@@ -162,7 +162,7 @@ def solved_world(
     changed = apply(problem, changes_of(factors, row))
     for name, steps in problem.modes:
         if [mode for mode, _ in problem.modes].count(name) == 1:
-            overlap = problem.requirements.overlap and traits(name).may_overlap
+            overlap = overlaps(name, wanted=problem.requirements.overlap)
             exchange = Exchange(
                 strategy=name, compression=problem.compression, local_steps=steps, overlap=overlap
             )

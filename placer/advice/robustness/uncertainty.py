@@ -243,7 +243,7 @@ def _speeds(
                 measure=measure.format(device),
             )
     exchange = placement.exchange
-    times = samples_to_target(exchange, problem.requirements.samples_to_target)
+    times = samples_to_target(exchange, problem.requirements.samples_to_target, problem.profile)
     ends = (
         boxes.get("phi", (times.low / times.value, times.high / times.value))
         if placement.workers > 1

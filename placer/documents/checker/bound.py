@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from placer.documents.checker.case import BYTES_PER_ELEMENT
+from placer.documents.checker.case import ALWAYS_OVERLAP, BUTTERFLIES, BYTES_PER_ELEMENT
 from placer.documents.checker.market import CHEAPEST, Machine, largest_sums
 from placer.documents.checker.seconds import (
     FUNCTION_BYTES_PER_S,
@@ -60,6 +60,7 @@ class Relaxed:
         packed = BYTES_PER_ELEMENT[wish["compression"] or self.profile["compression"]]
         self.size: float = self.profile["gradient_bytes_fp32"] * packed / BYTES_PER_ELEMENT["none"]
         self.sums: dict[tuple[frozenset[str], float], list[float]] = {}
+        self.overlap = False
 
     def best(self, strategy: str, local_steps: int, samples_to_target: float) -> float | None:
         """Return the objective that no placement of a strategy is better than; None if none of it
@@ -67,6 +68,7 @@ class Relaxed:
         """
         if strategy == "none":
             return self._told(self._alone(samples_to_target))
+        self.overlap = self.wish["overlap"] or strategy in ALWAYS_OVERLAP
         hosts = sorted({machine.host for machine in self.machines})
         bounds = []
         most = min(self.wish["max_workers"], len(self._sums(frozenset(hosts), 0.0)) - 1)
@@ -123,7 +125,7 @@ class Relaxed:
         """
         size, streams = self.size, int(self.wish["streams"])
         summing = size / SUM_BYTES_PER_S
-        if strategy in ("all-reduce", "local-sgd"):
+        if strategy in BUTTERFLIES:
             return self._average(host, n)
         if strategy == "hierarchical-all-reduce":
             groups = [(-(-n // r), r) for r in range(2, n + 1)]
@@ -181,14 +183,14 @@ class Relaxed:
     def _counted(self, speed: float, seconds: float, samples: int, multiplier: float) -> float:
         """Return the samples/s that count, of V samples/s that calculate."""
         calculation = samples / speed
-        round_s = max(calculation, seconds) if self.wish["overlap"] else calculation + seconds
+        round_s = max(calculation, seconds) if self.overlap else calculation + seconds
         return samples / multiplier / round_s
 
     def _needed(self, seconds: float, samples: int, multiplier: float) -> float:
         """Return the speed that the floor asks for at least."""
         if self.floor <= 0:
             return 0.0
-        left = samples / multiplier / self.floor - (0.0 if self.wish["overlap"] else seconds)
+        left = samples / multiplier / self.floor - (0.0 if self.overlap else seconds)
         return samples / left
 
     def _per_million(
@@ -209,7 +211,7 @@ class Relaxed:
         with V, below it falls until V = sqrt(-sum B / seconds); the price of the cheapest N bounds
         it too.
         """
-        beside = 0.0 if self.wish["overlap"] else seconds / samples
+        beside = 0.0 if self.overlap else seconds / samples
         low = min(max(self._needed(seconds, samples, multiplier), most_speed / WIDEST), most_speed)
         ends = [low * (most_speed / low) ** (k / INTERVALS) for k in range(INTERVALS + 1)]
         prices = [least_usd * (1 / low + beside)]

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-BYTES_PER_ELEMENT = {"none": 4, "fp16": 2, "int8": 1}
+BYTES_PER_ELEMENT = {"none": 4, "fp16": 2, "int8": 1, "int4": 0.5, "sparse": 0.02734375}
+"""Of 4,096 values, sparse sends 64 as 12 bits of place and 2 of value."""
+BUTTERFLIES = ("all-reduce", "local-sgd", "diloco", "streaming-diloco")
+"""Strategies in which every worker sends a shard to every other."""
+ALWAYS_OVERLAP = ("streaming-diloco",)
 GIB = 1 << 30
 FIRST_PAID = "above_gib_per_month"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil, fsum
 
-from placer.documents.checker.case import GIB, Case
+from placer.documents.checker.case import BUTTERFLIES, GIB, Case
 from placer.documents.checker.seconds import Bill
 from placer.documents.checker.shares import moves, shares
 
@@ -39,7 +39,7 @@ def sends(case: Case) -> Iterator[tuple[str, str, float, int, bool]]:
     """Yield (from, to, bytes, how many, both ends machines) of one round; eq. 7-9 for a store and a
     function.
     """
-    if case.strategy in ("all-reduce", "local-sgd"):
+    if case.strategy in BUTTERFLIES:
         yield from _among(case.counts, case.size)
     elif case.strategy in ("central", "hierarchical"):
         yield from _through_stores(case)

@@ -14,10 +14,10 @@ from placer.documents.checker.shares import moves
 SLACK = 1e-9
 QUOTA_GPUS = 8
 """GPUs of a place, type and market where no row says otherwise."""
-MODELS = ("local-sgd", "model-averaging")
+MODELS = ("local-sgd", "model-averaging", "diloco", "streaming-diloco")
 """Strategies that send the model itself; the others send gradients."""
 SEVERAL_REGIONS = ("hierarchical-all-reduce", "hierarchical", "model-averaging", "asgd-ga")
-LOCAL = ("local-sgd", "model-averaging", "asgd-ga")
+LOCAL = ("local-sgd", "model-averaging", "asgd-ga", "diloco", "streaming-diloco")
 
 
 def broken_limits(

@@ -287,6 +287,8 @@ ROUNDS = {
     "none": _alone,
     "all-reduce": _ring,
     "local-sgd": _ring,
+    "diloco": _ring,
+    "streaming-diloco": _ring,
     "hierarchical-all-reduce": _leaders,
     "model-averaging": _model_averaging,
     "asgd-ga": _gossip,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from placer.documents.manifest.types import Group, Manifest
 from placer.errors import PlacerError
 from placer.problem.exchange import traits
-from placer.workload.profile import COMPRESSION_BYTES
+from placer.problem.requirements import OUTER
+from placer.workload.profile import COMPRESSION_BYTES, FEEDBACK_COMPRESSIONS
 
 UNEXECUTED = ("fp16", "fp8")
 """Precisions that need scaling of losses or of matrices."""
@@ -24,7 +25,13 @@ def check_executable(manifest: Manifest, where: str) -> None:
     exchange, can = manifest.exchange, traits(manifest.exchange.strategy)
     if exchange.compression not in COMPRESSION_BYTES:
         raise PlacerError(
-            f"{where}: compression '{exchange.compression}' is unknown", "none, fp16 or int8"
+            f"{where}: compression '{exchange.compression}' is unknown",
+            f"one of {', '.join(COMPRESSION_BYTES)}",
+        )
+    if exchange.compression in FEEDBACK_COMPRESSIONS and not (can.outer or can.transport == "none"):
+        raise PlacerError(
+            f"{where}: {exchange.compression} is too coarse for the exchange {exchange.strategy}",
+            f"plan it with {' or '.join(OUTER)}, or with int8",
         )
     for group in manifest.groups:
         _check_inner(group, where)
@@ -32,6 +39,11 @@ def check_executable(manifest: Manifest, where: str) -> None:
         raise PlacerError(
             f"{where}: the exchange {exchange.strategy} cannot run beside the next step",
             "plan it without --overlap",
+        )
+    if can.always_overlaps and not exchange.overlap:
+        raise PlacerError(
+            f"{where}: the exchange {exchange.strategy} always runs beside the calculation",
+            "plan it again",
         )
     if exchange.local_steps > 1 and not can.local_steps:
         raise PlacerError(

@@ -23,6 +23,8 @@ STRATEGIES = {
     "local-sgd": "placer.problem.exchange.local_sgd",
     "model-averaging": "placer.problem.exchange.model_averaging",
     "asgd-ga": "placer.problem.exchange.asgd_ga",
+    "diloco": "placer.problem.exchange.diloco",
+    "streaming-diloco": "placer.problem.exchange.streaming_diloco",
 }
 """Name on the command line and module; a new strategy is one file and one line here."""
 
@@ -50,3 +52,9 @@ def strategy(name: str) -> Strategy:
 def traits(name: str) -> Traits:
     """Return what sets a strategy apart; see `Traits`."""
     return strategy(name).TRAITS
+
+
+def overlaps(name: str, *, wanted: bool) -> bool:
+    """Return whether an exchange runs beside the calculation, where the user wants that or not."""
+    can = traits(name)
+    return can.always_overlaps or (wanted and can.may_overlap)

@@ -18,7 +18,9 @@ class Traits:
     nothing. ``payload`` is what travels between regions: ``gradients``, or the model itself
     (``checkpoints``). ``local_steps``: whether H optimizer steps may pass between exchanges.
     ``least_regions``: with fewer it is another strategy. ``may_overlap``: whether the exchange can
-    run beside the next step. ``staleness``: exchanges by which a worker's view is late.
+    run beside the next step; ``always_overlaps``: it always does. ``staleness``: exchanges by which
+    a worker's view is late. ``outer``: workers exchange the changes of many steps, an outer
+    optimizer takes their mean, and what compression loses is added to the next ones.
     """
 
     framework: str = "hivemind"
@@ -29,4 +31,6 @@ class Traits:
     local_steps: bool = False
     least_regions: int = 1
     may_overlap: bool = False
+    always_overlaps: bool = False
     staleness: int = 0
+    outer: bool = False

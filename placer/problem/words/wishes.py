@@ -292,7 +292,7 @@ class TrainingWishes(TypedDict, total=False):
             reader="text",
             metavar="NAME",
             example="fp16",
-            help="none, fp16 or int8; default: the profile's.",
+            help="none, fp16, int8; with DiLoCo int4, sparse. Default: the profile's.",
         ),
     ]
     data: Annotated[

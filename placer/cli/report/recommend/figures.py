@@ -20,7 +20,13 @@ from placer.units import (
     format_usd,
 )
 
-COMPRESSION_NAMES = {"none": "FP32", "fp16": "FP16", "int8": "INT8"}
+COMPRESSION_NAMES = {
+    "none": "FP32",
+    "fp16": "FP16",
+    "int8": "INT8",
+    "int4": "INT4",
+    "sparse": "1.56 % of the values",
+}
 BASIS_WORDS = {
     "given": "given",
     "assumed": "assumed",

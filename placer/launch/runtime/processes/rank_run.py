@@ -21,7 +21,7 @@ from placer.launch.runtime.island.leader import LeaderTrainer, follow
 from placer.launch.runtime.island.seats import Seat, are_alike
 from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.run_plan import RunPlan
-from placer.launch.runtime.strategies import Executed, executed, step_function
+from placer.launch.runtime.strategies import Executed, executed, saved_state, step_function
 from placer.launch.runtime.training.checkpoint import (
     abandon_later,
     load_checkpoint,
@@ -144,6 +144,7 @@ def _train(
         store=store,
         start=start,
         resume_parameters=_seen(kept, trainer) if plan.exchange.overlap else None,
+        kept=_kept_by_strategy(kept, trainer, seat),
         members=tuple(range(plan.workers)),
         notice=lambda gone, words: report(
             {"kind": "notice", "rank": rank, "gone": gone, "message": words}
@@ -278,6 +279,39 @@ def _seen(kept: Mapping[str, Any], trainer: Trainer) -> Any:
     return None if seen is None else trainer.piece_of(seen)
 
 
+def _state_of_strategy(context: Context, state: Any) -> dict[str, Any]:
+    """Return what the strategy keeps in a checkpoint: of an island, in the first process, one state
+    for each process, whose piece of the vectors it holds.
+    """
+    own, trainer = saved_state(context.plan, context, state), context.trainer
+    if not own:
+        return {}
+    each = trainer.group.to_leader(own) if isinstance(trainer, IslandTrainer) else [own]
+    return {"strategy": each}
+
+
+def _kept_by_strategy(kept: Mapping[str, Any], trainer: Trainer, seat: Seat) -> dict[str, Any]:
+    """Return what the strategy of this process kept in the checkpoint.
+
+    Raises
+    ------
+    PlacerError
+        If the island was cut into other pieces then.
+    """
+    each = kept.get("strategy")
+    if isinstance(trainer, IslandTrainer):
+        each = trainer.group.from_leader(each)
+    if each is None:
+        return {}
+    if len(each) != (trainer.group.size if isinstance(trainer, IslandTrainer) else 1):
+        raise PlacerError(
+            f"the checkpoint is of an island of {len(each)} processes",
+            "resume it with as many, or begin with another --out",
+        )
+    own: dict[str, Any] = each[seat.member if isinstance(trainer, IslandTrainer) else 0]
+    return own
+
+
 def _meet(
     plan: RunPlan, settings: Settings, rank: int, store: Any, trainer: Trainer, strategy: Executed
 ) -> tuple[int, str]:
@@ -370,7 +404,7 @@ def _take_step(
     record["exchanged"] = context.ends_round(step)
     report({**record, **context.trainer.joined(context.meter.take())})
     if context.saves_checkpoint(step) and context.rank < context.plan.workers:
-        whole = context.trainer.state()
+        whole = {**context.trainer.state(), **_state_of_strategy(context, state)}
         if seat.member == 0:
             needed = None if strategy.REPLICATED else _slowest(context, step + 1)
             save_checkpoint(

@@ -23,6 +23,8 @@ MODULES = {
     "local-sgd": "placer.launch.runtime.strategies.local_sgd",
     "model-averaging": "placer.launch.runtime.strategies.model_averaging",
     "asgd-ga": "placer.launch.runtime.strategies.asgd_ga",
+    "diloco": "placer.launch.runtime.strategies.diloco",
+    "streaming-diloco": "placer.launch.runtime.strategies.streaming_diloco",
 }
 """Name in the manifest and module that executes it."""
 
@@ -36,7 +38,8 @@ class Executed(Protocol):
     workers after each step, so a checkpoint of one serves all. ``ELASTIC``: the others can go on
     without a worker. A worker's step is one function, ``step(context, state, step)``, which returns
     its part of the loss, or where the exchange may run beside the next step the three of
-    `placer.launch.runtime.training.rounds.ThreePartStep`: see `step_function`.
+    `placer.launch.runtime.training.rounds.ThreePartStep`: see `step_function`. A strategy whose
+    state must outlive the run has a function ``saved(context, state)``: see `saved_state`.
     """
 
     WIRED: bool
@@ -57,6 +60,15 @@ class Executed(Protocol):
 def executed(plan: RunPlan) -> Executed:
     """Find what executes the strategy of a plan."""
     return cast(Executed, importlib.import_module(MODULES[plan.exchange.strategy]))
+
+
+def saved_state(plan: RunPlan, context: Context, state: Any) -> dict[str, Any]:
+    """Return what a strategy keeps in a checkpoint beside model and optimizer: tensors and plain
+    values, which come back as ``context.kept``.
+    """
+    saved = getattr(executed(plan), "saved", None)
+    kept: dict[str, Any] = {} if saved is None else saved(context, state)
+    return kept
 
 
 def step_function(plan: RunPlan) -> Callable[[Context, Any, int], float]:

@@ -99,7 +99,8 @@ class Context:
     where all meet, ``notice`` tells the user that a rank is given up. A server or function has a
     trainer too: it knows how many elements travel. ``overlapped`` holds the exchange under way,
     where the plan overlaps; ``resume_parameters`` are those with which the first step is
-    calculated, where a resumed run was ended by an exchange that failed under way.
+    calculated, where a resumed run was ended by an exchange that failed under way; ``kept`` is what
+    the strategy kept in the checkpoint with which a run begins.
     """
 
     plan: RunPlan
@@ -113,6 +114,7 @@ class Context:
     wire: Wire | None = None
     overlapped: OverlappedExchange | None = None
     resume_parameters: Any = None
+    kept: Mapping[str, Any] = field(default_factory=dict)
     members: tuple[int, ...] = field(default=())
 
     @property
