@@ -18,7 +18,8 @@ torch: Any = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("needs gloo", allow_module_level=True)
 sys.path.insert(0, str(ROOT / "tests"))
-from launch.runtime.test_runtime import (  # noqa: E402
+from run_plans import A, B, document, islands, plan_of  # noqa: E402
+from test_runtime import (  # noqa: E402
     TOLERANCE,
     Alone,
     Records,
@@ -26,7 +27,6 @@ from launch.runtime.test_runtime import (  # noqa: E402
     models,
     ran,
 )
-from run_plans import A, B, document, plan_of  # noqa: E402
 
 from placer.errors import PlacerError  # noqa: E402
 from placer.launch.runtime.strategies.streaming_diloco import (  # noqa: E402
@@ -152,6 +152,30 @@ def test_streaming_sends_the_same_bytes_in_fragments(tmp_path: Path, compression
         check_bytes(told, tmp_path, records, tolerance=0.2)
     beside = [r["beside"] for r in records if r["kind"] == "step" and "beside" in r]
     assert any(part["exchange_s"] > 0 for part in beside)
+
+
+@pytest.mark.parametrize("strategy", ["diloco", "streaming-diloco"])
+@pytest.mark.parametrize("sharding", ["none", "zero-3"])
+def test_islands_keep_the_state_of_each_process(
+    tmp_path: Path, strategy: str, sharding: str
+) -> None:
+    """Two islands of two processes: momentum and errors of each process's piece are in the island's
+    checkpoint, so a resumed run ends as one in one go.
+    """
+    told = islands(
+        strategy,
+        (A, 1, 2),
+        (B, 1, 2),
+        inner={"sharding": sharding},
+        local_steps=4,
+        compression="int4",
+        overlap=strategy == "streaming-diloco",
+    )
+    ran(tmp_path, told, steps=4)
+    resumed = ran(tmp_path, told, steps=8, resume=True)
+    whole = ran(tmp_path, told, steps=8, checkpoint_every=4)
+    assert ends(resumed) == ends(whole)
+    assert len(ends(whole)) == 1
 
 
 def test_a_run_that_ends_inside_a_round_sums_all_once_more(tmp_path: Path) -> None:
