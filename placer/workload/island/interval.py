@@ -15,6 +15,8 @@ from placer.workload.island.transports import Transport
 
 FASTER_ATTENTION = 740 / 335
 """FlashAttention-3 over FlashAttention-2 on H100 (Shah et al., 2024; Dao, 2023)."""
+WITHOUT_REMOTE_MEMORY = 1.5
+"""Multiple of the slow end of a collective over Ethernet without remote memory access; assumed."""
 FITTED_DEVICES = ("A100-40", "A100-80")
 
 
@@ -69,7 +71,7 @@ def rate_interval(
         *([OTHER_PRECISION] if plan.precision not in ("bf16", "fp16") else []),
         *([NO_NVLINK] if hardware.gpu_count > 1 and gpu.nvlink_gb_per_s is None else []),
         *([EXPERTS] if architecture.is_sparse else []),
-        _exchange(step, via),
+        _exchange(step, hardware, via),
         *([_attention(architecture, hardware, plan)] if is_late(gpu) else []),
         *([PROCESSOR] if gpu.kind != "gpu" else []),
     ]
@@ -80,10 +82,12 @@ def rate_interval(
     return Doubt(low=low, high=high, reason=reasons), "assumed" if is_assumed else "estimated"
 
 
-def _exchange(step: Step, via: Transport) -> Doubt:
+def _exchange(step: Step, hardware: Hardware, via: Transport) -> Doubt:
     """Return what the error of the collectives means for the rate."""
-    share = step.exposed_s / step.seconds
-    return Doubt(low=1 / (1 + share * (via.slow - 1)), high=1 / (1 + share * (via.fast - 1)))
+    share, slow = step.exposed_s / step.seconds, via.slow
+    if hardware.machines > 1 and hardware.fabric == "ethernet":
+        slow *= WITHOUT_REMOTE_MEMORY
+    return Doubt(low=1 / (1 + share * (slow - 1)), high=1 / (1 + share * (via.fast - 1)))
 
 
 def _attention(architecture: Architecture, hardware: Hardware, plan: InnerPlan) -> Doubt:

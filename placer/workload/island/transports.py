@@ -15,6 +15,10 @@ SHAPED_LINKS = (
     "all-reduce of 128 and 256 MiB over 4 to 32 machines with links shaped to 1 to 5 Gb/s and 1 to "
     "10 ms, Binhang Yuan, tc_cluster_setting, results/allreduce.md"
 )
+TRAINING_RUNS = (
+    "training of MPT under FSDP on up to 128 A100, MosaicML, llm-foundry, "
+    "scripts/train/benchmarking/README.md"
+)
 ERBEN = "Erben et al. (2024), VLDB 17(6), averaging under hivemind"
 
 
@@ -90,8 +94,8 @@ TRANSPORTS = {
             slow=1.35,
             payload_bytes=(MIB, 2**34),
             machines=(1, 32),
-            gpus=(1, 32),
-            source=f"{NCCL_TESTS}; {SHAPED_LINKS}",
+            gpus=(1, 128),
+            source=f"{NCCL_TESTS}; {SHAPED_LINKS}; {TRAINING_RUNS}",
         ),
         Transport(
             name="gloo",
