@@ -149,9 +149,9 @@ def check_runtime(plan: ExportPlan, target: str) -> None:
             "a script of your own beside --to cloudformation",
         )
     for group in manifest.groups:
-        if group.offer.gpu_count > 1 and not group.on_cpu:
+        if group.offer.gpu_count > 1 and not group.on_cpu and not group.is_island:
             raise PlacerError(
                 f"{group.name} has {group.offer.gpu_count} GPUs a machine, placer run uses one of "
                 f"them",
-                "plan with machines of one GPU, or give --train a script of your own",
+                "plan with islands or machines of one GPU, or give --train a script of your own",
             )

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from run_plans import islands
 
 import placer
 from conftest import PROCESS_TIMEOUT_S, Run, free_port
@@ -155,7 +156,7 @@ def inner_scripts(files: dict[str, str], folder: Path) -> list[str]:
 
 
 def test_scripts_pass_bash_and_shellcheck(
-    three: ExportPlan, server: ExportPlan, tmp_path: Path
+    three: ExportPlan, server: ExportPlan, some_islands: ExportPlan, tmp_path: Path
 ) -> None:
     """All scripts of three targets parse; shellcheck, where it is installed, has nothing to say."""
     names: list[str] = []
@@ -165,6 +166,7 @@ def test_scripts_pass_bash_and_shellcheck(
         ("hivemind", three),
         ("torchrun", server),
         ("torchrun", plan("central")),
+        ("torchrun", some_islands),
     ]
     for target, some in (*scripts, ("torchrun", by_runtime(three))):
         folder = tmp_path / str(len(names))
@@ -174,8 +176,11 @@ def test_scripts_pass_bash_and_shellcheck(
         ("skypilot", by_runtime(three)),
         ("jobset", by_runtime(server)),
         ("compose", by_runtime(plan("hierarchical"))),
+        ("skypilot", some_islands),
+        ("trainjob", some_islands),
+        ("compose", some_islands),
     ):
-        names += inner_scripts(export(some, target), tmp_path / f"inner-{target}")
+        names += inner_scripts(export(some, target), tmp_path / f"inner-{target}-{len(names)}")
     for name in names:
         subprocess.run(["bash", "-n", name], check=True)
     shellcheck = os.environ.get("PLACER_SHELLCHECK") or shutil.which(
@@ -332,7 +337,7 @@ def test_skypilot_runs_the_server_beside_the_workers(server: ExportPlan) -> None
 
 
 def test_skypilot_loads_the_job_group(
-    three: ExportPlan, server: ExportPlan, tmp_path: Path
+    three: ExportPlan, server: ExportPlan, some_islands: ExportPlan, tmp_path: Path
 ) -> None:
     """By SkyPilot's own loader: parallel, and without the address refused before any machine is
     rented.
@@ -352,7 +357,8 @@ def test_skypilot_loads_the_job_group(
         "print('found', json.dumps(found))\n"
     )
     paths = []
-    for number, some in enumerate((three, server, by_runtime(three), by_runtime(server))):
+    asked = (three, server, by_runtime(three), by_runtime(server), some_islands)
+    for number, some in enumerate(asked):
         write_folder(str(tmp_path / f"sky-{number}"), export(some, "skypilot"))
         paths.append(tmp_path / f"sky-{number}" / "skypilot.yaml")
         document = (
@@ -362,7 +368,7 @@ def test_skypilot_loads_the_job_group(
             document.replace('workdir: "."', f"workdir: {tmp_path}"), encoding="utf-8"
         )
     said = python(executable, code, *map(str, paths), home=tmp_path)
-    first, second, *runtime = json.loads(said.split("found ", 1)[1])
+    first, second, *runtime, last = json.loads(said.split("found ", 1)[1])
     assert runtime == [first, second]
     assert first[:3] == [three.manifest.name, True, "parallel"]
     groups = [
@@ -379,6 +385,8 @@ def test_skypilot_loads_the_job_group(
     assert first[3] == groups
     assert "PLACER_RENDEZVOUS_ADDRESS" in first[4]
     assert [row[0] for row in second[3]] == ["workers-0", "workers-1", "server"]
+    islands_of = [("workers-0-0", 2), ("workers-0-1", 2), ("workers-1", 3)]
+    assert [tuple(row[:2]) for row in last[3]] == islands_of
 
 
 def test_one_group_of_skypilot_needs_no_address() -> None:
@@ -465,7 +473,9 @@ def test_long_names_leave_room_for_pods(three: ExportPlan) -> None:
     assert all(len(job["metadata"]["name"] + "-node-0-9999") <= 63 for job in jobs)
 
 
-def test_kubeflow_types_hold_the_objects(three: ExportPlan, tmp_path: Path) -> None:
+def test_kubeflow_types_hold_the_objects(
+    three: ExportPlan, some_islands: ExportPlan, tmp_path: Path
+) -> None:
     """TrainJobs and JobSets go through the types of kubeflow-trainer-api and come back the same."""
     executable = other_python("kubeflow_trainer_api", "PLACER_KUBEFLOW_PYTHON")
     code = (
@@ -480,11 +490,11 @@ def test_kubeflow_types_hold_the_objects(three: ExportPlan, tmp_path: Path) -> N
     items = [
         yaml.safe_load(body)
         for target in ("trainjob", "jobset")
-        for some in (three, by_runtime(three))
+        for some in (three, by_runtime(three), some_islands)
         for name, body in export(some, target).items()
         if name.endswith(".yaml")
     ]
-    assert len(items) == 12
+    assert len(items) == 12 + 3 + 2  # three islands, in two clusters
     assert "ok" in python(executable, code, json.dumps(items), home=tmp_path)
 
 
@@ -510,7 +520,7 @@ def test_compose_has_a_container_for_each_worker(three: ExportPlan) -> None:
 
 
 def test_compose_files_follow_the_specification(
-    three: ExportPlan, server: ExportPlan, tmp_path: Path
+    three: ExportPlan, server: ExportPlan, some_islands: ExportPlan, tmp_path: Path
 ) -> None:
     """By the JSON Schema of the Compose Specification, as check-jsonschema ships it; a misspelt key
     is refused by it.
@@ -530,6 +540,7 @@ def test_compose_files_follow_the_specification(
             plan("hierarchical"),
             by_runtime(three),
             by_runtime(plan("central")),
+            some_islands,
         )
     ):
         paths.append(tmp_path / f"compose-{number}.yaml")
@@ -679,3 +690,142 @@ def test_errors_are_one_line(
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 2), done.stderr
     assert said in done.stderr
     assert [entry.name for entry in tmp_path.iterdir()] == ["plan.json"]
+
+
+@pytest.fixture(scope="module")
+def some_islands() -> ExportPlan:
+    """All-reduce between two islands of two machines with 8 GPUs in one region of AWS, and one of
+    three machines in another.
+    """
+    inner = {"sharding": "hybrid", "checkpointing": "full", "microbatch": 4, "precision": "bf16"}
+    told = islands(
+        "all-reduce", ("aws/us-east-1", 2, 2), ("aws/us-west-2", 1, 3), gpu_count=8, inner=inner
+    )
+    return plan_of(told)
+
+
+def test_ranks_partition_islands_machines_and_groups(some_islands: ExportPlan) -> None:
+    """Machines 0 and 1 are island 0, 2 and 3 island 1, 4 to 6 island 2; targets that start each
+    island by itself say the same.
+    """
+    scripts = export(some_islands, "torchrun")
+    by_group = [assignments(scripts[f"workers-{n}.sh"]) for n in range(2)]
+    tasks = list(yaml.safe_load_all(export(some_islands, "skypilot")["skypilot.yaml"]))[1:]
+    by_island = [task["envs"] for task in tasks]
+    for rows in (by_group, by_island):
+        machines = [
+            (
+                int(row["PLACER_RANK_OFFSET"]) + node,
+                int(row["PLACER_ISLAND_OFFSET"]) + node // int(row["PLACER_ISLAND_MACHINES"]),
+            )
+            for row in rows
+            for node in range(int(row["PLACER_GROUP_SIZE"]))
+        ]
+        assert machines == [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 2)]
+    assert {row["PLACER_WORLD_SIZE"] for row in by_group} == {"7"}
+    assert (by_group[0]["PLACER_ISLANDS"], by_group[0]["PLACER_SHARDING"]) == ("3", "hybrid")
+    assert (by_group[0]["PLACER_PROCESSES"], by_group[0]["PLACER_MICROBATCH"]) == ("8", "4")
+
+
+def test_each_island_is_a_task_a_replicated_job_and_a_train_job(some_islands: ExportPlan) -> None:
+    """Of 2, 2 and 3 machines, each with the address of its own first machine."""
+    names = ["workers-0-0", "workers-0-1", "workers-1"]
+    tasks = list(yaml.safe_load_all(export(some_islands, "skypilot")["skypilot.yaml"]))[1:]
+    assert [(task["name"], task["num_nodes"]) for task in tasks] == list(
+        zip(names, (2, 2, 3), strict=True)
+    )
+    assert all("SKYPILOT_NODE_IPS" in task["run"] for task in tasks)
+    sets = [
+        yaml.safe_load(body)
+        for name, body in sorted(export(some_islands, "jobset").items())
+        if name.endswith(".yaml")
+    ]
+    jobs = [(one["metadata"]["name"], j) for one in sets for j in one["spec"]["replicatedJobs"]]
+    assert [job["name"] for _, job in jobs] == names
+    for set_name, job in jobs:
+        assert job["template"]["spec"]["parallelism"] in (2, 3)
+        environment = job["template"]["spec"]["template"]["spec"]["containers"][0]["env"]
+        address = f"{set_name}-{job['name']}-0-0.{set_name}"
+        assert {"name": "PLACER_ISLAND_ADDRESS", "value": address} in environment
+    train = export(some_islands, "trainjob")
+    assert [
+        yaml.safe_load(train[f"{name}.yaml"])["spec"]["trainer"]["numNodes"] for name in names
+    ] == [2, 2, 3]
+    services = yaml.safe_load(export(some_islands, "compose")["compose.yaml"])["services"]
+    first = {name: s["environment"]["PLACER_ISLAND_ADDRESS"] for name, s in services.items()}
+    assert first == {
+        "workers-0-0": "workers-0-0",
+        "workers-0-1": "workers-0-0",
+        "workers-0-2": "workers-0-2",
+        "workers-0-3": "workers-0-2",
+        **{f"workers-1-{n}": "workers-1-0" for n in range(3)},
+    }
+
+
+def test_hivemind_has_no_islands(some_islands: ExportPlan) -> None:
+    """A peer is one machine with the whole model: refused in one line."""
+    with pytest.raises(PlacerError, match="a peer of hivemind is one machine") as caught:
+        export(some_islands, "hivemind")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_island_is_not_called_as_another_group(some_islands: ExportPlan) -> None:
+    """Else one task would replace another."""
+    document = json.loads(some_islands.text)
+    groups = [document["groups"][0], {**document["groups"][1], "name": "workers-0-1"}]
+    with pytest.raises(PlacerError, match="would be called as group workers-0-1"):
+        export(plan_of(changed(document, groups=groups)), "skypilot")
+
+
+def test_torchrun_joins_the_machines_of_each_island(tmp_path: Path) -> None:
+    """Two islands of two machines, started by their scripts with torch's own torchrun and gloo:
+    ranks 0 and 1 add up inside island 0, ranks 2 and 3 inside island 1, and the islands find each
+    other at the address of the plan.
+    """
+    pytest.importorskip("torch")
+    two = plan_of(islands("all-reduce", ("aws/us-east-1", 2, 2)))
+    write_folder(str(tmp_path / "launch"), export(two, "torchrun"))
+    (tmp_path / "train.py").write_text(
+        "import os, torch, torch.distributed as d\n"
+        "d.init_process_group('gloo')\n"
+        "x = torch.tensor([float(os.environ['PLACER_RANK'])])\n"
+        "d.all_reduce(x)\n"
+        "island, islands = int(os.environ['PLACER_ISLAND']), int(os.environ['PLACER_ISLANDS'])\n"
+        "total = x.item()\n"
+        "if os.environ['PLACER_ISLAND_RANK'] == '0':\n"
+        "    store = d.TCPStore(os.environ['PLACER_RENDEZVOUS_ADDRESS'],\n"
+        "        int(os.environ['PLACER_PORT']), islands, island == 0)\n"
+        "    store.set(str(island), str(x.item()))\n"
+        "    total = sum(float(store.get(str(n))) for n in range(islands))\n"
+        "    store.set(f'done/{island}', '1')\n"
+        "    store.wait([f'done/{n}' for n in range(islands)])\n"
+        "print(f'{x.item():g} of {d.get_world_size()} in {island}, {total:g} in all', flush=True)\n"
+        "d.destroy_process_group()\n",
+        encoding="utf-8",
+    )
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1",
+        "PLACER_ISLAND_ADDRESS": "127.0.0.1",
+        "PLACER_PORT": str(free_port()),
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": "1",
+    }
+    started = [
+        subprocess.Popen(
+            ["bash", "launch/workers-0.sh"],
+            cwd=tmp_path,
+            env={**environment, "PLACER_NODE": str(node)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for node in range(4)
+    ]
+    said = [process.communicate(timeout=PROCESS_TIMEOUT_S)[0].strip() for process in started]
+    assert said == [
+        "1 of 2 in 0, 6 in all",
+        "1 of 2 in 0, 1 in all",
+        "5 of 2 in 1, 6 in all",
+        "5 of 2 in 1, 5 in all",
+    ]

@@ -7,8 +7,8 @@ from typing import Any
 from placer.documents.manifest.types import Group
 from placer.launch.export.export_plan import IMAGE, ExportPlan
 from placer.launch.export.reference_runtime import WISHES, Site
-from placer.launch.export.texts.environment import machines
 from placer.launch.export.texts.heading import heading
+from placer.launch.export.texts.parts import parts
 from placer.launch.export.texts.readme import Section
 from placer.launch.export.texts.runtime_readme import (
     WHEEL,
@@ -54,44 +54,49 @@ def object_name(name: str, longest_part: int) -> str:
 
 def group_script(plan: ExportPlan, name: str, target: str, node: str = NODE) -> str:
     """Write the script of one group as a container's argument."""
-    return escaped(
-        script(heading(plan, target), machines(plan)[name], start_lines(plan, node, SITE))
-    )
+    environment = parts(plan)[name].environment
+    return escaped(script(heading(plan, target), environment, start_lines(plan, node, SITE)))
 
 
 def container(
-    plan: ExportPlan, name: str, target: str, address: str | None, config: str
+    plan: ExportPlan, name: str, target: str, address: str | None, config: str, island: str
 ) -> dict[str, Any]:
-    """Build the container of a group.
+    """Build the container of a part.
 
     Parameters
     ----------
     name
-        Of the group.
+        Of the part.
     address
         Host name of rank 0 where it is known; None: from the key ``address`` of a ConfigMap.
     config
         Name of that ConfigMap.
+    island
+        Host name of the part's first pod.
     """
     command = ["bash", "-c", group_script(plan, name, target)]
     return {
         "name": "node",
         "image": plan.image,
         "command": command,
-        "env": variables(plan, address, config),
+        "env": variables(plan, address, config, island),
         **manifest_mount(plan),
     }
 
 
-def variables(plan: ExportPlan, address: str | None, config: str) -> list[dict[str, Any]]:
-    """List the variables of a container: the address of rank 0 where machines need one, and the
-    options that may be changed before the start.
+def variables(
+    plan: ExportPlan, address: str | None, config: str, island: str
+) -> list[dict[str, Any]]:
+    """List the variables of a container: the addresses of rank 0 and of the island where machines
+    need them, and the options that may be changed before the start.
     """
     wishes = (
         [{"name": name, "value": value} for name, value in WISHES.items()]
         if plan.uses_runtime
         else []
     )
+    if plan.manifest.has_islands:
+        wishes.append({"name": "PLACER_ISLAND_ADDRESS", "value": island})
     meeting = plan.manifest.rendezvous
     if meeting.method != "address":
         return wishes

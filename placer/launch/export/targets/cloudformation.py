@@ -149,8 +149,8 @@ def _global(plan: ExportPlan, main: Bucket, regional: list[Bucket]) -> Function:
         name="mean",
         region=aggregator.place.partition("/")[2],
         source=main,
-        parts=len(regional) or manifest.world_size,
-        divisor=manifest.world_size,
+        parts=len(regional) or manifest.workers,
+        divisor=manifest.workers,
         targets=tuple((_at(b), key) for b in regional or [main]),
         gib=memory_gib(plan),
     )

@@ -55,7 +55,7 @@ def files(plan: ExportPlan) -> dict[str, str]:
 
 
 def document(plan: ExportPlan) -> dict[str, Any]:
-    """Build the Compose file: one service a worker, with one process each, whatever GPUs the plan
+    """Build the Compose file: one service a machine, with one process each, whatever GPUs the plan
     rents.
     """
     services: dict[str, Any] = {}
@@ -87,6 +87,9 @@ def _service(plan: ExportPlan, environment: dict[str, str], node: int) -> dict[s
     meeting = plan.manifest.rendezvous
     meets = meeting.method == "address" or plan.uses_runtime
     address = {meeting.address_variable: f"{meeting.group}-0"} if meets else {}
+    if "PLACER_ISLAND_MACHINES" in environment:
+        first = node - node % int(environment["PLACER_ISLAND_MACHINES"])
+        address["PLACER_ISLAND_ADDRESS"] = f"{environment['PLACER_GROUP']}-{first}"
     wishes = (
         {"PLACER_STEPS": f"${{PLACER_STEPS:-{STEPS}}}", "PLACER_RESUME": "${PLACER_RESUME:-0}"}
         if plan.uses_runtime

@@ -111,6 +111,12 @@ def files(plan: ExportPlan) -> dict[str, str]:
             f"hivemind does not do the exchange {exchange.strategy}",
             "it does all-reduce and local-sgd; try --to torchrun",
         )
+    for group in plan.manifest.groups:
+        if group.machines > 1 or (group.inner is not None and group.inner.sharding != "none"):
+            raise PlacerError(
+                f"a peer of hivemind is one machine with the whole model, {group.name} has islands",
+                "use --to torchrun, skypilot, jobset, trainjob or compose",
+            )
     if exchange.compression not in COMPRESSIONS:
         raise PlacerError(
             f"hivemind has no compression '{exchange.compression}'",
@@ -157,8 +163,8 @@ def optimizer_arguments(plan: ExportPlan) -> dict[str, Any]:
             "average_state_every": 1 if local else AVERAGE_STATE_EVERY,
             **(
                 {}
-                if manifest.world_size == 1
-                else {"averager_opts": {"target_group_size": manifest.world_size}}
+                if manifest.workers == 1
+                else {"averager_opts": {"target_group_size": manifest.workers}}
             ),
             "use_local_updates": local,
             "delay_grad_averaging": late,
@@ -181,13 +187,13 @@ def batch_size_per_step(plan: ExportPlan, devices: int) -> int:
     """
     exchange = plan.manifest.exchange
     if exchange.strategy == "local-sgd":
-        return math.ceil(exchange.target_batch_size / plan.manifest.world_size)
+        return math.ceil(exchange.target_batch_size / plan.manifest.workers)
     return exchange.microbatch * devices
 
 
 def _readme(plan: ExportPlan) -> str:
     manifest = plan.manifest
-    last = manifest.rendezvous.port + manifest.world_size
+    last = manifest.rendezvous.port + manifest.workers
     words = [
         (
             "Needs hivemind 1.1 beside the training script, which gets `--run_id`, "
@@ -237,7 +243,7 @@ def _readme(plan: ExportPlan) -> str:
     ]
     start += start_commands(plan, [group.name for group in manifest.groups])
     sections = [
-        ("Launch", words if manifest.world_size > 1 else [*words, *meeting_words(plan)], start),
+        ("Launch", words if manifest.workers > 1 else [*words, *meeting_words(plan)], start),
         ("Watch", ["bootstrap.sh reports the number of peers every 30 s."], []),
         ("Tear down", ["End the trainers, then the bootstrap peer, with Ctrl-C."], []),
     ]

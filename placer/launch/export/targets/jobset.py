@@ -1,5 +1,5 @@
 """Target ``jobset``: one JobSet per place, since a cluster stands in one region; one replicated job
-per group.
+per group, or per island.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from placer.launch.export.resources.pods import (
     runtime_sections,
     tolerations,
 )
-from placer.launch.export.texts.environment import SERVER, machines
 from placer.launch.export.texts.heading import comments, heading
+from placer.launch.export.texts.parts import Part, parts
 from placer.launch.export.texts.readme import meeting_words, plain, readme
 from placer.launch.export.texts.yaml_text import yaml_text
 
@@ -39,9 +39,7 @@ def files(plan: ExportPlan) -> dict[str, str]:
 
 def places(plan: ExportPlan) -> list[str]:
     """List places with machines, in the order of ranks."""
-    return list(
-        dict.fromkeys(environment["PLACER_PLACE"] for environment in machines(plan).values())
-    )
+    return list(dict.fromkeys(part.environment["PLACER_PLACE"] for part in parts(plan).values()))
 
 
 def file_name(plan: ExportPlan, place: str) -> str:
@@ -51,17 +49,17 @@ def file_name(plan: ExportPlan, place: str) -> str:
 
 def set_name(plan: ExportPlan) -> str:
     """Return the name of the JobSets, the same in each cluster."""
-    return object_name(plan.manifest.name, max(len(name) for name in machines(plan)))
+    return object_name(plan.manifest.name, max(len(name) for name in parts(plan)))
 
 
 def job_set(plan: ExportPlan, place: str) -> dict[str, Any]:
     """Build the JobSet of one place."""
     here = {
-        name: environment
-        for name, environment in machines(plan).items()
-        if environment["PLACER_PLACE"] == place
+        name: part
+        for name, part in parts(plan).items()
+        if part.environment["PLACER_PLACE"] == place
     }
-    spot = any(environment["PLACER_MARKET"] == "spot" for environment in here.values())
+    spot = any(part.environment["PLACER_MARKET"] == "spot" for part in here.values())
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
@@ -76,16 +74,16 @@ def job_set(plan: ExportPlan, place: str) -> dict[str, Any]:
         "spec": {
             "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
             "failurePolicy": {"maxRestarts": RESTARTS["spot" if spot else "on_demand"]},
-            "replicatedJobs": [_job(plan, name, environment) for name, environment in here.items()],
+            "replicatedJobs": [_job(plan, name, part) for name, part in here.items()],
         },
     }
 
 
-def _job(plan: ExportPlan, name: str, environment: dict[str, str]) -> dict[str, Any]:
-    count, set_ = int(environment["PLACER_GROUP_SIZE"]), set_name(plan)
-    first = plan.manifest.groups[0].name
+def _job(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
+    set_, group, environment = set_name(plan), part.group, part.environment
+    first = next(iter(parts(plan)))
     address = f"{set_}-{first}-0-0.{set_}" if len(places(plan)) == 1 else None
-    group = next((g for g in plan.manifest.groups if g.name == name), None)
+    island = f"{set_}-{name}-0-0.{set_}"
     provider, _, region = environment["PLACER_PLACE"].partition("/")
     if group is not None:
         provider, region = group.provider, group.region
@@ -96,20 +94,20 @@ def _job(plan: ExportPlan, name: str, environment: dict[str, str]) -> dict[str, 
         "tolerations": tolerations(provider, market),
         "containers": [
             {
-                **container(plan, name, "jobset", address, f"{set_}-rendezvous"),
+                **container(plan, name, "jobset", address, f"{set_}-rendezvous", island),
                 "resources": devices(group),
             }
         ],
         **manifest_volume(plan),
     }
     job = {
-        "parallelism": count,
-        "completions": count,
+        "parallelism": part.machines,
+        "completions": part.machines,
         "completionMode": "Indexed",
         "backoffLimit": 0,
         "template": {"spec": pod},
     }
-    return {"name": name if name != SERVER else SERVER, "replicas": 1, "template": {"spec": job}}
+    return {"name": name, "replicas": 1, "template": {"spec": job}}
 
 
 def _readme(plan: ExportPlan) -> str:

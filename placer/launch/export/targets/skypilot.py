@@ -1,4 +1,6 @@
-"""Target ``skypilot``: a job group whose tasks start together, one task per group of workers."""
+"""Target ``skypilot``: a job group whose tasks start together, one task per group of workers, or
+per island.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,9 @@ from typing import Any
 from placer.documents.manifest.types import Group
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import WISHES, Site
-from placer.launch.export.texts.environment import SERVER, machines
+from placer.launch.export.texts.environment import SERVER
 from placer.launch.export.texts.heading import comments, heading
+from placer.launch.export.texts.parts import Part, parts
 from placer.launch.export.texts.readme import meeting_words, readme
 from placer.launch.export.texts.runtime_readme import (
     WHEEL,
@@ -28,6 +31,8 @@ HEAD_NODE = 'PLACER_RENDEZVOUS_ADDRESS="$(head -n 1 <<< "$SKYPILOT_NODE_IPS")"'
 """The first node of a task has rank 0 of the task; addresses are private, so they serve within one
 task only.
 """
+HEAD_OF_ISLAND = 'PLACER_ISLAND_ADDRESS="$(head -n 1 <<< "$SKYPILOT_NODE_IPS")"'
+"""An island is one task, so its first node has the island's first machine."""
 SETUP = "python3 -c 'import torch' || pip install torch\n"
 SITE = Site(stays=False)
 ENVIRONMENT = '. "$HOME/placer-env/bin/activate"'
@@ -65,7 +70,7 @@ def documents(plan: ExportPlan) -> list[dict[str, Any]]:
     for each other. A variable that is null must be given at launch (``--env``), so that no machine
     is rented before the address is known.
     """
-    names = list(machines(plan))
+    names = list(parts(plan))
     header: dict[str, Any] = {
         "name": plan.manifest.name,
         "execution": "parallel",
@@ -73,19 +78,11 @@ def documents(plan: ExportPlan) -> list[dict[str, Any]]:
     }
     if SERVER in names:  # the server has no end of its own: it goes when the workers are done
         header["primary_tasks"] = [name for name in names if name != SERVER]
-    groups = {group.name: group for group in plan.manifest.groups}
-    return [
-        header,
-        *(
-            _task(plan, name, environment, groups.get(name))
-            for name, environment in machines(plan).items()
-        ),
-    ]
+    return [header, *(_task(plan, name, part) for name, part in parts(plan).items())]
 
 
-def _task(
-    plan: ExportPlan, name: str, environment: dict[str, str], group: Group | None
-) -> dict[str, Any]:
+def _task(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
+    group = part.group
     variable = plan.manifest.rendezvous.address_variable
     asked = (
         {variable: None}
@@ -99,19 +96,21 @@ def _task(
         if plan.manifest.rendezvous.method == "address" and _one_task(plan)
         else []
     )
+    if group is not None and group.is_island:
+        own += [HEAD_OF_ISLAND, "export PLACER_ISLAND_ADDRESS"]
     return {
         "name": name,
-        "num_nodes": 1 if group is None else group.count,
+        "num_nodes": part.machines,
         "resources": _server_resources(plan) if group is None else _resources(group),
         "workdir": ".",
-        "envs": {**environment, **asked, **wishes},
+        "envs": {**part.environment, **asked, **wishes},
         "setup": SETUP_RUNTIME if plan.uses_runtime else SETUP,
         "run": "\n".join([*enter, *own, *start_lines(plan, NODE, SITE)]) + "\n",
     }
 
 
 def _one_task(plan: ExportPlan) -> bool:
-    return len(plan.manifest.groups) == 1 and plan.manifest.server is None
+    return len(parts(plan)) == 1
 
 
 def _resources(group: Group) -> dict[str, Any]:

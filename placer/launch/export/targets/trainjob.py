@@ -1,5 +1,5 @@
-"""Target ``trainjob``: one Kubeflow TrainJob per group (Trainer 2.2 or newer), on the runtime
-torch-distributed.
+"""Target ``trainjob``: one Kubeflow TrainJob per group or island (Trainer 2.2 or newer), on the
+runtime torch-distributed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from placer.launch.export.resources.pods import (
     variables,
 )
 from placer.launch.export.texts.heading import comments, heading
+from placer.launch.export.texts.parts import Part, parts
 from placer.launch.export.texts.readme import meeting_words, plain, readme
 from placer.launch.export.texts.yaml_text import yaml_text
 
@@ -46,15 +47,15 @@ def files(plan: ExportPlan) -> dict[str, str]:
         )
     lines = comments(heading(plan, "trainjob"))
     built = {
-        f"{group.name}.yaml": yaml_text([train_job(plan, group)], lines)
-        for group in plan.manifest.groups
+        f"{name}.yaml": yaml_text([train_job(plan, name, part)], lines)
+        for name, part in parts(plan).items()
     }
     return {**built, "README.md": _readme(plan)}
 
 
-def job_name(plan: ExportPlan, group: Group) -> str:
-    """Return the name of a group's TrainJob."""
-    return f"{object_name(plan.manifest.name, len(group.name) + len('--node'))}-{group.name}"
+def job_name(plan: ExportPlan, name: str) -> str:
+    """Return the name of a part's TrainJob."""
+    return f"{object_name(plan.manifest.name, len(name) + len('--node'))}-{name}"
 
 
 def config_name(plan: ExportPlan) -> str:
@@ -62,16 +63,19 @@ def config_name(plan: ExportPlan) -> str:
     return f"{object_name(plan.manifest.name, len('rendezvous'))}-rendezvous"
 
 
-def train_job(plan: ExportPlan, group: Group) -> dict[str, Any]:
-    """Build the TrainJob of one group.
+def train_job(plan: ExportPlan, part_name: str, part: Part) -> dict[str, Any]:
+    """Build the TrainJob of one part.
 
     Notes
     -----
     Trainer sets PET_NNODES and its kin for the group alone; the script gives torchrun the numbers
     of the whole plan as options, which go before variables.
     """
-    name = job_name(plan, group)
-    address = f"{name}-node-0-0.{name}" if len(plan.manifest.groups) == 1 else None
+    group = part.group
+    assert group is not None  # a parameter server was refused
+    name = job_name(plan, part_name)
+    first_pod = f"{name}-node-0-0.{name}"
+    address = first_pod if len(parts(plan)) == 1 else None
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
@@ -91,9 +95,9 @@ def train_job(plan: ExportPlan, group: Group) -> dict[str, Any]:
             },
             "trainer": {
                 "image": plan.image,
-                "command": ["bash", "-c", group_script(plan, group.name, "trainjob")],
-                "env": variables(plan, address, config_name(plan)),
-                "numNodes": group.count,
+                "command": ["bash", "-c", group_script(plan, part_name, "trainjob")],
+                "env": variables(plan, address, config_name(plan), first_pod),
+                "numNodes": part.machines,
                 "numProcPerNode": 1 if group.on_cpu else group.offer.gpu_count,
                 "resourcesPerNode": devices(group),
             },
@@ -124,8 +128,8 @@ def _pods(plan: ExportPlan, group: Group) -> dict[str, Any]:
 
 
 def _readme(plan: ExportPlan) -> str:
-    groups = plan.manifest.groups
-    asks = len(groups) > 1 and plan.manifest.rendezvous.method == "address"
+    names = list(parts(plan))
+    asks = len(names) > 1 and plan.manifest.rendezvous.method == "address"
     config = [
         (
             f"kubectl --context CLUSTER create configmap {config_name(plan)} "
@@ -139,15 +143,18 @@ def _readme(plan: ExportPlan) -> str:
         ),
         *image_words(plan),
         "Each job goes to the cluster of its place:",
-        *[f"* `{group.name}.yaml`: {plain(group.place)}" for group in groups],
-        *(["", *meeting_words(plan)] if len(groups) > 1 else []),
+        *[
+            f"* `{name}.yaml`: {plain(part.environment['PLACER_PLACE'])}"
+            for name, part in parts(plan).items()
+        ],
+        *(["", *meeting_words(plan)] if len(names) > 1 else []),
     ]
-    start = [f"kubectl --context CLUSTER apply -f {group.name}.yaml" for group in groups]
-    names = [job_name(plan, group) for group in groups]
+    start = [f"kubectl --context CLUSTER apply -f {name}.yaml" for name in names]
+    jobs = [job_name(plan, name) for name in names]
     sections = [
         ("Launch", words, [*manifest_command(plan), *(config if asks else []), *start]),
-        ("Watch", [], [f"kubectl get trainjob {name}" for name in names]),
-        ("Tear down", [], [f"kubectl delete trainjob {name}" for name in names]),
+        ("Watch", [], [f"kubectl get trainjob {job}" for job in jobs]),
+        ("Tear down", [], [f"kubectl delete trainjob {job}" for job in jobs]),
         *runtime_sections(plan),
     ]
     return readme(plan, "trainjob", sections)

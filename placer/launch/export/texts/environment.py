@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from placer.documents.manifest.types import Aggregator, Group, Manifest
 from placer.launch.export.export_plan import ExportPlan
+from placer.workload.inner_plan import InnerPlan
 
 SERVER = "server"
 """Name of the group that a parameter server's own machine makes."""
@@ -76,7 +77,7 @@ def group_environment(group: Group, manifest: Manifest) -> dict[str, str]:
     return {
         "PLACER_ROLE": "worker",
         "PLACER_GROUP": group.name,
-        "PLACER_GROUP_SIZE": str(group.count),
+        "PLACER_GROUP_SIZE": str(group.machine_count),
         "PLACER_RANK_OFFSET": str(group.rank_offset),
         "PLACER_PLACE": group.place,
         "PLACER_INSTANCE_TYPE": group.offer.instance_type,
@@ -85,6 +86,27 @@ def group_environment(group: Group, manifest: Manifest) -> dict[str, str]:
         **({"PLACER_REGION_BUCKET": buckets[group.place]} if group.place in buckets else {}),
         **({} if data.store is None else {"PLACER_DATA_STORE": data.store}),
         **({} if data.place_share is None else {"PLACER_DATA_SHARE": f"{data.place_share:.9g}"}),
+        **_island(group, manifest),
+    }
+
+
+def _island(group: Group, manifest: Manifest) -> dict[str, str]:
+    """Return the variables of islands, where the plan has any: how many they are, the number of the
+    group's first, and the inner plan.
+    """
+    if not manifest.has_islands:
+        return {}
+    before = sum(other.count for other in manifest.groups if other.rank_offset < group.rank_offset)
+    inner = group.inner or InnerPlan(microbatch=manifest.exchange.microbatch)
+    return {
+        "PLACER_ISLANDS": str(manifest.workers),
+        "PLACER_ISLAND_OFFSET": str(before),
+        "PLACER_ISLAND_MACHINES": str(group.machines),
+        "PLACER_SHARDING": inner.sharding,
+        "PLACER_TENSOR_PARALLEL": str(inner.tensor_parallel),
+        "PLACER_CHECKPOINTING": inner.checkpointing,
+        "PLACER_PRECISION": inner.precision,
+        "PLACER_MICROBATCH": str(inner.microbatch),
     }
 
 
@@ -92,7 +114,9 @@ def server_environment(manifest: Manifest) -> dict[str, str]:
     """Return the variables of the parameter server's machine, which has the last rank."""
     assert manifest.server is not None
     assert manifest.aggregator is not None
+    islands = {"PLACER_ISLAND_OFFSET": str(manifest.workers), "PLACER_ISLAND_MACHINES": "1"}
     return {
+        **(islands if manifest.has_islands else {}),
         "PLACER_ROLE": SERVER,
         "PLACER_GROUP": SERVER,
         "PLACER_GROUP_SIZE": "1",

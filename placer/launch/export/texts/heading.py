@@ -17,7 +17,7 @@ def heading(plan: ExportPlan, target: str) -> list[str]:
     """Write the lines of the heading, each printable and without a line break."""
     manifest, expected = plan.manifest, plan.manifest.expected
     speed, usd = expected.samples_per_second, expected.usd_per_hour_interval
-    each = "a step" if manifest.world_size == 1 else "from exchange to exchange"
+    each = "a step" if manifest.workers == 1 else "from exchange to exchange"
     lines = [
         f"{manifest.name} for {target}, {MARK}: change the manifest and export again.",
         f"manifest {shown(manifest.digest)}",

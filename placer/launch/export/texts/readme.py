@@ -54,9 +54,10 @@ def _groups(plan: ExportPlan) -> str:
         "|---|---|---|---|---|---|",
     ]
     for group in plan.manifest.groups:
-        last = group.rank_offset + group.count - 1
+        last = group.rank_offset + group.machine_count - 1
+        each = f"islands of {group.machines} x " if group.is_island else ""
         machine = (
-            f"{group.count} x {group.offer.instance_type} ({group.offer.gpu_count} x "
+            f"{group.count} x {each}{group.offer.instance_type} ({group.offer.gpu_count} x "
             f"{group.offer.gpu})"
         )
         cells = (
@@ -73,7 +74,7 @@ def _groups(plan: ExportPlan) -> str:
 
 def start_commands(plan: ExportPlan, names: Sequence[str]) -> list[str]:
     """Start the script of each group; of a large one the first machine stands for all."""
-    sizes = {group.name: group.count for group in plan.manifest.groups}
+    sizes = {group.name: group.machine_count for group in plan.manifest.groups}
     lines = []
     for name in names:
         count = sizes.get(name, 1)
@@ -117,5 +118,36 @@ def meeting_words(plan: ExportPlan) -> list[str]:
         (
             f"use a private network (VPN, peering) over all places; port {meeting.port} alone is "
             f"not enough."
+        ),
+        *island_words(plan),
+    ]
+
+
+def island_words(plan: ExportPlan) -> list[str]:
+    """Say what the machines of an island need, and what a script of the user's does itself."""
+    if not plan.manifest.has_islands:
+        return []
+    words = [
+        "",
+        (
+            "Machines of one island have ranks in a row and must stand in one zone: ask the "
+            "provider for a placement group."
+        ),
+    ]
+    if plan.uses_runtime:
+        return words
+    return [
+        *words,
+        (
+            "torchrun joins the machines of one island alone, at `PLACER_ISLAND_ADDRESS` (its "
+            "first machine) and `PLACER_ISLAND_PORT`;"
+        ),
+        (
+            "the script exchanges between the `PLACER_ISLANDS` islands itself: it is in number "
+            "`PLACER_ISLAND`, on machine `PLACER_ISLAND_RANK` of it."
+        ),
+        (
+            "`PLACER_SHARDING`, `PLACER_TENSOR_PARALLEL`, `PLACER_CHECKPOINTING`, "
+            "`PLACER_PRECISION` and `PLACER_MICROBATCH` are its inner plan."
         ),
     ]

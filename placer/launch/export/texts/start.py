@@ -38,6 +38,32 @@ TOGETHER = [
         '--master-port="${PLACER_PORT:-$PLACER_RENDEZVOUS_PORT}" "$PLACER_TRAIN" "$@"'
     ),
 ]
+ISLAND = [
+    "PLACER_ISLAND=$((PLACER_ISLAND_OFFSET + PLACER_NODE / PLACER_ISLAND_MACHINES))",
+    "PLACER_ISLAND_RANK=$((PLACER_NODE % PLACER_ISLAND_MACHINES))",
+    'if [ "$PLACER_ISLAND_MACHINES" = 1 ]; then PLACER_ISLAND_ADDRESS=127.0.0.1; fi',
+    'if [ "${PLACER_ISLANDS:-0}" = 1 ]; then',
+    '  PLACER_ISLAND_ADDRESS="${PLACER_ISLAND_ADDRESS:-${PLACER_RENDEZVOUS_ADDRESS:-}}"',
+    "fi",
+    'first="${PLACER_PORT:-$PLACER_RENDEZVOUS_PORT}"',
+    'PLACER_ISLAND_PORT="${PLACER_ISLAND_PORT:-$((first + 1 + PLACER_ISLAND))}"',
+    "export PLACER_ISLAND PLACER_ISLAND_RANK PLACER_ISLAND_ADDRESS PLACER_ISLAND_PORT",
+    require(
+        "PLACER_ISLAND_ADDRESS",
+        "set it to an address of the first machine of this island that its others reach",
+    ),
+    (
+        'exec torchrun --nnodes="$PLACER_ISLAND_MACHINES" --node-rank="$PLACER_ISLAND_RANK" '
+        '--nproc-per-node="$PLACER_PROCESSES" \\'
+    ),
+    (
+        '  --master-addr="$PLACER_ISLAND_ADDRESS" --master-port="$PLACER_ISLAND_PORT" '
+        '"$PLACER_TRAIN" "$@"'
+    ),
+]
+"""torchrun joins the machines of one island; the script exchanges between islands, at the address
+and port of the plan's rendezvous.
+"""
 ALONE = ['exec torchrun --standalone --nproc-per-node="$PLACER_PROCESSES" "$PLACER_TRAIN" "$@"']
 """Workers of a serverless exchange meet in a bucket; torchrun only starts the processes of one
 machine.
@@ -58,6 +84,9 @@ def start_lines(plan: ExportPlan, node: str, site: Site) -> list[str]:
     """
     if plan.uses_runtime:
         return [node, *CHECK_NODE, *runtime_lines(plan, site, ASK_ADDRESS)]
+    if plan.manifest.has_islands:
+        asks = [ASK_ADDRESS] if plan.manifest.rendezvous.method == "address" else []
+        return [node, *CHECK_NODE, *asks, *ISLAND]
     if plan.manifest.rendezvous.method == "address":
         return [node, *CHECK_NODE, ASK_ADDRESS, *TOGETHER]
     return [node, *CHECK_NODE, *ALONE]

@@ -10,7 +10,7 @@ from placer.launch.runtime.island.full_state import full_state, load_full_state
 from placer.launch.runtime.island.inner_group import InnerGroup
 from placer.launch.runtime.island.sharded_model import ShardedModel
 from placer.launch.runtime.training.batch_shares import apportioned
-from placer.launch.runtime.training.trainer import Trainer, batch_seed, flat
+from placer.launch.runtime.training.trainer import Trainer, batch_seed, digest_of, flat
 from placer.profiler.workload import Workload
 from placer.workload.inner_plan import InnerPlan
 
@@ -51,12 +51,16 @@ class IslandTrainer(Trainer):
         super().__init__(
             workload, device, rank=group.seat.process, seed=seed, microbatch=microbatch
         )
-        self.group = group
+        self.group, self._first_digest = group, digest_of(super().vector())
         self.model = ShardedModel(self.module, inner, group, device)
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.optimizer = workload.optimizer(self.parameters)
         self.sizes = [_local(p).numel() for p in self.parameters]
         self.elements = len(self._piece(flat([_local(p) for p in self.parameters])))
+
+    def first_digest(self) -> str:
+        """Return the digest of the whole model before it was cut."""
+        return self._first_digest
 
     def gradient(
         self, step: int, samples: int, of: int, between: Callable[[], None] = lambda: None

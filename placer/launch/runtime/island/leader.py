@@ -24,7 +24,6 @@ class LeaderTrainer(Trainer):
         self.trainer, self.group = trainer, trainer.group
         self.workload, self.device = trainer.workload, trainer.device
         self.elements = self.total_elements = trainer.total_elements
-        self.first_digest = trainer.first_digest
 
     def gradient(
         self, step: int, samples: int, of: int, between: Callable[[], None] = lambda: None
@@ -33,6 +32,10 @@ class LeaderTrainer(Trainer):
         self.group.from_leader(("gradient", step, samples, of))
         piece, loss = self.trainer.gradient(step, samples, of)
         return self.trainer.whole_of(piece), loss
+
+    def first_digest(self) -> str:
+        """Return the digest of the whole model before it was cut."""
+        return self.trainer.first_digest()
 
     def apply(self, gradient: Any) -> None:
         """Take one optimizer step of the island."""

@@ -244,7 +244,7 @@ def made_trainer(plan: RunPlan, settings: Settings, seat: Seat, store: Any) -> T
     trainer = IslandTrainer(
         workload, device, group=group, inner=inner, seed=settings.seed, microbatch=microbatch
     )
-    if len(set(group.to_leader(trainer.first_digest))) > 1:
+    if len(set(group.to_leader(trainer.first_digest()))) > 1:
         raise PlacerError(
             f"processes of {plan.rank_name(seat.rank)} begin with other parameters than its first",
             "make the model from torch's random numbers alone: they are seeded",
@@ -324,7 +324,7 @@ def _meet(
         else set()
     )
     hello = {
-        "digest": trainer.first_digest,
+        "digest": trainer.first_digest(),
         "manifest": plan.digest,
         "steps": sorted(own_steps),
         "hub": rank >= plan.workers,

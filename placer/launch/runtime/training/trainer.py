@@ -61,7 +61,6 @@ class Trainer:
                 "give a module whose parameters require gradients",
             )
         self.elements = self.total_elements = sum(p.numel() for p in self.parameters)
-        self.first_digest = digest_of(flat([p.detach() for p in self.parameters]))
         self.optimizer = workload.optimizer(self.parameters)
 
     def gradient(
@@ -113,6 +112,10 @@ class Trainer:
     def vector(self) -> Any:
         """Copy of the trainable parameters."""
         return flat([p.detach() for p in self.parameters])
+
+    def first_digest(self) -> str:
+        """Return the digest of the parameters before the first step."""
+        return digest_of(self.vector())
 
     def whole(self) -> Any:
         """Copy of all trainable parameters; those of an island are on several processes."""
