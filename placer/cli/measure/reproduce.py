@@ -17,7 +17,7 @@ from placer.cli.output import console, print_json
 def command(paper: str, all_rows: bool, as_json: bool) -> None:
     """Recompute a published paper from the shipped books and compare.
 
-    PAPER is erben, phalak or cloudless.
+    PAPER is erben, phalak, cloudless or intellect-1.
     """
     from placer.cli.report.reproduction import print_reproduction
     from placer.validation.reproduction import reproduce

@@ -14,6 +14,7 @@ PAPERS = {
     "erben": "placer.validation.reproduction.erben",
     "phalak": "placer.validation.reproduction.phalak",
     "cloudless": "placer.validation.reproduction.cloudless",
+    "intellect-1": "placer.validation.reproduction.intellect",
 }
 """Name on the command line and module; a new paper is one file and one line here."""
 
