@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from placer.cost_model.convergence import multiplier_of
+from placer.cost_model.timing.step import (
+    OVERLAPPED_SHARE,
+    hidden_seconds,
+    most_calculation_seconds,
+    overlap_window,
+)
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.problem import Problem
 
@@ -33,6 +42,40 @@ class Mode:
     def overlap(self) -> bool:
         """Whether the exchange runs beside the calculation."""
         return exchange_for(self.strategy, 1, self.problem).overlap
+
+    @cached_property
+    def window(self) -> float:
+        """Share of the calculation beside which the exchange runs without staleness."""
+        return overlap_window(
+            exchange_for(self.strategy, 1, self.problem, local_steps=self.local_steps)
+        )
+
+    def round_s(self, calculation_s: Any, communication_s: Any) -> Any:
+        """Return the seconds of rounds; numbers or arrays of one shape."""
+        if self.overlap:
+            return np.maximum(calculation_s, communication_s)
+        hidden = hidden_seconds(calculation_s, communication_s, self.window) if self.window else 0.0
+        return calculation_s + communication_s - hidden
+
+    def most_calculation_s(self, round_s: Any, communication_s: Any) -> Any:
+        """Return the longest calculation of rounds of some length; not above 0 where communication
+        alone takes longer.
+        """
+        if self.overlap:
+            return np.where(communication_s <= round_s, round_s, 0.0)
+        return most_calculation_seconds(round_s, communication_s, self.window)
+
+    def straight_rounds(self, communication_s: Any) -> list[tuple[float, Any]]:
+        """List the (share, rest) of which a round is the longest share x calculation + rest; one
+        pair where nothing is hidden.
+        """
+        if not self.window or self.overlap:
+            return [(1.0, communication_s)]
+        least = 1 - OVERLAPPED_SHARE
+        return [
+            (1.0, least * communication_s),
+            (1 - OVERLAPPED_SHARE * self.window, communication_s),
+        ]
 
     @property
     def streams(self) -> int:

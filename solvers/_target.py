@@ -247,19 +247,16 @@ class Target:
         -----
         With T = B / V + communication the limits become linear in the counts: V is at least B / (T
         - communication), and C at most the budget less what X samples/s pay for egress and data.
-        Where the exchange overlaps, T is the larger of the two instead of the sum. Cost per sample
-        uses the tangent of the concave X(V) whose slope fits the row.
+        Where the exchange overlaps, T is the larger of the two instead of the sum; where gradients
+        travel in buckets part of it is hidden (`Mode.round_s`). Cost per sample uses the tangent of
+        the concave X(V) whose slope fits the row.
         """
         samples, speed = mode.samples, self.min_speed
         usd_per_speed = SECONDS_PER_HOUR * mode.multiplier * (egress_usd / samples + data_usd)
         round_s = mode.seconds_at(speed)
         # Seconds that are left for the calculation, at most: communication is a lower bound, so the
         # speed that is asked for below is never too high.
-        calculation_s = (
-            np.where(communication_s <= round_s, round_s, 0.0)
-            if mode.overlap
-            else round_s - communication_s
-        )
+        calculation_s = mode.most_calculation_s(round_s, communication_s)
         with np.errstate(divide="ignore", invalid="ignore"):
             least_v = np.where(calculation_s > 0, samples / calculation_s, np.inf)
             # Egress and data are charged for the least samples/s that an improvement can have, so
@@ -274,17 +271,23 @@ class Target:
         # limit: no sum can reach an infinite threshold.
         built = np.where(np.isinf(least_v) | (most_c < 0), np.inf, built)
         if self.max_usd_per_sample < math.inf:
-            built = np.maximum(
-                built, self._per_sample(mode, weights, communication_s, usd_per_speed)
-            )
+            for share, rest_s in mode.straight_rounds(communication_s):
+                built = np.maximum(
+                    built, self._per_sample(mode, weights, share, rest_s, usd_per_speed)
+                )
         # Lower by a little: sums that the search adds in another order must not miss by rounding.
         return built - 1e-9 * np.maximum(1.0, np.abs(np.where(np.isfinite(built), built, 0.0)))
 
     def _per_sample(
-        self, mode: Mode, weights: Array, communication_s: Array, usd_per_speed: Array
+        self,
+        mode: Mode,
+        weights: Array,
+        share: float,
+        communication_s: Array,
+        usd_per_speed: Array,
     ) -> Array:
-        """Return the tangent form of C <= (3600 z - g) X(V), with X = B V / (B + V communication),
-        or the smaller of V and B / communication.
+        """Return the tangent form of C <= (3600 z - g) X(V), with X = B V / (share B + V
+        communication), or the smaller of V and B / communication.
         """
         samples = float(mode.samples)
         worth = (SECONDS_PER_HOUR * self.max_usd_per_sample - usd_per_speed) / mode.multiplier
@@ -297,9 +300,9 @@ class Target:
                 most = np.where(communication_s > 0, samples / communication_s, np.inf)
                 built = np.where(slope >= 1, 0.0, most * (1 - multiplier * worth))
             else:
-                v_tangent = samples * (1 / np.sqrt(slope) - 1) / communication_s
-                x_tangent = samples * v_tangent / (samples + v_tangent * communication_s)
-                intercept = np.where(slope >= 1, 0.0, x_tangent - slope * v_tangent)
+                v_tangent = samples * (np.sqrt(share / slope) - share) / communication_s
+                x_tangent = samples * v_tangent / (share * samples + v_tangent * communication_s)
+                intercept = np.where(slope * share >= 1, 0.0, x_tangent - slope * v_tangent)
                 built = -multiplier * worth * intercept
         # Where the tangent says nothing the threshold is minus infinity: nothing is cut.
         usable = (weights[:, :1] > 0) & (multiplier > 0) & np.isfinite(built)

@@ -267,6 +267,20 @@ class Gpu:
         return "estimated" if self.matmul_tflops is None else "measured"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """A choice that a book makes for its questions, such as the transport of its runs."""
+
+    setting: str
+    value: str
+    source: str
+    as_of: str
+
+
+OLD_TRANSPORT = "hivemind"
+"""What averages gradients where a book names nothing: as all books before did."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Catalog:
     """One dated price book, validated; what placer knows of the market."""
@@ -280,6 +294,7 @@ class Catalog:
     stores: tuple[StoreOffer, ...] = ()
     egress: tuple[EgressPrice, ...] = ()
     links: tuple[MeasuredLink, ...] = field(default=(), repr=False)
+    settings: tuple[Setting, ...] = ()
 
     @cached_property
     def memo(self) -> dict[str, Any]:
@@ -287,6 +302,12 @@ class Catalog:
         part of its value.
         """
         return {}
+
+    @property
+    def transport(self) -> str:
+        """Software that averages gradients inside a zone, unless a question names another."""
+        named = {row.setting: row.value for row in self.settings}
+        return named.get("transport", OLD_TRANSPORT)
 
     @cached_property
     def as_of(self) -> tuple[str, str]:

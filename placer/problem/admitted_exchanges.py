@@ -69,6 +69,7 @@ def exchange_for(
         else None,
         server=server,
         storage=storage if chosen.hub == "function" else None,
+        transport=problem.transport,
     )
 
 

@@ -104,7 +104,8 @@ class Exchange:
     pass from exchange to exchange (H); ``streams`` TCP streams run side by side on each pair;
     ``overlap``: the exchange runs beside the calculation of the next step. ``aggregator`` is the
     place of the function, server or hub that the strategy needs, with the function's memory in GiB
-    or the server machine; ``storage`` the place of its store.
+    or the server machine; ``storage`` the place of its store. ``transport`` is the software that
+    averages inside a zone: nccl (gloo on machines without a GPU), gloo or hivemind.
     """
 
     strategy: str
@@ -116,6 +117,7 @@ class Exchange:
     aggregator_memory_gib: float | None = None
     server: WorkerGroup | None = None
     storage: str | None = None
+    transport: str = "hivemind"
 
     def __post_init__(self) -> None:
         """Refuse counts below one."""

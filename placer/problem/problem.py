@@ -15,6 +15,7 @@ import msgspec
 from placer.errors import PlacerError
 from placer.market.carbon import NO_GRID, NO_POWER, carbon_unknown
 from placer.market.catalog import (
+    OLD_TRANSPORT,
     Catalog,
     FunctionOffer,
     StoreOffer,
@@ -31,7 +32,14 @@ from placer.problem.requirements import LATER_FIELDS, LOCAL, OUTER, SYNCHRONOUS,
 from placer.units import GIB
 from placer.workload.constants import PUBLISHED, Calibration
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.profile import FEEDBACK_COMPRESSIONS, ModelProfile, Rate, profile_document
+from placer.workload.peer import ASSUMED_GBPS, Peer
+from placer.workload.profile import (
+    FEEDBACK_COMPRESSIONS,
+    NODE_EFFICIENCY,
+    ModelProfile,
+    Rate,
+    profile_document,
+)
 
 SCHEMA = "placer.problem/v1"
 PARTS = ("profile", "requirements", "catalog", "calibration")
@@ -148,6 +156,11 @@ class Problem:
         )
 
     @property
+    def transport(self) -> str:
+        """Software that averages inside a zone: the one asked for, else the book's."""
+        return self.requirements.transport or self.catalog.transport
+
+    @property
     def compression(self) -> str:
         """Compression of gradients on the wire."""
         return self.requirements.compression or self.profile.compression
@@ -179,6 +192,7 @@ class Problem:
             wish.require_measured,
             wish.oldest_price,
             wish.counts_carbon,
+            self.transport,
         )
         kept: Recent[tuple[ModelProfile, tuple[Pool, ...]]] = self.catalog.memo.setdefault(
             "pools", Recent(KEPT_POOLS)
@@ -314,11 +328,11 @@ class Problem:
         rates = self._rates.get(kind)
         if rates is None:
             gpu = self.catalog.gpu(offer.gpu)
-            pool = (
-                self.profile.rate(gpu, offer.gpu_count, f, self.catalog)
-                for f in ("none", "hivemind")
+            node = NODE_EFFICIENCY[self.transport]
+            rates = self._rates[kind] = tuple(
+                self.profile.rate(gpu, offer.gpu_count, framework, self.catalog, node)
+                for framework in ("none", self.transport)
             )
-            rates = self._rates[kind] = tuple(pool)
         alone, shared = rates
         if alone is None or shared is None:
             return None
@@ -332,8 +346,20 @@ class Problem:
             alone=alone,
             shared=shared,
             gpu_quota=quota,
-            host=self.catalog.gpu(offer.gpu).host,
+            host=self.averaging_class(offer),
         )
+
+    def averaging_class(self, offer: VmOffer, machines: int = 1) -> str:
+        """Name the class of averaging time of a worker of some machines: its usual host under
+        hivemind, else the software and the network of all its machines.
+        """
+        gpu, transport = self.catalog.gpu(offer.gpu), self.transport
+        if transport == OLD_TRANSPORT:
+            return gpu.host
+        if transport == "nccl" and gpu.kind == "cpu":
+            transport = "gloo"
+        gbps = machines * (offer.network_gbps or ASSUMED_GBPS)
+        return Peer(transport=transport, gbps=gbps).name
 
     @cached_property
     def _rates(self) -> dict[tuple[str, int], tuple[Rate | None, ...]]:

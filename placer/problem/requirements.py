@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from placer.errors import PlacerError, unknown
+from placer.market.catalog import OLD_TRANSPORT
 from placer.problem.datasets import Dataset, needs_place
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import WorkerGroup
 from placer.units import format_duration, format_usd
+from placer.workload.peer import RINGS
 from placer.workload.profile import COMPRESSION_BYTES
 
 OBJECTIVES = ("throughput", "cost", "cost-per-sample", "time", "carbon")
@@ -26,6 +28,8 @@ MOST_STREAMS = 256
 LEAST_MULTIPLIER = 0.01
 MOST_PASSES = 1e6
 """More passes over the data, or fewer than one in so many, are a slip of the keyboard."""
+TRANSPORTS = (*RINGS, OLD_TRANSPORT)
+"""Software that averages gradients inside a zone."""
 AMOUNTS = (
     "budget_usd_per_hour",
     "min_samples_per_second",
@@ -172,6 +176,7 @@ class Requirements:
     same_zone: bool = True
     require_measured: bool = False
     oldest_price: str | None = None
+    transport: str | None = None
 
     @property
     def aggregator_words(self) -> str | None:
@@ -241,6 +246,7 @@ class Requirements:
             ("exchange", self.exchange, EXCHANGES),
             ("market", self.market, ("any", "spot", "on_demand")),
             ("compression", self.compression or "none", COMPRESSION_BYTES),
+            ("transport", self.transport or OLD_TRANSPORT, TRANSPORTS),
         ):
             if value not in known:
                 raise unknown(kind, value, known)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from placer.errors import PlacerError
+from placer.workload.peer import RINGS, peer_of
 
 NINETY_PERCENT = 1.645
 """Standard errors on each side that hold 90 % of a normal distribution: intervals of fits."""
@@ -108,8 +109,13 @@ class Calibration:
         """Return the multiple of the averaging time of some host classes; ``case`` 0 is expected, 1
         slow, 2 fast: the widest counts.
         """
-        spreads = [self.spreads.get(host, self.averaging_spread)[case] for host in hosts]
+        spreads = [self._spread(host)[case] for host in hosts]
         return min(spreads) if case == 2 else max(spreads)
+
+    def _spread(self, host: str) -> tuple[float, float, float]:
+        peer = peer_of(host)
+        own = self.averaging_spread if peer is None else RINGS[peer.transport].spread
+        return self.spreads.get(host, own)
 
 
 PUBLISHED = Calibration(

@@ -235,9 +235,7 @@ class OnePlaceDrafts:
         base_s, each_s, base_usd, each_usd, server = np.array(rows).reshape(-1, 5).T
         count, calculation = self.count[cells], mode.samples / self.speed[cells]
         communication = base_s + each_s * count
-        seconds = (
-            np.maximum(calculation, communication) if mode.overlap else calculation + communication
-        )
+        seconds = mode.round_s(calculation, communication)
         usd = (
             self.usd[cells]
             + server

@@ -117,11 +117,7 @@ class SeveralRegionDrafts:
                 calculation = mode.samples / np.where(
                     there, side.speed[self.sets].sum(axis=1), np.nan
                 )
-                seconds = (
-                    np.maximum(calculation, communication)
-                    if mode.overlap
-                    else calculation + communication
-                )
+                seconds = mode.round_s(calculation, communication)
                 egress = SECONDS_PER_HOUR / seconds * self.usd * 2 * side.count / regions
             speed = np.nan_to_num(mode.samples / mode.multiplier / seconds)
             order, _ = promise(

@@ -15,6 +15,7 @@ from placer.cost_model.timing.plain_streams import (
     direct_seconds,
     share_seconds,
 )
+from placer.cost_model.timing.step import OVERLAPPED_SHARE, overlap_window
 from placer.problem.exchange.allreduce import broadcast, inside_regions
 from placer.problem.exchange.phase import Phase, Transfer
 
@@ -37,6 +38,8 @@ def coarse_program(crew: Crew) -> None:
     if crew.frame.transport == "butterfly" and not crew.frame.exchange.overlap:
         hosts = {pool.host for pool in crew.pools}
         least = min((averaging(crew, host, crew.part.low) for host in hosts), default=0.0)
+        if overlap_window(crew.frame.exchange):
+            least *= 1 - OVERLAPPED_SHARE  # the rest may be hidden
     calculation_s = {
         crew.hyperbola("all", crew.problem.batch, crew.speed()): float(crew.frame.local_steps)
     }
@@ -45,10 +48,18 @@ def coarse_program(crew: Crew) -> None:
 
 
 def _overlap(crew: Crew, calculation: Terms, communication: Terms) -> dict[int, float]:
-    """Return the seconds of a round: the sum, or the longer of both where the exchange overlaps."""
-    if not crew.frame.exchange.overlap:
+    """Return the seconds of a round: the sum, the longer of both where the exchange overlaps, or in
+    between where gradients travel in buckets.
+    """
+    exchange, exact = crew.frame.exchange, crew.part.least_s > 0
+    if exchange.overlap:
+        return crew.model.largest([calculation, communication], exact=exact)
+    window = overlap_window(exchange)
+    if not window:
         return plus(calculation, communication)
-    return crew.model.largest([calculation, communication], exact=crew.part.least_s > 0)
+    beside = plus(calculation, times(1 - OVERLAPPED_SHARE, communication))
+    after = plus(times(1 - OVERLAPPED_SHARE * window, calculation), communication)
+    return crew.model.largest([beside, after], exact=exact)
 
 
 def _butterfly(crew: Crew) -> None:

@@ -1,5 +1,5 @@
-"""Averaging among peers as hivemind does it: the host's work, then the slowest pair between
-regions.
+"""Averaging among peers: inside a zone by hivemind's fitted form or as a ring, then the slowest
+pair between regions.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from placer.cost_model.timing.transfer import load_seconds, transfer_seconds
 from placer.market.network.graph import Network
 from placer.problem.exchange.phase import Phase
 from placer.workload.constants import Calibration
+from placer.workload.peer import peer_of
 
 GB = 1e9
 ASSUMED_TENSORS = 300
@@ -23,13 +24,13 @@ def averaging_seconds(
     tensors: int | None,
     calibration: Calibration,
 ) -> float:
-    """Return the seconds to serialise, average and deserialise inside one zone: l0 + l1 S + l2 N +
-    l3 T of the slowest host class.
+    """Return the seconds of an average inside one zone, by the slowest class.
 
     Parameters
     ----------
     hosts
-        Names of classes in ``calibration.hosts``.
+        Names of classes: of ``calibration.hosts``, whose seconds to serialise, average and
+        deserialise are l0 + l1 S + l2 N + l3 T, or of `placer.workload.peer`, rings over a network.
     gradient_bytes
         S, compressed.
     workers
@@ -47,13 +48,21 @@ def averaging_seconds(
     if workers < 2:
         return 0.0
     count = ASSUMED_TENSORS if tensors is None else tensors
-    constants = (calibration.hosts[host] for host in hosts)
-    return max(
-        h.base_s
-        + h.s_per_gb * gradient_bytes / GB
-        + h.s_per_peer * workers
-        + h.s_per_tensor * count
-        for h in constants
+    return max(_class_seconds(name, gradient_bytes, workers, count, calibration) for name in hosts)
+
+
+def _class_seconds(
+    name: str, gradient_bytes: float, workers: int, tensors: int, calibration: Calibration
+) -> float:
+    peer, host = peer_of(name), calibration.hosts.get(name)
+    if peer is not None and host is None:  # what a user's own runs say wins
+        return peer.seconds(gradient_bytes, workers)
+    host = calibration.hosts[name]
+    return (
+        host.base_s
+        + host.s_per_gb * gradient_bytes / GB
+        + host.s_per_peer * workers
+        + host.s_per_tensor * tensors
     )
 
 

@@ -12,7 +12,14 @@ from placer.cost_model.timing.plain_streams import (
     direct_phase_seconds,
     share_seconds,
 )
-from placer.cost_model.timing.step import FunctionRun, StepSeconds, StoreUse, overlapped
+from placer.cost_model.timing.step import (
+    FunctionRun,
+    StepSeconds,
+    StoreUse,
+    bucketed,
+    overlap_window,
+    overlapped,
+)
 from placer.cost_model.timing.store import STORE_SPREAD
 from placer.cost_model.timing.transfer import sum_seconds
 from placer.problem.exchange import traits
@@ -32,7 +39,9 @@ def step_seconds(
     step = TRANSPORTS[traits(placement.exchange.strategy).transport](
         crew_of(machines, placement, phases, problem, case)
     )
-    return overlapped(step) if placement.exchange.overlap else step
+    if placement.exchange.overlap:
+        return overlapped(step)
+    return bucketed(step, overlap_window(placement.exchange, case))
 
 
 def _adaptive(this: Round) -> float:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from placer.problem.exchange import traits
+from placer.problem.placement import Exchange
+from placer.workload.peer import RINGS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,19 +61,58 @@ class StepSeconds:
         return self.calculation + self.communication - self.hidden
 
 
+OVERLAPPED_SHARE = 0.8
+"""Share of a communication beside the calculation that costs no time: fitted to public runs of
+sharded models (the sum of max(calculation, communication) and a fifth of the smaller).
+"""
+WINDOWS = (0.25, 0.1, 0.6)
+"""Share of the calculation beside which gradients travel in buckets: expected, slow, fast. Assumed:
+the backward pass of the last microbatch, two thirds of it, of one to several.
+"""
+
+
+def overlap_window(exchange: Exchange, case: int = 0) -> float:
+    """Return the share of the calculation beside which an exchange runs without staleness;
+    ``case`` 0 is expected, 1 slow, 2 fast.
+    """
+    buckets = traits(exchange.strategy).bucketed and exchange.transport in RINGS
+    return WINDOWS[case] if buckets and not exchange.overlap else 0.0
+
+
+def hidden_seconds(calculation: Any, communication: Any, window: float) -> Any:
+    """Return the seconds of an exchange that run beside the calculation; numbers or arrays.
+
+    Parameters
+    ----------
+    window
+        Share of the calculation beside which the exchange may run; 0 hides nothing.
+    """
+    return OVERLAPPED_SHARE * np.minimum(communication, window * calculation)
+
+
+def most_calculation_seconds(round_s: Any, communication: Any, window: float) -> Any:
+    """Return the longest calculation of a round of some length with some communication: the inverse
+    of calculation + communication - `hidden_seconds`.
+    """
+    return np.minimum(
+        round_s - (1 - OVERLAPPED_SHARE) * communication if window else round_s - communication,
+        (round_s - communication) / (1 - OVERLAPPED_SHARE * window),
+    )
+
+
 def overlapped(step: StepSeconds) -> StepSeconds:
     """Return the same step when the exchange runs beside the calculation of the next one: the
     longer of the two counts.
     """
-    return StepSeconds(
-        calculation=step.calculation,
-        communication=step.communication,
-        parts=step.parts,
-        hidden=min(step.calculation, step.communication),
-        waiting=step.waiting,
-        functions=step.functions,
-        stores=step.stores,
-    )
+    return replace(step, hidden=min(step.calculation, step.communication))
+
+
+def bucketed(step: StepSeconds, window: float) -> StepSeconds:
+    """Return the same step when gradients travel in buckets beside the calculation that makes
+    them.
+    """
+    hidden = float(hidden_seconds(step.calculation, step.communication, window))
+    return replace(step, hidden=hidden) if window else step
 
 
 def gain_bound(granularity: float, factor: float = 2.0) -> float:

@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from placer.documents.checker.averages import class_seconds, straight_rounds, window
 from placer.documents.checker.case import ALWAYS_OVERLAP, BUTTERFLIES, BYTES_PER_ELEMENT
 from placer.documents.checker.market import CHEAPEST, Machine, largest_sums
 from placer.documents.checker.seconds import (
     FUNCTION_BYTES_PER_S,
-    GB,
     STORE_START_S,
     STORE_STREAM_BYTES_PER_S,
     SUM_BYTES_PER_S,
-    TENSORS,
 )
 
 SLACK = 1e-9
@@ -45,11 +44,7 @@ class Relaxed:
     def __init__(
         self, problem: Mapping[str, Any], machines: Sequence[Machine], multipliers: Sequence[float]
     ) -> None:
-        wish, self.profile, self.fitted = (
-            problem["requirements"],
-            problem["profile"],
-            problem["calibration"],
-        )
+        wish, self.profile, self.problem = problem["requirements"], problem["profile"], problem
         self.wish, self.machines = wish, machines
         self.multipliers = [0.0, *multipliers, CHEAPEST]
         self.budget: float = (wish["budget_usd_per_hour"] or float("inf")) * (1 + SLACK)
@@ -78,7 +73,8 @@ class Relaxed:
                     h for h in hosts if self._average(h, n) <= self._average(host, n)
                 )
                 seconds = self._least_exchange(strategy, n, host, hosts)
-                value = self._value(n, within, seconds, self.batch * local_steps, samples_to_target)
+                rounds = self._rounds(strategy, seconds)
+                value = self._value(n, within, rounds, self.batch * local_steps, samples_to_target)
                 if value is not None:
                     bounds.append(value)
         return self._told((max if self.objective == "throughput" else min)(bounds, default=None))
@@ -104,20 +100,17 @@ class Relaxed:
             return min((usd for _, usd in allowed), default=None)
         return min((usd / 3600 / speed * 1e6 for speed, usd in allowed), default=None)
 
+    def _rounds(self, strategy: str, seconds: float) -> list[tuple[float, float]]:
+        """List the pairs (a, b) of which a round is the longest a x calculation + b; an exchange
+        beside the next step may be hidden whole.
+        """
+        if self.wish["overlap"]:
+            return [(1.0, 0.0), (0.0, seconds)]
+        return straight_rounds(seconds, window(strategy, self.problem))
+
     def _average(self, host: str, workers: int) -> float:
-        """Return the seconds of averaging inside a zone for one class of hosts, as in `seconds`."""
-        row, tensors = self.fitted["hosts"][host], self.profile["tensors"]
-        count = TENSORS if tensors is None else tensors
-        spread = self.fitted["spreads"].get(host, self.fitted["averaging_spread"])[0]
-        return float(
-            spread
-            * (
-                row["base_s"]
-                + row["s_per_gb"] * self.size / GB
-                + row["s_per_peer"] * workers
-                + row["s_per_tensor"] * count
-            )
-        )
+        """Return the seconds of averaging inside a zone for one class, as in `seconds`."""
+        return class_seconds(host, self.size, workers, self.problem)
 
     def _least_exchange(self, strategy: str, n: int, host: str, hosts: Sequence[str]) -> float:
         """Return the seconds that an exchange of N workers takes at least, whose slowest hosts are
@@ -158,7 +151,12 @@ class Relaxed:
         return self.sums[key]
 
     def _value(
-        self, n: int, within: frozenset[str], seconds: float, samples: int, multiplier: float
+        self,
+        n: int,
+        within: frozenset[str],
+        rounds: Sequence[tuple[float, float]],
+        samples: int,
+        multiplier: float,
     ) -> float | None:
         """Return the objective of N machines at best, from their speed V and price C: V <=
         sum_lambda + lambda C for every lambda.
@@ -170,57 +168,66 @@ class Relaxed:
         most_speed = min(total + (m * self.budget if m else 0.0) for m, total in lines)
         if least_usd > self.budget or most_speed <= 0:
             return None
-        fastest = self._counted(most_speed, seconds, samples, multiplier)
+        fastest = self._counted(most_speed, rounds, samples, multiplier)
         if fastest < self.floor:
             return None
         if self.objective == "throughput":
             return fastest
         if self.objective == "cost":
-            needed = self._needed(seconds, samples, multiplier)
+            needed = self._needed(rounds, samples, multiplier)
             return max([least_usd, *((needed - total) / m for m, total in lines if m > 0)])
-        return self._per_million(lines, least_usd, most_speed, seconds, samples, multiplier)
+        low = self._needed(rounds, samples, multiplier)
+        return max(
+            self._per_million(lines, least_usd, (low, most_speed), (a, b / samples), multiplier)
+            for a, b in rounds
+            if a > 0
+        )
 
-    def _counted(self, speed: float, seconds: float, samples: int, multiplier: float) -> float:
+    def _counted(
+        self, speed: float, rounds: Sequence[tuple[float, float]], samples: int, multiplier: float
+    ) -> float:
         """Return the samples/s that count, of V samples/s that calculate."""
-        calculation = samples / speed
-        round_s = max(calculation, seconds) if self.overlap else calculation + seconds
-        return samples / multiplier / round_s
+        return samples / multiplier / max(a * samples / speed + b for a, b in rounds)
 
-    def _needed(self, seconds: float, samples: int, multiplier: float) -> float:
+    def _needed(
+        self, rounds: Sequence[tuple[float, float]], samples: int, multiplier: float
+    ) -> float:
         """Return the speed that the floor asks for at least."""
         if self.floor <= 0:
             return 0.0
-        left = samples / multiplier / self.floor - (0.0 if self.overlap else seconds)
-        return samples / left
+        longest = samples / multiplier / self.floor
+        return max(a * samples / (longest - b) for a, b in rounds)
 
     def _per_million(
         self,
         lines: Sequence[tuple[float, float]],
         least_usd: float,
-        most_speed: float,
-        seconds: float,
-        samples: int,
+        speeds: tuple[float, float],
+        seconds_per_sample: tuple[float, float],
         multiplier: float,
     ) -> float:
-        """Return the least USD per million samples: C (1 / V + seconds / B), where C is at least (V
-        - sum) / lambda for every lambda.
+        """Return the least USD per million samples: C (a / V + b), where C is at least (V - sum) /
+        lambda for every lambda.
 
         Notes
         -----
         V is cut into intervals; in each the best lambda counts. With sum >= 0 the product grows
-        with V, below it falls until V = sqrt(-sum B / seconds); the price of the cheapest N bounds
-        it too.
+        with V, below it falls until V = sqrt(-sum a / b); the price of the cheapest N bounds it
+        too.
         """
-        beside = 0.0 if self.overlap else seconds / samples
-        low = min(max(self._needed(seconds, samples, multiplier), most_speed / WIDEST), most_speed)
+        share, beside = seconds_per_sample
+        needed, most_speed = speeds
+        low = min(max(needed, most_speed / WIDEST), most_speed)
         ends = [low * (most_speed / low) ** (k / INTERVALS) for k in range(INTERVALS + 1)]
-        prices = [least_usd * (1 / low + beside)]
+        prices = [least_usd * (share / low + beside)]
         for left, right in pairwise(ends):
-            bounds = [least_usd * (1 / right + beside)]
+            bounds = [least_usd * (share / right + beside)]
             for m, total in lines:
                 if m > 0:
-                    turn = 0.0 if total >= 0 else (-total / beside) ** 0.5 if beside > 0 else right
+                    turn = 0.0 if total >= 0 else right
+                    if total < 0 < beside:
+                        turn = (-total * share / beside) ** 0.5
                     speed = min(max(left, turn), right)
-                    bounds.append((speed - total) / m * (1 / speed + beside))
+                    bounds.append((speed - total) / m * (share / speed + beside))
             prices.append(max(bounds))
         return min(prices) * multiplier / 3600 * 1e6

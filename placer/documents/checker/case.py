@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from placer.documents.checker.averages import class_of
+
 BYTES_PER_ELEMENT = {"none": 4, "fp16": 2, "int8": 1, "int4": 0.5, "sparse": 0.02734375}
 """Of 4,096 values, sparse sends 64 as 12 bits of place and 2 of value."""
 BUTTERFLIES = ("all-reduce", "local-sgd", "diloco", "streaming-diloco")
@@ -100,8 +102,9 @@ class Case:
 
     def _crew(self, row: Mapping[str, Any]) -> Crew:
         speed = self.speeds[kind_of(row)]["alone" if self.strategy == "none" else "in_group"]
-        host = self.book["gpus"][row["gpu"]]["host"]
-        return Crew(row["place"], row["count"], speed, host, self.offer(row)["usd_per_hour"])
+        offer, machines = self.offer(row), row.get("machines", 1)
+        host = class_of(offer, machines, self.problem)
+        return Crew(row["place"], row["count"], speed, host, machines * offer["usd_per_hour"])
 
     @property
     def workers(self) -> int:
@@ -141,7 +144,7 @@ class Case:
 
     def offer(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """Find the row of the book for a group."""
-        wanted = (row["place"], row["offer"], row["gpu"], row["gpu_count"], row["market"])
+        wanted = kind_of(row)[:5]
         offer: Mapping[str, Any] = next(o for o in self.book["offers"] if offer_kind(o) == wanted)
         return offer
 
@@ -198,9 +201,11 @@ class Case:
         raise KeyError(f"store {name}")
 
 
-def kind_of(row: Mapping[str, Any]) -> tuple[str, str, str, int, str]:
-    """Return what tells the groups of a document apart."""
-    return row["place"], row["offer"], row["gpu"], row["gpu_count"], row["market"]
+def kind_of(row: Mapping[str, Any]) -> tuple[str, str, str, int, str, int, str]:
+    """Return what tells the groups of a document apart: offer, machines of a worker, their plan."""
+    inner = ",".join(f"{key}={value}" for key, value in sorted((row.get("inner") or {}).items()))
+    offer = row["place"], row["offer"], row["gpu"], row["gpu_count"], row["market"]
+    return *offer, row.get("machines", 1), inner
 
 
 def offer_kind(offer: Mapping[str, Any]) -> tuple[str, str, str, int, str]:

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from itertools import accumulate, pairwise
 from typing import Any
 
+from placer.documents.checker.averages import class_of
 from placer.documents.checker.case import GIB
 from placer.documents.checker.limits import QUOTA_GPUS
 
@@ -44,36 +45,50 @@ def machines_of(problem: Mapping[str, Any], speeds: Sequence[Mapping[str, Any]])
     speeds
         Samples/s by device: alone and in a group; a device that is not listed has no known speed.
     """
-    wish, book, priced = problem["requirements"], problem["catalog"], []
-    known = {(row["gpu"], row["gpu_count"]): row for row in speeds}
-    for offer in book["offers"]:
-        speed = known.get((offer["gpu"], offer["gpu_count"]))
-        if speed is None or not _admitted(offer, speed, problem):
-            continue
-        bucket = f"{offer['provider']}/{offer['region']}", offer["gpu"], offer["market"]
-        quota = _quota(bucket, wish["quotas"])
-        most = min(
-            [
-                quota // offer["gpu_count"],
-                wish["max_workers"],
-                *([] if offer["available"] is None else [offer["available"]]),
-            ]
+    known: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for row in speeds:
+        known.setdefault((row["gpu"], row["gpu_count"]), []).append(row)
+    return [
+        machine
+        for offer in problem["catalog"]["offers"]
+        for row in known.get((offer["gpu"], offer["gpu_count"]), ())
+        if _is_of(offer, row) and _admitted(offer, row, problem)
+        for machine in _machine(offer, row, problem)
+    ]
+
+
+def _is_of(offer: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Tell whether a speed is that of an offer: workers of several machines have one for each
+    network.
+    """
+    return all(offer.get(key) == row[key] for key in ("network_gbps", "fabric") if key in row)
+
+
+def _machine(
+    offer: Mapping[str, Any], speed: Mapping[str, Any], problem: Mapping[str, Any]
+) -> list[Machine]:
+    """Return an offer as one kind of worker; empty if quota or number allow none."""
+    wish, machines = problem["requirements"], int(speed.get("machines", 1))
+    bucket = f"{offer['provider']}/{offer['region']}", offer["gpu"], offer["market"]
+    quota = _quota(bucket, wish["quotas"])
+    gpus, available = machines * offer["gpu_count"], offer["available"]
+    most = min(quota // gpus, wish["max_workers"])
+    if available is not None:
+        most = min(most, available // machines)
+    if most < 1:
+        return []
+    return [
+        Machine(
+            speed["alone"],
+            speed["in_group"],
+            machines * offer["usd_per_hour"],
+            most,
+            gpus,
+            class_of(offer, machines, problem),
+            bucket,
+            quota,
         )
-        if most > 0:
-            host = book["gpus"][offer["gpu"]]["host"]
-            priced.append(
-                Machine(
-                    speed["alone"],
-                    speed["in_group"],
-                    offer["usd_per_hour"],
-                    most,
-                    offer["gpu_count"],
-                    host,
-                    bucket,
-                    quota,
-                )
-            )
-    return priced
+    ]
 
 
 def _admitted(

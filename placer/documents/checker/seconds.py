@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from placer.documents.checker.averages import class_seconds, straight_rounds, window
 from placer.documents.checker.case import Case, Crew
 from placer.documents.checker.queue import last_arrival
 from placer.documents.checker.shares import shares
 
-GB = 10**9
 GOODPUT = 0.93
 """Share of a link that reaches the application: runs through emulated links."""
 SUM_BYTES_PER_S = 500e6
@@ -16,7 +16,6 @@ FUNCTION_BYTES_PER_S = 75e6
 STORE_STREAM_BYTES_PER_S = 90e6
 STORE_START_S = 0.5
 ROUND_TRIPS = 4
-TENSORS = 300
 """Figures that nobody measured here, as ARCHITECTURE.md names them: assumed by the model, so
 assumed again.
 """
@@ -57,24 +56,10 @@ def _apiece(case: Case) -> list[tuple[Crew, float]]:
 
 
 def average(case: Case, hosts: set[str], workers: int) -> float:
-    """Return the averaging inside a zone: l0 + l1 S + l2 N + l3 T of the slowest class of hosts,
-    times its spread.
-    """
+    """Return the averaging inside a zone: what the slowest class takes."""
     if workers < 2:
         return 0.0
-    fitted, tensors = case.problem["calibration"], case.profile["tensors"]
-    rows = [fitted["hosts"][host] for host in hosts]
-    count = TENSORS if tensors is None else tensors
-    slow = max(
-        r["base_s"]
-        + r["s_per_gb"] * case.size / GB
-        + r["s_per_peer"] * workers
-        + r["s_per_tensor"] * count
-        for r in rows
-    )
-    return float(
-        slow * max(fitted["spreads"].get(host, fitted["averaging_spread"])[0] for host in hosts)
-    )
+    return max(class_seconds(host, case.size, workers, case.problem) for host in hosts)
 
 
 def _hosts(case: Case, place: str | None = None) -> set[str]:
@@ -107,13 +92,14 @@ def _ring(case: Case) -> Bill:
 
 
 def _joined(case: Case, communication: float) -> float:
-    """Join two times: their sum, or the longer one if they overlap."""
+    """Join two times: their sum, the longer one if they overlap, or in between where gradients
+    travel in buckets.
+    """
     calculation = _together(case)
-    return (
-        max(calculation, communication)
-        if case.placement["overlap"]
-        else calculation + communication
-    )
+    if case.placement["overlap"]:
+        return max(calculation, communication)
+    share = window(case.strategy, case.problem)
+    return max(a * calculation + b for a, b in straight_rounds(communication, share))
 
 
 def _leaders(case: Case) -> Bill:

@@ -25,6 +25,7 @@ from placer.market.catalog import (
     Gpu,
     MeasuredLink,
     Region,
+    Setting,
     StoreOffer,
     VmOffer,
 )
@@ -40,6 +41,7 @@ KINDS: dict[str, Callable[..., Any]] = {
     "stores.csv": StoreOffer,
     "egress.csv": EgressPrice,
     "links.csv": MeasuredLink,
+    "settings.csv": Setting,
 }
 CONTRACT = "discounts.csv"
 NETWORKS = "networks.csv"
@@ -154,6 +156,7 @@ def _merged(stack: Sequence[Layer], digest: str, name: str) -> Catalog:
         stores=plain["stores.csv"],
         egress=plain["egress.csv"],
         links=plain["links.csv"],
+        settings=plain["settings.csv"],
     )
 
 

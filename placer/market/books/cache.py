@@ -26,6 +26,7 @@ from placer.market.catalog import (
     Gpu,
     MeasuredLink,
     Region,
+    Setting,
     StoreOffer,
     VmOffer,
 )
@@ -39,6 +40,7 @@ TABLES: dict[str, type] = {
     "stores": StoreOffer,
     "egress": EgressPrice,
     "links": MeasuredLink,
+    "settings": Setting,
 }
 MARK_BYTES = 32
 """At the end of each file: the SHA-256 of what stands before it."""
@@ -85,7 +87,7 @@ def read_compiled(digest: str, name: str) -> Catalog | None:
         digest=digest,
         gpus={gpu.gpu: gpu for gpu in rows["gpus"]},
         regions={region.place: region for region in rows["regions"]},
-        **{table: rows[table] for table in ("offers", "functions", "stores", "egress", "links")},
+        **{table: rows[table] for table in TABLES if table not in ("gpus", "regions")},
     )
 
 

@@ -25,6 +25,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "stores.csv": ("provider", "region", "store"),
     "egress.csv": ("provider", "src", "dst", "above_gib_per_month"),
     "links.csv": ("src", "dst"),
+    "settings.csv": ("setting",),
     "runs.csv": ("experiment", "model"),
     "claims.csv": ("id",),
     "measured.csv": (),

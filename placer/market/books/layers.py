@@ -24,6 +24,7 @@ BOOK_FILES = (
     "stores.csv",
     "egress.csv",
     "links.csv",
+    "settings.csv",
 )
 """The files that a layer may have, in the order in which they are read."""
 MOST_HEADER_BYTES = 4096

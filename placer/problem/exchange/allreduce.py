@@ -6,7 +6,7 @@ from placer.problem.exchange.phase import Phase, Transfer, Workers
 from placer.problem.exchange.traits import Traits
 from placer.problem.placement import Exchange
 
-TRAITS = Traits(transport="butterfly", may_overlap=True)
+TRAITS = Traits(transport="butterfly", may_overlap=True, bucketed=True)
 
 
 def pair_bytes(gradient_bytes: float, workers: int) -> float:

@@ -20,7 +20,9 @@ class Traits:
     ``least_regions``: with fewer it is another strategy. ``may_overlap``: whether the exchange can
     run beside the next step; ``always_overlaps``: it always does. ``staleness``: exchanges by which
     a worker's view is late. ``outer``: workers exchange the changes of many steps, an outer
-    optimizer takes their mean, and what compression loses is added to the next ones.
+    optimizer takes their mean, and what compression loses is added to the next ones. ``bucketed``:
+    whether gradients travel in buckets beside the calculation that makes them, where the software
+    does that.
     """
 
     framework: str = "hivemind"
@@ -34,3 +36,4 @@ class Traits:
     always_overlaps: bool = False
     staleness: int = 0
     outer: bool = False
+    bucketed: bool = False

@@ -97,7 +97,7 @@ class MeasuredRun:
 
     def hosts(self) -> set[str]:
         """Return the classes of the hosts."""
-        return {self.problem.catalog.gpu(group.gpu).host for group in self.placement.groups}
+        return {pool_of(group, self.problem).host for group in self.placement.groups}
 
     def step(self, overlay: Overlay) -> StepSeconds:
         """Estimate the step with some figures over the published ones."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import fsum, isfinite
 
 from placer.cost_model.estimate import evaluate
+from placer.cost_model.timing.step import hidden_seconds, overlap_window
 from placer.errors import PlacerError
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
@@ -188,16 +189,23 @@ def _ends(scene: Scene, rounds: int) -> tuple[list[float], float]:
 
 
 def _in_turn(scene: Scene, transport: str, rounds: int, ends: list[float]) -> Process:
-    """Calculate, exchange, calculate, exchange."""
+    """Calculate, exchange, calculate, exchange; what runs beside the calculation in buckets is
+    taken off the clock.
+    """
+    window, beside = overlap_window(scene.exchange), 0.0
     for _ in range(rounds):
         scene.new_round()
+        begun = scene.loop.now
         if transport in ROUNDS:
             yield from ROUNDS[transport](scene)
         else:
             yield from peers.calculate(scene)
+        ready = scene.loop.now
         if transport in EXCHANGES:
             yield from EXCHANGES[transport](scene)
-        ends.append(scene.loop.now)
+        if window:
+            beside += float(hidden_seconds(ready - begun, scene.loop.now - ready, window))
+        ends.append(scene.loop.now - beside)
 
 
 def _overlapped(

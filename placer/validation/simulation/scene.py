@@ -67,10 +67,7 @@ class Scene:
         machines: list[Machine] = []
         for group in placement.groups:
             pool = pool_of(group, self.problem)
-            rate, host = (
-                (pool.alone if alone else pool.shared).value,
-                self.problem.catalog.gpu(group.gpu).host,
-            )
+            rate, host = (pool.alone if alone else pool.shared).value, pool.host
             machines += [
                 self.machine(group.place, len(machines) + k, host, rate) for k in range(group.count)
             ]
@@ -163,7 +160,7 @@ class Scene:
         key = worker.host, peers
         if key not in self._averaging:
             fitted, tensors = self.problem.calibration, self.problem.profile.tensors
-            self._averaging[key] = fitted.averaging_spread[0] * averaging_seconds(
+            self._averaging[key] = fitted.spread([worker.host], 0) * averaging_seconds(
                 [worker.host], self.size, peers, tensors, fitted
             )
         return self._averaging[key]

@@ -1,0 +1,73 @@
+"""Averages inside a zone, a second time: classes of machines, their seconds, and what of them runs
+beside the calculation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+GB = 10**9
+TENSORS = 300
+"""Tensors of a model whose profile does not say: assumed by the model, so assumed again."""
+NETWORK_SHARE = {"nccl": 0.73, "gloo": 1 / 1.90}
+LATENCY_S = {"nccl": 0.4e-3, "gloo": 2e-3}
+SPREAD = 1.0
+"""Expected multiple of a ring's time."""
+UNPROMISED_GBPS = 10.0
+HIDDEN = 0.8
+WINDOW = 0.25
+"""Share of a bucketed exchange that costs no time, beside at most this share of the calculation."""
+
+
+def transport_of(problem: Mapping[str, Any]) -> str:
+    """Return the software that averages: the one asked for, else the book's; old files have
+    neither.
+    """
+    rows = {row["setting"]: row["value"] for row in problem["catalog"].get("settings", ())}
+    return str(problem["requirements"].get("transport") or rows.get("transport", "hivemind"))
+
+
+def class_of(offer: Mapping[str, Any], machines: int, problem: Mapping[str, Any]) -> str:
+    """Name the class of averaging time of a worker of some machines."""
+    device, transport = problem["catalog"]["gpus"][offer["gpu"]], transport_of(problem)
+    if transport == "hivemind":
+        return str(device["host"])
+    software = "gloo" if transport == "nccl" and device["kind"] == "cpu" else transport
+    return f"{software} {machines * (offer.get('network_gbps') or UNPROMISED_GBPS):.10g} Gb/s"
+
+
+def class_seconds(name: str, size: float, workers: int, problem: Mapping[str, Any]) -> float:
+    """Return the seconds of one class: l0 + l1 S + l2 N + l3 T of fitted hosts, times their spread,
+    or a ring over a network.
+    """
+    fitted, tensors = problem["calibration"], problem["profile"]["tensors"]
+    row = fitted["hosts"].get(name)
+    if row is None:
+        software, gbps, _ = name.split(" ")
+        sent = 2 * (workers - 1) / workers * size
+        seconds = sent / (NETWORK_SHARE[software] * float(gbps) * GB / 8) + LATENCY_S[software]
+        return float(seconds * fitted["spreads"].get(name, [SPREAD])[0])
+    spread = fitted["spreads"].get(name, fitted["averaging_spread"])[0]
+    return float(
+        spread
+        * (
+            row["base_s"]
+            + row["s_per_gb"] * size / GB
+            + row["s_per_peer"] * workers
+            + row["s_per_tensor"] * (TENSORS if tensors is None else tensors)
+        )
+    )
+
+
+def window(strategy: str, problem: Mapping[str, Any]) -> float:
+    """Return the share of the calculation beside which gradients travel in buckets."""
+    buckets = strategy == "all-reduce" and transport_of(problem) != "hivemind"
+    return WINDOW if buckets and not problem["requirements"]["overlap"] else 0.0
+
+
+def straight_rounds(seconds: float, share: float) -> list[tuple[float, float]]:
+    """List the pairs (a, b) of which a round is the longest a x calculation + b."""
+    if not share:
+        return [(1.0, seconds)]
+    return [(1.0, (1 - HIDDEN) * seconds), (1 - HIDDEN * share, seconds)]
