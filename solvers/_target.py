@@ -12,6 +12,7 @@ import numpy as np
 from placer.cost_model.estimate import Outcome, evaluate
 from placer.cost_model.limits import TOLERANCE, broken_limits, violations
 from placer.cost_model.objective import Objective, objective_of
+from placer.problem.joint_limits import joint_limits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import missing
@@ -210,7 +211,7 @@ class Target:
         """What a better placement has at most of each sum of `Market.limited`; shape (sums,)."""
         wish = self.problem.requirements
         carbon = [self.max_carbon_g_per_hour] if wish.counts_carbon else []
-        return np.array([*carbon, *(float(row.gpus) for row in wish.joint_quotas)])
+        return np.array([*carbon, *(float(row.most) for row in joint_limits(wish))])
 
     def thresholds(
         self,

@@ -282,7 +282,7 @@ def pool_of(group: WorkerGroup, problem: Problem) -> Pool:
         group.place, group.instance_type, group.gpu, group.gpu_count, group.market
     )
     if offer is not None:
-        pool = problem.pool(offer)
+        pool = problem.pool(offer, group.machines, group.inner)
         if pool is None:
             raise PlacerError(
                 f"no rate of {problem.profile.name} on {group.device} is known",

@@ -47,6 +47,13 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
                 f"{wish.min_workers}..{wish.max_workers}",
             )
         )
+    if wish.max_machines is not None and placement.machines > wish.max_machines:
+        broken.append(
+            Violation(
+                code="machines",
+                message=f"{placement.machines} machines are above {wish.max_machines}",
+            )
+        )
     if not wish.min_regions <= len(placement.places) <= wish.max_regions:
         broken.append(
             Violation(
@@ -269,6 +276,9 @@ def _exchange_violations(placement: Placement, problem: Problem) -> list[Violati
                 message=f"compression {exchange.compression} is not {problem.compression}",
             )
         )
+    if several and exchange.transport != problem.transport:
+        text = f"the transport {exchange.transport} is not {problem.transport}"
+        broken.append(Violation(code="exchange", message=text))
     if several and (exchange.streams, exchange.overlap) != (
         wish.streams,
         overlaps(exchange.strategy, wanted=wish.overlap),

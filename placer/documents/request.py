@@ -40,6 +40,12 @@ def _local_steps(problem: Problem) -> list[int | None] | None:
     return None if wish.max_local_steps is None else [wish.min_local_steps, wish.max_local_steps]
 
 
+def _island_machines(problem: Problem) -> list[int | None] | None:
+    wish = problem.requirements
+    most = wish.max_island_machines
+    return None if most is None else [wish.min_island_machines, most]
+
+
 _WRITTEN: Mapping[str, Callable[[Problem], Any]] = {
     "aggregator": lambda problem: problem.requirements.aggregator_words,
     "calibration": lambda problem: problem.calibration.name,
@@ -49,7 +55,9 @@ _WRITTEN: Mapping[str, Callable[[Problem], Any]] = {
         {"kind": rule.kind, "area": rule.area} for rule in problem.requirements.kept
     ],
     "local_steps": _local_steps,
+    "machines_per_island": _island_machines,
     "samples_to_target": lambda problem: dict(problem.requirements.samples_to_target),
+    "transport": lambda problem: problem.transport,
     "target_batch_size": lambda problem: problem.batch,
     "use": lambda problem: [rule.spec for rule in problem.requirements.used],
 }

@@ -10,6 +10,7 @@ from placer.cost_model.estimate import Estimate, pool_of
 from placer.cost_model.outlook.outlook import month_outlook, spot_outlook
 from placer.cost_model.outlook.totals import totals_of
 from placer.cost_model.timing.step import StepSeconds
+from placer.market.catalog import OLD_TRANSPORT
 from placer.problem.admitted_exchanges import server_offer
 from placer.problem.placement import Placement, WorkerGroup
 from placer.problem.problem import Problem
@@ -46,6 +47,7 @@ def placement_document(placement: Placement, problem: Problem) -> dict[str, Any]
         "local_steps": exchange.local_steps,
         "streams": exchange.streams,
         "overlap": exchange.overlap,
+        **({} if exchange.transport == OLD_TRANSPORT else {"transport": exchange.transport}),
         "server": None
         if exchange.server is None
         else _group(exchange.server, server_offer(exchange.server, problem).usd_per_hour),

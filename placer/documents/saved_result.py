@@ -21,6 +21,7 @@ from placer.documents.result_parts import (
     totals_document,
 )
 from placer.errors import PlacerError
+from placer.market.catalog import OLD_TRANSPORT
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.workload.inner_plan import InnerPlan
@@ -48,7 +49,23 @@ RESULT_KEYS = (
 """Keys of a result document."""
 LATER_KEYS = ("proof", "problem", "question", "certificate", "verification")
 """Keys that not every result document has."""
-LATER_WISHES = frozenset({"oldest_price", "tokens", "sequence_length", "lora", "qlora"})
+LATER_WISHES = frozenset(
+    {
+        "oldest_price",
+        "tokens",
+        "sequence_length",
+        "lora",
+        "qlora",
+        "transport",
+        "max_machines",
+        "machines_per_island",
+        "sharding",
+        "tensor_parallel",
+        "checkpointing",
+        "microbatch",
+        "precision",
+    }
+)
 """Keys of the request that files of older versions lack."""
 MOST_GAP = 0.5
 """Largest gap that can be asked for."""
@@ -112,6 +129,7 @@ def placement_from(document: Mapping[str, Any]) -> Placement:
             local_steps=document["local_steps"],
             streams=document["streams"],
             overlap=document["overlap"],
+            transport=document.get("transport", OLD_TRANSPORT),
             aggregator=aggregator and aggregator["place"],
             aggregator_memory_gib=aggregator and aggregator["memory_gib"],
             server=server and _group_from(server),

@@ -26,12 +26,14 @@ from placer.market.catalog import (
 from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import Network, largest_cards, network_of
 from placer.problem.exchange import traits
+from placer.problem.islands import IslandQuestion
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import WorkerGroup
 from placer.problem.requirements import LATER_FIELDS, LOCAL, OUTER, SYNCHRONOUS, Requirements
 from placer.units import GIB
 from placer.workload.constants import PUBLISHED, Calibration
 from placer.workload.inner_plan import InnerPlan
+from placer.workload.island import Island, Refusal
 from placer.workload.peer import ASSUMED_GBPS, Peer
 from placer.workload.profile import (
     FEEDBACK_COMPRESSIONS,
@@ -62,6 +64,22 @@ SAME_CITY_KM = 100.0
 
 STALE = "stale"
 """Code of an offer whose price is older than the request allows."""
+
+
+MEMORY_CODES = {"memory": "device-memory"}
+"""Codes of refused plans that have another name among the problems of offers."""
+
+
+def _island_kind(offer: VmOffer) -> tuple[object, ...]:
+    """Return all of an offer that its islands depend on."""
+    return (
+        offer.gpu,
+        offer.gpu_count,
+        offer.network_gbps,
+        offer.fabric,
+        offer.max_island_machines,
+        offer.memory_gib,
+    )
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,6 +211,7 @@ class Problem:
             wish.oldest_price,
             wish.counts_carbon,
             self.transport,
+            *self._island_limits,
         )
         kept: Recent[tuple[ModelProfile, tuple[Pool, ...]]] = self.catalog.memo.setdefault(
             "pools", Recent(KEPT_POOLS)
@@ -213,14 +232,73 @@ class Problem:
                 offer.market,
                 offer.memory_gib,
                 offer.as_of,
+                *(() if self.island_question is None else _island_kind(offer)),
             )  # all that `offer_problems` looks at
             if places[where] and kind not in kinds:
                 kinds[kind] = not self.offer_problems(offer)
             if places[where] and kinds[kind]:
-                pool = self.pool(offer)
-                if pool is not None and pool.max_count >= 1:
-                    pools.append(pool)
+                pools += [pool for pool in self.pools_of(offer) if pool.max_count >= 1]
         return tuple(pools)
+
+    @cached_property
+    def _island_limits(self) -> tuple[object, ...]:
+        """What the plans inside workers depend on; empty for models without an architecture."""
+        if self.island_question is None:
+            return ()
+        wish = self.requirements
+        fields = (wish.min_island_machines, wish.max_island_machines, wish.max_local_steps is None)
+        plan = self.island_question.plan_wishes()
+        return (*fields, wish.same_zone, plan, self.batch, wish.max_machines)
+
+    @cached_property
+    def island_question(self) -> IslandQuestion | None:
+        """What the plans inside workers depend on; None for a model without an architecture."""
+        if self.profile.architecture is None:
+            return None
+        return IslandQuestion(
+            profile=self.profile,
+            architecture=self.profile.architecture,
+            batch=self.batch,
+            transport=self.transport,
+            compression=self.compression,
+            wish=self.requirements,
+        )
+
+    def pools_of(self, offer: VmOffer) -> tuple[Pool, ...]:
+        """Return the kinds of workers that an offer can be: one machine, or islands of several."""
+        question = self.island_question
+        if question is None:
+            pool = self.pool(offer)
+            return () if pool is None else (pool,)
+        kind = _island_kind(offer)
+        if kind not in self._island_counts:
+            counts = question.counts(offer, self.catalog.gpu(offer.gpu))
+            self._island_counts[kind] = counts
+        pools = (self.pool(offer, machines) for machines in self._island_counts[kind])
+        return tuple(pool for pool in pools if pool is not None)
+
+    def island(
+        self, offer: VmOffer, machines: int = 1, inner: InnerPlan | None = None
+    ) -> Island | Refusal | None:
+        """Return the plan and rate of some machines of an offer, or why there is none; None for a
+        model without an architecture.
+        """
+        question = self.island_question
+        if question is None:
+            return None
+        kind = _island_kind(offer), machines, inner
+        if kind not in self._islands:
+            gpu = self.catalog.gpu(offer.gpu)
+            self._islands[kind] = question.island(offer, gpu, machines, inner)
+        return self._islands[kind]
+
+    @cached_property
+    def _island_counts(self) -> dict[object, tuple[int, ...]]:
+        return {}
+
+    @cached_property
+    def _islands(self) -> dict[object, Island | Refusal]:
+        return {}
 
     @cached_property
     def aggregator_places(self) -> tuple[tuple[str, str], ...]:
@@ -322,17 +400,23 @@ class Problem:
         own = next((row.gpus for row in reversed(rows) if row.scope == "each"), DEFAULT_QUOTA_GPUS)
         return min([own, *(row.gpus for row in rows if row.scope == "together")])
 
-    def pool(self, offer: VmOffer) -> Pool | None:
-        """Return the rates and quota of an offer; None if nobody can say how fast it is."""
-        kind = offer.gpu, offer.gpu_count
-        rates = self._rates.get(kind)
-        if rates is None:
-            gpu = self.catalog.gpu(offer.gpu)
-            node = NODE_EFFICIENCY[self.transport]
-            rates = self._rates[kind] = tuple(
-                self.profile.rate(gpu, offer.gpu_count, framework, self.catalog, node)
-                for framework in ("none", self.transport)
-            )
+    def pool(
+        self, offer: VmOffer, machines: int = 1, inner: InnerPlan | None = None
+    ) -> Pool | None:
+        """Return the rates and quota of an offer as workers of some machines; None if nobody can
+        say how fast it is, or the model fits no plan.
+
+        Parameters
+        ----------
+        inner
+            The plan inside a worker; None: the fastest, for a model with an architecture.
+        """
+        if self.island_question is None and (machines > 1 or inner is not None):
+            return None
+        built = self.island(offer, machines, inner)
+        if isinstance(built, Refusal):
+            return None
+        rates = self._machine_rates(offer) if built is None else self._rates_of(built, offer)
         alone, shared = rates
         if alone is None or shared is None:
             return None
@@ -346,8 +430,29 @@ class Problem:
             alone=alone,
             shared=shared,
             gpu_quota=quota,
-            host=self.averaging_class(offer),
+            host=self.averaging_class(offer, machines),
+            machines=machines,
+            inner=None if built is None else built.plan,
         )
+
+    def _machine_rates(self, offer: VmOffer) -> tuple[Rate | None, ...]:
+        kind = offer.gpu, offer.gpu_count
+        rates = self._rates.get(kind)
+        if rates is None:
+            gpu = self.catalog.gpu(offer.gpu)
+            node = NODE_EFFICIENCY[self.transport]
+            rates = self._rates[kind] = tuple(
+                self.profile.rate(gpu, offer.gpu_count, framework, self.catalog, node)
+                for framework in ("none", self.transport)
+            )
+        return rates
+
+    def _rates_of(self, built: Island, offer: VmOffer) -> tuple[Rate | None, ...]:
+        kind = id(built), offer.gpu, offer.gpu_count
+        rates = self._rates.get(kind)
+        if rates is None and self.island_question is not None:
+            rates = self._rates[kind] = self.island_question.rates(built, offer)
+        return rates or ()
 
     def averaging_class(self, offer: VmOffer, machines: int = 1) -> str:
         """Name the class of averaging time of a worker of some machines: its usual host under
@@ -362,7 +467,7 @@ class Problem:
         return Peer(transport=transport, gbps=gbps).name
 
     @cached_property
-    def _rates(self) -> dict[tuple[str, int], tuple[Rate | None, ...]]:
+    def _rates(self) -> dict[tuple[object, ...], tuple[Rate | None, ...]]:
         return {}
 
     def offer_problems(self, offer: VmOffer) -> list[tuple[str, str]]:
@@ -377,8 +482,11 @@ class Problem:
                     f"{offer.instance_type} in {offer.place} is {offer.market}, not {wish.market}",
                 )
             )
+        built = self.island(offer)
         device_gib = self.catalog.gpu(offer.gpu).memory_gib
-        if self.profile.device_memory_bytes > device_gib * GIB:
+        if isinstance(built, Refusal) and not self.pools_of(offer):
+            problems.append((MEMORY_CODES.get(built.code, built.code), built.reason))
+        elif built is None and self.profile.device_memory_bytes > device_gib * GIB:
             need = self.profile.device_memory_bytes / GIB
             problems.append(
                 (
@@ -389,7 +497,7 @@ class Problem:
                     ),
                 )
             )
-        if self.profile.host_memory_bytes > offer.memory_gib * GIB:
+        if built is None and self.profile.host_memory_bytes > offer.memory_gib * GIB:
             need = self.profile.host_memory_bytes / GIB
             problems.append(
                 (

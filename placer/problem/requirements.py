@@ -12,6 +12,7 @@ from placer.problem.datasets import Dataset, needs_place
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import WorkerGroup
 from placer.units import format_duration, format_usd
+from placer.workload.inner_plan import CHECKPOINTING, PRECISIONS, SHARDINGS, TENSOR_DEGREES
 from placer.workload.peer import RINGS
 from placer.workload.profile import COMPRESSION_BYTES
 
@@ -177,6 +178,14 @@ class Requirements:
     require_measured: bool = False
     oldest_price: str | None = None
     transport: str | None = None
+    max_machines: int | None = None
+    min_island_machines: int | None = None
+    max_island_machines: int | None = None
+    sharding: str | None = None
+    tensor_parallel: int | None = None
+    checkpointing: str | None = None
+    microbatch: int | None = None
+    precision: str | None = None
 
     @property
     def aggregator_words(self) -> str | None:
@@ -247,6 +256,9 @@ class Requirements:
             ("market", self.market, ("any", "spot", "on_demand")),
             ("compression", self.compression or "none", COMPRESSION_BYTES),
             ("transport", self.transport or OLD_TRANSPORT, TRANSPORTS),
+            ("sharding", self.sharding or SHARDINGS[0], SHARDINGS),
+            ("checkpointing", self.checkpointing or CHECKPOINTING[0], CHECKPOINTING),
+            ("precision", self.precision or PRECISIONS[0], PRECISIONS),
         ):
             if value not in known:
                 raise unknown(kind, value, known)
@@ -331,6 +343,11 @@ class Requirements:
             ("regions", self.min_regions, self.max_regions),
             ("tbs", *(self.batch_range or (1, 1))),
             (
+                "machines per island",
+                self.min_island_machines or 1,
+                self.max_island_machines or self.min_island_machines or 1,
+            ),
+            (
                 "local steps",
                 self.min_local_steps or 1,
                 self.max_local_steps or self.min_local_steps or 1,
@@ -338,6 +355,15 @@ class Requirements:
         ):
             if not 1 <= low <= high:
                 raise PlacerError(f"{what} {low}..{high}", "at least 1, and the lower end first")
+        degree = self.tensor_parallel
+        if degree is not None and degree not in TENSOR_DEGREES:
+            raise PlacerError(
+                f"tp {degree} is no tensor parallel degree", "give 1, 2, 4 or 8 GPUs of a machine"
+            )
+        for name in ("max_machines", "microbatch"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise PlacerError(f"{name} is {value}", "give a whole number from 1")
         if not 1 <= self.streams <= MOST_STREAMS:
             raise PlacerError(
                 f"streams is {self.streams}", f"give 1 to {MOST_STREAMS} TCP streams for each pair"

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from placer.cost_model.estimate import evaluate
 from placer.errors import PlacerError
-from placer.market.catalog import device_name
+from placer.market.catalog import VmOffer, device_name
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.exchange import traits
 from placer.problem.placement import Exchange, Placement, WorkerGroup, WorkerSpec, parse_workers
 from placer.problem.problem import Problem
 from placer.problem.requirements import LOCAL, SYNCHRONOUS
+from placer.workload.island import Refusal
 
 PLAIN = "all-reduce"
 """Exchange of a hand-made placement where the request leaves the choice."""
@@ -146,4 +147,23 @@ def _find_group(spec: WorkerSpec, problem: Problem) -> WorkerGroup:
         o for o in matches if not any("memory" in code for code, _ in problem.offer_problems(o))
     ] or matches
     offer = min(fitting, key=lambda o: (o.usd_per_hour, o.instance_type))
-    return WorkerGroup.of(offer, spec.count)
+    return _planned(offer, spec, problem)
+
+
+def _planned(offer: VmOffer, spec: WorkerSpec, problem: Problem) -> WorkerGroup:
+    """Build the group of a spec with the plan inside each worker: the one written, else the fastest
+    that fits.
+    """
+    pool = problem.pool(offer, spec.machines, spec.inner)
+    if pool is None:
+        refused = problem.island(offer, spec.machines, spec.inner)
+        why = f"no speed of {problem.profile.name} is known"
+        if refused is None and (spec.machines > 1 or spec.inner):
+            why = f"{problem.profile.name} has no architecture from which a plan would follow"
+        elif isinstance(refused, Refusal):
+            why = refused.reason
+        raise PlacerError(
+            f"{spec.machines} x {offer.device} in {offer.place}: {why}",
+            "choose other machines, or another plan",
+        )
+    return pool.group(spec.count)

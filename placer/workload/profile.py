@@ -218,8 +218,14 @@ class ModelProfile:
                 return row
         if framework != "none":
             alone = self.rate(gpu, gpu_count, "none", catalog, node)
-            return None if alone is None else _slowed(alone, self._efficiency(framework))
+            return None if alone is None else self.slowed(alone, framework)
         return self._estimated(gpu, gpu_count, catalog, node)
+
+    def slowed(self, alone: Rate, framework: str) -> Rate:
+        """Return the speed of a machine that exchanges with others by a framework, from that of the
+        machine alone.
+        """
+        return _slowed(alone, self._efficiency(framework))
 
     def _efficiency(self, framework: str) -> Efficiency:
         for row in self.efficiency:

@@ -13,6 +13,7 @@ from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import exchange_for, needs_quota, server_at
 from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
+from placer.problem.joint_limits import joint_limits
 from placer.problem.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
 from placer.problem.residency import leaks
 
@@ -78,6 +79,7 @@ class Judge:
         self._place = [pool.place for pool in market.pools]
         self._bucket = [pool.bucket for pool in market.pools]
         self._gpus = [pool.gpus for pool in market.pools]
+        self._joint = joint_limits(market.problem.requirements)
         self._most = [pool.max_count for pool in market.pools]
         self._usd, self._speed = market.usd.tolist(), market.speed.tolist()
         self._carbon = market.carbon.tolist()
@@ -166,12 +168,12 @@ class Judge:
             used += n * self._gpus[i] if self._bucket[i] == bucket else 0
             there += n if i == pool else 0
         free = (self.market.pools[pool].gpu_quota - used) // self._gpus[pool]
-        for row in self.wish.joint_quotas:
-            if row.covers(*bucket):
-                taken = sum(
-                    n * self._gpus[i] for i, n in draft.counts if row.covers(*self._bucket[i])
-                )
-                free = min(free, (row.gpus - taken) // self._gpus[pool])
+        pools = self.market.pools
+        for row in self._joint:
+            each = row.taken(pools[pool])
+            if each:
+                taken = sum(n * row.taken(pools[i]) for i, n in draft.counts)
+                free = min(free, (row.most - taken) // each)
         return max(0, min(free, self._most[pool] - there, self.most - workers))
 
     def placement(self, draft: Draft) -> Placement | None:
@@ -279,10 +281,9 @@ class Judge:
             bucket = ("", "", "") if server is None else (server.place, server.gpu, server.market)
             if server is not None and bucket in used and needs_quota(server, self.problem):
                 used[bucket] += server.gpu_count
-        rows = self.wish.joint_quotas
+        pools = self.market.pools
         if any(
-            sum(gpus for bucket, gpus in used.items() if row.covers(*bucket)) > row.gpus
-            for row in rows
+            sum(n * row.taken(pools[i]) for i, n in draft.counts) > row.most for row in self._joint
         ):
             return False
         return all(gpus <= quotas[bucket] for bucket, gpus in used.items())

@@ -11,6 +11,7 @@ from placer.cost_model.convergence import batch_factor
 from placer.cost_model.dollars.data import sample_usd
 from placer.market.carbon import offer_carbon
 from placer.problem.datasets import needs_place
+from placer.problem.joint_limits import joint_limits
 from placer.problem.placement import MOST_WORKERS
 from placer.problem.problem import Pool, Problem
 from placer.units import SECONDS_PER_HOUR
@@ -128,11 +129,9 @@ class Market:
 
     @shared_property
     def joint(self) -> Array:
-        """Devices that one machine takes of each joint quota; shape (quotas, pools)."""
-        rows = self.problem.requirements.joint_quotas
-        taken = [
-            [pool.gpus if row.covers(*pool.bucket) else 0 for pool in self.pools] for row in rows
-        ]
+        """Devices or machines that one worker takes of each joint limit; shape (limits, pools)."""
+        rows = joint_limits(self.problem.requirements)
+        taken = [[row.taken(pool) for pool in self.pools] for row in rows]
         return np.array(taken, dtype=np.float64).reshape(len(rows), len(self.pools))
 
     @shared_property

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
+from placer.problem.joint_limits import joint_limits
+
 from .arrays import Array
 from .market import Market
 from .required_machines import Rule
@@ -92,12 +94,9 @@ class RequiredStart:
             n * market.pools[i].gpus for i, n in counts.items() if market.pools[i].bucket == bucket
         )
         free = (market.pools[pool].gpu_quota - used) // market.pools[pool].gpus
-        for row in market.problem.requirements.joint_quotas:
-            if row.covers(*bucket):
-                taken = sum(
-                    n * market.pools[i].gpus
-                    for i, n in counts.items()
-                    if row.covers(*market.pools[i].bucket)
-                )
-                free = min(free, (row.gpus - taken) // market.pools[pool].gpus)
+        for row in joint_limits(market.problem.requirements):
+            each = row.taken(market.pools[pool])
+            if each:
+                taken = sum(n * row.taken(market.pools[i]) for i, n in counts.items())
+                free = min(free, (row.most - taken) // each)
         return max(0, min(free, int(market.cap[pool]) - counts.get(pool, 0)))

@@ -20,6 +20,7 @@ from placer.cost_model.timing.crew import worker_rate
 from placer.problem.admitted_exchanges import needs_quota, server_at
 from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
+from placer.problem.joint_limits import joint_limits
 from placer.problem.problem import Pool
 from placer.problem.requirements import uses
 from placer.units import SECONDS_PER_HOUR
@@ -145,6 +146,9 @@ class Crew:
         taken = self._server()
         for bucket, terms in buckets.items():
             self.model.at_most(terms, self.problem.quota(*bucket) - taken.get(bucket, 0))
+        for row in joint_limits(self.problem.requirements):
+            counted = zip(self.counts, self.pools, strict=True)
+            self.model.at_most({n: float(row.taken(pool)) for n, pool in counted}, row.most)
 
     def _server(self) -> dict[tuple[str, str, str], int]:
         """Price of the parameter server, and the quota that it takes for certain."""

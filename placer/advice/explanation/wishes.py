@@ -57,6 +57,16 @@ def wishes_of(problem: Problem) -> tuple[Wish, ...]:
     return tuple(_wishes(problem))
 
 
+INSIDE = {
+    "sharding": "sharding",
+    "tp": "tensor_parallel",
+    "checkpointing": "checkpointing",
+    "microbatch": "microbatch",
+    "precision": "precision",
+}
+"""Wishes that fix a part of the plan inside a worker, and their fields."""
+
+
 def _wishes(problem: Problem) -> Iterator[Wish]:
     wish = problem.requirements
     if wish.quotas != AMPLE_QUOTA:
@@ -87,6 +97,7 @@ def _wishes(problem: Problem) -> Iterator[Wish]:
     yield from _data(wish)
     yield from _counts(wish)
     yield from _machines(wish)
+    yield from _islands(wish)
     yield from _limits(wish)
 
 
@@ -167,6 +178,21 @@ def _machines(wish: Requirements) -> Iterator[Wish]:
         yield replace(_given("places", words), values=(("*", *wish.places_in),))
     if wish.gpus:
         yield _given("gpu", f"only {', '.join(wish.gpus)}")
+
+
+def _islands(wish: Requirements) -> Iterator[Wish]:
+    """List the wishes about the machines of a worker and the plan inside it."""
+    if wish.max_machines is not None:
+        yield _given("machines", f"at most {counted(wish.max_machines, 'machine')}")
+    if wish.max_island_machines is not None:
+        low, high = wish.min_island_machines or 1, wish.max_island_machines
+        words = f"islands of {low} to {high} machines"
+        fields = ("min_island_machines", "max_island_machines")
+        yield _given("machines_per_island", words, fields=fields)
+    for name, field in INSIDE.items():
+        value = getattr(wish, field)
+        if value is not None:
+            yield _given(name, f"{name} {value} inside a worker", fields=(field,))
 
 
 def _limits(wish: Requirements) -> Iterator[Wish]:

@@ -44,7 +44,7 @@ def _moved_bytes(problem: Problem, placement: Placement) -> Iterator[tuple[VmOff
     """Yield the machines of a placement with what each sends or receives in an exchange, phase
     after phase.
     """
-    offers = [pool_of(group, problem).offer for group in placement.groups]
+    pools = [pool_of(group, problem) for group in placement.groups]
     if (
         traits(placement.exchange.strategy).transport == "server"
         and placement.exchange.server is not None
@@ -53,10 +53,11 @@ def _moved_bytes(problem: Problem, placement: Placement) -> Iterator[tuple[VmOff
             server_offer(placement.exchange.server, problem),
             2 * placement.workers * problem.gradient_bytes,
         )
-        yield from ((offer, 2 * problem.gradient_bytes) for offer in offers)
+        # The machines of an island send their parts side by side.
+        yield from ((p.offer, 2 * problem.gradient_bytes / p.machines) for p in pools)
         return
     loads: dict[str, float] = {}
     for phase in exchange_phases(placement, problem):
         for place, size in machine_loads(phase, inside=True).items():
             loads[place] = loads.get(place, 0.0) + size
-    yield from ((offer, loads.get(offer.place, 0.0)) for offer in offers)
+    yield from ((p.offer, loads.get(p.place, 0.0) / p.machines) for p in pools)

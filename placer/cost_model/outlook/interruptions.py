@@ -110,6 +110,22 @@ def banded(low: float, high: float) -> Interruption:
     )
 
 
+def of_island(interruption: Interruption, machines: int) -> Interruption:
+    """Return the interruption of an island, which stops as a whole when one of its machines goes.
+
+    Examples
+    --------
+    >>> round(of_island(ASSUMED_INTERRUPTION, 4).chance_per_month.value, 4)  # 1 - 0.8 ** 4
+    0.5904
+    """
+    if machines == 1:
+        return interruption
+    chance = interruption.chance_per_month
+    shares = (chance.value, chance.low, chance.high)
+    value, low, high = (-math.expm1(machines * math.log1p(-share)) for share in shares)
+    return replace(interruption, chance_per_month=Interval(value=value, low=low, high=high))
+
+
 def together(machines: Sequence[tuple[Interruption, int]]) -> Interruption:
     """Return one interruption for machines that differ: the mean of their rates, so that their
     expected number is kept.

@@ -11,6 +11,7 @@ from placer.cost_model.outlook.interruptions import (
     ASSUMED_INTERRUPTION,
     Interruption,
     banded,
+    of_island,
     together,
 )
 from placer.cost_model.outlook.spot import chance_all_lost, chance_any_lost, expected_share
@@ -70,7 +71,7 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
     wish = problem.requirements
     interruption = together(
         [
-            (_interruption(group, problem), group.count)
+            (of_island(_interruption(group, problem), group.machines), group.count)
             for group in machines
             if group.market == "spot"
         ]
@@ -116,7 +117,7 @@ def _interruption(group: WorkerGroup, problem: Problem) -> Interruption:
             basis="given",
             source="given with --interruption",
         )
-    offer = server_offer(replace(group, count=1), problem)
+    offer = server_offer(replace(group, count=1, machines=1, inner=None), problem)
     if offer.interruption_low is None or offer.interruption_high is None:
         return ASSUMED_INTERRUPTION
     return banded(offer.interruption_low, offer.interruption_high)

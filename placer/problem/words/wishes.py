@@ -295,6 +295,77 @@ class TrainingWishes(TypedDict, total=False):
             help="none, fp16, int8; with DiLoCo int4, sparse. Default: the profile's.",
         ),
     ]
+    transport: Annotated[
+        str | None,
+        Wish(
+            group="exchange",
+            reader="text",
+            metavar="NAME",
+            example="gloo",
+            help="Software that averages inside a zone: nccl, gloo or hivemind; default: the "
+            "catalog's.",
+        ),
+    ]
+    sharding: Annotated[
+        str | None,
+        Wish(
+            group="inside a worker",
+            reader="text",
+            metavar="NAME",
+            example="zero-3",
+            help="What each GPU holds a share of: none, zero-1, zero-2, zero-3 (FSDP) or hybrid; "
+            "default: the fastest that fits.",
+            removable=True,
+        ),
+    ]
+    tp: Annotated[
+        str | int | None,
+        Wish(
+            group="inside a worker",
+            fields=("tensor_parallel",),
+            reader="count",
+            keys=("tensor_parallel",),
+            metavar="N",
+            example="2",
+            help="GPUs of one machine that share each matrix: 1, 2, 4 or 8.",
+            number="{}",
+            removable=True,
+        ),
+    ]
+    checkpointing: Annotated[
+        str | None,
+        Wish(
+            group="inside a worker",
+            reader="text",
+            metavar="NAME",
+            example="full",
+            help="Activations that are computed again in backward: none, selective or full.",
+            removable=True,
+        ),
+    ]
+    microbatch: Annotated[
+        str | int | None,
+        Wish(
+            group="inside a worker",
+            reader="count",
+            metavar="N",
+            example="4",
+            help="Sequences that each GPU takes at once.",
+            number="{}",
+            removable=True,
+        ),
+    ]
+    precision: Annotated[
+        str | None,
+        Wish(
+            group="inside a worker",
+            reader="text",
+            metavar="NAME",
+            example="bf16",
+            help="Number format of the products: bf16, fp16, tf32, fp32 or fp8.",
+            removable=True,
+        ),
+    ]
     data: Annotated[
         Names | os.PathLike[str] | Mapping[str, str] | None,
         Wish(
@@ -548,9 +619,38 @@ class Wishes(TrainingWishes, total=False):
             reader="workers",
             metavar="N..M",
             example="2..8",
-            help="Fewest and most workers.",
+            help="Fewest and most workers; a worker is a machine, or an island of several.",
             default="1..64",
             number="{}",
+        ),
+    ]
+    machines: Annotated[
+        str | int | None,
+        Wish(
+            group="machines",
+            fields=("max_machines",),
+            reader="count",
+            keys=("max_machines",),
+            metavar="N",
+            example="32",
+            help="Most machines of all workers together.",
+            number="{}",
+            removable=True,
+        ),
+    ]
+    machines_per_island: Annotated[
+        Range | None,
+        Wish(
+            group="machines",
+            fields=("min_island_machines", "max_island_machines"),
+            reader="island_machines",
+            keys=("machines_per_island",),
+            metavar="N..M",
+            example="1..4",
+            help="Fewest and most machines that hold one copy of the model together; default: as "
+            "many as it needs.",
+            number="{}",
+            removable=True,
         ),
     ]
     regions: Annotated[

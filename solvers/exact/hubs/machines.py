@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from placer.problem.joint_limits import joint_limits
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices
@@ -108,9 +109,9 @@ class HubMachineTree:
         self.least_way_s = float((up + down).min()) + self.aggregate
         self.counts = [0] * len(chosen)
         joint = zip(
-            market.joint[:, chosen].tolist(), problem.requirements.joint_quotas, strict=True
+            market.joint[:, chosen].tolist(), joint_limits(problem.requirements), strict=True
         )
-        self.joint = [(taken, row.gpus) for taken, row in joint]
+        self.joint = [(taken, row.most) for taken, row in joint]
         self.owed = Owed(market.required_machines, chosen.tolist(), self.caps)
         self.owed_usd, self.owed_ready = (
             self.owed.least_after(column) for column in (self.usd, self.ready)

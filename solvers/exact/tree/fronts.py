@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from placer.problem.exchange import traits
+from placer.problem.joint_limits import joint_limits
 from placer.problem.placement import WorkerGroup
 from placer.problem.problem import Problem, groups_of
 from placer.units import SECONDS_PER_HOUR
@@ -85,7 +86,7 @@ def speed_and_price_decide(problem: Problem, strategy: str) -> bool:
     place, or machines are asked for by name.
     """
     wish, chosen = problem.requirements, traits(strategy)
-    two = not (wish.counts_carbon or wish.joint_quotas)  # else a third figure counts
+    two = not (wish.counts_carbon or joint_limits(wish))  # else a third figure counts
     free = not wish.datasets and wish.data_store is None and not wish.used and two
     return (
         free

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from placer.problem.joint_limits import joint_limits
 from placer.problem.placement import WorkerGroup
 from placer.problem.problem import groups_of
 
@@ -63,10 +64,10 @@ class MachineTree:
         self.value = [[float(market.values[row, i]) for row in self.rows] for i in self.order]
         joint = zip(
             market.joint[:, self.order].tolist(),
-            market.problem.requirements.joint_quotas,
+            joint_limits(market.problem.requirements),
             strict=True,
         )
-        self.joint = [(taken, row.gpus) for taken, row in joint]
+        self.joint = [(taken, row.most) for taken, row in joint]
         self.owed = Owed(market.required_machines, self.order, self.caps)
         self.suffix = self._suffixes()
         self.smallest = self._smallest()

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from placer.advice.frontier.points import LEAST_USD_PER_HOUR, Ending, Frontier, FrontierPoint
 from placer.cli.report.frontier.scatter import scatter
-from placer.cli.report.recommend.sentences import brief, device_words
+from placer.cli.report.recommend.sentences import brief, worker_words
 from placer.cli.report.recommend.terminal import MOST_WIDTH
 from placer.solving.answer import Warn
 from placer.units import counted, format_number, format_seconds, format_usd
@@ -145,7 +145,7 @@ def _table(frontier: Frontier, width: int) -> Table:
             "" if marginal[at] is None else _dollars(marginal[at] or 0.0),
             "-" if point.gap is None else f"{100 * point.gap:.2g} %",
             "\n".join(
-                f"{g.count} x {device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')}"
+                f"{g.count} x {worker_words(g)} {g.market.replace('_', '-')}"
                 for g in placement.groups
             ),
             "\n".join(g.place for g in placement.groups),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placer.cost_model.outlook.totals import totals_of
-from placer.problem.placement import Placement
+from placer.problem.placement import Placement, WorkerGroup
 from placer.problem.requirements import Requirements
 from placer.solving.result import Option, Result
 from placer.units import format_duration, format_number, format_usd
@@ -20,7 +20,7 @@ def headline(placement: Placement) -> str:
     """Name the machines of a placement in one line, and where a central exchange runs."""
     parts = [
         (
-            f"{g.count} x {device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')} in "
+            f"{g.count} x {worker_words(g)} {g.market.replace('_', '-')} in "
             f"{g.place} ({g.instance_type})"
         )
         for g in placement.groups
@@ -142,6 +142,16 @@ def signed_percent(share: float) -> str:
     percent = abs(100 * share)
     figure = format_number(percent) if percent < 100 else f"{percent:,.0f}"
     return f"{'-' if share < 0 else '+'}{figure} %"
+
+
+def worker_words(group: WorkerGroup) -> str:
+    """Return one worker of a group as the reports write it: ``T4``, ``(8 x H200)`` or ``(4 machines
+    of 8 x H100)``.
+    """
+    if group.machines == 1:
+        return device_words(group.gpu, group.gpu_count)
+    devices = group.gpu if group.gpu_count == 1 else f"{group.gpu_count} x {group.gpu}"
+    return f"({group.machines} machines of {devices})"
 
 
 def device_words(gpu: str, gpu_count: int) -> str:

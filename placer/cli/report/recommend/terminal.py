@@ -12,7 +12,7 @@ from rich.text import Text
 
 from placer.cli.report.recommend.figures import COMPRESSION_NAMES, figures
 from placer.cli.report.recommend.proof import proof_table, ways_out
-from placer.cli.report.recommend.sentences import device_words, headline
+from placer.cli.report.recommend.sentences import headline, worker_words
 from placer.cost_model.estimate import Estimate
 from placer.problem.placement import Placement
 from placer.problem.problem import DEFAULT_QUOTA_GPUS, Problem
@@ -384,7 +384,7 @@ def _columns(problem: Problem) -> tuple[str, ...]:
 
 def _cells(placement: Placement, got: Estimate) -> list[str]:
     workers = "\n".join(
-        f"{g.count} x {device_words(g.gpu, g.gpu_count)} {g.market.replace('_', '-')}, {g.place}"
+        f"{g.count} x {worker_words(g)} {g.market.replace('_', '-')}, {g.place}"
         for g in placement.groups
     )
     usd, price = got.usd_per_hour, got.usd_per_billion_tokens
