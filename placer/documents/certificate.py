@@ -12,6 +12,7 @@ from placer.cost_model.estimate import exchange_phases, pool_of
 from placer.documents.checker.bound import Relaxed
 from placer.documents.checker.market import machines_of
 from placer.documents.manifest.manifest_reader import document_digest
+from placer.documents.result_parts import island_document
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import PARTS, Problem
@@ -92,6 +93,7 @@ def figures(placement: Placement, problem: Problem) -> dict[str, Any]:
                 "alone": pool_of(group, problem).alone.value,
                 "in_group": pool_of(group, problem).shared.value,
                 "basis": pool_of(group, problem).alone.basis,
+                **island_document(group.machines, group.inner),
             }
             for group in placement.groups
         ],
@@ -165,15 +167,20 @@ def mode_factor(strategy: str, local_steps: int, problem: Problem) -> dict[str, 
 
 def device_speeds(problem: Problem) -> list[dict[str, Any]]:
     """List samples/s of each admitted device, alone and in a group."""
-    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    islands = problem.island_question is not None
     for pool in problem.pools:
-        kind = pool.offer.gpu, pool.offer.gpu_count
+        offer = pool.offer
+        # The plan inside a worker depends on its network, a machine without a plan does not.
+        network = (offer.network_gbps or 0.0, offer.fabric) if islands else ()
         row = {
-            "gpu": kind[0],
-            "gpu_count": kind[1],
+            "gpu": offer.gpu,
+            "gpu_count": offer.gpu_count,
             "alone": pool.alone.value,
             "in_group": pool.shared.value,
             "basis": pool.alone.basis,
+            **island_document(pool.machines, pool.inner),
+            **({"network_gbps": offer.network_gbps, "fabric": offer.fabric} if islands else {}),
         }
-        rows.setdefault(kind, row)
+        rows.setdefault((offer.gpu, offer.gpu_count, pool.machines, *network), row)
     return [rows[kind] for kind in sorted(rows)]

@@ -14,6 +14,7 @@ from placer.market.catalog import OLD_TRANSPORT
 from placer.problem.admitted_exchanges import server_offer
 from placer.problem.placement import Placement, WorkerGroup
 from placer.problem.problem import Problem
+from placer.workload.inner_plan import InnerPlan
 
 
 def data_document(problem: Problem) -> dict[str, Any]:
@@ -67,9 +68,17 @@ def _group(group: WorkerGroup, usd_per_hour: float) -> dict[str, Any]:
         "market": group.market,
         "count": group.count,
         "usd_per_hour": usd_per_hour,
-        # Workers of one machine without a plan are written as they always were.
-        **({} if group.machines == 1 else {"machines": group.machines}),
-        **({} if group.inner is None else {"inner": to_builtins(group.inner)}),
+        **island_document(group.machines, group.inner),
+    }
+
+
+def island_document(machines: int, inner: InnerPlan | None) -> dict[str, Any]:
+    """Build what an island adds to a row; a worker of one machine without a plan is written as it
+    always was.
+    """
+    return {
+        **({} if machines == 1 else {"machines": machines}),
+        **({} if inner is None else {"inner": to_builtins(inner)}),
     }
 
 

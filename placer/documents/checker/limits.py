@@ -8,6 +8,7 @@ from typing import Any
 
 from placer.documents.checker.case import GIB, Case, kind_of
 from placer.documents.checker.dollars import sends
+from placer.documents.checker.islands import least_device_bytes, machine_count
 from placer.documents.checker.seconds import Bill
 from placer.documents.checker.shares import moves
 
@@ -40,6 +41,9 @@ def broken_limits(
     ):
         if not low <= count <= high:
             broken.append(f"{count} {what}, not {low} to {high}")
+    most, machines = wish.get("max_machines"), sum(map(machine_count, case.placement["workers"]))
+    if most is not None and machines > most:
+        broken.append(f"{machines} machines, not at most {most}")
     broken += _totals(case, samples_per_second, usd_per_hour)
     budget, floor = wish["budget_usd_per_hour"], wish["min_samples_per_second"]
     if budget is not None and usd_per_hour > budget * (1 + SLACK):
@@ -69,9 +73,9 @@ def _machines(case: Case) -> Iterator[str]:
     wish, profile, speeds = case.wish, case.profile, case.speeds
     for row in case.placement["workers"]:
         offer, name = case.offer(row), f"{row['offer']} in {row['place']}"
-        if profile["device_memory_bytes"] > case.book["gpus"][row["gpu"]]["memory_gib"] * GIB:
+        if least_device_bytes(row, profile) > case.book["gpus"][row["gpu"]]["memory_gib"] * GIB:
             yield f"the model does not fit the devices of {name}"
-        if profile["host_memory_bytes"] > offer["memory_gib"] * GIB:
+        if not row.get("inner") and profile["host_memory_bytes"] > offer["memory_gib"] * GIB:
             yield f"the model does not fit the host memory of {name}"
         if wish["gpus"] and row["gpu"] not in wish["gpus"]:
             yield f"{name} has GPUs that were not asked for"
@@ -94,10 +98,11 @@ def _wishes(case: Case) -> Iterator[str]:
         inside = any(fnmatchcase(place, p) for p in wish["places_in"]) or not wish["places_in"]
         if not inside or any(fnmatchcase(place, p) for p in wish["places_not_in"]):
             yield f"{place} is not admitted"
-        if exist is not None and row["count"] > exist:
-            yield f"{row['count']} x {row['offer']} in {place}, of which {exist} exist"
+        if exist is not None and machine_count(row) > exist:
+            yield f"{machine_count(row)} x {row['offer']} in {place}, of which {exist} exist"
     for rule in wish["used"]:
-        if sum(r["count"] for r in case.placement["workers"] if _uses(rule, r)) < rule["count"]:
+        workers = case.placement["workers"]
+        if sum(machine_count(r) for r in workers if _uses(rule, r)) < rule["count"]:
             yield f"fewer than {rule['count']} x {rule['device']} in {rule['place']}"
 
 
@@ -117,7 +122,7 @@ def _quotas(case: Case) -> Iterator[str]:
     )
     for row in [*case.placement["workers"], *counted]:
         key = row["place"], row["gpu"], row["market"]
-        used[key] = used.get(key, 0) + row["count"] * row["gpu_count"]
+        used[key] = used.get(key, 0) + machine_count(row) * row["gpu_count"]
     for key, gpus in used.items():
         rows = [
             q

@@ -94,11 +94,7 @@ def _machine(
 def _admitted(
     offer: Mapping[str, Any], speed: Mapping[str, Any], problem: Mapping[str, Any]
 ) -> bool:
-    wish, profile, place = (
-        problem["requirements"],
-        problem["profile"],
-        f"{offer['provider']}/{offer['region']}",
-    )
+    wish, place = problem["requirements"], f"{offer['provider']}/{offer['region']}"
     wanted = [p for p in wish["places_in"] if fnmatchcase(place, p)]
     named = [
         *wanted,
@@ -107,14 +103,21 @@ def _admitted(
     return (
         (not wish["gpus"] or offer["gpu"] in wish["gpus"])
         and wish["market"] in ("any", offer["market"])
-        and profile["device_memory_bytes"]
-        <= problem["catalog"]["gpus"][offer["gpu"]]["memory_gib"] * GIB
-        and profile["host_memory_bytes"] <= offer["memory_gib"] * GIB
+        and (problem["profile"].get("architecture") is not None or _fits(offer, problem))
         and (wish["oldest_price"] is None or offer["as_of"] >= wish["oldest_price"])
         and (not wish["require_measured"] or speed["basis"] in ("measured", "published"))
         and (bool(wanted) or not wish["places_in"])
         and not any(fnmatchcase(place, p) for p in wish["places_not_in"])
         and (offer["price_basis"] != "owned" or any(not p.startswith("*") for p in named))
+    )
+
+
+def _fits(offer: Mapping[str, Any], problem: Mapping[str, Any]) -> bool:
+    """Tell whether a model without an architecture fits devices and host of a machine."""
+    profile, device = problem["profile"], problem["catalog"]["gpus"][offer["gpu"]]
+    return bool(
+        profile["device_memory_bytes"] <= device["memory_gib"] * GIB
+        and profile["host_memory_bytes"] <= offer["memory_gib"] * GIB
     )
 
 
