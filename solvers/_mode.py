@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from placer.cost_model.convergence import multiplier_of
+from placer.cost_model.timing.lanes import DIRECT
 from placer.cost_model.timing.step import (
     OVERLAPPED_SHARE,
     hidden_seconds,
@@ -16,6 +17,7 @@ from placer.cost_model.timing.step import (
     overlap_window,
 )
 from placer.problem.admitted_exchanges import exchange_for
+from placer.problem.exchange import traits
 from placer.problem.problem import Problem
 
 
@@ -79,8 +81,11 @@ class Mode:
 
     @property
     def streams(self) -> int:
-        """TCP streams of each pair."""
-        return self.problem.requirements.streams
+        """TCP streams of each pair of workers, at most: those of the largest, which bounds the
+        seconds of all from below.
+        """
+        direct = traits(self.strategy).transport in DIRECT
+        return self.problem.requirements.streams * (self.problem.lanes if direct else 1)
 
     def seconds_at(self, samples_per_second: float) -> float:
         """Return the length of a round in which so many samples/s count."""

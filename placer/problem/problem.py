@@ -301,6 +301,15 @@ class Problem:
         return {}
 
     @cached_property
+    def lanes(self) -> int:
+        """Machines of the largest worker that send their parts side by side; 1 under hivemind,
+        where a worker is one peer.
+        """
+        if self.transport == OLD_TRANSPORT or self.island_question is None:
+            return 1
+        return max((pool.machines for pool in self.pools), default=1)
+
+    @cached_property
     def aggregator_places(self) -> tuple[tuple[str, str], ...]:
         """Pairs (function place, store place) that a central exchange may use, sorted; worked out
         once for a catalog.

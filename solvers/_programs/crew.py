@@ -17,6 +17,7 @@ from math import inf
 from placer.cost_model.dollars.data import sample_usd
 from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.timing.crew import worker_rate
+from placer.cost_model.timing.lanes import Links, lanes
 from placer.problem.admitted_exchanges import needs_quota, server_at
 from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
@@ -61,6 +62,13 @@ class Crew:
         self._ranges()
         for counts in part.tried:
             self.forbid(counts)
+
+    @cached_property
+    def network(self) -> Links:
+        """Links as the largest workers use them, which bounds the seconds of all from below."""
+        problem = self.problem
+        self.exact = self.exact and problem.lanes == 1
+        return lanes(problem.network, dict.fromkeys(self.places, problem.lanes))
 
     @property
     def fixed_workers(self) -> bool:

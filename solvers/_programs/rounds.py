@@ -89,7 +89,7 @@ def _slowest_pairs(crew: Crew, shard: float) -> Iterable[Terms]:
     for a, b in _pairs(crew):
         both = Phase("", (Transfer(a, b, shard), Transfer(b, a, shard)))
         seconds = wan_seconds(
-            (both,), problem.network, problem.calibration, crew.frame.exchange.streams
+            (both,), crew.network, problem.calibration, crew.frame.exchange.streams
         )
         yield {crew.used(a): seconds, crew.used(b): seconds, CONSTANT: -seconds}
 
@@ -97,7 +97,7 @@ def _slowest_pairs(crew: Crew, shard: float) -> Iterable[Terms]:
 def _loads(crew: Crew, shard: float) -> Iterable[Terms]:
     """Yield seconds in which the machine of a place sends a shard to every worker elsewhere."""
     for place in crew.places:
-        each = shard / crew.problem.network.machine_bytes_per_s(place)
+        each = shard / crew.network.machine_bytes_per_s(place)
         away = plus(crew.total, times(-1.0, crew.workers_at(place)))
         if crew.fixed_workers:
             yield times(
@@ -172,7 +172,7 @@ def _broadcasts(crew: Crew) -> dict[int, float]:
     def seconds(place: str, k: int) -> float:
         phases = broadcast([(place, k)], problem.gradient_bytes)
         return sum(
-            direct_phase_seconds(phase, problem.network, crew.frame.exchange.streams)
+            direct_phase_seconds(phase, crew.network, crew.frame.exchange.streams)
             for phase in phases
         )
 
@@ -204,7 +204,7 @@ def _leaders(crew: Crew) -> None:
     ]
     shard = size / regions
     loads = [
-        {crew.used(p): (regions - 1) * shard / crew.problem.network.machine_bytes_per_s(p)}
+        {crew.used(p): (regions - 1) * shard / crew.network.machine_bytes_per_s(p)}
         for p in crew.places
     ]
     wan = crew.model.largest([*_slowest_pairs(crew, shard), *loads], exact=exact)
@@ -241,7 +241,7 @@ def _steps_inside(crew: Crew) -> dict[int, float]:
 def _region_hub(crew: Crew) -> None:
     size, network, streams = (
         crew.problem.gradient_bytes,
-        crew.problem.network,
+        crew.network,
         crew.frame.exchange.streams,
     )
     hub, others = str(crew.frame.aggregator), [p for p in crew.places if p != crew.frame.aggregator]
@@ -267,7 +267,7 @@ def _region_gossip(crew: Crew) -> None:
     """
     size, network, streams = (
         crew.problem.gradient_bytes,
-        crew.problem.network,
+        crew.network,
         crew.frame.exchange.streams,
     )
     regions, steps, model = crew.frame.regions or 2, crew.frame.local_steps, crew.model

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from placer.cost_model.timing.lanes import Links
 from placer.cost_model.timing.transfer import load_seconds, transfer_seconds
-from placer.market.network.graph import Network
 from placer.problem.exchange.phase import Phase
 from placer.workload.constants import Calibration
 from placer.workload.peer import peer_of
@@ -68,7 +68,7 @@ def _class_seconds(
 
 def wan_seconds(
     phases: Sequence[Phase],
-    network: Network,
+    network: Links,
     calibration: Calibration,
     streams: int = 1,
     case: int = 0,

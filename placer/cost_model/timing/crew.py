@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import fsum
 
 from placer.cost_model.timing.averaging import averaging_seconds, wan_seconds
+from placer.cost_model.timing.lanes import DIRECT, Links, lanes
 from placer.cost_model.timing.plain_streams import DIRECT_SPREAD, GOODPUT
 from placer.cost_model.timing.transfer import transfer_seconds
-from placer.market.network.graph import Network
+from placer.market.catalog import OLD_TRANSPORT
 from placer.problem.data_shares import shares
 from placer.problem.exchange import traits
 from placer.problem.exchange.phase import Phase
@@ -27,21 +29,25 @@ class Round:
 
     Notes
     -----
-    ``crew`` holds place, machines and samples/s of one machine, by group; ``hosts`` the classes of
-    hosts by place.
+    ``crew`` holds place, workers and samples/s of one worker, by group; ``hosts`` the classes of
+    averaging time by place, ``machines`` those of the smallest worker of each place.
     """
 
     crew: tuple[tuple[str, int, float], ...]
     hosts: Mapping[str, frozenset[str]]
+    machines: Mapping[str, int]
     exchange: Exchange
     phases: tuple[Phase, ...]
     problem: Problem
     case: int
 
-    @property
-    def network(self) -> Network:
-        """Links of the catalog."""
-        return self.problem.network
+    @cached_property
+    def network(self) -> Links:
+        """Links of the catalog, as workers of several machines use them."""
+        direct = traits(self.exchange.strategy).transport in DIRECT
+        # Under hivemind each worker is one peer, which sends its parts alone.
+        several = direct and self.exchange.transport != OLD_TRANSPORT
+        return lanes(self.problem.network, self.machines) if several else self.problem.network
 
     @property
     def services(self) -> ServiceConstants:
@@ -141,7 +147,9 @@ def crew_of(
     framework = traits(placement.exchange.strategy).framework
     rates = [(pool, n, worker_rate(pool, framework)) for pool, n in machines]
     hosts: dict[str, frozenset[str]] = {}
+    smallest: dict[str, int] = {}
     for pool, _ in machines:
+        smallest[pool.place] = min(pool.machines, smallest.get(pool.place, pool.machines))
         hosts[pool.offer.place] = hosts.get(pool.offer.place, frozenset()) | {pool.host}
     return Round(
         crew=tuple(
@@ -149,6 +157,7 @@ def crew_of(
             for pool, n, rate in rates
         ),
         hosts=hosts,
+        machines=smallest,
         exchange=placement.exchange,
         phases=phases,
         problem=problem,

@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from placer.cost_model.timing.lanes import Links
 from placer.cost_model.timing.transfer import load_seconds, transfer_seconds
-from placer.market.network.graph import Link, Network
+from placer.market.network.graph import Link
 from placer.problem.exchange.phase import Phase
 
 GOODPUT = 0.93
@@ -50,7 +51,7 @@ def seconds_over(rtt_s: Any, transfer_s: Any, case: int = 0) -> Any:
     return DIRECT_SPREAD[case] * (rtt_s / 2 + transfer_s / GOODPUT)
 
 
-def direct_phase_seconds(phase: Phase, network: Network, streams: int = 1, case: int = 0) -> float:
+def direct_phase_seconds(phase: Phase, network: Links, streams: int = 1, case: int = 0) -> float:
     """Return the slowest transfer of a phase whose transfers start together, not faster than the
     busiest machine.
     """

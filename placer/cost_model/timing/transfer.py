@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from placer.market.network.graph import Link, Network
+from placer.cost_model.timing.lanes import Links
+from placer.market.network.graph import Link
 from placer.problem.exchange.phase import Phase
 from placer.workload.constants import ServiceConstants
 
@@ -19,7 +20,7 @@ def transfer_seconds(byte_count: float, link: Link, streams: int = 1, case: int 
     return byte_count / link.speed(streams, case)
 
 
-def load_seconds(phase: Phase, network: Network, *, inside: bool) -> float:
+def load_seconds(phase: Phase, network: Links, *, inside: bool) -> float:
     """Time that the busiest machine needs to send or receive its share of a phase.
 
     Parameters

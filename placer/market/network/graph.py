@@ -69,6 +69,15 @@ class Link:
         one = (self.bytes_per_second, self.low, self.high)[case]
         return min(streams * one, max(self.cap, one))
 
+    def of_streams(self, streams: int) -> Link:
+        """Return the link as somebody sees it whose every stream is so many side by side."""
+        return replace(
+            self,
+            bytes_per_second=self.speed(streams, 0),
+            low=self.speed(streams, 1),
+            high=self.speed(streams, 2),
+        )
+
     def scaled(self, factor: float) -> Link:
         """Return the link with a multiple of its bandwidth; its round-trip time stays."""
         return replace(

@@ -130,4 +130,6 @@ class RegionRounds:
     @cached_property
     def _fastest_machine(self) -> float:
         """Bytes/s of the machine with the best network."""
-        return max(self.problem.network.machine_bytes_per_s(place) for place in self.market.places)
+        network = self.problem.network
+        fastest = max(network.machine_bytes_per_s(place) for place in self.market.places)
+        return self.problem.lanes * fastest

@@ -214,6 +214,8 @@ class Relaxation:
         where that is not known.
         """
         places = (*node.used, *node.joining)
+        if self.problem.lanes > 1:  # the links below are those of the largest workers
+            return np.zeros(len(workers))
         speed = min(self._slowest_machine[p] for p in places)
         # Placed data may leave one machine to decide alone, so only its own speed is certain.
         together = 1 if self.problem.requirements.datasets else workers

@@ -87,6 +87,7 @@ def speed_and_price_decide(problem: Problem, strategy: str) -> bool:
     """
     wish, chosen = problem.requirements, traits(strategy)
     two = not (wish.counts_carbon or joint_limits(wish))  # else a third figure counts
+    two = two and len({pool.machines for pool in problem.pools}) < 2  # links differ with them
     free = not wish.datasets and wish.data_store is None and not wish.used and two
     return (
         free

@@ -1,0 +1,52 @@
+"""Links between islands: their machines send their parts side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from placer.market.network.graph import Link
+
+
+class Links(Protocol):
+    """What the timing of transfers asks of a network."""
+
+    def link(self, src: str, dst: str) -> Link:
+        """Find the link from one place to another."""
+
+    def machine_bytes_per_s(self, place: str) -> float:
+        """Return what one worker sends or receives in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """A network in which the workers of some places are several machines each.
+
+    Notes
+    -----
+    Between two places as many lanes run side by side as the smaller island has machines; together
+    they reach what many streams reach.
+    """
+
+    network: Links
+    machines: Mapping[str, int]
+
+    def link(self, src: str, dst: str) -> Link:
+        """Find the link from one place to another."""
+        lanes = min(self.machines.get(src, 1), self.machines.get(dst, 1))
+        link = self.network.link(src, dst)
+        return link if lanes == 1 else link.of_streams(lanes)
+
+    def machine_bytes_per_s(self, place: str) -> float:
+        """Return what one worker sends or receives in all."""
+        return self.machines.get(place, 1) * self.network.machine_bytes_per_s(place)
+
+
+DIRECT = frozenset({"butterfly", "leaders", "region-hub", "region-gossip"})
+"""Transports in which workers send to each other; to a store or a server one machine sends."""
+
+
+def lanes(network: Links, machines: Mapping[str, int]) -> Links:
+    """Return the network as workers of so many machines use it."""
+    return Lanes(network, machines) if max(machines.values(), default=1) > 1 else network
