@@ -58,6 +58,8 @@ def _problem(draw: random.Random, strategy: str) -> Problem:
         problem = wide_problem(draw.randrange(10_000), most=10**9)
     wish = Requirements(
         exchange=strategy,
+        # As hivemind averages: the draws, and what their tolerances hold for, stay the same.
+        transport="hivemind",
         streams=draw.choice([1, 1, 2, 4, 8]),
         overlap=traits(strategy).may_overlap and draw.random() < 0.3,
         compression=draw.choice(["none", "fp16", "int8"]),

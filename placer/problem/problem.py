@@ -586,6 +586,11 @@ class Problem:
                 *largest_cards(self.catalog, self.catalog.regions),
             )
         }
+        for name in LATER_FIELDS:
+            if getattr(self.requirements, name) is None:
+                built["requirements"].pop(name, None)
+        if not self.catalog.settings:
+            built["catalog"].pop("settings", None)
         servers = "parameter-server" in {name for name, _ in self.modes}
         built["catalog"]["offers"] = [
             offer_document(o) for o in self.catalog.offers if servers or id(o) in kept

@@ -411,7 +411,8 @@ def test_a_model_that_should_stay_in_one_region() -> None:
     """XLM-RoBERTa on the default book at 5 USD/h: one machine, and leaving its region pays at no
     budget.
     """
-    found = placer.explain("roberta-xlm", budget="5/h", why_not="2-regions")
+    # Averaging as slow as hivemind's is what keeps more machines from paying.
+    found = placer.explain("roberta-xlm", budget="5/h", why_not="2-regions", transport="hivemind")
     assert found.staying is not None
     assert (found.staying.regions, found.staying.never, found.staying.unlimited) == (1, True, True)
     (row,) = found.why_not

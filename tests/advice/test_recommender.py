@@ -49,7 +49,7 @@ def test_todays_market_says_stay_and_why() -> None:
     assert f"Stay in {result.placement.places[0]}" in text
     assert "no placement of this catalog" in text
     assert "two or more regions" in text
-    assert "exchange" in text
+    assert "one region" in text or "nothing to exchange" in text
     assert [b.note for b in result.baselines] == ["the same", "the same"]
     assert "estimated-rate" in {w.code for w in result.warnings}
 
