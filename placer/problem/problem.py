@@ -586,9 +586,6 @@ class Problem:
                 *largest_cards(self.catalog, self.catalog.regions),
             )
         }
-        for name in LATER_FIELDS:
-            if getattr(self.requirements, name) is None:
-                built["requirements"].pop(name, None)
         if not self.catalog.settings:
             built["catalog"].pop("settings", None)
         servers = "parameter-server" in {name for name, _ in self.modes}

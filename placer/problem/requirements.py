@@ -31,18 +31,6 @@ MOST_PASSES = 1e6
 """More passes over the data, or fewer than one in so many, are a slip of the keyboard."""
 TRANSPORTS = (*RINGS, OLD_TRANSPORT)
 """Software that averages gradients inside a zone."""
-LATER_FIELDS = (
-    "transport",
-    "max_machines",
-    "min_island_machines",
-    "max_island_machines",
-    "sharding",
-    "tensor_parallel",
-    "checkpointing",
-    "microbatch",
-    "precision",
-)
-"""Wishes that the first documents did not know: they are written where somebody has them."""
 AMOUNTS = (
     "budget_usd_per_hour",
     "min_samples_per_second",
@@ -60,7 +48,22 @@ AMOUNTS = (
     "batch_tokens",
 )
 """Wishes that are amounts above 0."""
-LATER_FIELDS = ("tokens", "sequence_length", "lora", "qlora", "batch_tokens")
+LATER_FIELDS = (
+    "tokens",
+    "sequence_length",
+    "lora",
+    "qlora",
+    "batch_tokens",
+    "transport",
+    "max_machines",
+    "min_island_machines",
+    "max_island_machines",
+    "sharding",
+    "tensor_parallel",
+    "checkpointing",
+    "microbatch",
+    "precision",
+)
 """Fields that documents leave out where nothing is asked: older versions wrote none of them."""
 ALL_REGIONS = 1_000
 """More regions than any market has: no limit."""
