@@ -12,10 +12,9 @@ import numpy as np
 from placer.cost_model.estimate import Outcome, evaluate
 from placer.cost_model.limits import TOLERANCE, broken_limits, violations
 from placer.cost_model.objective import Objective, objective_of
-from placer.problem.joint_limits import joint_limits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import missing
+from placer.problem.requirements import joint_limits, missing
 from placer.units import SECONDS_PER_HOUR
 
 from ._market.arrays import Array

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Protocol
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import OLD_TRANSPORT
@@ -88,6 +89,36 @@ class Quota:
             and fnmatchcase(gpu, self.gpu)
             and fnmatchcase(market, self.market)
         )
+
+
+class Counted(Protocol):
+    """A kind of worker: what one of them takes of a limited sum."""
+
+    @property
+    def machines(self) -> int:
+        """Machines of one worker."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one worker."""
+
+    @property
+    def bucket(self) -> tuple[str, str, str]:
+        """Place, GPU and market."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JointLimit:
+    """At most so many GPUs of a joint quota, or machines where there is no quota."""
+
+    most: int
+    quota: Quota | None = None
+
+    def taken(self, pool: Counted) -> int:
+        """Return what one worker takes."""
+        if self.quota is None:
+            return pool.machines
+        return pool.gpus if self.quota.covers(*pool.bucket) else 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -409,3 +440,10 @@ def missing(rule: Used, groups: Iterable[WorkerGroup]) -> int:
         rule.count
         - sum(g.machine_count for g in groups if uses(rule, g.place, g.device, g.market)),
     )
+
+
+def joint_limits(wish: Requirements) -> tuple[JointLimit, ...]:
+    """List the limits on sums that the wishes set."""
+    quotas = (JointLimit(most=row.gpus, quota=row) for row in wish.joint_quotas)
+    machines = [] if wish.max_machines is None else [JointLimit(most=wish.max_machines)]
+    return (*quotas, *machines)

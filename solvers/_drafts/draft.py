@@ -13,8 +13,8 @@ from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import exchange_for, needs_quota, server_at
 from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
-from placer.problem.joint_limits import joint_limits
 from placer.problem.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
+from placer.problem.requirements import joint_limits
 from placer.problem.residency import leaks
 
 from .._market.market import Market

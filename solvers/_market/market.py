@@ -11,9 +11,9 @@ from placer.cost_model.convergence import batch_factor
 from placer.cost_model.dollars.data import sample_usd
 from placer.market.carbon import offer_carbon
 from placer.problem.datasets import needs_place
-from placer.problem.joint_limits import joint_limits
 from placer.problem.placement import MOST_WORKERS
 from placer.problem.problem import Pool, Problem
+from placer.problem.requirements import joint_limits
 from placer.units import SECONDS_PER_HOUR
 
 from .arrays import Array, Indices, Mask

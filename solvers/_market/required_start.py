@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from placer.problem.joint_limits import joint_limits
+from placer.problem.requirements import joint_limits
 
 from .arrays import Array
 from .market import Market

@@ -21,9 +21,8 @@ from placer.cost_model.timing.lanes import Links, lanes
 from placer.problem.admitted_exchanges import needs_quota, server_at
 from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
-from placer.problem.joint_limits import joint_limits
 from placer.problem.problem import Pool
-from placer.problem.requirements import uses
+from placer.problem.requirements import joint_limits, uses
 from placer.units import SECONDS_PER_HOUR
 
 from .frame import Part

@@ -55,7 +55,6 @@ class Relaxed:
         packed = BYTES_PER_ELEMENT[wish["compression"] or self.profile["compression"]]
         self.size: float = self.profile["gradient_bytes_fp32"] * packed / BYTES_PER_ELEMENT["none"]
         self.sums: dict[tuple[frozenset[str], float], list[float]] = {}
-        self.overlap = False
 
     def best(self, strategy: str, local_steps: int, samples_to_target: float) -> float | None:
         """Return the objective that no placement of a strategy is better than; None if none of it
@@ -63,7 +62,6 @@ class Relaxed:
         """
         if strategy == "none":
             return self._told(self._alone(samples_to_target))
-        self.overlap = self.wish["overlap"] or strategy in ALWAYS_OVERLAP
         hosts = sorted({machine.host for machine in self.machines})
         bounds = []
         most = min(self.wish["max_workers"], len(self._sums(frozenset(hosts), 0.0)) - 1)
@@ -104,7 +102,7 @@ class Relaxed:
         """List the pairs (a, b) of which a round is the longest a x calculation + b; an exchange
         beside the next step may be hidden whole.
         """
-        if self.wish["overlap"]:
+        if self.wish["overlap"] or strategy in ALWAYS_OVERLAP:
             return [(1.0, 0.0), (0.0, seconds)]
         return straight_rounds(seconds, window(strategy, self.problem))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from placer.problem.joint_limits import joint_limits
+from placer.problem.requirements import joint_limits
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices

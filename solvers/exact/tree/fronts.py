@@ -10,9 +10,9 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from placer.problem.exchange import traits
-from placer.problem.joint_limits import joint_limits
 from placer.problem.placement import WorkerGroup
 from placer.problem.problem import Problem, groups_of
+from placer.problem.requirements import joint_limits
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from placer.problem.joint_limits import joint_limits
 from placer.problem.placement import WorkerGroup
 from placer.problem.problem import groups_of
+from placer.problem.requirements import joint_limits
 
 from ..._market.arrays import Array, Indices
 from ..._market.increments import suffix_sums
