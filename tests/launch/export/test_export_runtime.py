@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
-from run_plans import A, B, C, document
+from run_plans import A, B, C, document, islands
 
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run, free_port
 from placer.documents.manifest import document_digest, read_manifest
@@ -70,7 +70,11 @@ def started(folder: Path, told: dict[str, Any], run: Run) -> dict[str, Path]:
     )
     assert done.returncode == 0, done.stderr
     (folder / "launch" / "mymodel.py").write_text(MODEL, encoding="utf-8")
-    names = [(group["name"], node) for group in told["groups"] for node in range(group["count"])]
+    names = [
+        (group["name"], node)
+        for group in told["groups"]
+        for node in range(group["count"] * group.get("machines", 1))
+    ]
     names += [("server", 0)] if (folder / "launch" / "server.sh").exists() else []
     port = str(free_port())
     here = {
@@ -168,6 +172,26 @@ def test_four_machines_train_from_an_exported_folder(run: Run, tmp_path: Path) -
             / "step-00000006"
             / f"rank-{number}.pt"
         ).is_file()
+
+
+def test_machines_of_islands_train_from_an_exported_folder(run: Run, tmp_path: Path) -> None:
+    """Two islands of two machines, each machine with a copy of the folder and a launcher of its
+    own: ranks count machines, the log has the steps of the two islands, and both end alike.
+
+    Each island's machines hold 32 of 64 parameters; a pair of equal machines swaps halves of 64
+    bytes twice, so 2 x 2 x 64 bytes go each way.
+    """
+    pytest.importorskip("torch")
+    told = islands("all-reduce", (A, 1, 2), (B, 1, 2), inner={"sharding": "zero-3"})
+    machines = started(tmp_path, told, run)
+    assert sorted(machines) == ["workers-0-0", "workers-0-1", "workers-1-0", "workers-1-1"]
+    folder = f"{told['name']}-run"
+    records = whole_log(machines["workers-0-0"] / folder / "run.jsonl", 2)
+    assert len({record["parameters_sha256"] for record in records if record["kind"] == "end"}) == 1
+    assert bytes_of(records) == {(A, B): (256, 256), (B, A): (256, 256)}
+    checkpoints = machines["workers-1-0"] / folder / "checkpoints" / "step-00000006"
+    assert [file.name for file in checkpoints.iterdir()] == ["rank-1.pt"]
+    assert not (machines["workers-1-1"] / folder / "checkpoints").exists()
 
 
 def test_a_parameter_server_has_a_machine_and_the_last_rank(run: Run, tmp_path: Path) -> None:
