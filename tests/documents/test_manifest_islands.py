@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -12,12 +11,11 @@ import pytest
 from run_plans import islands, plain_workers
 
 import placer
-from placer.documents.manifest import build_manifest, document_digest, read_manifest
+from placer.documents.manifest import document_digest, read_manifest
 from placer.documents.manifest.question import question_of
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
-from placer.workload.inner_plan import InnerPlan
 
 INNER = {
     "sharding": "zero-3",
@@ -116,17 +114,18 @@ def test_a_group_without_its_machines_is_no_version_2(planned: dict[str, Any]) -
 
 
 def test_a_plan_of_islands_comes_back_from_its_manifest() -> None:
-    """The placement that a manifest holds is the one that it was made of."""
-    answer = placer.recommend("roberta-xlm", catalog="erben-2023", workers="2", regions="1")
-    assert answer.placement is not None
-    groups = tuple(
-        replace(group, machines=2, inner=InnerPlan(microbatch=4))
-        for group in answer.placement.groups
-    )
-    placement = replace(answer.placement, groups=groups)
-    assert answer.estimate is not None
-    document = build_manifest(answer.problem, placement, answer.estimate, "given", None)
-    _, again = question_of(read_manifest(document, "m.json"), "m.json")
-    assert [g.spec for g in again.groups] == [g.spec for g in groups]
-    assert (document["schema"], document["world_size"]) == ("placer.manifest/v2", 4)
-    jsonschema.validate(document, json.loads(schema_text("manifest-v2")))
+    """The placement that a manifest holds is the one that it was made of: two islands of two
+    machines where the plan had two machines.
+    """
+    asked = {"catalog": "erben-2023", "workers": "2", "regions": "1", "gpu": "T4"}
+    document = placer.recommend("roberta-xlm", exchange="all-reduce", **asked).to_manifest()
+    inner = {**INNER, "tensor_parallel": 1}
+    groups = [{**group, "machines": 2, "inner": inner} for group in document["groups"]]
+    meeting = {**document["rendezvous"], "machines": 4}
+    parts = {"groups": groups, "world_size": 4, "rendezvous": meeting}
+    told = signed({**document, **parts, "schema": "placer.manifest/v2"})
+    jsonschema.validate(told, json.loads(schema_text("manifest-v2")))
+    _, placement = question_of(read_manifest(told, "m.json"), "m.json")
+    (group,) = placement.groups
+    assert group.spec.split("=", 1)[1] == "2x2xT4:spot+zero-3+ckpt=full+mb=4"
+    assert (placement.workers, placement.machines) == (2, 4)
