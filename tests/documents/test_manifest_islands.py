@@ -117,7 +117,7 @@ def test_a_plan_of_islands_comes_back_from_its_manifest() -> None:
     """The placement that a manifest holds is the one that it was made of: two islands of two
     machines where the plan had two machines.
     """
-    asked = {"catalog": "erben-2023", "workers": "2", "regions": "1", "gpu": "T4"}
+    asked: dict[str, Any] = {"catalog": "erben-2023", "workers": "2", "regions": "1", "gpu": "T4"}
     document = placer.recommend("roberta-xlm", exchange="all-reduce", **asked).to_manifest()
     inner = {**INNER, "tensor_parallel": 1}
     groups = [{**group, "machines": 2, "inner": inner} for group in document["groups"]]

@@ -16,6 +16,7 @@ from placer.documents.manifest.question import question_of
 from placer.documents.manifest.runtime_support import check_executable
 from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder
+from placer.launch.rehearsal.island_hosts import as_hosts
 from placer.launch.rehearsal.machine_calibration import machine_calibration
 from placer.launch.rehearsal.options import (
     MACHINE_ROUNDS,
@@ -111,7 +112,8 @@ def rehearse(
         If the plan cannot be rehearsed here, or the run fails.
     """
     check_executable(manifest, where)
-    problem, placement = question_of(manifest, where)
+    problem, planned = question_of(manifest, where)
+    placement = as_hosts(planned, where)
     check_plan(placement.workers, where)
     placement, problem = fewer(placement, options.per_group), without_hosts(problem)
     if options.kill is not None:

@@ -10,6 +10,7 @@ from typing import Any
 from placer.cost_model.estimate import Estimate, estimate
 from placer.documents.manifest import build_manifest
 from placer.errors import PlacerError
+from placer.launch.rehearsal.island_hosts import host_rates
 from placer.launch.runtime.run_plan import plan_from
 from placer.launch.shaped_network import Shape
 from placer.market.catalog import Catalog, MeasuredLink
@@ -197,7 +198,8 @@ def scaled(
         tensors=1,
         target_batch_size=batch,
         microbatch=batch,
-        rates=tuple(_faster(rate, faster) for rate in problem.profile.rates),
+        rates=tuple(_faster(rate, faster) for rate in host_rates(problem, placement)),
+        architecture=None,
     )
     small = Problem(
         profile=profile,

@@ -24,12 +24,13 @@ import pytest
 from shaping import shaped
 
 from conftest import Run
-from placer.cost_model.estimate import estimate
-from placer.documents.manifest import build_manifest, read_manifest
+from placer.cost_model.estimate import estimate, pool_of
+from placer.documents.manifest import build_manifest, document_digest, read_manifest
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.launch.rehearsal.function_runs import runs_of
+from placer.launch.rehearsal.island_hosts import as_hosts, host_rates
 from placer.launch.rehearsal.machine_calibration import machine_calibration
 from placer.launch.rehearsal.options import check_processes, own_elements
 from placer.launch.rehearsal.scaled_plan import Scaled, fewer, scaled, usual_scale, without_hosts
@@ -39,6 +40,8 @@ from placer.launch.shaped_network import Shape, open_network
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.by_hand import place_by_hand
+from placer.workload.architecture import Architecture
+from placer.workload.inner_plan import InnerPlan
 
 US, EU = "gcp/us-central1", "gcp/europe-west1"
 TWO = f"{US}=1xT4:spot,{EU}=1xT4:spot"
@@ -667,8 +670,6 @@ def test_deaths_are_read() -> None:
 
 def test_an_early_manifest_has_no_links(tmp_path: Path, command: Run) -> None:
     """It says to write it again."""
-    from placer.documents.manifest import document_digest
-
     told = {
         key: value
         for key, value in manifest_of(*by_hand()).items()
@@ -680,3 +681,56 @@ def test_an_early_manifest_has_no_links(tmp_path: Path, command: Run) -> None:
     done = command("rehearse", str(path))
     assert done.returncode == 2
     assert "an early manifest without links and prices" in done.stderr
+
+
+def test_an_island_of_several_machines_is_not_rehearsed(tmp_path: Path, command: Run) -> None:
+    """One shaped host cannot show what its machines send side by side: one line, nothing starts."""
+    told = manifest_of(*by_hand())
+    inner = {
+        "sharding": "none",
+        "tensor_parallel": 1,
+        "checkpointing": "none",
+        "microbatch": 1,
+        "precision": "fp32",
+    }
+    rest = {key: value for key, value in told.items() if key != "digest"}
+    for number, group in enumerate(rest["groups"]):
+        group |= {"machines": 2, "inner": inner, "rank_offset": 2 * number}
+    rest |= {"schema": "placer.manifest/v2", "world_size": 4}
+    rest["rendezvous"]["machines"] = 4
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({**rest, "digest": document_digest(rest)}), encoding="utf-8")
+    done = command("rehearse", str(path))
+    assert done.returncode == 2, done.stderr
+    assert "a rehearsal runs workers of one machine, and an island of the plan has 2" in done.stderr
+
+
+def test_a_worker_with_an_inner_plan_is_one_host_as_fast() -> None:
+    """What its GPUs do inside is not rehearsed; how fast it is counts, as for any machine."""
+    problem, placement = by_hand()
+    inside = replace(
+        placement, groups=tuple(replace(g, inner=InnerPlan(microbatch=4)) for g in placement.groups)
+    )
+    assert as_hosts(inside, "plan.json") == placement
+    problem = without_hosts(problem)
+    architecture = Architecture(
+        layers=2,
+        width=64,
+        kv_width=64,
+        mlp_width=256,
+        mlp_matrices=2,
+        vocabulary=100,
+        tied=False,
+        sequence_length=8,
+        parameters=problem.profile.parameters,
+        active_parameters=problem.profile.parameters,
+        computed_parameters=problem.profile.parameters,
+        trainable_parameters=problem.profile.parameters,
+    )
+    assert host_rates(problem, placement) == problem.profile.rates
+    language = replace(problem, profile=replace(problem.profile, architecture=architecture))
+    rates = host_rates(language, placement)
+    assert {(rate.gpu, rate.gpu_count) for rate in rates} == {("T4", 1)}
+    assert {rate.value for rate in rates if rate.framework == "none"} == {
+        pool_of(placement.groups[0], language).alone.value
+    }
