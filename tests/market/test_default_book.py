@@ -22,15 +22,27 @@ from placer.solving.by_hand import place_by_hand
 from placer.workload.profile import load_profile
 
 SOLD = {
-    "aws": {"T4", "L4", "A10G", "V100", "V100-32", "A100-40", "A100-80", "H100", "H200", "L40S"},
-    "gcp": {"T4", "L4", "V100", "A100-40", "A100-80", "H100", "H200"},
+    "aws": {
+        *("T4", "L4", "A10G", "V100", "V100-32", "A100-40", "A100-80", "H100", "H200", "L40S"),
+        *("B200", "B300", "PRO6000"),
+    },
+    "gcp": {"T4", "L4", "V100", "A100-40", "A100-80", "H100", "H200", "PRO6000"},
     "azure": {"T4", "A10", "V100", "V100-32", "A100-40", "A100-80", "H100", "H100-NVL"},
-    "lambda": {"A10", "V100", "A100-40", "A100-80", "H100", "H100-PCIe"},
-    "runpod": {"L4", "L40S", "A100-80", "H100", "H100-PCIe", "H100-NVL", "H200"},
+    "lambda": {"A10", "V100", "A100-40", "A100-80", "H100", "H100-PCIe", "B200"},
+    "runpod": {
+        *("L4", "L40S", "A100-80", "H100", "H100-PCIe", "H100-NVL", "H200"),
+        *("B200", "B300", "RTX4090"),
+    },
 }
 """GPUs that each provider sells, by machines of whole GPUs; Azure's H200 has no price here."""
-NO_SPOT = {("runpod", "L4"), *(("lambda", gpu) for gpu in SOLD["lambda"])}
-"""Lambda has no spot market; the interruptible price of RunPod's L4 was not read."""
+NO_SPOT = {
+    ("runpod", "L4"),
+    *(("lambda", gpu) for gpu in SOLD["lambda"]),
+    *(("aws", gpu) for gpu in ("B200", "B300", "PRO6000")),
+}
+"""Lambda has no spot market; the interruptible prices of RunPod's L4 and of the newest machines of
+AWS were not read.
+"""
 LEAST_REGIONS = {
     "aws": 34,
     "azure": 58,

@@ -272,7 +272,8 @@ def test_a_measured_rate_is_used() -> None:
         ("Tesla T4", None, "T4"),
         ("NVIDIA A10G", None, "A10G"),
         ("NVIDIA A100-SXM4-80GB", None, "A100-80"),
-        ("NVIDIA GeForce RTX 4090", None, "GeForce-RTX-4090"),
+        ("NVIDIA GeForce RTX 4090", None, "RTX4090"),
+        ("NVIDIA GeForce RTX 4080", None, "GeForce-RTX-4080"),
         ("NVIDIA A1000", None, "A1000"),
     ],
 )

@@ -115,8 +115,8 @@ def busy_words() -> str | None:
 def gpu_name(device_name: str, memory_bytes: int | None = None) -> str:
     """Name of a GPU in rates: the catalog's, else its own without the maker's.
 
-    >>> gpu_name("Tesla T4"), gpu_name("NVIDIA GeForce RTX 4090")
-    ('T4', 'GeForce-RTX-4090')
+    >>> gpu_name("Tesla T4"), gpu_name("NVIDIA GeForce RTX 4080")
+    ('T4', 'GeForce-RTX-4080')
     """
     own = (
         re.sub(r"[^A-Za-z0-9.]+", "-", re.sub(r"^((NVIDIA|Tesla)\s+)+", "", device_name)).strip("-")

@@ -116,7 +116,7 @@ def catalog_name(torch_name: str, memory_bytes: float | None = None) -> str | No
 
     >>> catalog_name("NVIDIA A100-SXM4-40GB", 42_298_834_944), catalog_name("Tesla T4")
     ('A100-40', 'T4')
-    >>> catalog_name("NVIDIA GeForce RTX 4090") is None
+    >>> catalog_name("NVIDIA GeForce RTX 4080") is None
     True
     """
     short = torch_name.strip()
@@ -144,6 +144,6 @@ def _table() -> dict[str, dict[str, str]]:
 
 @lru_cache(maxsize=1)
 def _shipped_gpus() -> dict[str, Gpu]:
-    return {
-        row["gpu"]: Gpu(**row) for row in read_rows(shipped_catalogs() / "gpus.csv", "gpus.csv")
-    }
+    """Return the devices of every book and those of single shipped books."""
+    files = sorted(shipped_catalogs().rglob("gpus.csv"))
+    return {row["gpu"]: Gpu(**row) for file in files for row in read_rows(file, "gpus.csv")}

@@ -153,7 +153,7 @@ def test_what_is_left_out_is_counted_by_name(harvest: Harvest) -> None:
         "region that no book knows: aws/us-gov-west-1": 1,
         "region that no book knows: runpod/EU-SE-9": 1,
         "device that gpus.csv does not know: tpu": 2,
-        "device that gpus.csv does not know: A6000": 1,
+        "device that gpus.csv does not know: A4500": 1,
         "fraction of a device: A10 in Standard_NV6ads_A10_v5": 1,
         "devices without a host in their zone: V100:1": 1,
     }.items() <= harvest.left_out.items()
@@ -186,12 +186,12 @@ def test_own_regions_and_devices(tmp_path: Path) -> None:
     )
     (tmp_path / "v8" / "gpus.csv").write_text(
         "gpu,kind,memory_gib,fp16_tflops,memory_gb_per_s,host,source,as_of\n"
-        "A6000,gpu,44.5,155,768,a10,NVIDIA data sheet,2020-10-05\n"
+        "A4500,gpu,19.5,94.6,640,a10,NVIDIA data sheet,2021-11-23\n"
     )
     found = read_skypilot([str(tmp_path / "v8")])
     places = {str(row["region"]) for row in found.rows["offers.csv"] if row["provider"] == "runpod"}
     assert places == {"CA-MTL-1", "EU-SE-9"}  # SkyPilot's zones of CA and SE
-    assert offer(found, "gpu_1x_a6000")["gpu"] == "A6000"
+    assert offer(found, "gpu_1x_a4500")["gpu"] == "A4500"
     assert len(found.rows["regions.csv"]) == len(found.rows["gpus.csv"]) == 1
 
 

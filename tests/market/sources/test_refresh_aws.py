@@ -540,7 +540,8 @@ def test_ctrl_c_keeps_the_old_book(call: Call, moto: str, tmp_path: Path) -> Non
         ("L4", 22888, "L4"),
         ("L4", 2861, None),
         ("T4g", 16384, None),
-        ("B200", 183359, None),
+        ("B200", 183359, "B200"),
+        ("M60", 8192, None),
     ],
 )
 def test_names_and_memory_find_the_row_of_a_gpu(

@@ -139,7 +139,7 @@ def _print_coverage(out: Console, rows: list[dict[str, Any]]) -> None:
             str(row["on_demand"]),
             str(row["spot"]),
             str(row["estimated"]),
-            f"{row['usd_per_gpu_hour_low']:.2f}-{row['usd_per_gpu_hour_high']:.2f}",
+            _span(f"{row['usd_per_gpu_hour_low']:.2f}", f"{row['usd_per_gpu_hour_high']:.2f}", "-"),
             row["newest"]
             if row["oldest"] == row["newest"]
             else _span(row["oldest"][:7], row["newest"][:7], ".."),

@@ -21,6 +21,9 @@ DEVICES = {
     "H100-SXM": "H100",
     "H100-MEGA": "H100",
     "H200-SXM": "H200",
+    "RTXA6000": "A6000",
+    "RTX6000-Ada": "RTX6000Ada",
+    "RTXPRO6000": "PRO6000",
 }
 """SkyPilot's names of devices that gpus.csv calls otherwise (H100-MEGA: the same device in
 a3-megagpu-8g).
