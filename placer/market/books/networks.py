@@ -65,18 +65,20 @@ def connected(
     lines: dict[tuple[str, str], MachineNetwork | None] = {}
     result: dict[Key, list[Located]] = {}
     for key, found in offers.items():
-        columns, kind = unsaid.get(key, ()), (found[0][1].provider, found[0][1].instance_type)
-        if columns and kind not in lines:
+        columns, result[key] = unsaid.get(key, ()), list(found)
+        if not columns:
+            continue
+        kind = found[0][1].provider, found[0][1].instance_type
+        if kind not in lines:
             lines[kind] = next((line for line in reversed(networks) if line.covers(*kind)), None)
-        line = lines[kind] if columns else None
-        result[key] = (
-            list(found)
-            if line is None
-            else [(where, _completed(offer, line, columns)) for where, offer in found]
-        )
+        line = lines[kind]
+        if line is not None:
+            result[key] = [(where, _completed(offer, line, columns)) for where, offer in found]
     return result
 
 
 def _completed(offer: VmOffer, line: MachineNetwork, columns: Sequence[str]) -> VmOffer:
-    missing = [column for column in columns if getattr(offer, column) in (None, "")]
-    return msgspec.structs.replace(offer, **{column: getattr(line, column) for column in missing})
+    missing = {
+        column: getattr(line, column) for column in columns if getattr(offer, column) in (None, "")
+    }
+    return msgspec.structs.replace(offer, **missing)
