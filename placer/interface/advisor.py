@@ -15,6 +15,7 @@ from placer.advice.recommendation.recommend import recommend as recommend_proble
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.estimate import estimate as estimate_placement
 from placer.errors import PlacerError
+from placer.interface.models import model_of
 from placer.interface.options import book_names, solve_options, text_of, whole_number
 from placer.interface.signatures import with_wishes
 from placer.market.books.book_reader import load_catalog
@@ -28,7 +29,6 @@ from placer.solving.by_hand import place_by_hand
 from placer.solving.cross_check import check_verifier, verified
 from placer.solving.result import Result
 from placer.validation.simulation.replay import Simulation, replay
-from placer.workload.models.model_words import read_model
 from placer.workload.profile import ModelProfile
 
 Books = str | Sequence[str] | Catalog | None
@@ -211,7 +211,7 @@ class Advisor:
         model = text_of("model", model)
         with self._lock:
             if model not in self._profiles:
-                self._profiles[model] = read_model(model)
+                self._profiles[model] = model_of(model)
             return self._profiles[model]
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from placer.workload.architecture import Architecture
+
 if TYPE_CHECKING:
     import torch
 
@@ -46,6 +48,8 @@ class Workload:
     source
         Where the model comes from: ``package.module:function``, ``builtin resnet50-like``, ``hf
         config.json``.
+    architecture
+        Dimensions, if it is a language model; its samples are then sequences.
     """
 
     name: str
@@ -59,3 +63,4 @@ class Workload:
     microbatch: int | None = None
     samples: Iterable[Any] | None = None
     source: str = ""
+    architecture: Architecture | None = None

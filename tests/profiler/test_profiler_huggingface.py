@@ -20,6 +20,10 @@ torch = pytest.importorskip("torch")
 
 from conftest import ROOT  # noqa: E402
 from placer.errors import PlacerError  # noqa: E402
+from placer.interface.models import model_of  # noqa: E402
+from placer.market.catalog import Catalog  # noqa: E402
+from placer.profiler.estimate.counting import count  # noqa: E402
+from placer.profiler.estimate.estimate import estimate  # noqa: E402
 from placer.profiler.gradients import gradient_sizes  # noqa: E402
 from placer.profiler.target.huggingface import from_config  # noqa: E402
 from placer.workload.profile import load_profile  # noqa: E402
@@ -283,4 +287,156 @@ def test_without_transformers_the_pip_line_is_named(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment
     )
-    assert "pip install transformers" in done.stdout
+    assert "pip install 'placer[hf]'" in done.stdout
+
+
+@needs_transformers
+@pytest.mark.parametrize("kind", ["GPT2LMHeadModel", "LlamaForCausalLM"])
+def test_decoders_are_counted_on_the_meta_device(tmp_path: Path, kind: str) -> None:
+    """Releases since 4.53 look for several texts in one sequence, at values that are not there;
+    FLOPs of a text grow a little faster than its tokens.
+    """
+    file = write(tmp_path, architectures=[kind], max_position_embeddings=64, **SMALL[kind])
+    with META:
+        short, long = (from_config(file, tokens) for tokens in (16, 32))
+    flops = [count(workload).of(1).flops for workload in (short, long)]
+    assert 2 < flops[1] / flops[0] < 3
+    assert short.architecture is not None
+    assert short.architecture.sequence_length == 16
+    assert short.architecture.parameters == gradient_sizes(short, META).parameters
+
+
+@needs_transformers
+def test_decoders_take_as_many_tokens_as_they_have_positions(tmp_path: Path) -> None:
+    """64 of this GPT-2; 65 are refused, and so is none."""
+    file = write(tmp_path, architectures=["GPT2LMHeadModel"], **SMALL["GPT2LMHeadModel"])
+    with META:
+        workload = from_config(file)
+        assert workload.title.endswith("language model, 64 tokens")
+        for tokens in (0, 65, 10**9):
+            with pytest.raises(PlacerError, match="sequences of"):
+                from_config(file, tokens)
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "opt": {"ffn_dim": 64, "word_embed_proj_dim": 32, "max_position_embeddings": 64},
+    "stablelm": {"num_key_value_heads": 2},
+    "qwen2_moe": {
+        "num_key_value_heads": 2,
+        "num_experts": 4,
+        "num_experts_per_tok": 1,
+        "moe_intermediate_size": 16,
+        "shared_expert_intermediate_size": 16,
+        "decoder_sparse_step": 1,
+    },
+}
+
+
+@needs_transformers
+@pytest.mark.parametrize("model_type", OTHERS)
+def test_decoders_without_a_reader_are_counted(tmp_path: Path, model_type: str) -> None:
+    """`--model hf:` makes them on the meta device: all parameters, those of the experts that a
+    token meets, and no look-ups among those that are multiplied with.
+    """
+    file = write(tmp_path, model_type=model_type, **{**TINY, **OTHERS[model_type]})
+    profile = model_of(f"hf:{file}")
+    shape = profile.architecture
+    assert shape is not None
+    with META:
+        module = from_config(file).module
+    sizes = {name: p.numel() for name, p in module.named_parameters()}
+    experts = sum(size for name, size in sizes.items() if ".experts." in name)
+    assert shape.parameters == sum(sizes.values())
+    assert shape.active_parameters == shape.parameters - experts * 3 // 4
+    assert (shape.layers, shape.width) == (2, 32)
+    assert shape.computed_parameters < shape.active_parameters or shape.tied
+
+
+@needs_transformers
+def test_other_models_get_estimated_rates(tmp_path: Path) -> None:
+    """An encoder has no reader and writes no next token: rates counted by kernel, labelled."""
+    profile = model_of(f"hf:{write(tmp_path, model_type='bert', **TINY)}")
+    assert profile.architecture is None
+    assert {rate.basis for rate in profile.rates} == {"estimated"}
+
+
+@needs_transformers
+def test_small_gpus_are_estimated_at_what_fits(tmp_path: Path, default: Catalog) -> None:
+    """BERT large at 512 tokens: 32 at once do not fit on a T4, fewer do; its rate says how many.
+
+    An H200 keeps 32.
+    """
+    bert = {**LARGE, "model_type": "bert", "architectures": ["BertForMaskedLM"]}
+    with META:
+        workload = from_config(write(tmp_path, **bert), 512)
+    found = estimate(workload, default)
+    rates = {rate.gpu: rate.source for rate in found.rates}
+    assert "32 samples at once" in rates["H200"]
+    assert found.least_microbatch < 32
+    assert f"{found.least_microbatch} samples at once" in rates["T4"]
+    profile = found.to_profile()
+    assert profile.microbatch == found.least_microbatch
+    assert profile.device_memory_bytes < default.gpu("T4").memory_gib * 2**30
+    assert estimate(workload, default, microbatch=32).least_microbatch == 32
+
+
+PROFILED = """
+import sys
+from placer.interface.models import model_of
+sys.modules["torch"] = None
+print(model_of("hf:" + sys.argv[1]).parameters)
+"""
+
+
+def test_a_standard_decoder_needs_no_pytorch(tmp_path: Path) -> None:
+    """70 B parameters: dimensions are read, nothing is made."""
+    llama = {
+        "model_type": "llama",
+        "num_hidden_layers": 80,
+        "hidden_size": 8192,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "intermediate_size": 28672,
+        "vocab_size": 128256,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROFILED, str(write(tmp_path, **llama))],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert int(done.stdout) == 70_553_706_496
+
+
+ESTIMATED = """
+import resource, sys
+from placer.cli import run
+try:
+    run()
+except SystemExit:
+    pass
+print("MiB", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@needs_transformers
+@pytest.mark.slow
+def test_8_billion_parameters_are_estimated_in_2_gigabytes(tmp_path: Path) -> None:
+    """`placer profile hf:FILE --estimate` makes the model on the meta device."""
+    llama = {**SMALL["LlamaForCausalLM"], "num_hidden_layers": 32, "vocab_size": 128256}
+    llama |= {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32}
+    file = write(tmp_path, architectures=["LlamaForCausalLM"], **{**llama, "head_dim": 128})
+    out = tmp_path / "llama.json"
+    done = subprocess.run(
+        [sys.executable, "-c", ESTIMATED, "profile", f"hf:{file}", "--estimate", "-o", str(out)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert int(done.stdout.split("MiB")[-1]) < 2048
+    profile = load_profile(str(out))
+    assert profile.architecture is not None
+    assert profile.parameters > 7e9
+    assert not profile.rates

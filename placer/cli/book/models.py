@@ -22,10 +22,10 @@ def command(name: str | None, as_json: bool) -> None:
     """List the models that have a profile, or show the sizes, rates and sources of NAME: one of
     them, a file, hf:config.json, or a number of parameters such as 7B.
     """
-    from placer.workload.models.model_words import read_model
+    from placer.interface.models import model_of
     from placer.workload.profile import SCHEMA, profile_document, profile_names
 
-    profiles = [read_model(n) for n in ([name] if name else profile_names())]
+    profiles = [model_of(n) for n in ([name] if name else profile_names())]
     if as_json:
         documents = [{"schema": SCHEMA, **profile_document(p)} for p in profiles]
         print_json(documents[0] if name else documents)

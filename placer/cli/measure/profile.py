@@ -15,6 +15,7 @@ from placer.cli.measure.profile_file import OutFile, model_word
 from placer.cli.options import catalog_option, json_option
 from placer.cli.output import console, print_json, write_json
 from placer.errors import PlacerError, unknown
+from placer.workload.architecture import LONGEST_SEQUENCE
 
 if TYPE_CHECKING:
     from placer.profiler.profiling import Profiling
@@ -119,6 +120,13 @@ class ProfileCommand(click.Command):
     is_flag=True,
     help="Measure nothing; estimate memory, and speed on every GPU of the catalog.",
 )
+@click.option(
+    "--seq-len",
+    type=click.IntRange(1, LONGEST_SEQUENCE),
+    metavar="N",
+    help="Tokens of a text of hf:FILE. Default: as many as a language model takes, at most 8,192; "
+    "128 for other models of text.",
+)
 @click.option("--name", metavar="NAME", help="Name of the model. Default: that of the target.")
 @click.option(
     "-o",
@@ -180,7 +188,12 @@ def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, Target, str
         else parse_count(target_batch, "target batch size"),
     )
     catalog, _ = over_default(words["catalog"])
-    target = Target(words=words["target"], builtin=words["builtin"], name=words["name"])
+    target = Target(
+        words=words["target"],
+        builtin=words["builtin"],
+        name=words["name"],
+        seq_len=words["seq_len"],
+    )
     subject = target.load()
     place = place.named(subject.name)
     work = Profiling(

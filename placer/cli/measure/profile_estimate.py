@@ -57,9 +57,11 @@ def estimate(words: dict[str, Any]) -> None:
     catalog, _ = over_default(words["catalog"])
     with (
         redirect_stdout(sys.stderr),
-        load_torch().device("meta") if words["builtin"] else nullcontext(),
+        load_torch().device("meta")
+        if words["builtin"] or (words["target"] or "").startswith("hf:")
+        else nullcontext(),
     ):  # no memory for weights
-        subject = load_target(words["target"], words["builtin"], words["name"])
+        subject = load_target(words["target"], words["builtin"], words["name"], words["seq_len"])
     if not isinstance(subject, Workload):
         raise PlacerError(
             f"{subject.source} returns a step function, which cannot run on the meta device",

@@ -16,12 +16,19 @@ from placer.profiler.estimate.throughput import Check, rates_from_flops
 from placer.profiler.estimate.work import constants_document
 from placer.profiler.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE, Workload
 from placer.version import __version__
+from placer.workload.architecture import Architecture
+from placer.workload.models.decoder import language_model
+from placer.workload.models.ladder import nearest_rung
 from placer.workload.profile import ModelProfile, Rate
 
 __all__ = ["Estimate", "estimate", "rates_from_flops"]
 SCHEMA = "placer.profile-estimate/v1"
 USUAL_MICROBATCH = 32
 """Samples that a device takes at once where nobody has said, as in the published runs."""
+LANGUAGE_MODEL = (
+    "memory and speeds here are those of one GPU that holds the whole model; recommend works out "
+    "those of a language model by its dimensions and the plan of each machine"
+)
 HOST_BYTES_PER_PARAMETER = 50
 LEAST_HOST_BYTES = 4_000_000_000
 """Host memory as in the shipped profiles: 28 GB for 560 M parameters in Erben et al. (2024),
@@ -53,6 +60,10 @@ class Estimate:
         Known rates of this model against what would have been estimated without them.
     notes
         What is worth knowing, in words.
+    least_microbatch
+        Samples at once on the GPUs with the least memory, where nobody said how many.
+    architecture
+        Dimensions of a language model.
     """
 
     name: str
@@ -75,6 +86,8 @@ class Estimate:
     limits: dict[str, str]
     checks: tuple[Check, ...]
     notes: tuple[str, ...]
+    least_microbatch: int
+    architecture: Architecture | None = None
 
     @property
     def device_memory_bytes(self) -> int:
@@ -122,7 +135,20 @@ class Estimate:
         }
 
     def to_profile(self) -> ModelProfile:
-        """Build a profile that ``placer recommend --model`` reads, with estimated rates alone."""
+        """Build a profile that ``placer recommend --model`` reads, with estimated rates alone; a
+        language model has its dimensions instead.
+        """
+        if self.architecture is not None:
+            return language_model(
+                self.name,
+                self.title,
+                self.architecture,
+                source=self.source or self.name,
+                batch_tokens=nearest_rung(self.parameters).batch_tokens,
+                batch_source="assumed: the batch of the nearest published decoder",
+            )
+        smaller = self.microbatch - self.least_microbatch
+        memory = sum(c.bytes - smaller * c.per_sample for c in self.memory)
         return ModelProfile(
             name=self.name,
             title=self.title,
@@ -131,14 +157,14 @@ class Estimate:
             tensors=self.gradient_tensors,
             gradient_bytes_fp32=self.gradient_bytes,
             gradient_source=f"counted on the meta device: {self.source or self.name}",
-            device_memory_bytes=self.device_memory_bytes,
+            device_memory_bytes=round(memory),
             host_memory_bytes=max(LEAST_HOST_BYTES, HOST_BYTES_PER_PARAMETER * self.parameters),
-            memory_source=f"estimated: {self.microbatch} at once in {self.precision}, "
+            memory_source=f"estimated: {self.least_microbatch} at once in {self.precision}, "
             f"{self.optimizer}; host: 50 bytes per parameter",
             bytes_per_sample=None,
             bytes_per_sample_source=None,
             target_batch_size=self.target_batch_size,
-            microbatch=self.microbatch,
+            microbatch=self.least_microbatch,
             compression=USUAL_COMPRESSION,
             efficiency=(),
             rates=self.rates,
@@ -163,7 +189,8 @@ def estimate(
     catalog
         Whose GPUs are looked at.
     microbatch
-        Samples that a device takes at once; None: the workload's, else 32.
+        Samples that a device takes at once; None: the workload's, else 32 or, where these do not
+        fit, the largest power of two that does; 1 sequence of a language model.
     precision
         ``fp32``, ``tf32``, ``fp16`` or ``bf16`` (autocast, weights in FP32).
     optimizer
@@ -186,7 +213,8 @@ def estimate(
 
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
-    samples = microbatch or workload.microbatch or USUAL_MICROBATCH
+    usual = USUAL_MICROBATCH if workload.architecture is None else 1
+    samples = microbatch or workload.microbatch or usual
     if samples < 1:
         raise PlacerError(f"microbatch {samples} is below 1", "give a whole number from 1")
     sizes = gradient_sizes(workload, load_torch().device("meta"))
@@ -194,6 +222,15 @@ def estimate(
     state = optimizer_state(workload, sizes.trainable, optimizer)
     parts = components(counts, samples, precision, sizes.bytes_native, state)
     work = counts.work(samples)
+    fitting = fits(parts, samples, catalog)
+    given = bool(microbatch or workload.microbatch)
+    at_once = {fit.gpu: samples if given else _at_once(fit, samples) for fit in fitting}
+    rates = {
+        rate.gpu: rate
+        for size in sorted({samples, *at_once.values()}, reverse=True)
+        for rate in rates_from_work(counts.work(size), workload.family, catalog, precision, known)
+        if at_once.get(rate.gpu, samples) == size
+    }
     return Estimate(
         name=workload.name,
         title=workload.title,
@@ -210,12 +247,22 @@ def estimate(
         flops_per_sample=counts.of(samples).flops / samples,
         kernels=work.kernels,
         memory=parts,
-        fits=fits(parts, samples, catalog),
-        rates=rates_from_work(work, workload.family, catalog, precision, known),
+        fits=fitting,
+        rates=tuple(rates[name] for name in catalog.gpus if name in rates),
         checks=checks(work, workload.family, catalog, precision, known),
         limits={
             gpu: time.limit
             for gpu, time in step_times(work, workload.family, catalog, precision).items()
         },
-        notes=tuple(sizes.notes),
+        notes=(*sizes.notes, *([LANGUAGE_MODEL] if workload.architecture else [])),
+        least_microbatch=min(
+            (at_once[fit.gpu] for fit in fitting if fit.largest_microbatch), default=samples
+        ),
+        architecture=workload.architecture,
     )
+
+
+def _at_once(fit: Fit, samples: int) -> int:
+    """Return the largest power of two that fits, at most the usual number; that where none does."""
+    largest = fit.largest_microbatch
+    return min(samples, 1 << (largest.bit_length() - 1)) if largest else samples

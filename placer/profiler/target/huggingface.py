@@ -4,11 +4,11 @@ nothing downloaded.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -17,14 +17,22 @@ from placer.errors import PlacerError
 from placer.profiler.builtin.batches import generator, images, masked_text
 from placer.profiler.target.torch_import import load_torch
 from placer.profiler.workload import Workload
+from placer.workload.architecture import LONGEST_SEQUENCE, Architecture
+from placer.workload.models.configuration import Configuration, read_configuration
+from placer.workload.models.configured_decoder import USUAL_TOKENS, configured_decoder
 
 if TYPE_CHECKING:
     import torch
 
 TOKENS = 128
-"""Tokens of a text, unless the model takes fewer."""
+"""Tokens of a text of models that do not write the next token, as BERT's first 90 % of steps."""
+PACKED = "find_packed_sequence_indices"
+"""Function of transformers.masking_utils, since 4.53."""
 RESERVED_POSITIONS = 2
-"""RoBERTa counts positions from 2."""
+OFFSET_POSITIONS = frozenset(
+    {"camembert", "longformer", "roberta", "xlm-roberta", "xlm-roberta-xl"}
+)
+"""RoBERTa and its kin count positions from 2."""
 CONVOLUTIONAL = frozenset(
     {
         "bit",
@@ -55,7 +63,7 @@ class _Task:
     batch: Batch
 
 
-def from_config(path: str | Path, tokens: int = TOKENS) -> Workload:
+def from_config(path: str | Path, tokens: int | None = None) -> Workload:
     """Make a workload from a local ``config.json``.
 
     Parameters
@@ -63,7 +71,8 @@ def from_config(path: str | Path, tokens: int = TOKENS) -> Workload:
     path
         The file, or a folder with a ``config.json``.
     tokens
-        Length of texts.
+        Length of texts; None: `sequence_length` for models that write the next token, else
+        `TOKENS`, or fewer if the model takes fewer.
 
     Returns
     -------
@@ -77,76 +86,132 @@ def from_config(path: str | Path, tokens: int = TOKENS) -> Workload:
         If transformers or PyTorch is missing, or the configuration is not one that it can make
         without code of others.
     """
+    asked = read_configuration(path)
     load_torch()
-    file = _file(path)
-    _refuse_foreign_code(file, _document(file))
     transformers = _load_transformers()
-    with _one_line(file, transformers):
+    with _one_line(asked.file, transformers):
         config = transformers.AutoConfig.from_pretrained(
-            str(file), local_files_only=True, trust_remote_code=False
+            str(asked.file), local_files_only=True, trust_remote_code=False
         )
         _prepare_for_training(config)
         task, module = _make(transformers, config)
-    return _workload(file, config, task, module, tokens)
+    return _workload(asked, config, task, module, tokens)
 
 
-def _workload(file: Path, config: Any, task: _Task, module: Any, tokens: int) -> Workload:
+def _workload(
+    asked: Configuration, config: Any, task: _Task, module: Any, tokens: int | None
+) -> Workload:
     torch = load_torch()
-    positions = getattr(config, "max_position_embeddings", None) or getattr(
-        config, "max_target_positions", None
-    )
-    length = min(tokens, positions - RESERVED_POSITIONS) if positions else tokens
+    length = _length(asked, config, task, tokens)
     return Workload(
-        name=file.parent.resolve().name if file.name == "config.json" else file.stem,
+        name=asked.name,
         title=f"{type(module).__name__}, "
         f"{task.words.format(tokens=length, size=_image_size(config))}",
         family="cnn" if config.model_type in CONVOLUTIONAL else "transformer",
         # A configuration may name FP16; training keeps weights in FP32 and uses autocast.
         module=module.float(),
         batch=lambda samples, device: task.batch(config, samples, length, device),
-        loss=lambda module, batch: module(**batch).loss,
+        loss=_loss,
         optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=1e-4),
-        source=f"hf {file.name}",
+        source=f"hf {asked.file.name}",
+        architecture=_architecture(asked, config, module, length) if task.auto == CAUSAL else None,
     )
 
 
-def _file(path: str | Path) -> Path:
-    """Find the configuration; a name without a file is never looked up on the network."""
-    file = Path(path) / "config.json" if Path(path).is_dir() else Path(path)
-    if not file.is_file():
-        raise PlacerError(
-            f"no configuration at '{path}'",
-            "give a local config.json or its folder; nothing is downloaded",
-        )
-    return file
+def _length(asked: Configuration, config: Any, task: _Task, tokens: int | None) -> int:
+    """Return the tokens of a text: those asked for, else the usual number.
 
-
-def _document(file: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise PlacerError(
-            f"'{file}' is not JSON: {str(error)[:120]}", "give the config.json of a model"
-        ) from None
-    if not isinstance(document, dict) or not isinstance(document.get("model_type"), str):
-        raise PlacerError(
-            f"'{file}' names no model_type", "give the config.json of a transformers model"
-        )
-    return document
-
-
-def _refuse_foreign_code(file: Path, document: dict[str, Any]) -> None:
-    """Refuse classes (auto_map) and attention kernels that transformers would fetch from a
-    repository and run.
+    Raises
+    ------
+    PlacerError
+        If the model takes fewer than are asked for.
     """
-    for key, value in document.items():
-        if key == "auto_map" or ("attn_implementation" in key and "/" in str(value)):
-            raise PlacerError(
-                f"'{file}' needs code of its own ({key})",
-                "placer runs none: remove it, or profile package.module:function",
-            )
-        if isinstance(value, dict):
-            _refuse_foreign_code(file, value)
+    positions = getattr(config, "max_position_embeddings", None) or getattr(
+        config, "max_target_positions", None
+    )
+    reserved = RESERVED_POSITIONS if config.model_type in OFFSET_POSITIONS else 0
+    most = positions - reserved if positions else None
+    usual = min(USUAL_TOKENS if task.auto == CAUSAL else TOKENS, most or LONGEST_SEQUENCE)
+    if tokens is not None and not 1 <= tokens <= (most or LONGEST_SEQUENCE):
+        raise PlacerError(
+            f"'{asked.file}': sequences of {tokens:,} tokens",
+            f"the model takes 1 to {most or LONGEST_SEQUENCE:,}",
+        )
+    return usual if tokens is None else tokens
+
+
+def _architecture(
+    asked: Configuration, config: Any, module: Any, length: int
+) -> Architecture | None:
+    """Return the dimensions of a decoder: read from the file, else counted in the module; None if
+    the configuration does not give them.
+    """
+    decoder = configured_decoder(asked)
+    if decoder is not None:
+        return decoder.architecture(length)
+    text = config.get_text_config()
+    layers, width = (getattr(text, key, None) for key in ("num_hidden_layers", "hidden_size"))
+    heads = getattr(text, "num_attention_heads", None)
+    if not (layers and width and heads):
+        return None
+    kv_heads = getattr(text, "num_key_value_heads", None) or heads
+    head = getattr(text, "head_dim", None) or width // heads
+    sizes = {name: p.numel() for name, p in module.named_parameters()}
+    total = sum(sizes.values())
+    experts = getattr(text, "num_experts", None) or getattr(text, "n_routed_experts", None) or 1
+    idle = 1 - (getattr(text, "num_experts_per_tok", None) or 1) / experts
+    active = total - round(idle * sum(n for name, n in sizes.items() if ".experts." in name))
+    head_weight = getattr(module.get_output_embeddings(), "weight", None)
+    tied = any(p is head_weight for p in module.get_input_embeddings().parameters())
+    embedding = load_torch().nn.Embedding
+    looked_up = sum(
+        m.weight.numel()
+        for m in module.modules()
+        if isinstance(m, embedding) and m.weight is not head_weight
+    )
+    return Architecture(
+        layers=layers,
+        width=width,
+        kv_width=kv_heads * head,
+        mlp_width=getattr(text, "intermediate_size", None) or 4 * width,
+        mlp_matrices=3 if any("gate" in name for name in sizes) else 2,
+        vocabulary=text.vocab_size,
+        tied=tied,
+        sequence_length=length,
+        parameters=total,
+        active_parameters=active,
+        computed_parameters=active - looked_up,
+        trainable_parameters=total,
+    )
+
+
+def _loss(module: Any, batch: dict[str, Any]) -> Any:
+    with _unpacked(next(iter(batch.values())).device):
+        return module(**batch).loss
+
+
+@contextmanager
+def _unpacked(device: torch.device) -> Iterator[None]:
+    """Keep transformers from looking for several texts in one sequence on the meta device.
+
+    Notes
+    -----
+    Decoders look at the values of positions where they are given no mask, and the meta device has
+    none. The batches of this module have one text in each sequence.
+    """
+    try:
+        masking = import_module("transformers.masking_utils")
+    except ImportError:  # a release that does not look
+        masking = None
+    looked_up = getattr(masking, PACKED, None)
+    if device.type != "meta" or looked_up is None:
+        yield
+        return
+    setattr(masking, PACKED, lambda positions: None)
+    try:
+        yield
+    finally:
+        setattr(masking, PACKED, looked_up)
 
 
 def _load_transformers() -> ModuleType:
@@ -157,7 +222,7 @@ def _load_transformers() -> ModuleType:
     except ImportError:
         raise PlacerError(
             "hf: needs Hugging Face transformers, which is not installed",
-            "install it: pip install transformers",
+            "install it: pip install 'placer[hf]'",
         ) from None
     loaded: ModuleType = transformers
     return loaded
@@ -263,6 +328,7 @@ def _speech(config: Any, samples: int, tokens: int, device: torch.device) -> dic
     return {"input_features": spectra, "labels": _text(config, samples, tokens, device)}
 
 
+CAUSAL = "AutoModelForCausalLM"
 SPEECH = "AutoModelForSpeechSeq2Seq"
 TASKS = (
     _Task(
@@ -280,7 +346,7 @@ TASKS = (
     ),
     _Task(
         ("ForCausalLM", "LMHeadModel"),
-        "AutoModelForCausalLM",
+        CAUSAL,
         "language model, {tokens} tokens",
         _next,
     ),

@@ -31,7 +31,7 @@ class Target:
 
     Parameters
     ----------
-    words, builtin, name
+    words, builtin, name, seq_len
         As `load_target` takes them.
     folder
         The current folder when the words were given; a target may change it.
@@ -40,6 +40,7 @@ class Target:
     words: str | None = None
     builtin: str | None = None
     name: str | None = None
+    seq_len: int | None = None
     folder: str = field(default_factory=os.getcwd)
 
     @property
@@ -49,11 +50,14 @@ class Target:
 
     def load(self) -> Workload | StepFunction:
         """Load it in this process, as `load_target` does."""
-        return load_target(self.words, self.builtin, self.name)
+        return load_target(self.words, self.builtin, self.name, self.seq_len)
 
 
 def load_target(
-    target: str | None, builtin: str | None, name: str | None = None
+    target: str | None,
+    builtin: str | None,
+    name: str | None = None,
+    seq_len: int | None = None,
 ) -> Workload | StepFunction:
     """Find what shall be measured.
 
@@ -76,6 +80,8 @@ def load_target(
         Name of a built-in model instead.
     name
         Name of the profile; by default the function's, the built-in's or the file's.
+    seq_len
+        Tokens of a text for ``hf:FILE``; None: the usual number.
 
     Raises
     ------
@@ -99,14 +105,18 @@ def load_target(
     else:
         assert target is not None
         kind, _, rest = target.partition(":")
-        subject = _hugging_face(rest) if kind == "hf" else _made(_called(target), target)
+        subject = _hugging_face(rest, seq_len) if kind == "hf" else _made(_called(target), target)
+    if seq_len is not None and not (target or "").startswith("hf:"):
+        raise PlacerError(
+            "--seq-len is for hf:FILE", "the code of another target makes its own batches"
+        )
     return subject if name is None else replace(subject, name=name)
 
 
-def _hugging_face(path: str) -> Workload:
+def _hugging_face(path: str, seq_len: int | None) -> Workload:
     from placer.profiler.target.huggingface import from_config
 
-    workload: Workload = from_config(path)
+    workload: Workload = from_config(path, seq_len)
     return workload
 
 
