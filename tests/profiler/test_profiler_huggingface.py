@@ -366,7 +366,7 @@ def test_small_gpus_are_estimated_at_what_fits(tmp_path: Path, default: Catalog)
 
     An H200 keeps 32.
     """
-    bert = {**LARGE, "model_type": "bert", "architectures": ["BertForMaskedLM"]}
+    bert: dict[str, Any] = {**LARGE, "model_type": "bert", "architectures": ["BertForMaskedLM"]}
     with META:
         workload = from_config(write(tmp_path, **bert), 512)
     found = estimate(workload, default)
@@ -390,7 +390,7 @@ print(model_of("hf:" + sys.argv[1]).parameters)
 
 def test_a_standard_decoder_needs_no_pytorch(tmp_path: Path) -> None:
     """70 B parameters: dimensions are read, nothing is made."""
-    llama = {
+    llama: dict[str, Any] = {
         "model_type": "llama",
         "num_hidden_layers": 80,
         "hidden_size": 8192,
@@ -424,7 +424,11 @@ print("MiB", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 @pytest.mark.slow
 def test_8_billion_parameters_are_estimated_in_2_gigabytes(tmp_path: Path) -> None:
     """`placer profile hf:FILE --estimate` makes the model on the meta device."""
-    llama = {**SMALL["LlamaForCausalLM"], "num_hidden_layers": 32, "vocab_size": 128256}
+    llama: dict[str, Any] = {
+        **SMALL["LlamaForCausalLM"],
+        "num_hidden_layers": 32,
+        "vocab_size": 128256,
+    }
     llama |= {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32}
     file = write(tmp_path, architectures=["LlamaForCausalLM"], **{**llama, "head_dim": 128})
     out = tmp_path / "llama.json"
