@@ -355,7 +355,8 @@ def test_decoders_without_a_reader_are_counted(tmp_path: Path, model_type: str) 
 @needs_transformers
 def test_other_models_get_estimated_rates(tmp_path: Path) -> None:
     """An encoder has no reader and writes no next token: rates counted by kernel, labelled."""
-    profile = model_of(f"hf:{write(tmp_path, model_type='bert', **TINY)}")
+    bert: dict[str, Any] = {"model_type": "bert", **TINY}
+    profile = model_of(f"hf:{write(tmp_path, **bert)}")
     assert profile.architecture is None
     assert {rate.basis for rate in profile.rates} == {"estimated"}
 
