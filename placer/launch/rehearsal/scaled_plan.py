@@ -43,6 +43,8 @@ NOTHING = Calibration(
     ),
 )
 """Links alone: hosts, stores and functions that take no time."""
+IN_TURN = {"streaming-diloco": "diloco"}
+"""What an exchange that always overlaps is in turn: the same bytes, waited for."""
 FREE_HOST = HostConstants(0.0, 0.0, 0.0)
 
 
@@ -71,10 +73,12 @@ class Scaled:
 
     def in_turn(self) -> Scaled:
         """Return the same plan with the exchange after the calculation, not overlapped."""
-        exchange = replace(self.placement.exchange, overlap=False)
-        problem = replace(
-            self.problem, requirements=replace(self.problem.requirements, overlap=False)
-        )
+        used = self.placement.exchange
+        name = IN_TURN.get(used.strategy, used.strategy)
+        exchange = replace(used, strategy=name, overlap=False)
+        wish = self.problem.requirements
+        asked = IN_TURN.get(wish.exchange, wish.exchange)
+        problem = replace(self.problem, requirements=replace(wish, exchange=asked, overlap=False))
         return replace(self, problem=problem, placement=replace(self.placement, exchange=exchange))
 
     @property

@@ -37,6 +37,7 @@ from placer.launch.rehearsal.scaled_plan import Scaled, fewer, scaled, usual_sca
 from placer.launch.rehearsal.worker_death import WorkerDeath
 from placer.launch.runtime.run_plan import plan_from
 from placer.launch.shaped_network import Shape, open_network
+from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.by_hand import place_by_hand
@@ -80,11 +81,13 @@ class TestSmall:
             "parameter-server",
             "local-sgd",
             "model-averaging",
+            "diloco",
+            "streaming-diloco",
         ],
     )
     def test_seconds_and_bytes_shrink_by_one_factor(self, strategy: str) -> None:
         """Round trips apart, which are the same: both of 50 times the bytes and of 1/50 of them."""
-        words = {"local_steps": "4"} if strategy in ("local-sgd", "model-averaging") else {}
+        words = {"local_steps": "4"} if traits(strategy).local_steps else {}
         workers = f"{US}=2xT4:spot,{EU}=2xT4:spot"
         problem, placement = by_hand(workers=workers, exchange=strategy, **words)
         problem = without_hosts(problem)
@@ -426,6 +429,32 @@ def test_two_regions(rehearsed: Callable[..., tuple[Document, str]], tmp_path: P
     assert line(document, "egress")["predicted"] > 0
     log = (tmp_path / "logs" / "run.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(log[0])["links"] == "shaped"
+
+
+@shaped
+@pytest.mark.parametrize(
+    ("strategy", "compression"),
+    [("diloco", "int8"), ("diloco", "int4"), ("streaming-diloco", "int8")],
+)
+def test_changes_of_many_steps_are_rehearsed(
+    rehearsed: Callable[..., tuple[Document, str]],
+    tmp_path: Path,
+    strategy: str,
+    compression: str,
+) -> None:
+    """Four steps and one exchange of a byte or half a byte a value: bytes as planned within 2 %,
+    no round faster than its calculation.
+    """
+    plan = written(
+        tmp_path, tbs="2048", exchange=strategy, local_steps="4", compression=compression
+    )
+    document, _ = rehearsed(plan, "--scale", "1/50", "--rounds", "3")
+    per_value = {"int8": 1, "int4": 0.5}[compression]
+    for row in (line(document, f"{US} -> {EU}"), line(document, f"{EU} -> {US}")):
+        assert row["predicted"] == pytest.approx(25.6e6 / 50 * per_value, rel=0.01)
+        assert row["within"]
+    whole, calculation = line(document, "round"), line(document, "calculation")
+    assert whole["measured"] >= 0.95 * calculation["predicted"]
 
 
 @shaped
