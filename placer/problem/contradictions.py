@@ -60,15 +60,17 @@ def _no_mode(problem: Problem) -> PlacerError:
             f"STRATEGY=FACTOR",
         )
     if problem.compression in FEEDBACK_COMPRESSIONS and wish.exchange not in OUTER:
+        what = "exchanges in every step" if wish.exchange == "auto" else f"{wish.exchange}"
         return PlacerError(
-            f"{problem.compression} loses too much of each gradient for the exchange "
-            f"{wish.exchange}: it is for changes of many steps, whose losses are added to the next",
+            f"{problem.compression} loses too much of each gradient for {what}: it is for the "
+            f"changes of many steps, whose losses are added to the next",
             f"use --exchange {' or '.join(OUTER)}, or --compression int8",
         )
+    outer = wish.exchange in OUTER
     if wish.overlap:
         return PlacerError(
             f"the exchange {wish.exchange} cannot run beside the next step",
-            "leave out --overlap, or use all-reduce",
+            f"leave out --overlap, or use {'streaming-diloco' if outer else 'all-reduce'}",
         )
     return PlacerError(
         f"{wish.exchange} exchanges in every step",

@@ -41,6 +41,13 @@ STAY = ["gcp/us-central1=1M:stay", "gcp/us-west1=1M:stay"]
             "given twice",
         ),
         ({"local_steps": 600}, "nobody says how 600 local steps converge"),
+        ({"compression": "int4"}, "int4 loses too much of each gradient for exchanges in every"),
+        (
+            {"compression": "sparse", "exchange": "local-sgd", "local_steps": 8},
+            "sparse loses too much of each gradient for local-sgd",
+        ),
+        ({"exchange": "diloco", "overlap": True}, "diloco cannot run beside the next step"),
+        ({"exchange": "streaming-diloco", "local_steps": 600}, "600 local steps converge"),
         ({"local_steps": "1..200000"}, "is above 100,000"),
         (
             {
