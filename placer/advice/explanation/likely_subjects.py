@@ -63,7 +63,7 @@ def _cheapest(pools: Iterator[Pool]) -> Pool | None:
     """Return the machine with the lowest price for its speed."""
     return min(
         pools,
-        key=lambda p: (p.offer.usd_per_hour / p.alone.value, p.offer.place, p.offer.device),
+        key=lambda p: (p.usd_per_hour / p.alone.value, p.offer.place, p.offer.device),
         default=None,
     )
 

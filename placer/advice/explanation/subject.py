@@ -203,7 +203,7 @@ def _rented(patterns: tuple[str, ...], problem: Problem) -> tuple[str, ...]:
         place = pool.offer.place
         if any(fnmatchcase(place, p) for p in patterns):
             cost[place] = min(
-                cost.get(place, float("inf")), pool.offer.usd_per_hour / pool.alone.value
+                cost.get(place, float("inf")), pool.usd_per_hour / pool.alone.value
             )
     return tuple(sorted(cost, key=lambda p: (cost[p], p))) or patterns
 

@@ -24,7 +24,7 @@ from placer.cost_model.objective import objective_of
 from placer.cost_model.outlook.totals import totals_of
 from placer.market.scaled_market import with_scaled_egress
 from placer.problem.admitted_exchanges import exchange_for
-from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
+from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Pool, Problem
 from placer.problem.requirements import Requirements
 from placer.solving.answer import SolveOptions, Status
@@ -125,18 +125,18 @@ def equal_machines(problem: Problem) -> Iterator[Placement]:
     """Yield every payable count of every kind of machine and market, at its cheapest place."""
     cheapest: dict[tuple[str, str], Pool] = {}
     for pool in problem.pools:
-        kind = (pool.offer.device, pool.offer.market)
-        if kind not in cheapest or pool.offer.usd_per_hour < cheapest[kind].offer.usd_per_hour:
+        kind = (pool.name, pool.offer.market)
+        if kind not in cheapest or pool.usd_per_hour < cheapest[kind].usd_per_hour:
             cheapest[kind] = pool
     wish = problem.requirements
     budget = (wish.budget_usd_per_hour or float("inf")) * NEAR
     for pool in cheapest.values():
         for n in range(wish.min_workers, min(pool.max_count, wish.max_workers) + 1):
-            if n * pool.offer.usd_per_hour <= budget and (
+            if n * pool.usd_per_hour <= budget and (
                 n == 1 or ("all-reduce", 1) in problem.modes
             ):
                 yield Placement(
-                    groups=(WorkerGroup.of(pool.offer, n),),
+                    groups=(pool.group(n),),
                     exchange=exchange_for(NO_EXCHANGE if n == 1 else "all-reduce", n, problem),
                 )
 
