@@ -11,7 +11,6 @@ import numpy as np
 from placer.cost_model.convergence import multiplier_of
 from placer.cost_model.timing.lanes import DIRECT
 from placer.cost_model.timing.step import (
-    OVERLAPPED_SHARE,
     hidden_seconds,
     most_calculation_seconds,
     overlap_window,
@@ -19,6 +18,7 @@ from placer.cost_model.timing.step import (
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
 from placer.problem.problem import Problem
+from placer.workload.island.collectives import HIDDEN_SHARE
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ class Mode:
         """
         if not self.window or self.overlap:
             return [(1.0, communication_s)]
-        least = 1 - OVERLAPPED_SHARE
+        least = 1 - HIDDEN_SHARE
         return [
             (1.0, least * communication_s),
-            (1 - OVERLAPPED_SHARE * self.window, communication_s),
+            (1 - HIDDEN_SHARE * self.window, communication_s),
         ]
 
     @property

@@ -33,6 +33,7 @@ from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Pool, Problem
 from placer.units import SECONDS_PER_HOUR, Interval
 from placer.workload.constants import PUBLISHED
+from placer.workload.peer import ASSUMED_GBPS, RINGS, peer_of
 
 PRICE_SPREAD = {"estimated": (0.7, 1.6), "published": (0.9, 1.1)}
 """Low and high of a price that is no list price: an estimated spot price, or one that a paper
@@ -372,6 +373,25 @@ TRANSPORT_BASES = {
 """How the time of each transport is known."""
 
 
+RING_BASES = {
+    "leaders": "averages of several levels: estimated: rings put together by level",
+    "region-hub": "transfers between servers: published: 2 to 5 % of runs through emulated links",
+    "region-gossip": "transfers between servers: published: 2 to 5 % of runs through emulated "
+    "links",
+}
+"""How the rest of a transport's time is known where averages inside a zone are rings."""
+
+
+def _ring_basis(name: str) -> str:
+    """Say how the averaging time of a class of a ring is known."""
+    peer = peer_of(name)
+    if peer is None:
+        return ""
+    rate = f"{peer.gbps:g} Gb/s of each worker"
+    assumed = ", assumed where a provider promises none" if peer.gbps == ASSUMED_GBPS else ""
+    return f"averaging time: {peer.via.title} over {rate}{assumed}: published: {peer.via.source}"
+
+
 def _provenance(
     machines: Sequence[tuple[Pool, int]],
     placement: Placement,
@@ -393,7 +413,12 @@ def _provenance(
     for src, dst in sorted(between):
         link = problem.network.link(src, dst)
         sentences.append(f"link {src} to {dst}: {link.basis}: {link.source}")
-    if chosen.transport in TRANSPORT_BASES:
+    if placement.exchange.transport in RINGS and "averag" in TRANSPORT_BASES.get(
+        chosen.transport, ""
+    ):
+        sentences += sorted({_ring_basis(pool.host) for pool, _ in machines})
+        sentences.append(RING_BASES.get(chosen.transport, ""))
+    elif chosen.transport in TRANSPORT_BASES:
         sentences.append(TRANSPORT_BASES[chosen.transport])
     if problem.calibration.name != PUBLISHED.name and "averaging" in TRANSPORT_BASES.get(
         chosen.transport, ""
@@ -410,4 +435,4 @@ def _provenance(
         sentences.append(
             f"samples to target with {workers} workers: {times:.2f} x by the same losses{beyond}"
         )
-    return tuple(dict.fromkeys(sentences))
+    return tuple(dict.fromkeys(filter(None, sentences)))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from placer.errors import PlacerError
-from placer.workload.peer import RINGS, peer_of
+from placer.workload.peer import peer_of
 
 NINETY_PERCENT = 1.645
 """Standard errors on each side that hold 90 % of a normal distribution: intervals of fits."""
@@ -114,7 +114,7 @@ class Calibration:
 
     def _spread(self, host: str) -> tuple[float, float, float]:
         peer = peer_of(host)
-        own = self.averaging_spread if peer is None else RINGS[peer.transport].spread
+        own = self.averaging_spread if peer is None else peer.spread
         return self.spreads.get(host, own)
 
 

@@ -15,9 +15,10 @@ from placer.cost_model.timing.plain_streams import (
     direct_seconds,
     share_seconds,
 )
-from placer.cost_model.timing.step import OVERLAPPED_SHARE, overlap_window
+from placer.cost_model.timing.step import overlap_window
 from placer.problem.exchange.allreduce import broadcast, inside_regions
 from placer.problem.exchange.phase import Phase, Transfer
+from placer.workload.island.collectives import HIDDEN_SHARE
 
 from .crew import Crew, close
 from .hub_rounds import regional_stores, server, store
@@ -39,7 +40,7 @@ def coarse_program(crew: Crew) -> None:
         hosts = {pool.host for pool in crew.pools}
         least = min((averaging(crew, host, crew.part.low) for host in hosts), default=0.0)
         if overlap_window(crew.frame.exchange):
-            least *= 1 - OVERLAPPED_SHARE  # the rest may be hidden
+            least *= 1 - HIDDEN_SHARE  # the rest may be hidden
     calculation_s = {
         crew.hyperbola("all", crew.problem.batch, crew.speed()): float(crew.frame.local_steps)
     }
@@ -57,8 +58,8 @@ def _overlap(crew: Crew, calculation: Terms, communication: Terms) -> dict[int, 
     window = overlap_window(exchange)
     if not window:
         return plus(calculation, communication)
-    beside = plus(calculation, times(1 - OVERLAPPED_SHARE, communication))
-    after = plus(times(1 - OVERLAPPED_SHARE * window, calculation), communication)
+    beside = plus(calculation, times(1 - HIDDEN_SHARE, communication))
+    after = plus(times(1 - HIDDEN_SHARE * window, calculation), communication)
     return crew.model.largest([beside, after], exact=exact)
 
 

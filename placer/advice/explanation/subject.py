@@ -202,9 +202,7 @@ def _rented(patterns: tuple[str, ...], problem: Problem) -> tuple[str, ...]:
     for pool in problem.pools:
         place = pool.offer.place
         if any(fnmatchcase(place, p) for p in patterns):
-            cost[place] = min(
-                cost.get(place, float("inf")), pool.usd_per_hour / pool.alone.value
-            )
+            cost[place] = min(cost.get(place, float("inf")), pool.usd_per_hour / pool.alone.value)
     return tuple(sorted(cost, key=lambda p: (cost[p], p))) or patterns
 
 

@@ -132,9 +132,7 @@ def equal_machines(problem: Problem) -> Iterator[Placement]:
     budget = (wish.budget_usd_per_hour or float("inf")) * NEAR
     for pool in cheapest.values():
         for n in range(wish.min_workers, min(pool.max_count, wish.max_workers) + 1):
-            if n * pool.usd_per_hour <= budget and (
-                n == 1 or ("all-reduce", 1) in problem.modes
-            ):
+            if n * pool.usd_per_hour <= budget and (n == 1 or ("all-reduce", 1) in problem.modes):
                 yield Placement(
                     groups=(pool.group(n),),
                     exchange=exchange_for(NO_EXCHANGE if n == 1 else "all-reduce", n, problem),

@@ -9,6 +9,7 @@ import numpy as np
 
 from placer.problem.exchange import traits
 from placer.problem.placement import Exchange
+from placer.workload.island.collectives import BACKWARD_TAIL, HIDDEN_SHARE
 from placer.workload.peer import RINGS
 
 
@@ -61,11 +62,7 @@ class StepSeconds:
         return self.calculation + self.communication - self.hidden
 
 
-OVERLAPPED_SHARE = 0.8
-"""Share of a communication beside the calculation that costs no time: fitted to public runs of
-sharded models (the sum of max(calculation, communication) and a fifth of the smaller).
-"""
-WINDOWS = (0.25, 0.1, 0.6)
+WINDOWS = (BACKWARD_TAIL, 0.1, 0.6)
 """Share of the calculation beside which gradients travel in buckets: expected, slow, fast. Assumed:
 the backward pass of the last microbatch, two thirds of it, of one to several.
 """
@@ -87,7 +84,7 @@ def hidden_seconds(calculation: Any, communication: Any, window: float) -> Any:
     window
         Share of the calculation beside which the exchange may run; 0 hides nothing.
     """
-    return OVERLAPPED_SHARE * np.minimum(communication, window * calculation)
+    return HIDDEN_SHARE * np.minimum(communication, window * calculation)
 
 
 def most_calculation_seconds(round_s: Any, communication: Any, window: float) -> Any:
@@ -95,8 +92,8 @@ def most_calculation_seconds(round_s: Any, communication: Any, window: float) ->
     of calculation + communication - `hidden_seconds`.
     """
     return np.minimum(
-        round_s - (1 - OVERLAPPED_SHARE) * communication if window else round_s - communication,
-        (round_s - communication) / (1 - OVERLAPPED_SHARE * window),
+        round_s - (1 - HIDDEN_SHARE) * communication if window else round_s - communication,
+        (round_s - communication) / (1 - HIDDEN_SHARE * window),
     )
 
 

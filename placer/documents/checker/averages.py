@@ -11,9 +11,9 @@ GB = 10**9
 TENSORS = 300
 """Tensors of a model whose profile does not say: assumed by the model, so assumed again."""
 NETWORK_SHARE = {"nccl": 0.73, "gloo": 1 / 1.90}
-LATENCY_S = {"nccl": 0.4e-3, "gloo": 2e-3}
-SPREAD = 1.0
-"""Expected multiple of a ring's time."""
+SLOW_LINK_GBPS, SLOW_LINK_SHARE = 10.0, 1 / 1.03
+"""NCCL fills links of up to this rate nearly."""
+LATENCY_S = {"nccl": 0.4e-3, "gloo": 0.0}
 UNPROMISED_GBPS = 10.0
 HIDDEN = 0.8
 WINDOW = 0.25
@@ -45,9 +45,11 @@ def class_seconds(name: str, size: float, workers: int, problem: Mapping[str, An
     row = fitted["hosts"].get(name)
     if row is None:
         software, gbps, _ = name.split(" ")
-        sent = 2 * (workers - 1) / workers * size
-        seconds = sent / (NETWORK_SHARE[software] * float(gbps) * GB / 8) + LATENCY_S[software]
-        return float(seconds * fitted["spreads"].get(name, [SPREAD])[0])
+        sent, rate = 2 * (workers - 1) / workers * size, NETWORK_SHARE[software] * float(gbps)
+        if software == "nccl":
+            rate = max(rate, SLOW_LINK_SHARE * min(float(gbps), SLOW_LINK_GBPS))
+        seconds = sent / (rate * GB / 8) + LATENCY_S[software]
+        return float(seconds * fitted["spreads"].get(name, [1.0])[0])
     spread = fitted["spreads"].get(name, fitted["averaging_spread"])[0]
     return float(
         spread

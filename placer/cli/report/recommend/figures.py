@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from placer.cli.report.recommend.inner_words import inner_lines, software_words
 from placer.cli.report.recommend.sentences import hub_words
 from placer.cost_model.estimate import Estimate, LinkUse
 from placer.cost_model.outlook.outlook import month_outlook, spot_outlook
 from placer.cost_model.outlook.totals import totals_of
+from placer.cost_model.timing.lanes import DIRECT
 from placer.problem.data_shares import Move
+from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.units import (
@@ -47,6 +50,7 @@ def figures(placement: Placement, got: Estimate, problem: Problem) -> list[tuple
     lines = [("speed", _speed_words(got))]
     if placement.workers > 1:
         lines.append(("exchange", _exchange_words(placement, got, problem)))
+    lines += [("inside", text) for text in inner_lines(placement, problem)]
     if placement.workers > 1 or got.samples_to_target.value != 1:
         lines.append(("to target", _target_words(got)))
     lines += [("step", _step_words(got)), ("price", _price_words(got))]
@@ -234,6 +238,8 @@ def _exchange_words(placement: Placement, got: Estimate, problem: Problem) -> st
         f"{exchange.strategy}, {COMPRESSION_NAMES[exchange.compression]}, {format_bytes(sent)} "
         f"{every} in all"
     )
+    if traits(exchange.strategy).transport in DIRECT:
+        text += f", by {software_words(placement, problem)} inside a zone"
     if exchange.streams > 1:
         text += f", {exchange.streams} streams a pair"
     if exchange.overlap:
