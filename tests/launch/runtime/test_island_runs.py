@@ -119,7 +119,11 @@ def test_two_islands_do_what_one_process_does(
     for end in ends:
         torch.testing.assert_close(torch.tensor(end["parameters"]), wanted, **TOLERANCE)
     plan = plan_of(told)
-    comparison = summary(plan, settings_of(tmp_path, plan, steps=STEPS), records)
+    settings = settings_of(tmp_path, plan, steps=STEPS, processes=processes)
+    comparison = summary(plan, settings, records)
+    count = machines * processes
+    words = f"the {count} processes of an island exchange their pieces side by side"
+    assert words in comparison["remarks"]
     assert [row["loss"] for row in comparison["losses"]] == pytest.approx(losses, rel=1e-5)
     for row in comparison["bytes"]:  # the pieces of all processes, 33 floats in all
         assert row["measured"] == pytest.approx(row["predicted"], abs=4 * machines * processes)
@@ -171,6 +175,8 @@ def test_other_exchanges_between_islands(tmp_path: Path, strategy: str) -> None:
         assert [row["loss"] for row in comparison["losses"]] == pytest.approx(losses, rel=1e-5)
     for row in comparison["bytes"]:
         assert row["measured"] == pytest.approx(row["predicted"], abs=16)
+    whole = "the first process of each island exchanges the whole model"
+    assert (whole in comparison["remarks"]) == (strategy != "hierarchical-all-reduce")
 
 
 def test_islands_of_unlike_shapes_exchange_the_whole(tmp_path: Path) -> None:
@@ -223,9 +229,15 @@ def test_a_lost_machine_takes_its_island_along_and_the_other_goes_on(tmp_path: P
     assert (last["step"], last["samples"]) == (11, 24)
 
 
-def test_a_lost_machine_stops_a_synchronous_run_which_resumes_as_it_was(tmp_path: Path) -> None:
-    """Island 0 keeps the state before the lost step; the resumed run ends as an undisturbed one."""
-    told = islands("all-reduce", (A, 1, 2), (B, 1, 2), inner={"sharding": "zero-3"})
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_lost_machine_stops_a_synchronous_run_which_resumes_as_it_was(
+    tmp_path: Path, overlap: bool
+) -> None:
+    """Island 0 keeps the state before the lost step; the resumed run ends as an undisturbed one,
+    also where the exchange was under way beside the next step.
+    """
+    inner = {"sharding": "zero-3"}
+    told = islands("all-reduce", (A, 1, 2), (B, 1, 2), inner=inner, overlap=overlap)
     killed: list[int] = []
 
     def watch(record: dict[str, Any]) -> None:
@@ -237,8 +249,9 @@ def test_a_lost_machine_stops_a_synchronous_run_which_resumes_as_it_was(tmp_path
         PlacerError, match=r"island 1 .gcp/b. stopped in step .: machine 1 of 2"
     ) as caught:
         ran(tmp_path, told, watch, steps=STEPS)
-    assert "--resume" in caught.value.hint
-    wanted, _ = one_process(24, 2, 2, 3)
+    assert "it goes on before step" in caught.value.hint
+    (tmp_path / "whole").mkdir()
+    wanted = torch.tensor(of(ran(tmp_path / "whole", told), "end")[0]["parameters"])
     for end in of(ran(tmp_path, told, resume=True), "end"):
         torch.testing.assert_close(torch.tensor(end["parameters"]), wanted, **TOLERANCE)
 

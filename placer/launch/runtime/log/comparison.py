@@ -11,6 +11,7 @@ from typing import Any
 
 from placer.cost_model.dollars.components import store_requests
 from placer.documents.manifest.types import Bucket
+from placer.launch.runtime.island.lanes import lane_words
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.context import Settings
 from placer.launch.runtime.wire.codec import Codec
@@ -218,7 +219,13 @@ def _links(records: Sequence[Record]) -> str:
 def _remarks(
     plan: RunPlan, settings: Settings, elements: int, records: Sequence[Record]
 ) -> list[str]:
-    remarks = []
+    words = lane_words(plan, settings.processes)
+    remarks = [] if words is None else [words]
+    unlike = {str(g.inner.precision) for g in plan.groups if g.inner} - {"fp32"}
+    if unlike and settings.device == "cpu":
+        remarks.append(
+            f"a CPU calculates in the model's own numbers, the plan's GPUs in {min(unlike)}"
+        )
     size = Codec(plan.exchange.compression).payload(elements)
     if not same_size(plan, elements):
         remarks.append(

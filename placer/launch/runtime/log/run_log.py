@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
+from dataclasses import asdict
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
@@ -81,7 +82,16 @@ def header(plan: RunPlan, settings: Settings, *, links: str) -> dict[str, Any]:
         "model": plan.model,
         "gradient_bytes": plan.gradient_bytes,
         "groups": [
-            {"place": g.place, "count": g.count, **{key: getattr(g.offer, key) for key in OFFER}}
+            {
+                "place": g.place,
+                "count": g.count,
+                **{key: getattr(g.offer, key) for key in OFFER},
+                **(
+                    {"machines": g.machines, "inner": None if g.inner is None else asdict(g.inner)}
+                    if g.is_island
+                    else {}
+                ),
+            }
             for g in plan.groups
         ],
         "strategy": exchange.strategy,

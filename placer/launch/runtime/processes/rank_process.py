@@ -33,6 +33,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.runtime.island.seats import Seat
+from placer.launch.runtime.processes.loopback_store import LOOPBACK, loopback_store
 from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.runtime.training.context import Settings
@@ -162,6 +163,10 @@ def _store(job: dict[str, Any]) -> Any:
     from torch.distributed import TCPStore
 
     host, port, serves = job["store"]
+    if serves and host == LOOPBACK:
+        return loopback_store(
+            port, "choose another: MASTER_PORT, or --port", job["settings"]["join_s"]
+        )
     try:
         return TCPStore(
             host,

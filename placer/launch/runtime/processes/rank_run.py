@@ -17,8 +17,9 @@ from placer.errors import PlacerError
 from placer.launch.runtime.island.calculation import planned
 from placer.launch.runtime.island.inner_group import InnerGroup, is_island_loss
 from placer.launch.runtime.island.island_trainer import IslandTrainer
+from placer.launch.runtime.island.lanes import exchanges_pieces
 from placer.launch.runtime.island.leader import LeaderTrainer, follow
-from placer.launch.runtime.island.seats import Seat, are_alike
+from placer.launch.runtime.island.seats import Seat
 from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.strategies import Executed, executed, saved_state, step_function
@@ -73,7 +74,7 @@ def work(
     try:
         trainer = made_trainer(plan, settings, seat, store)
         _UNTIL_EXIT.append(trainer)
-        if isinstance(trainer, IslandTrainer) and not exchanges_pieces(plan, settings):
+        if isinstance(trainer, IslandTrainer) and not exchanges_pieces(plan, settings.processes):
             if seat.member:
                 follow(trainer)
                 return
@@ -90,20 +91,6 @@ def work(
         if seat.members > 1 and is_island_loss(error):
             raise PeerLostError(seat.rank, "another process of this island is gone") from None
         raise
-
-
-def exchanges_pieces(plan: RunPlan, settings: Settings) -> bool:
-    """Return whether the processes of an island exchange their pieces side by side; else its first
-    process exchanges the whole.
-
-    Notes
-    -----
-    Pieces fit where all workers are islands that are cut alike. A strategy whose step comes in
-    three parts sees nothing but vectors, so it takes pieces; servers, stores and gossip take the
-    whole model of a worker.
-    """
-    parts = hasattr(executed(plan), "calculate") and not plan.hubs
-    return parts and are_alike(plan.groups, settings.processes)
 
 
 def _nothing(record: dict[str, Any]) -> None:

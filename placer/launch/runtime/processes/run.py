@@ -4,10 +4,8 @@ records.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-import socket
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
@@ -21,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from placer.errors import PlacerError
 from placer.launch.runtime.log.run_log import RunLog
 from placer.launch.runtime.processes.launcher import Job, Launcher, Record
+from placer.launch.runtime.processes.loopback_store import LOOPBACK, loopback_store
 from placer.launch.runtime.processes.store_processes import local_object_stores
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.context import Settings
@@ -29,9 +28,6 @@ from placer.units import counted
 if TYPE_CHECKING:
     from placer.launch.shaped_network import ShapedNetwork
 
-LOOPBACK = "127.0.0.1"
-MOST_WAITING = 1024
-"""Processes that may knock at the store at once."""
 LOCAL_KEYS = {
     "AWS_ACCESS_KEY_ID": "local",
     "AWS_SECRET_ACCESS_KEY": "local",
@@ -80,7 +76,7 @@ def run_here(
         All records, as in the log.
     """
     _quieten()
-    store = _loopback_store(port)
+    store = loopback_store(port, "choose another --port, or leave it out for a free one")
     seats = plan.seats(settings.processes)
     joined = {} if network is None else {s.process: network.entry(s.rank) for s in seats}
     links = "loopback" if network is None else "shaped"
@@ -108,38 +104,6 @@ def run_here(
             network=joined,
         )
         return _logged(plan, settings, job, store, folder, watch, services)
-
-
-def _loopback_store(port: int) -> Any:
-    """Serve the store of a run on this machine alone: PyTorch's own socket is open to all networks.
-
-    Raises
-    ------
-    PlacerError
-        If the port is taken or may not be used.
-    """
-    from torch.distributed import TCPStore
-
-    listening = socket.socket()
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((LOOPBACK, port))
-        listening.listen(MOST_WAITING)
-    except OSError as error:
-        listening.close()
-        taken = error.errno == errno.EADDRINUSE
-        raise PlacerError(
-            f"port {port} is taken" if taken else f"cannot serve on port {port}: {error.strerror}",
-            "choose another --port, or leave it out for a free one",
-            exit_code=1,
-        ) from None
-    return TCPStore(
-        LOOPBACK,
-        listening.getsockname()[1],
-        is_master=True,
-        wait_for_workers=False,
-        master_listen_fd=listening.detach(),
-    )
 
 
 def run_ranks(
