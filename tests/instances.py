@@ -15,12 +15,14 @@ from placer.market.catalog import (
     Gpu,
     MeasuredLink,
     Region,
+    Setting,
     StoreOffer,
     VmOffer,
 )
 from placer.problem.datasets import Dataset
 from placer.problem.problem import Pool, Problem
 from placer.problem.requirements import EXCHANGES, Quota, Requirements, Used
+from placer.workload.architecture import Architecture
 from placer.workload.profile import Efficiency, ModelProfile, Rate
 
 AS_OF = "2026-01-01"
@@ -256,6 +258,137 @@ def _sized(draw: random.Random) -> Problem:
             exchange=draw.choice(("all-reduce", "all-reduce", "auto")),
             data_store=None,
             quotas=(Quota(place="*", gpu="*", market="*", gpus=quota or 10**6),),
+        ),
+    )
+
+
+ISLAND_GPUS = {
+    "L4": (22.5, 121.0, 300.0, None),
+    "A100-40": (39.5, 312.0, 1555.0, 300.0),
+    "H100": (79.5, 989.0, 3350.0, 450.0),
+}
+"""Memory, FP16 peak, memory bandwidth and NVLink of the devices of islands."""
+
+
+def language_model(layers: int, width: int, batch: int) -> ModelProfile:
+    """Build a decoder without rates: its speed and its plans follow from its dimensions."""
+    parameters = layers * 12 * width**2 + 32_000 * width
+    shape = Architecture(
+        layers=layers,
+        width=width,
+        kv_width=width,
+        mlp_width=4 * width,
+        mlp_matrices=2,
+        vocabulary=32_000,
+        tied=True,
+        sequence_length=2_048,
+        parameters=parameters,
+        active_parameters=parameters,
+        computed_parameters=parameters,
+        trainable_parameters=parameters,
+    )
+    base = profile(parameters * 2 / 1e6, {"T4": 1.0}, batch)
+    return replace(base, family="transformer", rates=(), efficiency=(), architecture=shape)
+
+
+def island_problem(seed: int, most: int = 3_000) -> Problem:
+    """Draw a language model on machines of up to three regions, of which several may be one worker.
+
+    Parameters
+    ----------
+    most
+        Most combinations of counts, so that plain enumeration stays quick.
+    """
+    draw = random.Random(seed)
+    while True:
+        problem = _islands(draw)
+        size = 1
+        for pool in problem.pools:
+            size *= min(pool.max_count, problem.requirements.max_workers) + 1
+        if problem.pools and size <= most:
+            return problem
+
+
+def _islands(draw: random.Random) -> Problem:
+    base = random_problem(draw.randrange(10**6))
+    places = [r for r in base.catalog.regions.values() if r.provider != "backblaze"]
+    offers = []
+    for here in places:
+        for gpu in draw.sample(sorted(ISLAND_GPUS), draw.choice((1, 1, 2))):
+            gpus, gbps = draw.choice((1, 4, 8)), draw.choice((None, 10.0, 100.0, 400.0, 3200.0))
+            made = offer(
+                here.provider,
+                here.region,
+                gpu,
+                round(draw.uniform(0.5, 3) * gpus, 3),
+                gpus=gpus,
+                market=draw.choice(("spot", "on_demand")),
+                available=draw.choice((None, None, 3)),
+            )
+            made = msgspec.structs.replace(
+                made,
+                memory_gib=2_000,
+                network_gbps=gbps,
+                fabric="" if gbps is None else draw.choice(("efa", "ethernet")),
+                max_island_machines=draw.choice((None, 2, 4)),
+            )
+            offers += [
+                made,
+                # The same machine with another network: no twin, although it is dearer.
+                msgspec.structs.replace(
+                    made,
+                    instance_type="fat",
+                    network_gbps=1600.0,
+                    usd_per_hour=made.usd_per_hour * 1.2,
+                    fabric="infiniband",
+                ),
+            ][: draw.choice((1, 1, 2))]
+    gpus_of_book = {
+        name: Gpu(
+            gpu=name,
+            kind="gpu",
+            memory_gib=memory,
+            fp16_tflops=peak,
+            memory_gb_per_s=bandwidth,
+            host="a10",
+            source="test",
+            as_of=AS_OF,
+            nvlink_gb_per_s=nvlink,
+        )
+        for name, (memory, peak, bandwidth, nvlink) in ISLAND_GPUS.items()
+    }
+    setting = Setting(
+        setting="transport",
+        value=draw.choice(("nccl", "nccl", "gloo", "hivemind")),
+        source="test",
+        as_of=AS_OF,
+    )
+    layers, width = draw.choice(((12, 1_024), (32, 4_096), (48, 8_192)))
+    local = draw.random() < 0.4
+    quota = draw.choice((7, 16, 17, 32, 63))
+    return replace(
+        base,
+        profile=language_model(layers, width, draw.choice((16, 256, 1_024))),
+        catalog=replace(base.catalog, offers=tuple(offers), gpus=gpus_of_book, settings=(setting,)),
+        requirements=replace(
+            base.requirements,
+            gpus=(),
+            budget_usd_per_hour=draw.choice((None, round(draw.uniform(5, 150), 2))),
+            min_samples_per_second=None,
+            min_workers=draw.choice((1, 1, 2)),
+            max_workers=draw.choice((3, 4, 6)),
+            max_machines=draw.choice((None, None, 4, 9)),
+            min_island_machines=None,
+            max_island_machines=draw.choice((None, 2, 4)),
+            exchange=draw.choice(("local-sgd", "model-averaging", "asgd-ga"))
+            if local
+            else draw.choice(("all-reduce", "auto")),
+            min_local_steps=1 if local else None,
+            max_local_steps=draw.choice((4, 16)) if local else None,
+            sharding=draw.choice((None, None, None, "zero-3")),
+            overlap=False,
+            data_store=None,
+            quotas=(Quota(place="*", gpu="*", market="*", gpus=quota),),
         ),
     )
 

@@ -36,6 +36,7 @@ GENERATORS: dict[str, Callable[[int], Problem]] = {
     "carbon": instances.carbon_problem,
     "joint": instances.joint_problem,
     "sized": instances.sized_problem,
+    "island": instances.island_problem,
 }
 """Generators of `tests/instances.py` by their short names."""
 RELATIVE = 1e-8

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from instances import (
     OBJECTIVES,
     exchange_problem,
+    island_problem,
     random_problem,
     sized_problem,
     wide_problem,
@@ -148,6 +149,15 @@ def test_exact_equals_exhaustive_with_sizes_that_share_a_quota(chunk: int) -> No
     """
     seeds = range(3_000 + chunk * 20, 3_000 + chunk * 20 + 20)
     assert sum(assert_same(sized_problem(seed, most=600), seed) for seed in seeds) >= 10
+
+
+@pytest.mark.parametrize("chunk", range(3))
+def test_exact_equals_exhaustive_with_islands(chunk: int) -> None:
+    """60 language models on machines of which several may be one worker, over every transport,
+    with and without local steps.
+    """
+    seeds = range(4_000 + chunk * 20, 4_000 + chunk * 20 + 20)
+    assert sum(assert_same(island_problem(seed, most=600), seed) for seed in seeds) >= 10
 
 
 @pytest.mark.parametrize("chunk", range(5))
