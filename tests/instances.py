@@ -257,7 +257,8 @@ def _sized(draw: random.Random) -> Problem:
             max_workers=draw.choice((4, 6, 9, 16)),
             exchange=draw.choice(("all-reduce", "all-reduce", "auto")),
             data_store=None,
-            quotas=(Quota(place="*", gpu="*", market="*", gpus=quota or 10**6),),
+            quotas=(),
+            quota_gpus=quota,
         ),
     )
 

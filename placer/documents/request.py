@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from placer.problem.problem import Problem
+from placer.problem.problem import FORMER_QUOTA_GPUS, Problem
 from placer.problem.words.wishes import WISHES
 
 
@@ -17,9 +17,12 @@ def request_document(problem: Problem) -> dict[str, Any]:
     Notes
     -----
     The keys are those of the table of wishes. Batch, compression and constants are shown as they
-    hold, whether they were asked for or come from the profile.
+    hold, whether they were asked for or come from the profile. Without the key ``quota_gpus`` the
+    quota is 8, as in documents that are older than the key.
     """
     keys = [key for row in WISHES.values() for key in row.keys]
+    if problem.requirements.quota_gpus == FORMER_QUOTA_GPUS:
+        keys.remove("quota_gpus")
     return {
         "model": problem.profile.name,
         **{

@@ -140,7 +140,8 @@ def servers_at(place: str, problem: Problem) -> tuple[VmOffer, ...]:
         "servers", Recent(KEPT_SERVERS)
     )
     market = "spot" if problem.requirements.market == "spot" else "on_demand"
-    places = kept.get((market, problem.requirements.quotas), dict)
+    wish = problem.requirements
+    places = kept.get((market, wish.quotas, wish.quota_gpus), dict)
     if place not in places:
         able = [
             o

@@ -50,9 +50,11 @@ MOST_KNOWN_LOCAL_STEPS = 512
 """Where catalogs/convergence.csv ends; beyond, only strategies whose multiplier the user gives."""
 MOST_LOCAL_STEPS = 64
 """Local steps that are tried where a local strategy is asked for without a number."""
-DEFAULT_QUOTA_GPUS = 8
-"""GPUs per region, type and market when no quota file says otherwise: a small account's usual
-limit.
+NO_QUOTA_GPUS = 10**9
+"""GPUs where there is no quota: more than any quota can say."""
+FORMER_QUOTA_GPUS = 8
+"""Quota where a document does not name any: once it held for everybody, so that such documents
+mean the same as ever.
 """
 KEPT_POOLS = 8
 """Sets of admitted offers that a catalog keeps for further questions."""
@@ -207,6 +209,7 @@ class Problem:
             wish.places_not_in,
             wish.market,
             wish.quotas,
+            wish.quota_gpus,
             wish.require_measured,
             wish.oldest_price,
             wish.counts_carbon,
@@ -403,11 +406,17 @@ class Problem:
 
     def quota(self, place: str, gpu: str, market: str) -> int:
         """Return the GPUs allowed for a place, type and market: the last matching row of the quota
-        file, and no more than any joint quota.
+        file, and no more than any joint quota; `NO_QUOTA_GPUS` where there is none.
         """
         rows = [row for row in self.requirements.quotas if row.covers(place, gpu, market)]
-        own = next((row.gpus for row in reversed(rows) if row.scope == "each"), DEFAULT_QUOTA_GPUS)
+        own = next((row.gpus for row in reversed(rows) if row.scope == "each"), self._other_quota)
         return min([own, *(row.gpus for row in rows if row.scope == "together")])
+
+    @property
+    def _other_quota(self) -> int:
+        """GPUs of a place, type and market where no row of a quota file matches."""
+        gpus = self.requirements.quota_gpus
+        return NO_QUOTA_GPUS if gpus is None else gpus
 
     def pool(
         self, offer: VmOffer, machines: int = 1, inner: InnerPlan | None = None
@@ -432,7 +441,7 @@ class Problem:
         quota = (
             self.quota(offer.place, offer.gpu, offer.market)
             if self.requirements.quotas
-            else DEFAULT_QUOTA_GPUS
+            else self._other_quota
         )
         return Pool(
             offer=offer,
@@ -588,6 +597,8 @@ class Problem:
         }
         if not self.catalog.settings:
             built["catalog"].pop("settings", None)
+        if self.requirements.quota_gpus == FORMER_QUOTA_GPUS:
+            del built["requirements"]["quota_gpus"]
         servers = "parameter-server" in {name for name, _ in self.modes}
         built["catalog"]["offers"] = [
             offer_document(o) for o in self.catalog.offers if servers or id(o) in kept
@@ -609,6 +620,8 @@ class Problem:
         if raw.get("schema") != SCHEMA:
             raise PlacerError(f"not a {SCHEMA} file", f'its "schema" must be "{SCHEMA}"')
         try:
-            return msgspec.convert({k: raw[k] for k in PARTS}, Problem)
-        except (msgspec.ValidationError, KeyError) as error:
+            parts = {k: raw[k] for k in PARTS}
+            parts["requirements"] = {"quota_gpus": FORMER_QUOTA_GPUS, **parts["requirements"]}
+            return msgspec.convert(parts, Problem)
+        except (msgspec.ValidationError, KeyError, TypeError) as error:
             raise PlacerError(f"problem file: {error}", "write it with Problem.to_dict") from None

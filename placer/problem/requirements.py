@@ -176,6 +176,7 @@ class Requirements:
     the gradient noise scale in samples. ``tokens``, ``sequence_length``, ``batch_tokens`` and the
     ranks of ``lora`` and ``qlora`` are about language models, whose samples are sequences:
     `placer.problem.words.tokens.in_sequences` sets ``samples`` and ``target_batch_size`` by them.
+    ``quota_gpus`` holds for each place, GPU and market that no row of ``quotas`` matches.
     """
 
     objective: str = "throughput"
@@ -219,6 +220,7 @@ class Requirements:
     interruption: float | None = None
     unavailable: float | None = None
     quotas: tuple[Quota, ...] = ()
+    quota_gpus: int | None = None
     used: tuple[Used, ...] = ()
     same_zone: bool = True
     require_measured: bool = False
@@ -259,6 +261,11 @@ class Requirements:
             None if self.budget_usd is None else self.budget_usd / (self.samples or 1) * 1e6,
         ]
         return min((limit for limit in given if limit is not None), default=None)
+
+    @property
+    def has_quotas(self) -> bool:
+        """Tell whether anything limits the GPUs of an account."""
+        return bool(self.quotas) or self.quota_gpus is not None
 
     @property
     def joint_quotas(self) -> tuple[Quota, ...]:

@@ -21,7 +21,7 @@ from placer.cost_model.timing.lanes import Links, lanes
 from placer.problem.admitted_exchanges import needs_quota, server_at
 from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
-from placer.problem.problem import Pool
+from placer.problem.problem import NO_QUOTA_GPUS, Pool
 from placer.problem.requirements import joint_limits, uses
 from placer.units import SECONDS_PER_HOUR
 
@@ -152,7 +152,9 @@ class Crew:
             buckets.setdefault(pool.bucket, {})[n] = float(pool.gpus)
         taken = self._server()
         for bucket, terms in buckets.items():
-            self.model.at_most(terms, self.problem.quota(*bucket) - taken.get(bucket, 0))
+            quota = self.problem.quota(*bucket)
+            if quota < NO_QUOTA_GPUS:
+                self.model.at_most(terms, quota - taken.get(bucket, 0))
         for row in joint_limits(self.problem.requirements):
             counted = zip(self.counts, self.pools, strict=True)
             self.model.at_most({n: float(row.taken(pool)) for n, pool in counted}, row.most)

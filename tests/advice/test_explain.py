@@ -361,6 +361,7 @@ def test_a_quota_that_binds() -> None:
         places="gcp/us-west1",
         budget="5/h",
         exchange="all-reduce",
+        quota=8,
     )
     assert found.binding is not None
     quota = next(limit for limit in found.binding.limits if limit.code == "quota")
@@ -620,6 +621,7 @@ def test_a_gpu_of_the_server_counts_against_the_quota() -> None:
         places="gcp/us-central1",
         exchange="parameter-server",
         why_not="spot",
+        quota=8,
     )
     assert found.binding is not None
     quota = next(limit for limit in found.binding.limits if limit.code == "quota")

@@ -186,7 +186,9 @@ def test_budget_and_floor_are_the_ends(erben: Catalog) -> None:
     problem = Problem(
         profile=load_profile("roberta-xlm"),
         catalog=erben,
-        requirements=Requirements(budget_usd_per_hour=3.0, min_samples_per_second=300.0),
+        requirements=Requirements(
+            budget_usd_per_hour=3.0, min_samples_per_second=300.0, quota_gpus=8
+        ),
     )
     found = frontier(problem)
     assert found.ending is Ending.COMPLETE

@@ -24,7 +24,12 @@ def test_the_papers_market_at_five_dollars() -> None:
     table.
     """
     result = placer.recommend(
-        "roberta-xlm", budget="5/h", catalog="erben-2023", gpu="T4,A10,V100", time_limit=3600
+        "roberta-xlm",
+        budget="5/h",
+        catalog="erben-2023",
+        gpu="T4,A10,V100",
+        quota=8,
+        time_limit=3600,
     )
     assert specs(result) == ["lambda/us-west-1=8xA10:on-demand"]
     assert result.status is Status.OPTIMAL

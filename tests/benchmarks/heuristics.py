@@ -49,6 +49,7 @@ def question(number: int, books: dict[str, Catalog]) -> Problem:
         "budget_usd_per_hour": draw.choice(BUDGETS),
         "min_workers": draw.choice((least, least, 2 * least)),
         "max_workers": draw.choice((16, 64)),
+        "quota_gpus": 8,
     }
     if wishes["objective"] != "throughput":
         wishes |= {

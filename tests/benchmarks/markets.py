@@ -87,6 +87,7 @@ class Question:
         wishes = Requirements(
             budget_usd_per_hour=self.budget,
             max_local_steps=self.local_steps,
+            quota_gpus=8,
             target_batch_size=int(
                 profile.target_batch_size
                 * draw.choice(HUGE_FACTORS if self.huge else BATCH_FACTORS)

@@ -37,14 +37,18 @@ def questions() -> Iterator[tuple[str, Problem]]:
     for model in MODELS:
         yield (
             f"default {model}",
-            Problem(profile=load_profile(model), catalog=book, requirements=Requirements()),
+            Problem(
+                profile=load_profile(model), catalog=book, requirements=Requirements(quota_gpus=8)
+            ),
         )
     yield (
         "default roberta-xlm, two regions",
         Problem(
             profile=load_profile("roberta-xlm"),
             catalog=book,
-            requirements=Requirements(min_regions=2, max_regions=2, budget_usd_per_hour=20.0),
+            requirements=Requirements(
+                min_regions=2, max_regions=2, budget_usd_per_hour=20.0, quota_gpus=8
+            ),
         ),
     )
     for size, regions, types, seeds in MARKETS:

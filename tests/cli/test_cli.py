@@ -168,7 +168,7 @@ def test_infeasible_is_exit_code_three_with_a_change_that_works(run: Run) -> Non
         (("recomend",), "unknown command 'recomend'", "recommend"),
         (("estimate", *ERBEN, "--workers", "gcp/us-central1=0xT4"), "at least 1", "worker"),
         (
-            ("estimate", *ERBEN, "--workers", "gcp/us-central1=9xT4:spot"),
+            ("estimate", *ERBEN, "--quota", "8", "--workers", "gcp/us-central1=9xT4:spot"),
             "exceed the quota of 8",
             "",
         ),
@@ -314,7 +314,9 @@ def test_the_wish_for_regions_is_echoed(run: Run) -> None:
 
 def test_what_nobody_placed_is_said_with_the_wish_that_binds(run: Run) -> None:
     """Nine A10 exceed the quota and the budget: each single change that works is named."""
-    done = run("recommend", *ERBEN, "--budget", "5/h", "--workers", "9..12", "--gpu", "A10")
+    done = run(
+        "recommend", *ERBEN, "--budget", "5/h", "--workers", "9..12", "--gpu", "A10", "--quota", "8"
+    )
     assert done.returncode == 3
     assert "--workers 1..64" in done.stderr
     assert "no --gpu" in done.stderr

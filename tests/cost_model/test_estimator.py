@@ -240,7 +240,8 @@ def codes(found: tuple[Violation, ...]) -> set[str]:
 def test_violations_name_each_broken_limit(erben: Catalog) -> None:
     """Quota, GPU, place, market, budget, floor, workers: one code each."""
     workers = "gcp/us-central1=9xT4:spot"
-    assert codes(violations(*on_book("roberta-xlm", workers, erben))) == {"quota"}
+    assert codes(violations(*on_book("roberta-xlm", workers, erben, quota_gpus=8))) == {"quota"}
+    assert codes(violations(*on_book("roberta-xlm", workers, erben))) == set()
     quotas = (Quota(place="*", gpu="*", market="*", gpus=16),)
     assert codes(violations(*on_book("roberta-xlm", workers, erben, quotas=quotas))) == set()
     for wish, code in (

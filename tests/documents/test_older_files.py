@@ -21,7 +21,7 @@ FILES = ROOT / "tests/fixtures/saved-2026-11"
 RESULTS = ("result", "certificate", "wishes", "central")
 SWEPT = (
     *("--model", "roberta-xlm", "--catalog", "erben-2023", "--budget", "3/h"),
-    *("--over", "budget=2/h..4/h:3"),
+    *("--over", "budget=2/h..4/h:3", "--quota", "8"),
 )
 
 

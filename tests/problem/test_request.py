@@ -7,7 +7,7 @@ import pytest
 
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
-from placer.problem.problem import Problem
+from placer.problem.problem import NO_QUOTA_GPUS, Problem
 from placer.problem.words.quotas import read_quotas
 from placer.problem.words.request import build_problem
 from placer.workload.profile import load_profile
@@ -102,13 +102,30 @@ def test_wrong_words_are_named_with_a_tip(
 
 
 def test_the_last_matching_quota_row_wins(erben: Catalog, tmp_path: Path) -> None:
-    """Wildcards first, exceptions below; what no row matches keeps the default of 8."""
+    """Wildcards first, exceptions below; what no row matches has no quota."""
     path = tmp_path / "q.csv"
     path.write_text("place,gpu,market,gpus\ngcp,*,*,16\ngcp/us-west1,t4,spot,0\n", encoding="utf-8")
     problem = ask(erben, quota=str(path))
     assert problem.quota("gcp/us-central1", "T4", "spot") == 16
     assert problem.quota("gcp/us-west1", "T4", "spot") == 0
-    assert problem.quota("aws/us-west-2", "T4", "spot") == 8
+    assert problem.quota("aws/us-west-2", "T4", "spot") == NO_QUOTA_GPUS
+
+
+def test_no_quota_holds_that_nobody_gave(erben: Catalog) -> None:
+    """A pool is limited by a number for all, by 0 as well; without one by nothing."""
+    assert ask(erben).quota("gcp/us-central1", "T4", "spot") == NO_QUOTA_GPUS
+    assert {pool.gpu_quota for pool in ask(erben, quota="3").pools} == {3}
+    assert ask(erben, quota="0").pools == ()
+
+
+def test_documents_without_a_quota_mean_eight(erben: Catalog) -> None:
+    """Once it was eight for everybody, and documents did not say so; no limit is written down."""
+    eight, none = ask(erben, quota="8"), ask(erben)
+    document = eight.to_dict()
+    assert "quota_gpus" not in document["requirements"]
+    assert Problem.from_dict(document).requirements.quota_gpus == 8
+    assert none.to_dict()["requirements"]["quota_gpus"] is None
+    assert Problem.from_dict(none.to_dict()).requirements.quota_gpus is None
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_words_become_rules(erben: Catalog, word: str, rule: Used) -> None:
             "machines of your own, which are used only where their site is named",
         ),
         ({"use": f"{SITE}=2xRTX8000"}, "only 1 exist"),
-        ({"use": "gcp/us-west1=9xT4:spot"}, "the quota allows only 8"),
+        ({"use": "gcp/us-west1=9xT4:spot", "quota": 8}, "the quota allows only 8"),
         ({"use": "gcp=5xT4", "workers": "1..4"}, "at most 4 workers"),
         ({"use": "gcp=5xT4", "tbs": 4}, "at most 4 samples a step"),
         (

@@ -27,7 +27,7 @@ from placer.documents.saved_result import check_result
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
-from placer.problem.problem import Problem
+from placer.problem.problem import NO_QUOTA_GPUS, Problem
 from placer.problem.requirements import Requirements
 from placer.problem.words.readers import READERS, read_wish
 from placer.problem.words.values import check_words
@@ -220,7 +220,9 @@ def test_a_mapping_stands_for_a_quota_file() -> None:
     assert problem.quota("gcp/us-central1", "T4", "spot") == 16
     assert problem.quota("gcp/us-west1", "T4", "on_demand") == 0
     assert problem.quota("aws/us-west-2", "T4", "spot") == 2
-    assert problem.quota("lambda/us-west-1", "A10", "on_demand") == 8
+    assert problem.quota("lambda/us-west-1", "A10", "on_demand") == NO_QUOTA_GPUS
+    assert asked({"quota": 8}).requirements == asked({"quota": "8"}).requirements
+    assert asked({"quota": 8}).quota("lambda/us-west-1", "A10", "on_demand") == 8
 
 
 @given(
@@ -261,6 +263,8 @@ def test_numbers_are_read_exactly(low: int, more: int, rate: float, share: float
         ({"overlap": "no"}, "overlap 'no'", "give True or False"),
         ({"overlap": 1}, "overlap 1", "give True or False"),
         ({"quota": {"T4": True}}, "quota {'T4': True}", "a mapping"),
+        ({"quota": -1}, "quota '-1' is not a whole number", "0 to allow none"),
+        ({"quota": 10**10}, "quota '10000000000' is not a whole number", "0 to allow none"),
         ({"quota": {"T4": -1}}, "quota 'T4': gpus '-1'", "0 to allow none"),
         ({"quota": {"T5": 4}}, "unknown GPU 'T5'", "T4"),
         ({"quota": {("moon", "T4", "spot"): 4}}, "unknown place 'moon'", ""),

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from placer.advice.explanation.side_questions import Asker, Trial, wanting
-from placer.advice.explanation.wishes import AMPLE_QUOTA, Wish, wishes_of, without
-from placer.advice.recommendation.nearest import AMPLE_GPUS
+from placer.advice.explanation.wishes import Wish, wishes_of, without
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import quota_use
 from placer.cost_model.outlook.totals import totals_of
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.placement import Placement
-from placer.problem.problem import Problem
+from placer.problem.problem import NO_QUOTA_GPUS, Problem
 from placer.problem.requirements import Quota
 from placer.solving.result import Option, Result
 
@@ -193,12 +192,18 @@ def _quota_limits(result: Result, asker: Asker) -> Iterator[Limit]:
     """Yield the quotas of the machines that are used or would be."""
     problem, placement = result.problem, result.placement
     assert placement is not None
-    if problem.requirements.quotas == AMPLE_QUOTA:
+    if not problem.requirements.has_quotas:
         return
-    ample = asker.best(wanting(problem, quotas=AMPLE_QUOTA), start=placement)
-    used = quota_use(placement, problem)
+    ample = asker.best(wanting(problem, quotas=(), quota_gpus=None), start=placement)
+    used = {
+        key: gpus
+        for key, gpus in quota_use(placement, problem).items()
+        if problem.quota(*key) < NO_QUOTA_GPUS
+    }
     binds = improves(ample, result, asker.options.gap)
     wanted = _exceeded(ample.placement, problem) if binds and ample.placement is not None else []
+    if not binds and not used:
+        return
     if not binds:
         bucket = max(used, key=lambda key: used[key] / max(1, problem.quota(*key)))
         yield _limit(
@@ -216,7 +221,7 @@ def _quota_limits(result: Result, asker: Asker) -> Iterator[Limit]:
     )
     each = []
     for bucket in buckets[:MOST_BUCKETS]:
-        trial = asker.best(with_bucket(problem, bucket, AMPLE_GPUS), start=placement)
+        trial = asker.best(with_bucket(problem, bucket, NO_QUOTA_GPUS), start=placement)
         each.append(
             _limit(
                 "quota",

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from placer.advice.recommendation.nearest import AMPLE_GPUS
-from placer.problem.problem import DEFAULT_QUOTA_GPUS, Problem
-from placer.problem.requirements import ALL_REGIONS, Quota, Requirements
+from placer.problem.problem import Problem
+from placer.problem.requirements import ALL_REGIONS, Requirements
 from placer.problem.words.wishes import WISHES
 from placer.units import counted, format_duration, format_number, format_usd
 
-AMPLE_QUOTA = (Quota(place="*", gpu="*", market="*", gpus=AMPLE_GPUS),)
-DEFAULT_QUOTA = (
-    f"quotas (at most {DEFAULT_QUOTA_GPUS} GPUs of a type in a region and market by default)"
-)
 PLAIN = Requirements()
 """A request without wishes."""
 
@@ -51,7 +46,7 @@ def wishes_of(problem: Problem) -> tuple[Wish, ...]:
 
     Notes
     -----
-    The default quota counts as a wish that was not given. Giving up ``--in`` keeps the sites of
+    Giving up ``--in`` keeps the sites of
     owned machines open.
     """
     return tuple(_wishes(problem))
@@ -69,15 +64,14 @@ INSIDE = {
 
 def _wishes(problem: Problem) -> Iterator[Wish]:
     wish = problem.requirements
-    if wish.quotas != AMPLE_QUOTA:
-        words = "the quotas of the quota file" if wish.quotas else DEFAULT_QUOTA
+    if wish.has_quotas:
+        each = f"a quota of {wish.quota_gpus} GPUs of a type in a region and market"
         yield Wish(
             code="quota",
-            words=words,
-            change=f"a quota of {AMPLE_GPUS} GPUs",
-            fields=("quotas",),
-            values=(AMPLE_QUOTA,),
-            given=bool(wish.quotas),
+            words="the quotas of the quota file" if wish.quotas else each,
+            change="no --quota",
+            fields=("quotas", "quota_gpus"),
+            values=((), None),
         )
     if wish.used:
         rules = ", ".join(f"{rule.count} x {rule.device} in {rule.place}" for rule in wish.used)

@@ -10,15 +10,13 @@ from placer.cost_model.objective import aimed_at
 from placer.cost_model.outlook.totals import totals_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import ALL_REGIONS, Quota, Requirements
+from placer.problem.requirements import ALL_REGIONS, Requirements
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Option
 from placer.solving.solve import solve
 
 BASELINE_NODES = 1_000
 """Nodes of a search whose answer is only compared with and need not be proved."""
-AMPLE_GPUS = 64
-"""Quota that is tried when nothing fits."""
 
 
 def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Option, ...]:
@@ -104,7 +102,6 @@ def _widened(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
         deadline_s=None,
         budget_usd=None,
     )
-    quotas = (Quota(place="*", gpu="*", market="*", gpus=AMPLE_GPUS),)
     given = (
         ("--budget", wish.budget_usd_per_hour or wish.budget_usd),
         ("--min-throughput", wish.min_samples_per_second),
@@ -114,7 +111,7 @@ def _widened(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
     limits = " and ".join(f"no {name}" for name, limit in given if limit is not None)
     for label, changed, note in (
         ("workers", replace(wish, min_workers=1, max_workers=64), "--workers 1..64"),
-        ("quota", replace(wish, quotas=quotas), f"a quota of {AMPLE_GPUS} GPUs"),
+        ("quota", replace(wish, quotas=(), quota_gpus=None), "no --quota"),
         (
             "exchange",
             replace(wish, exchange="auto", aggregator=None, storage=None),

@@ -11,13 +11,14 @@ from datetime import date
 from placer.advice.recommendation.promised_network import network_warnings
 from placer.cost_model.estimate import Estimate, estimate, evaluate, offers_of
 from placer.cost_model.estimate import pool_of as find_pool
+from placer.cost_model.limits import quota_use
 from placer.cost_model.timing.crew import samples_per_round, worker_rate
 from placer.cost_model.timing.step import gain_bound
 from placer.market.carbon import NO_GRID
 from placer.market.catalog import FREE, Catalog, VmOffer
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
-from placer.problem.problem import Problem
+from placer.problem.problem import NO_QUOTA_GPUS, Problem
 from placer.problem.requirements import ALL_REGIONS
 from placer.solving.answer import Warn
 from placer.solving.result import Option, Result
@@ -40,6 +41,8 @@ WORTH_A_WORD = 1.1
 """Local steps that gain less than this are not mentioned."""
 TIGHT = 0.8
 """Memory that is fuller than this is worth a word."""
+SMALL_QUOTA_GPUS = 8
+"""What new accounts often may rent of one type in a region: a note says if an answer needs more."""
 STALE_DAYS = 120
 """Prices older than this are announced."""
 ODD = 10.0
@@ -194,7 +197,26 @@ def notes_of(problem: Problem, placement: Placement, got: Estimate) -> tuple[War
         *_growth(problem, placement, got),
         *_continents(problem, placement, got),
         *_memory(problem, placement),
+        *_quota(problem, placement),
     )
+
+
+def _quota(problem: Problem, placement: Placement) -> Iterator[Warn]:
+    """Yield the GPUs that an account must be allowed to rent, where nobody said what it is and new
+    ones often are not.
+    """
+    needed = [
+        f"{gpus} {gpu} in {place} ({market.replace('_', '-')})"
+        for (place, gpu, market), gpus in sorted(quota_use(placement, problem).items())
+        if gpus > SMALL_QUOTA_GPUS and problem.quota(place, gpu, market) == NO_QUOTA_GPUS
+    ]
+    if needed:
+        what = "a quota" if len(needed) == 1 else "quotas"
+        yield Warn(
+            code="quota",
+            message=f"needs {what} of {', '.join(needed)}; new accounts often start with "
+            f"{SMALL_QUOTA_GPUS} or fewer: --quota {SMALL_QUOTA_GPUS} plans within that",
+        )
 
 
 def _growth(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:

@@ -174,11 +174,11 @@ def rent_everything(placement: Placement, problem: Problem) -> Placement:
     elasticity rents.
     """
     used: dict[tuple[str, str, str], int] = {}
-    groups = []
+    groups, most = [], problem.requirements.max_workers
     for group in placement.groups:
         pool = pool_of(group, problem)
         left = pool.gpu_quota - used.get(pool.bucket, 0)
-        count = max(1, min(pool.max_count, left // pool.gpus))
+        count = max(1, min(pool.max_count, left // pool.gpus, most))
         used[pool.bucket] = used.get(pool.bucket, 0) + count * pool.gpus
         groups.append(replace(group, count=count))
     return replace(placement, groups=tuple(groups))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -13,8 +13,8 @@ from placer.documents.checker.seconds import Bill
 from placer.documents.checker.shares import moves
 
 SLACK = 1e-9
-QUOTA_GPUS = 8
-"""GPUs of a place, type and market where no row says otherwise."""
+FORMER_QUOTA_GPUS = 8
+"""GPUs of a place, type and market where no row says otherwise, in documents that do not say."""
 MODELS = ("local-sgd", "model-averaging", "diloco", "streaming-diloco")
 """Strategies that send the model itself; the others send gradients."""
 SEVERAL_REGIONS = ("hierarchical-all-reduce", "hierarchical", "model-averaging", "asgd-ga")
@@ -114,6 +114,12 @@ def _uses(rule: dict[str, Any], row: dict[str, Any]) -> bool:
     )
 
 
+def other_quota(wish: Mapping[str, Any]) -> int | None:
+    """Return the GPUs of a place, type and market where no row says otherwise; None: no limit."""
+    gpus: int | None = wish.get("quota_gpus", FORMER_QUOTA_GPUS)
+    return gpus
+
+
 def _quotas(case: Case) -> Iterator[str]:
     used: dict[tuple[str, str, str], int] = {}
     server = case.placement["server"]
@@ -132,8 +138,8 @@ def _quotas(case: Case) -> Iterator[str]:
                 fnmatchcase(k, q[f]) for k, f in zip(key, ("place", "gpu", "market"), strict=True)
             )
         ]
-        quota = rows[-1]["gpus"] if rows else QUOTA_GPUS
-        if gpus > quota:
+        quota = rows[-1]["gpus"] if rows else other_quota(case.wish)
+        if quota is not None and gpus > quota:
             yield f"{gpus} x {key[1]} {key[2]} in {key[0]}, where the quota is {quota}"
     for row in case.wish["quotas"]:
         names = row["place"], row["gpu"], row["market"]

@@ -13,8 +13,10 @@ from typing import Any
 
 from placer.documents.checker.averages import class_of
 from placer.documents.checker.case import GIB
-from placer.documents.checker.limits import QUOTA_GPUS
+from placer.documents.checker.limits import other_quota
 
+MOST_COUNTED = 16
+"""Quota up to which every mix of machine sizes is counted."""
 CHEAPEST = float("inf")
 """Multiplier that asks for the cheapest N machines instead."""
 
@@ -32,7 +34,7 @@ class Machine:
     gpus: int
     host: str
     bucket: tuple[str, str, str]
-    quota: int
+    quota: int | None
 
 
 def machines_of(problem: Mapping[str, Any], speeds: Sequence[Mapping[str, Any]]) -> list[Machine]:
@@ -70,9 +72,11 @@ def _machine(
     """Return an offer as one kind of worker; empty if quota or number allow none."""
     wish, machines = problem["requirements"], int(speed.get("machines", 1))
     bucket = f"{offer['provider']}/{offer['region']}", offer["gpu"], offer["market"]
-    quota = _quota(bucket, wish["quotas"])
+    quota = _quota(bucket, wish)
     gpus, available = machines * offer["gpu_count"], offer["available"]
-    most = min(quota // gpus, wish["max_workers"])
+    most = int(wish["max_workers"])
+    if quota is not None:
+        most = min(most, quota // gpus)
     if available is not None:
         most = min(most, available // machines)
     if most < 1:
@@ -121,14 +125,14 @@ def _fits(offer: Mapping[str, Any], problem: Mapping[str, Any]) -> bool:
     )
 
 
-def _quota(bucket: tuple[str, str, str], rows: Sequence[Mapping[str, Any]]) -> int:
-    for row in reversed(rows):
+def _quota(bucket: tuple[str, str, str], wish: Mapping[str, Any]) -> int | None:
+    for row in reversed(wish["quotas"]):
         if row["scope"] == "each" and all(
             fnmatchcase(a, row[key])
             for a, key in zip(bucket, ("place", "gpu", "market"), strict=True)
         ):
             return int(row["gpus"])
-    return QUOTA_GPUS
+    return other_quota(wish)
 
 
 def largest_sums(machines: Sequence[Machine], multiplier: float, most: int) -> list[float]:
@@ -144,8 +148,8 @@ def largest_sums(machines: Sequence[Machine], multiplier: float, most: int) -> l
     -----
     Weak duality: whatever N machines within the quotas are, their speeds together are at most this
     plus lambda times their price. Machines of several sizes that share a quota enter by the concave
-    majorant of the best exact counts. Fewer values than ``most`` + 1 say that no more machines
-    exist.
+    majorant of the best exact counts, under a large quota by weak duality again. Fewer values than
+    ``most`` + 1 say that no more machines exist.
     """
     shared: dict[tuple[str, str, str], list[tuple[float, Machine]]] = {}
     for machine in machines:
@@ -155,16 +159,46 @@ def largest_sums(machines: Sequence[Machine], multiplier: float, most: int) -> l
     for rows in shared.values():
         if len(rows) == 1:
             steps += [rows[0][0]] * min(rows[0][1].most, most)
+        elif rows[0][1].quota is not None and rows[0][1].quota <= MOST_COUNTED:
+            steps += _majorant(_best_of_bucket(rows, rows[0][1].quota, most))
         else:
-            steps += _majorant(_best_of_bucket(rows, most))
+            steps += _priced_devices(rows, rows[0][1].quota, most)
     return [0.0, *accumulate(heapq.nlargest(most, steps))]
 
 
-def _best_of_bucket(rows: Sequence[tuple[float, Machine]], most: int) -> list[float]:
+def _priced_devices(
+    rows: Sequence[tuple[float, Machine]], quota: int | None, most: int
+) -> list[float]:
+    """Bound what each further machine of one quota adds, by prices of a device: whatever machines
+    there are, they are worth at most the whole quota at its price and what each is worth above its
+    own devices'. Without a quota the price is 0.
+    """
+    prices = {0.0}
+    if quota is not None:
+        prices |= {
+            max(0.0, (big - small) / (large.gpus - little.gpus))
+            for small, little in rows
+            for big, large in rows
+            if little.gpus < large.gpus
+        }
+    bounds = []
+    for price in prices:
+        units = [
+            worth - price * machine.gpus
+            for worth, machine in rows
+            for _ in range(min(machine.most, most))
+        ]
+        bounds.append([price * (quota or 0), *heapq.nlargest(most, units)])
+    sums = [min(column) for column in zip(*(accumulate(bound) for bound in bounds), strict=True)]
+    fewest = min(machine.gpus for _, machine in rows)
+    machines = len(sums) - 1 if quota is None else min(len(sums) - 1, quota // fewest)
+    return [high - low for low, high in pairwise(sums[: machines + 1])]
+
+
+def _best_of_bucket(rows: Sequence[tuple[float, Machine]], quota: int, most: int) -> list[float]:
     """Return the largest worth of exactly k machines of one quota, for k from 0, by adding machines
     GPU by GPU.
     """
-    quota = rows[0][1].quota
     best = {(0, 0): 0.0}
     for worth, machine in rows:
         now = dict(best)

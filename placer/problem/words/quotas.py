@@ -77,6 +77,24 @@ def quotas_of(
     return tuple(rows)
 
 
+def quota_gpus(text: str, where: str) -> int:
+    """Read a number of GPUs.
+
+    Raises
+    ------
+    PlacerError
+        If it is no whole number of up to nine digits.
+
+    Examples
+    --------
+    >>> quota_gpus("8", "quota")
+    8
+    """
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise PlacerError(f"{where} '{text}' is not a whole number", "write 0 to allow none")
+    return int(text)
+
+
 def _quota(cells: list[str], columns: int, where: str, catalog: Catalog | None) -> Quota:
     if len(cells) != columns:
         raise PlacerError(
@@ -94,12 +112,11 @@ def _quota(cells: list[str], columns: int, where: str, catalog: Catalog | None) 
     )
     if market not in ("*", "spot", "on_demand"):
         raise PlacerError(f"{where}: market '{cells[2]}'", "write spot, on-demand or *")
-    if not re.fullmatch(r"[0-9]{1,9}", gpus):
-        raise PlacerError(f"{where}: gpus '{gpus}' is not a whole number", "write 0 to allow none")
+    most = quota_gpus(gpus, f"{where}: gpus")
     if catalog is not None:
         if not any(fnmatchcase(known, place) for known in catalog.regions):
             raise unknown("place", f"{cells[0]}' in '{where}", catalog.regions)
         gpu = next((known for known in catalog.gpus if known.upper() == gpu.upper()), gpu)
         if not any(fnmatchcase(known, gpu) for known in catalog.gpus):
             raise unknown("GPU", f"{gpu}' in '{where}", catalog.rented_gpus)
-    return Quota(place=place, gpu=gpu, market=market, gpus=int(gpus), scope=scope)
+    return Quota(place=place, gpu=gpu, market=market, gpus=most, scope=scope)

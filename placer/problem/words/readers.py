@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -19,7 +20,7 @@ from placer.problem.requirements import ALL_REGIONS, EXCHANGES
 from placer.problem.words.budget import read_budget
 from placer.problem.words.data import parse_datasets, parse_kept, parse_multipliers
 from placer.problem.words.machines import parse_used
-from placer.problem.words.quotas import quotas_of, read_quotas
+from placer.problem.words.quotas import quota_gpus, quotas_of, read_quotas
 from placer.problem.words.wishes import Wish
 from placer.units import (
     parse_count,
@@ -142,8 +143,10 @@ def _oldest_price(value: str, asked: Reading) -> tuple[object, ...]:
 
 def _quotas(value: str | Mapping[Any, int], asked: Reading) -> tuple[object, ...]:
     if isinstance(value, Mapping):
-        return (quotas_of(value, asked.catalog),)
-    return (read_quotas(Path(value), asked.catalog),)
+        return quotas_of(value, asked.catalog), None
+    if re.fullmatch(r"[+-]?[0-9]+", value):
+        return (), quota_gpus(value, "quota")
+    return read_quotas(Path(value), asked.catalog), None
 
 
 def _data(value: str | Iterable[str], asked: Reading) -> tuple[object, ...]:

@@ -26,12 +26,13 @@ Range = str | int | tuple[int, int]
 """One whole number, or the lower and the upper end of a range; both count."""
 Quotas = (
     str
+    | int
     | os.PathLike[str]
     | Mapping[str, int]
     | Mapping[tuple[str, str, str], int]
     | Mapping[str | tuple[str, str, str], int]
 )
-"""A file, or most GPUs by name, or by place, name and market."""
+"""One number for all, a file, or most GPUs by name, or by place, name and market."""
 SAME = "*"
 """Stands for the name of the wish as a field, and for its fields as keys."""
 STRATEGY_NAMES = ", ".join(name for name in STRATEGIES if name != "none")
@@ -670,14 +671,15 @@ class Wishes(TrainingWishes, total=False):
         Quotas | None,
         Wish(
             group="machines",
-            fields=("quotas",),
+            fields=("quotas", "quota_gpus"),
             reader="quotas",
-            metavar="FILE",
-            example="quota.csv",
-            help="CSV with place,gpu,market,gpus[,scope]; default 8 GPUs per region, type and "
-            "market.",
+            metavar="N|FILE",
+            example="8",
+            help="Most GPUs per region, type and market, or a CSV file with "
+            "place,gpu,market,gpus[,scope]; default: no limit.",
             more="Or a mapping such as {'T4': 16} or {('aws/*', 'T4', 'spot'): 16}: most GPUs by "
             "name, or by place, name and market; of several that match, the last one holds.",
+            number="{}",
             changes=False,
         ),
     ]

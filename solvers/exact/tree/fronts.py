@@ -26,6 +26,8 @@ TIGHT = 5
 """Rows of the bound that prune partial choices."""
 FINE, ROUNDS = 8, 2
 """Prices of a dollar that are tried between the neighbours of the tightest one, and how often."""
+BEAM = 500
+"""Choices that a first pass keeps at most, to find a good placement soon."""
 JOINED = 1_000_000
 """Pairs of choices of two regions that are looked at together: some ten bytes each for every
 figure.
@@ -131,6 +133,8 @@ class Fronts:
             buckets_at(self.market, place, own)
             for place, own in zip(bound.node.used, hosts, strict=True)
         ]
+        self.most: int | None = None
+        self.whole = True
         self._choose_rows()
 
     def _choose_rows(self) -> None:
@@ -145,7 +149,7 @@ class Fronts:
         for _ in range(ROUNDS):
             spare = self._spare(weights, sums.sum(axis=0), needed)
             at = int(np.argmin(spare))
-            if not np.isfinite(spare[at]):
+            if not np.isfinite(spare[at]) or spare[at] < 0:  # says nothing, or cuts the leaf
                 break
             price, now = weights[:, 1], weights[at, 1]
             others = weights[(weights[:, 0] > 0) & (price > 0)][:, 1]
@@ -192,6 +196,17 @@ class Fronts:
         # These hosts are too few for the split, or its bound says that it cannot improve.
         if not np.all(self.open(NOTHING, self.total[:, None])):
             return
+        self.most, self.whole = BEAM, True
+        yield from self._found()
+        if not self.whole:
+            # What the first pass has found makes the lists of the second one short.
+            self.most = None
+            self._choose_rows()
+            if np.all(self.open(NOTHING, self.total[:, None])):
+                yield from self._found()
+
+    def _found(self) -> Iterator[tuple[WorkerGroup, ...]]:
+        """Yield the choices of all regions together, in order of promise."""
         whole, trail = NOTHING, []
         for k in range(self.split.shape[1]):
             region = RegionFront(self, k)
@@ -235,7 +250,18 @@ class Fronts:
                 choice=choice,
             )
             parts.append(self.best(built.at(np.flatnonzero(self.open(built, later[:, None])))))
-        return self.best(States.all_of(parts))
+        return self.promising(self.best(States.all_of(parts)), later[:, None])
+
+    def promising(self, states: States, ahead: Array) -> States:
+        """Keep the states that reach most in the tightest row, as many as this pass keeps."""
+        if self.most is None or len(states.speed) <= self.most:
+            return states
+        self.whole = False
+        row = int(np.argmin(self.spare))
+        reached = (
+            self.weights[row, 0] * states.speed - self.weights[row, 1] * states.usd + ahead[row]
+        )
+        return states.at(np.sort(np.argpartition(-reached, self.most)[: self.most]))
 
     def open(self, states: States, ahead: Array) -> np.ndarray:
         """Return which states may still reach every threshold with what lies ahead; ``ahead`` has
@@ -345,9 +371,10 @@ class RegionFront:
         # Devices count no more where machines to come cannot fill the quota, so that fewer choices
         # differ.
         most = states.devices + (self.count - states.machines) * stage.largest_later
-        return self.fronts.best(
+        kept = self.fronts.best(
             replace(states, devices=np.where(most <= stage.quota, 0, states.devices))
         )
+        return self.fronts.promising(kept, stage.later[:, self.count - kept.machines])
 
     def machines(self, state: int) -> list[tuple[int, int]]:
         """List the pools and counts of a complete choice."""

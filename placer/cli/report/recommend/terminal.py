@@ -15,7 +15,7 @@ from placer.cli.report.recommend.proof import proof_table, ways_out
 from placer.cli.report.recommend.sentences import headline, worker_words
 from placer.cost_model.estimate import Estimate
 from placer.problem.placement import Placement
-from placer.problem.problem import DEFAULT_QUOTA_GPUS, Problem
+from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS, Requirements
 from placer.solving.answer import Warn
 from placer.solving.result import Option, Result
@@ -91,16 +91,10 @@ def reading(problem: Problem, wanted: str = "") -> RenderableType:
     ]
     if wish.require_measured:
         limits.append("measured devices only")
-    quota = f"{DEFAULT_QUOTA_GPUS} GPUs per region, type and market"
     lines = [
         *_context(problem),
         ("wanted", f"{wanted or _objective_words(problem)}; {', '.join(limits)}"),
-        (
-            "quota",
-            f"from the quota file, else {quota}"
-            if wish.quotas
-            else f"{quota} (default; change with --quota FILE)",
-        ),
+        ("quota", _quota_words(wish)),
     ]
     return _pairs(lines)
 
@@ -108,6 +102,14 @@ def reading(problem: Problem, wanted: str = "") -> RenderableType:
 def _objective_words(problem: Problem) -> str:
     words = OBJECTIVE_WORDS[problem.requirements.objective]
     return words if problem.profile.architecture is None else words.replace("sample", "token")
+
+
+def _quota_words(wish: Requirements) -> str:
+    """Say which quotas hold."""
+    each = f"{wish.quota_gpus} GPUs per region, type and market"
+    if wish.quotas:
+        return f"from the quota file, else {'no limit' if wish.quota_gpus is None else each}"
+    return "no limit (set one with --quota N or FILE)" if wish.quota_gpus is None else each
 
 
 def _total_limits(wish: Requirements) -> list[str]:
