@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
 from placer.profiler.estimate.counters import Kept, flop_counter, traffic_counter
+from placer.profiler.estimate.gpu_kernels import as_on_gpu
 from placer.profiler.estimate.meta_twin import meta_twin
-from placer.profiler.estimate.work import Work
+from placer.profiler.estimate.work import COUNTED, HALF, Work
 from placer.profiler.steps.training_step import check_loss
 from placer.profiler.target.torch_import import load_torch
 
@@ -33,16 +34,19 @@ FP32_BYTES = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pass:
-    """One forward and backward pass in FP32.
+    """One forward and backward pass.
 
     Parameters
     ----------
-    flops, grouped_flops
-        Floating point operations, a multiply-add counts as two; those of grouped convolutions stand
-        apart as well.
+    flops, grouped_flops, blocked_flops
+        Floating point operations, a multiply-add counts as two; those of convolutions in groups
+        stand apart as well, without and with tensor cores.
     moved_bytes, kernels
         Bytes that kernels read and write, and how many kernels the host launches: those inside
         recurrent layers are left out.
+    product_bytes, relaid_bytes
+        Shares of matrix products and dense convolutions, and of the activations of dense
+        convolutions that are not channels last.
     activation_bytes, largest_bytes
         Bytes that forward keeps for backward, and the largest result of one kernel.
     """
@@ -53,6 +57,9 @@ class Pass:
     kernels: float
     activation_bytes: float
     largest_bytes: float
+    product_bytes: float = 0.0
+    relaid_bytes: float = 0.0
+    blocked_flops: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,16 +89,40 @@ class Counts:
         )
 
     def work(self, samples: int) -> Work:
-        """Return the work of one microbatch, for the throughput estimate."""
-        step = self.of(samples)
-        moved_bytes = step.moved_bytes * (2 if self.half else 1)
+        """Return the work of one microbatch in FP32, for the throughput estimate."""
+        step, scale = self.of(samples), 2 if self.half else 1
         return Work(
             samples=samples,
-            flops=step.flops,
-            grouped_flops=step.grouped_flops,
-            moved_bytes=moved_bytes,
-            kernels=step.kernels,
+            **{
+                name: getattr(step, name) * (scale if name.endswith("bytes") else 1)
+                for name in COUNTED
+            },
         )
+
+
+def count_work(workload: Workload, samples: int, precision: str) -> Work:
+    """Count the work of a microbatch of so many samples on the meta device.
+
+    Parameters
+    ----------
+    workload
+        The model; it is neither moved nor changed.
+    samples
+        Samples of the microbatch: how large tensors are decides which of them caches hold.
+    precision
+        ``fp16`` or ``bf16``: as under autocast, if the model is in FP32; others: as the model is.
+
+    Raises
+    ------
+    PlacerError
+        If the model cannot run there, or not with so few samples.
+    """
+    with said_plainly(workload):
+        twin = meta_twin(workload.module)
+        half = _is_half(twin)
+        step = _pass(workload, twin, samples, "fp32" if half else precision)
+    figures = {name: getattr(step, name) for name in COUNTED}
+    return Work(samples=samples, half=half or precision in HALF, **figures)
 
 
 def count(workload: Workload) -> Counts:
@@ -105,7 +136,7 @@ def count(workload: Workload) -> Counts:
     """
     with said_plainly(workload):
         twin = meta_twin(workload.module)
-        first, second = (_pass(workload, twin, samples) for samples in BATCHES)
+        first, second = (_pass(workload, twin, samples, "fp32") for samples in BATCHES)
     parameters = list(twin.parameters())
     each, fixed = _line(first, second)
     return Counts(
@@ -116,8 +147,12 @@ def count(workload: Workload) -> Counts:
         matrix_elements=sum(
             p.numel() for p in parameters if p.dim() > 1 and p.element_size() == FP32_BYTES
         ),
-        half=any(p.element_size() * 2 == FP32_BYTES for p in parameters),
+        half=_is_half(twin),
     )
+
+
+def _is_half(module: torch.nn.Module) -> bool:
+    return any(p.element_size() * 2 == FP32_BYTES for p in module.parameters())
 
 
 def _line(first: Pass, second: Pass) -> tuple[Pass, Pass]:
@@ -131,16 +166,21 @@ def _line(first: Pass, second: Pass) -> tuple[Pass, Pass]:
     return Pass(**each), Pass(**fixed)
 
 
-def _pass(workload: Workload, twin: torch.nn.Module, samples: int) -> Pass:
+def _pass(workload: Workload, twin: torch.nn.Module, samples: int, precision: str) -> Pass:
     """Run forward and backward over some samples."""
     torch = load_torch()
     twin.zero_grad(set_to_none=True)
     kept = Kept([*twin.parameters(), *twin.buffers()])
     batch = workload.batch(samples, torch.device("meta"))
-    with torch.enable_grad(), flop_counter() as flops, traffic_counter() as traffic:
+    with (
+        torch.enable_grad(),
+        flop_counter() as flops,
+        traffic_counter(twin.parameters()) as traffic,
+    ):
         with (
             torch.autograd.graph.saved_tensors_hooks(kept.keep, lambda tensor: tensor),
             _recurrent(twin, traffic) as fused,
+            as_on_gpu(precision),
         ):
             loss: Any = workload.loss(twin, batch)
             check_loss(workload, loss)
@@ -148,8 +188,11 @@ def _pass(workload: Workload, twin: torch.nn.Module, samples: int) -> Pass:
         loss.backward()
     return Pass(
         flops=float(flops.get_total_flops()),
-        grouped_flops=float(flops.grouped_flops),
+        grouped_flops=float(traffic.grouped_flops),
+        blocked_flops=float(traffic.blocked_flops),
         moved_bytes=float(traffic.moved_bytes),
+        product_bytes=float(traffic.product_bytes),
+        relaid_bytes=float(traffic.relaid_bytes),
         kernels=launched * traffic.kernels,
         activation_bytes=float(kept.bytes),
         largest_bytes=float(traffic.largest_bytes),

@@ -6,20 +6,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog
 from placer.profiler.devices.peak_speeds import PRECISIONS
 from placer.profiler.estimate.memory import Component, Fit
 from placer.profiler.estimate.throughput import Check, rates_from_flops
-from placer.profiler.estimate.work import constants_document
+from placer.profiler.estimate.work import Work, between, constants_document
 from placer.profiler.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE, Workload
 from placer.version import __version__
 from placer.workload.architecture import Architecture
 from placer.workload.models.decoder import language_model
 from placer.workload.models.ladder import nearest_rung
 from placer.workload.profile import ModelProfile, Rate
+
+if TYPE_CHECKING:
+    from placer.profiler.estimate.counting import Counts
 
 __all__ = ["Estimate", "estimate", "rates_from_flops"]
 SCHEMA = "placer.profile-estimate/v1"
@@ -221,14 +224,15 @@ def estimate(
     counts = count(workload)
     state = optimizer_state(workload, sizes.trainable, optimizer)
     parts = components(counts, samples, precision, sizes.bytes_native, state)
-    work = counts.work(samples)
     fitting = fits(parts, samples, catalog)
     given = bool(microbatch or workload.microbatch)
     at_once = {fit.gpu: samples if given else _at_once(fit, samples) for fit in fitting}
+    works = _works(workload, counts, {samples, *at_once.values()}, precision)
+    work = works[samples]
     rates = {
         rate.gpu: rate
         for size in sorted({samples, *at_once.values()}, reverse=True)
-        for rate in rates_from_work(counts.work(size), workload.family, catalog, precision, known)
+        for rate in rates_from_work(works[size], workload.family, catalog, precision, known)
         if at_once.get(rate.gpu, samples) == size
     }
     return Estimate(
@@ -266,3 +270,17 @@ def _at_once(fit: Fit, samples: int) -> int:
     """Return the largest power of two that fits, at most the usual number; that where none does."""
     largest = fit.largest_microbatch
     return min(samples, 1 << (largest.bit_length() - 1)) if largest else samples
+
+
+def _works(workload: Workload, counts: Counts, sizes: set[int], precision: str) -> dict[int, Work]:
+    """Count the work of the smallest and the largest microbatch, and draw a line between; from the
+    FP32 counts, if the model runs neither under autocast nor with so few samples.
+    """
+    from placer.profiler.estimate.counting import count_work
+
+    few, many = min(sizes), max(sizes)
+    try:
+        ends = [count_work(workload, size, precision) for size in sorted({few, many})]
+    except PlacerError:
+        return {size: counts.work(size) for size in sizes}
+    return {size: between(ends[0], ends[-1], size) for size in sizes}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.profiler.devices.peak_speeds import Device, device_of
-from placer.profiler.estimate.work import OTHER, Constants, Family, Work, step_time
+from placer.profiler.estimate.work import COUNTED, OTHER, Constants, Family, Work, step_time
 from placer.workload.profile import Rate, load_profile
 
 PUBLISHED = Path(__file__).with_name("published.csv")
@@ -23,15 +23,36 @@ PRECISION = "fp16"
 """Erben et al. trained with autocast to half precision: their rates are above the FP32 peak of
 their devices.
 """
-CENTRE = {
-    "flop": (0.5, 0.4),
-    "byte": (0.75, 0.3),
-    "launch": (1e-5, 1.0),
-    "grouped": (7.0, 1.0),
-    "turing": (1.0, 0.15),
+EXPECTED = {
+    "flop": (0.85, 0.15),
+    "byte": (0.7, 0.5),
+    "launch": (5e-6, 0.05),
+    "grouped": (8.0, 1.0),
+    "blocked": (50.0, 1.0),
+    "relaying": (1.0, 1.0),
+    "full": (0.8, 0.5),
+    "turing": (0.95, 0.2),
+    "volta": (0.95, 0.2),
+    "hopper": (0.95, 0.2),
 }
 """Where each constant is expected before any rate is seen, and the spread of its logarithm:
-assumed, so that few rates suffice.
+assumed. A launch of eager PyTorch takes some microseconds; few of the rates tell which.
+"""
+CENTRE = {
+    "flop": (1.05, 0.05),
+    "byte": (0.612, 0.1),
+    "launch": (5e-6, 0.05),
+    "grouped": (6.68, 0.1),
+    "blocked": (60.9, 0.1),
+    "relaying": (1.56, 0.1),
+    "full": (0.824, 0.1),
+    "turing": (0.95, 0.15),
+    "volta": (0.945, 0.1),
+    "hopper": (0.897, 0.1),
+}
+"""Where public training speeds of about 830 models on an RTX 3090 and of some on V100 and H100 put
+each constant (`tests/benchmarks/public_speeds.py`), and how far the rates of Erben et al. may move
+it: assumed.
 """
 OF_A_MODEL = 0.35
 """Spread of a model's own logarithm about its family: how well its kernels suit a device. Assumed.
@@ -40,7 +61,9 @@ NOISE = 0.08
 """Spread of the logarithm of a rate about its model's. Assumed; with `OF_A_MODEL` it weighs rates
 against `CENTRE`.
 """
-TURING = "turing"
+GENERATIONS = ("turing", "volta", "hopper")
+SHARED = ("launch", "grouped", "blocked", "relaying", "full", *GENERATIONS)
+"""Constants that all families have in common."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +75,7 @@ class Point:
     work: Work
     device: Device
     rate: Rate
+    precision: str = PRECISION
 
 
 def published_works() -> dict[str, tuple[str, Work]]:
@@ -61,10 +85,8 @@ def published_works() -> dict[str, tuple[str, Work]]:
             row["model"]: (
                 row["family"],
                 Work(
-                    **{
-                        name: float(row[name])
-                        for name in ("samples", "flops", "grouped_flops", "moved_bytes", "kernels")
-                    }
+                    **{name: float(row[name]) for name in ("samples", *COUNTED)},
+                    half=True,
                 ),
             )
             for row in csv.DictReader(handle)
@@ -89,19 +111,30 @@ def published_points(catalog: Catalog, *, nodes: bool = False) -> tuple[Point, .
 
 def estimated_rate(point: Point, constants: Constants, family: str | None = None) -> float:
     """Estimate samples per second of a point's model and device."""
-    time = step_time(point.work, point.device, family or point.family, PRECISION, constants)
+    time = step_time(point.work, point.device, family or point.family, point.precision, constants)
     assert time is not None
     return point.work.samples / time.total
 
 
-def fit(points: Sequence[Point]) -> Constants:
-    """Fit the constants to rates: least squares of logarithms, with `CENTRE` as prior.
+def fit(
+    points: Sequence[Point],
+    centre: Mapping[str, tuple[float, float]] = CENTRE,
+    *,
+    own: bool = True,
+) -> Constants:
+    """Fit the constants to rates: least squares of logarithms, with a prior.
 
-    Notes
-    -----
-    Each model has a factor of its own beside its family's constants, known to be near 1 alone
-    (`OF_A_MODEL`): so that devices are told apart by rates of one model, and a model with rates on
-    three devices does not count three times. Estimates leave it out.
+    Parameters
+    ----------
+    points
+        The rates.
+    centre
+        Where each constant is expected, and the spread of its logarithm.
+    own
+        Whether each model has a factor of its own beside its family's constants, known to be near 1
+        alone (`OF_A_MODEL`): so that devices are told apart by rates of one model, and a model with
+        rates on three devices does not count three times. Estimates leave it out. Without, errors
+        are those of models, and large ones count less.
 
     Raises
     ------
@@ -109,59 +142,70 @@ def fit(points: Sequence[Point]) -> Constants:
         If SciPy is not installed.
     """
     families = sorted({p.family for p in points})
-    own = _least_squares(points, families)
-    pooled = _least_squares(points, [OTHER])
-    return Constants(
-        families={**own.families, **pooled.families},
-        launch_seconds=own.launch_seconds,
-        grouped_flops_per_byte=own.grouped_flops_per_byte,
-        generations=own.generations,
-    )
+    each = _least_squares(points, families, centre, own)
+    pooled = _least_squares(points, [OTHER], centre, own)
+    return replace(each, families={**each.families, **pooled.families})
 
 
-def _least_squares(points: Sequence[Point], families: Sequence[str]) -> Constants:
+def _least_squares(
+    points: Sequence[Point],
+    families: Sequence[str],
+    centre: Mapping[str, tuple[float, float]],
+    own: bool,
+) -> Constants:
     try:
         from scipy.optimize import least_squares
     except ImportError:
         raise PlacerError("fitting the estimator needs SciPy", "pip install scipy") from None
-    kinds = [kind for _ in families for kind in ("flop", "byte")] + ["launch", "grouped", "turing"]
-    models = sorted({p.model for p in points})
+    kinds = [*(kind for _ in families for kind in ("flop", "byte")), *SHARED]
+    models = sorted({p.model for p in points}) if own else []
+    noise = NOISE if own else OF_A_MODEL
 
     def residuals(logs: Any) -> list[float]:
-        constants, own = (
-            _constants(logs[: len(kinds)], kinds, families),
-            dict(zip(models, logs[len(kinds) :], strict=True)),
-        )
+        constants = _constants(logs[: len(kinds)], kinds, families, centre)
+        of_models = dict(zip(models, logs[len(kinds) :], strict=True))
         of_rates = [
-            (_log_error(p, constants, None if p.family in families else OTHER) - own[p.model])
-            / NOISE
+            (
+                _log_error(p, constants, None if p.family in families else OTHER)
+                - of_models.get(p.model, 0.0)
+            )
+            / noise
             for p in points
         ]
-        of_constants = [log / CENTRE[kind][1] for log, kind in zip(logs, kinds, strict=False)]
-        return [*of_rates, *of_constants, *(log / OF_A_MODEL for log in own.values())]
+        if not own:
+            of_rates = [_softened(error) for error in of_rates]
+        of_constants = [log / centre[kind][1] for log, kind in zip(logs, kinds, strict=False)]
+        return [*of_rates, *of_constants, *(log / OF_A_MODEL for log in of_models.values())]
 
-    starts = [
-        [launch if kind == "launch" else 0.0 for kind in kinds] + [0.0] * len(models)
-        for launch in (0.0, 1.0, 2.0)
-    ]
-    best = min(
-        (least_squares(residuals, start) for start in starts), key=lambda solution: solution.cost
-    )
-    return _constants(best.x[: len(kinds)], kinds, families)
+    best = least_squares(residuals, [0.0] * (len(kinds) + len(models)))
+    return _constants(best.x[: len(kinds)], kinds, families, centre)
 
 
-def _constants(logs: Sequence[float], kinds: Sequence[str], families: Sequence[str]) -> Constants:
-    values = [CENTRE[kind][0] * math.exp(log) for kind, log in zip(kinds, logs, strict=True)]
+def _softened(error: float) -> float:
+    """Return the error whose square grows as the error itself, if it is large."""
+    return math.copysign(math.sqrt(2 * (math.sqrt(1 + error * error) - 1)), error)
+
+
+def _constants(
+    logs: Sequence[float],
+    kinds: Sequence[str],
+    families: Sequence[str],
+    centre: Mapping[str, tuple[float, float]],
+) -> Constants:
+    values = [centre[kind][0] * math.exp(log) for kind, log in zip(kinds, logs, strict=True)]
     pairs = {
         name: Family(flop_efficiency=values[2 * i], byte_efficiency=values[2 * i + 1])
         for i, name in enumerate(families)
     }
-    launch, grouped, turing = values[-3:]
+    shared = dict(zip(kinds[2 * len(families) :], values[2 * len(families) :], strict=True))
     return Constants(
         families=pairs,
-        launch_seconds=launch,
-        grouped_flops_per_byte=grouped,
-        generations={TURING: turing},
+        launch_seconds=shared["launch"],
+        grouped_flops_per_byte=shared["grouped"],
+        blocked_flops_per_byte=shared["blocked"],
+        relaying=shared["relaying"],
+        full_precision=shared["full"],
+        generations={name: shared[name] for name in GENERATIONS},
     )
 
 

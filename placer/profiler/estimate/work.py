@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,21 @@ from placer.errors import unknown
 from placer.profiler.devices.peak_speeds import PRECISIONS, Device
 
 CONSTANTS = Path(__file__).with_name("constants.json")
-BYTES_OF_FP32 = {"fp32": 1.0, "tf32": 1.0, "fp16": 0.5, "bf16": 0.5}
-"""What kernels move at a precision over what they move in FP32. Autocast keeps some in FP32; the
-fitted efficiency absorbs that.
+HALF = ("fp16", "bf16")
+HALF_OF_FP32 = 0.5
+"""What kernels move in half precision over what they move in FP32, where bytes were counted in one
+and are wanted in the other. Autocast keeps some in FP32: counting under it is better.
 """
+COUNTED = (
+    "flops",
+    "grouped_flops",
+    "blocked_flops",
+    "moved_bytes",
+    "product_bytes",
+    "relaid_bytes",
+    "kernels",
+)
+"""Figures that are counted: of a pass, and of the work of a microbatch."""
 OTHER = "other"
 """Family of models like none that was published: constants of all published models together."""
 
@@ -29,13 +40,20 @@ class Work:
     ----------
     samples
         Samples of the microbatch.
-    flops, grouped_flops
-        Floating point operations, a multiply-add counts as two; those of grouped and depthwise
-        convolutions, which run without tensor cores, are part of ``flops`` and stand apart as well.
-    moved_bytes
-        Bytes that the kernels read and write, in FP32.
+    flops, grouped_flops, blocked_flops
+        Floating point operations, a multiply-add counts as two. Convolutions in groups are part of
+        ``flops`` and stand apart as well: depthwise ones and others that run without tensor cores,
+        and those in blocks of channels that run with them.
+    moved_bytes, product_bytes
+        Bytes that the kernels read and write, and the part of matrix products and dense
+        convolutions, which calculate meanwhile; 0 if unknown: then nothing overlaps.
+    relaid_bytes
+        Activations that dense convolutions read and write, if they are not channels last: tensor
+        cores want them so, and each is laid out anew.
     kernels
         Kernels that are launched.
+    half
+        Whether bytes were counted in half precision, under autocast; else in FP32.
     """
 
     samples: float
@@ -43,6 +61,21 @@ class Work:
     moved_bytes: float
     kernels: float = 0.0
     grouped_flops: float = 0.0
+    blocked_flops: float = 0.0
+    product_bytes: float = 0.0
+    relaid_bytes: float = 0.0
+    half: bool = False
+
+
+def between(few: Work, many: Work, samples: float) -> Work:
+    """Return the work of a microbatch from a smaller and a larger one, on a straight line."""
+    if few.samples == many.samples:
+        return few
+    place = (samples - few.samples) / (many.samples - few.samples)
+    figures = {
+        name: (1 - place) * getattr(few, name) + place * getattr(many, name) for name in COUNTED
+    }
+    return replace(few, samples=samples, **figures)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,8 +102,13 @@ class Constants:
         Efficiencies by family.
     launch_seconds
         Time of the host for one kernel.
-    grouped_flops_per_byte
-        FLOPs that grouped convolutions do in the time in which the device moves a byte.
+    grouped_flops_per_byte, blocked_flops_per_byte
+        FLOPs that convolutions in groups do in the time in which the device moves a byte, without
+        and with tensor cores.
+    relaying
+        Bytes that laying out anew moves, over those that are laid out anew.
+    full_precision
+        FLOP efficiency of products in FP32 and TF32, over that in half precision.
     generations
         Share of its data sheet that a generation of devices holds, over Ampere.
     other_device_spread
@@ -82,6 +120,9 @@ class Constants:
     launch_seconds: float
     grouped_flops_per_byte: float
     generations: Mapping[str, float]
+    blocked_flops_per_byte: float = 50.0
+    relaying: float = 0.0
+    full_precision: float = 1.0
     other_device_spread: float = 1.5
 
     def family(self, name: str) -> Family:
@@ -122,12 +163,14 @@ def step_time(
 
     Notes
     -----
-    A roofline with a floor: t = max(k l, (F - F_g) / (g e P) + (M + F_g / d) / (g b W)) with k
-    kernels at l seconds each, FLOPs F of which F_g grouped, bytes M, peak P and bandwidth W of the
-    data sheet, efficiencies e and b, the generation's share g, and d FLOPs of grouped convolutions
-    for each byte. The sum, not the larger of both, since eager PyTorch runs one kernel after the
-    other: products, then what moves memory. After Williams, Waterman and Patterson (Roofline, CACM
-    52(4), 2009).
+    A roofline with a floor: t = max(k l, max(F_d / (g e P), M_d / (g b W)) + (M_o + F_g / d_g +
+    F_b / d_b + r R) / (g b W)) with k kernels at l seconds each; FLOPs F_d and bytes M_d of dense
+    products, which overlap inside a kernel; bytes M_o of all other kernels; FLOPs F_g and F_b of
+    convolutions in groups, without and with tensor cores, at d FLOPs in the time of a byte; bytes R
+    laid out anew in half precision; peak P and bandwidth W of the data sheet, efficiencies e and b,
+    and the generation's share g. The sum over kernels, since eager PyTorch runs one after the
+    other. Where M_d is unknown, F_d / (g e P) is added to all bytes. After Williams, Waterman and
+    Patterson (Roofline, CACM 52(4), 2009).
 
     Raises
     ------
@@ -139,15 +182,23 @@ def step_time(
     peak = device.peak(precision)
     if peak is None:
         return None
-    its = constants.family(family)
+    its, half = constants.family(family), precision in HALF
     share = constants.generations.get(device.generation or "", 1.0)
-    moved = (
-        work.moved_bytes * BYTES_OF_FP32[precision]
+    efficiency = its.flop_efficiency * (1.0 if half else constants.full_precision)
+    bytes_each_second = share * its.byte_efficiency * device.memory_bytes_per_second
+    scale = 1.0 if half == work.half else HALF_OF_FP32 if half else 1 / HALF_OF_FP32
+    relaid = constants.relaying * work.relaid_bytes if half else 0.0
+    other = (
+        (work.moved_bytes - work.product_bytes + relaid) * scale
         + work.grouped_flops / constants.grouped_flops_per_byte
-    )
+        + work.blocked_flops / constants.blocked_flops_per_byte
+    ) / bytes_each_second
+    dense = work.flops - work.grouped_flops - work.blocked_flops
+    matrix = dense / (share * efficiency * peak)
+    waiting = max(0.0, work.product_bytes * scale / bytes_each_second - matrix)
     return StepTime(
-        matrix=(work.flops - work.grouped_flops) / (share * its.flop_efficiency * peak),
-        memory=moved / (share * its.byte_efficiency * device.memory_bytes_per_second),
+        matrix=matrix,
+        memory=other + waiting,
         launch=work.kernels * constants.launch_seconds,
     )
 
@@ -160,6 +211,9 @@ def constants() -> Constants:
         families={name: Family(**row) for name, row in raw["families"].items()},
         launch_seconds=raw["launch_seconds"],
         grouped_flops_per_byte=raw["grouped_flops_per_byte"],
+        blocked_flops_per_byte=raw["blocked_flops_per_byte"],
+        relaying=raw["relaying"],
+        full_precision=raw["full_precision"],
         generations=raw["generations"],
         other_device_spread=raw["other_device_spread"],
     )

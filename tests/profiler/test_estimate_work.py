@@ -1,0 +1,277 @@
+"""What is counted of a step: attention, autocast, layouts, groups, caches; and its seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+from placer.market.books.book_reader import load_catalog  # noqa: E402
+from placer.profiler.devices.peak_speeds import Device, device  # noqa: E402
+from placer.profiler.estimate.counting import count_work  # noqa: E402
+from placer.profiler.estimate.estimate import estimate  # noqa: E402
+from placer.profiler.estimate.work import Constants, Family, Work, constants, step_time  # noqa: E402
+from placer.profiler.workload import Workload  # noqa: E402
+
+MB = 1_000_000
+A10 = Constants(
+    families={"other": Family(flop_efficiency=0.5, byte_efficiency=0.5)},
+    launch_seconds=0.0,
+    grouped_flops_per_byte=10.0,
+    blocked_flops_per_byte=50.0,
+    relaying=2.0,
+    full_precision=0.8,
+    generations={},
+)
+"""300e9 bytes/s of the A10's 600e9, and 62.5e12 of 125e12 FLOP/s in FP16."""
+
+
+def workload(module: Any, shape: tuple[int, ...], channels_last: bool = False) -> Workload:
+    """A model whose loss is the sum of its results."""
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+
+    def batch(samples: int, where: Any) -> Any:
+        data = torch.zeros(samples, *shape, device=where)
+        return data.to(memory_format=layout) if len(shape) == 3 else data
+
+    return Workload(
+        name="net",
+        title="net",
+        family="cnn",
+        module=module.to(memory_format=layout),
+        batch=batch,
+        loss=lambda net, data: net(data).sum(),
+        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+        source="-",
+    )
+
+
+class Attention(nn.Module):  # type: ignore[misc]
+    """16 heads of 64 over 2,048 tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: Any) -> Any:
+        """Attend."""
+        heads = (x * self.scale).unflatten(-1, (16, 64)).transpose(1, 2)
+        return nn.functional.scaled_dot_product_attention(heads, heads, heads)
+
+
+@pytest.fixture
+def separate_kernels() -> Iterator[None]:
+    """Attention without fused kernels, as users switch them off."""
+    before = (
+        torch.backends.cuda.flash_sdp_enabled(),
+        torch.backends.cuda.mem_efficient_sdp_enabled(),
+    )
+    torch.backends.cuda.enable_flash_sdp(False)
+    torch.backends.cuda.enable_mem_efficient_sdp(False)
+    yield
+    torch.backends.cuda.enable_flash_sdp(before[0])
+    torch.backends.cuda.enable_mem_efficient_sdp(before[1])
+
+
+def test_attention_writes_no_product_of_all_tokens() -> None:
+    """Of 8 texts, all of query, key, value and result take 16.8 M x 4 bytes = 67 MB, each product
+    of all tokens with all 2.1 GB. FLOPs are those of the products: forward 2 x 2 x 8 x 16 x 2048^2
+    x 64, backward twice that.
+    """
+    work = count_work(workload(Attention(), (2048, 1024)), 8, "fp32")
+    products = 2 * 2 * 8 * 16 * 2048**2 * 64
+    assert work.flops == 3 * products
+    assert work.moved_bytes < 2100 * MB
+
+
+@pytest.mark.usefixtures("separate_kernels")
+def test_attention_of_separate_kernels_is_counted_as_such() -> None:
+    """With fused kernels off, products of all tokens are written and read: at least 2.1 GB, forward
+    and backward, five times.
+    """
+    work = count_work(workload(Attention(), (2048, 1024)), 8, "fp32")
+    assert work.moved_bytes > 5 * 2100 * MB
+    assert work.flops == 3 * 2 * 2 * 8 * 16 * 2048**2 * 64
+
+
+def test_autocast_halves_products_and_keeps_norms_in_fp32() -> None:
+    """A linear layer of 4,096 rows moves half of the bytes in half precision, its cast weights and
+    gradients besides; layer norm moves FP32 as before. FLOPs stay.
+    """
+    linear, norm = nn.Linear(4096, 4096, bias=False), nn.LayerNorm(4096)
+    both = workload(nn.Sequential(linear, norm), (4096,))
+    full, half = (count_work(both, 8192, precision) for precision in ("fp32", "bf16"))
+    assert half.flops == full.flops
+    assert half.half
+    assert not full.half
+    assert half.product_bytes == pytest.approx(full.product_bytes / 2, rel=0.01)
+    assert half.kernels > full.kernels  # casts
+    others = [work.moved_bytes - work.product_bytes for work in (full, half)]
+    assert others[1] > others[0]
+
+
+def test_dropout_is_one_kernel_each_way() -> None:
+    """Forward reads and writes 256 MB and writes a mask of 64 MB, backward the same."""
+    net = nn.Sequential(nn.Linear(1024, 1024, bias=False), nn.Dropout(0.1))
+    with_it = count_work(workload(net, (1024,)), 65536, "fp32")
+    without = count_work(workload(net[0], (1024,)), 65536, "fp32")
+    elements = 65536 * 1024
+    assert with_it.moved_bytes - without.moved_bytes == pytest.approx(2 * 9 * elements, rel=0.01)
+    assert with_it.kernels - without.kernels == 2
+
+
+def test_layouts_of_dense_convolutions_are_seen() -> None:
+    """Activations of convolutions are laid out anew unless model and images are channels last."""
+    layers = [nn.Conv2d(64, 64, 3, padding=1), nn.BatchNorm2d(64), nn.Conv2d(64, 64, 1)]
+    plain = count_work(workload(nn.Sequential(*layers), (64, 56, 56)), 32, "fp16")
+    last = count_work(workload(nn.Sequential(*layers), (64, 56, 56), True), 32, "fp16")
+    activation = 32 * 64 * 56 * 56 * 2
+    assert plain.relaid_bytes == pytest.approx(2 * activation * (2 + 3), rel=0.01)
+    assert last.relaid_bytes == 0
+    assert (plain.flops, plain.moved_bytes) == (last.flops, last.moved_bytes)
+
+
+@pytest.mark.parametrize(
+    ("groups", "channels", "channels_last", "with_tensor_cores"),
+    [
+        (128, 128, False, False),  # depthwise
+        (32, 128, False, True),
+        (32, 128, True, True),  # 4 channels a group: ResNeXt 32 x 4d
+        (2, 128, True, False),  # 64 channels a group
+        (15, 120, True, False),  # 8 channels a group that fill no multiple of 64
+    ],
+)
+def test_groups_with_and_without_tensor_cores(
+    groups: int, channels: int, channels_last: bool, with_tensor_cores: bool
+) -> None:
+    """FLOPs of convolutions in groups, 3 x 3: 2 x 9 x channels / groups for each element, and as
+    many for the weights; the input needs no gradient.
+    """
+    net = nn.Conv2d(channels, channels, 3, padding=1, groups=groups, bias=False)
+    work = count_work(workload(net, (channels, 14, 14), channels_last), 2, "fp16")
+    flops = 2 * 2 * 9 * (channels // groups) * channels * 14 * 14 * 2
+    found = (work.blocked_flops, work.grouped_flops)
+    assert found == ((flops, 0) if with_tensor_cores else (0, flops))
+    assert work.flops == flops
+
+
+def test_small_tensors_stay_in_caches() -> None:
+    """A sum over 1,024 times the samples moves more than 1,024 times the bytes: the small ones
+    never leave the cache. Weights are no such tensors.
+    """
+    net = workload(nn.ReLU(), (1024,))
+    net = replace(net, module=nn.Sequential(nn.Linear(1024, 1024, bias=False), nn.ReLU()))
+    few, many = (count_work(net, samples, "fp32") for samples in (16, 16384))
+    weights = 1024 * 1024 * 4
+    assert few.moved_bytes > weights  # read whole, however few the samples
+    assert many.moved_bytes > 30 * few.moved_bytes
+    by_sample = [(w.moved_bytes - w.product_bytes) / n for w, n in ((few, 16), (many, 16384))]
+    assert by_sample[1] == pytest.approx(3 * by_sample[0], rel=0.01)
+
+
+def test_look_ups_read_what_they_write() -> None:
+    """An embedding of 1 M words of 64 is not read as a whole for 4 tokens; its gradient is written
+    as a whole: 256 MB.
+    """
+    net = replace(
+        workload(nn.Embedding(1_000_000, 64), (4,)),
+        batch=lambda samples, where: torch.zeros(samples, 4, dtype=torch.long, device=where),
+    )
+    work = count_work(net, 1, "fp32")
+    assert 256 * MB <= work.moved_bytes < 300 * MB
+
+
+def test_a_model_that_needs_more_samples_is_still_estimated() -> None:
+    """Batch norm over one value a channel cannot train with one sample: the estimate takes its
+    bytes from larger batches.
+    """
+    net = workload(nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)), (8,))
+    found = estimate(net, load_catalog("default"), 1, "fp16", "sgd")
+    assert found.rates
+
+
+def a10() -> Device:
+    """The A10 of the shipped tables."""
+    found = device("A10")
+    assert found is not None
+    return found
+
+
+def seconds(work: Work, precision: str = "fp16") -> float:
+    """A microbatch on the A10, with round constants."""
+    found = step_time(work, a10(), "cnn", precision, A10)
+    assert found is not None
+    return found.total
+
+
+def test_products_overlap_with_their_own_bytes() -> None:
+    """6.25e12 FLOP take 0.1 s; 60e9 bytes in half precision 0.2 s. Bytes of products overlap, those
+    of other kernels do not.
+    """
+    work = Work(samples=1, flops=6.25e12, moved_bytes=60e9, half=True)
+    assert seconds(work) == pytest.approx(0.3)
+    assert seconds(replace(work, product_bytes=60e9)) == pytest.approx(0.2)
+    assert seconds(replace(work, product_bytes=15e9)) == pytest.approx(0.1 + 0.15)
+
+
+def test_layouts_cost_in_half_precision_only() -> None:
+    """30e9 bytes that are laid out anew move twice as many: 0.2 s; FP32 needs no other layout."""
+    work = Work(samples=1, flops=0, moved_bytes=30e9, relaid_bytes=30e9, half=True)
+    assert seconds(work) == pytest.approx(0.1 + 0.2)
+    assert seconds(replace(work, half=False), "fp32") == pytest.approx(0.1)
+
+
+def test_bytes_are_taken_from_the_other_precision() -> None:
+    """Bytes counted in half precision are twice as many in FP32, and the other way round."""
+    work = Work(samples=1, flops=0, moved_bytes=30e9, half=True)
+    assert seconds(work, "fp32") == pytest.approx(2 * seconds(work))
+    assert seconds(replace(work, half=False)) == pytest.approx(seconds(work) / 2)
+
+
+def test_blocks_and_full_precision_have_their_own_speed() -> None:
+    """15e12 FLOP in blocks at 50 a byte count as 300e9 bytes: 1 s. Dense ones in FP32 reach 0.8 x
+    0.5 x 31.2e12 FLOP/s: 1.248e12 in 0.1 s.
+    """
+    blocks = Work(samples=1, flops=15e12, blocked_flops=15e12, moved_bytes=0)
+    assert seconds(blocks) == pytest.approx(1.0)
+    assert seconds(Work(samples=1, flops=1.248e12, moved_bytes=0), "fp32") == pytest.approx(0.1)
+
+
+RTX_3090 = Device(
+    gpu="RTX3090",
+    generation="ampere",
+    peak_flops={"fp32": 35.6e12, "tf32": 35.6e12, "fp16": 71e12, "bf16": 71e12},
+    memory_bytes=24e9,
+    memory_bytes_per_second=936e9,
+    source="NVIDIA Ampere GA102 white paper",
+    as_of="2020-09-01",
+)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "precision", "channels_last", "batch", "published"),
+    [
+        ("V100", "fp16", True, 256, 1200),  # NVIDIA DeepLearningExamples, ResNet-50 v1.5, DGX-1
+        ("V100", "fp32", False, 128, 367),
+        ("H100-PCIe", "tf32", False, 128, 1248),  # Lambda, deeplearning-benchmark, FP32 scripts
+    ],
+)
+def test_published_speeds_of_resnet50(
+    gpu: str, precision: str, channels_last: bool, batch: int, published: float
+) -> None:
+    """Single published figures are met within a factor of 1.25."""
+    from placer.profiler.builtin.resnet import resnet
+
+    its = device(gpu)
+    assert its is not None
+    with torch.device("meta"):
+        net = resnet((3, 4, 6, 3))
+    work = count_work(workload(net, (3, 224, 224), channels_last), batch, precision)
+    found = step_time(work, its, "cnn", precision, constants())
+    assert found is not None
+    assert batch / found.total == pytest.approx(published, rel=0.25)
