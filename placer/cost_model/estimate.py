@@ -131,6 +131,19 @@ class Estimate:
         )
 
     @property
+    def token_figures(self) -> dict[str, float]:
+        """Tokens that count each second and the price of a billion of them; empty without
+        tokens.
+        """
+        length, price = self.tokens_per_sample, self.usd_per_billion_tokens
+        if length is None or price is None:
+            return {}
+        return {
+            "effective_tokens_per_second": length * self.effective_samples_per_second.value,
+            "usd_per_billion_tokens": price,
+        }
+
+    @property
     def usd_per_billion_tokens(self) -> float | None:
         """Price of a billion tokens that count; None for a model without tokens."""
         length = self.tokens_per_sample

@@ -3,52 +3,40 @@ JSON.
 """
 
 import json
-from pathlib import Path
 
 import jsonschema
 import pytest
 
 from conftest import Run
 from placer.documents.schemas import schema_text
-from placer.workload.profile import SCHEMA, load_profile, profile_document
 
-LENGTH = 512
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> str:
-    """Rates of RoBERTa XLM with the dimensions of a language model, sequences of 512 tokens."""
-    rates = load_profile("roberta-xlm")
-    shape = profile_document(load_profile("mpt-1b"))["architecture"]
-    document = {**profile_document(rates), "name": "lm", "schema": SCHEMA}
-    document["architecture"] = {**shape, "sequence_length": LENGTH}
-    file = tmp_path / "lm.json"
-    file.write_text(json.dumps(document), encoding="utf-8")
-    return str(file)
+LENGTH = 1024
+ASKED = ("--model", "gpt2", "--gpu", "A10G", "--budget", "5/h", "--tokens", "1B")
+"""GPT-2: 512 sequences of 1,024 tokens a step."""
 
 
-def test_speeds_prices_and_totals_are_in_tokens(run: Run, model: str) -> None:
+def test_speeds_prices_and_totals_are_in_tokens(run: Run) -> None:
     """Each samples/s of the report reads tokens/s, the price is for a billion of them."""
-    asked = ("--model", model, "--catalog", "erben-2023", "--budget", "5/h", "--tokens", "1B")
-    done = run("recommend", *asked, columns=120)
+    done = run("recommend", *ASKED, columns=120)
     assert done.returncode == 0, done.stderr
     for words in (
-        "16.8 M tokens (32,768 samples, sequences of 512 tokens) a step",
+        "524,288 tokens (512 samples, sequences of 1,024 tokens) a step",
         "1 B tokens",
         "tokens/s (",
         "sequences/s",
         "per billion tokens",
-        "1 B tokens (1,953,125 sequences): ",
+        "1 B tokens (976,563 sequences): ",
         "USD/Gtok",
     ):
         assert words in done.stdout
     assert "samples/s" not in done.stdout
 
 
-def test_documents_have_tokens_beside_samples(run: Run, model: str) -> None:
-    """Tokens are samples times 512; a billion cost 1,000 / 512 of a million samples."""
-    asked = ("--model", model, "--catalog", "erben-2023", "--budget", "5/h", "--tokens", "1B")
-    document = json.loads(run("recommend", *asked, "--json").stdout)
+def test_documents_have_tokens_beside_samples(run: Run) -> None:
+    """Tokens are samples times 1,024; a billion cost 1,000 / 1,024 of a million samples. The last
+    sequence counts whole.
+    """
+    document = json.loads(run("recommend", *ASKED, "--json").stdout)
     jsonschema.validate(document, json.loads(schema_text("result")))
     estimate = document["estimate"]
     for end in ("value", "low", "high"):
@@ -57,7 +45,8 @@ def test_documents_have_tokens_beside_samples(run: Run, model: str) -> None:
     assert estimate["usd_per_billion_tokens"] == pytest.approx(
         1000 / LENGTH * estimate["usd_per_million_samples"]
     )
-    assert document["totals"]["tokens"] == LENGTH * document["totals"]["samples"] == 10**9
+    assert document["totals"]["samples"] == 976_563
+    assert document["totals"]["tokens"] == LENGTH * 976_563
     assert document["request"]["tokens"] == 10**9
 
 
@@ -87,3 +76,16 @@ def test_placer_models_shows_tokens_and_shapes(run: Run) -> None:
     assert "350m-assumed" in shown
     assert "24 layers of width 1,024" in shown
     assert json.loads(run("models", "7B", "--json").stdout)["architecture"]["layers"] == 32
+
+
+def test_changed_worlds_and_sweeps_compare_tokens(run: Run) -> None:
+    """Sequences of two lengths are no common unit: tokens/s stand side by side."""
+    asked = ("--model", "gpt2", "--budget", "5/h", "--gpu", "A10G")
+    changed = run("whatif", *asked, "--set", "seq-len=512", columns=120)
+    assert changed.returncode == 0, changed.stderr
+    assert "USD per billion tokens" in changed.stdout
+    assert "samples/s" not in changed.stdout
+    swept = run("sweep", *asked, "--over", "seq-len=512,1024", columns=120)
+    assert swept.returncode == 0, swept.stderr
+    assert "tokens/s" in swept.stdout
+    assert "USD/Gtok" in swept.stdout

@@ -90,6 +90,7 @@ def _row(result: Result) -> Row:
         "usd_per_hour": estimate.usd_per_hour.total,
         "egress_usd_per_hour": estimate.usd_per_hour.egress,
         "usd_per_million_samples": estimate.usd_per_million_samples,
+        **estimate.token_figures,
     }
 
 

@@ -103,12 +103,15 @@ class WhatIf:
 
 
 def figures_of(estimate: Estimate) -> dict[str, float]:
-    """Return the figures that are put side by side; samples are those that count."""
+    """Return the figures that are put side by side; samples, and tokens of a language model, are
+    those that count.
+    """
     return {
         "samples_per_second": estimate.effective_samples_per_second.value,
         "usd_per_hour": estimate.usd_per_hour.total,
         "egress_usd_per_hour": estimate.usd_per_hour.egress,
         "usd_per_million_samples": estimate.usd_per_million_samples,
+        **estimate.token_figures,
     }
 
 

@@ -26,7 +26,8 @@ def sweep_view(sweep: Sweep) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="underline", padding=(0, 1))
     for name in (*(sweep.header["over"][i]["what"] for i in order), "chosen"):
         table.add_column(name, overflow="fold")
-    for name in ("samples/s", "USD/h", "USD/M"):
+    language = any("usd_per_billion_tokens" in row for row in sweep.rows)
+    for name in ("tokens/s", "USD/h", "USD/Gtok") if language else ("samples/s", "USD/h", "USD/M"):
         table.add_column(name, justify="right", no_wrap=True)
     runs = stretches(sweep)
     for run in runs[:MOST_ROWS]:
@@ -101,14 +102,17 @@ def _chosen(row: Row) -> str:
 
 
 def _figures(run: list[Row]) -> list[str]:
-    """Give samples/s, USD/h and USD per million samples from the first to the last point."""
+    """Give samples/s, USD/h and USD per million samples from the first to the last point; of a
+    language model tokens/s and USD per billion tokens.
+    """
     if "workers" not in run[0]:
         return ["-", "-", "-"]
     changes = []
+    language = "usd_per_billion_tokens" in run[0]
     for key, words in (
-        ("samples_per_second", format_number),
+        ("effective_tokens_per_second" if language else "samples_per_second", format_number),
         ("usd_per_hour", format_usd),
-        ("usd_per_million_samples", format_usd),
+        ("usd_per_billion_tokens" if language else "usd_per_million_samples", format_usd),
     ):
         one, other = words(run[0][key]), words(run[-1][key])
         changes.append(one if one == other else f"{one} .. {other}")

@@ -12,7 +12,7 @@ from placer.advice.worlds.whatif import WhatIf, figures_of
 from placer.cli.report.recommend.sentences import brief, headline
 from placer.cli.report.recommend.terminal import reading
 from placer.problem.placement import Placement
-from placer.units import format_number, format_usd
+from placer.units import format_number, format_speed, format_usd
 
 NOTHING = "nothing fits"
 STATUS_WORDS = {
@@ -29,6 +29,12 @@ FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("USD per million samples", "usd_per_million_samples", format_usd),
 )
 """Label, figure of `figures_of` and its words."""
+TOKEN_FIGURES = (
+    ("tokens/s", "effective_tokens_per_second", format_number),
+    *FIGURES[1:3],
+    ("USD per billion tokens", "usd_per_billion_tokens", format_usd),
+)
+"""The same for language models."""
 
 
 def whatif_view(got: WhatIf) -> RenderableType:
@@ -69,7 +75,8 @@ def _table(got: WhatIf) -> RenderableType:
         "the same" if got.same else "another",
         style="bold",
     )
-    for label, name, words in FIGURES:
+    language = before.problem.profile.architecture is not None
+    for label, name, words in TOKEN_FIGURES if language else FIGURES:
         one, other = (
             None if r.estimate is None else figures_of(r.estimate)[name] for r in (before, after)
         )
@@ -131,9 +138,14 @@ def _reaction(got: WhatIf) -> list[tuple[str, str]]:
     if kept.estimate is None:
         return [("kept", f"the old choice cannot be kept: {kept.broken[0]}")]
     speed, usd = kept.estimate.effective_samples_per_second.value, kept.estimate.usd_per_hour.total
+    each = kept.estimate.usd_per_billion_tokens
+    price = (
+        f"{format_usd(kept.estimate.usd_per_million_samples)} per million"
+        if each is None
+        else f"{format_usd(each)} per billion tokens"
+    )
     figures = (
-        f"{format_number(speed)} samples/s for {format_usd(usd)}/h "
-        f"({format_usd(kept.estimate.usd_per_million_samples)} per million)"
+        f"{format_speed(speed, kept.estimate.tokens_per_sample)} for {format_usd(usd)}/h ({price})"
     )
     lines = [("kept", f"the old choice would do {figures}")]
     if kept.broken:
