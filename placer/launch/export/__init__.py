@@ -20,8 +20,11 @@ TARGETS = {
     "trainjob": "placer.launch.export.targets.trainjob",
     "compose": "placer.launch.export.targets.compose",
     "cloudformation": "placer.launch.export.targets.cloudformation",
+    "torchtitan": "placer.launch.export.targets.torchtitan",
 }
 """Name on the command line and module; a new target is one file and one line here."""
+OWN_TRAINERS = ("torchtitan",)
+"""Targets whose trainer takes ``MODULE:NAME`` itself, in place of placer's runtime."""
 SHORT = {
     "env": "variables of the run and of each group, to be sourced by a shell",
     "torchrun": "one script a group",
@@ -31,6 +34,7 @@ SHORT = {
     "trainjob": "one Kubeflow TrainJob a group",
     "compose": "all workers as containers on this machine",
     "cloudformation": "Lambda aggregators and buckets, one stack a region of AWS",
+    "torchtitan": "one script a group of islands (0.3), torchft (0.2) between them",
 }
 """What each target writes, for --help."""
 
@@ -74,6 +78,6 @@ def export(plan: ExportPlan, target: str) -> dict[str, str]:
         if it shall.
     """
     module = target_named(target)
-    if plan.uses_runtime:
+    if plan.uses_runtime and target not in OWN_TRAINERS:
         check_runtime(plan, target)
     return {**module.files(plan), "manifest.json": plan.text}

@@ -70,14 +70,18 @@ PLANS = {
 CHECKED_WORDS = {
     "hivemind": ("compression",),
     "cloudformation": ("compression", "place", "provider", "region"),
+    "torchtitan": ("compression", "place", "provider", "region"),
 }
 """Fields that a target checks and refuses: they keep their values there."""
 RUNS = {
     "hivemind": ["none", "all-reduce"],
     "cloudformation": ["hierarchical"],
     "trainjob": ["none", "all-reduce", "hierarchical"],
+    "torchtitan": ["islands"],
 }
 """Kinds of plans that a target takes; the others take all."""
+TITAN = "llama3:llama3_8b"
+"""An entry of torchtitan's registry, which is all that it trains."""
 TRAINS = ("train.py", "mymodel:workload")
 """A script of the user's, and a function for placer's own runtime."""
 RUNTIME = {"compose": sorted(PLANS), "trainjob": ["none", "all-reduce"]}
@@ -99,10 +103,32 @@ def plans() -> dict[str, dict[str, Any]]:
         "budget": "3/h",
         "places": "aws/*",
     }
-    return {
+    made = {
         name: placer.recommend("niser", **{**words, **more}).to_manifest()
         for name, more in PLANS.items()
     }
+    return {**made, "islands": with_islands(made["all-reduce"])}
+
+
+def with_islands(document: dict[str, Any]) -> dict[str, Any]:
+    """The plan with an inner plan in each worker, and an exchange that torchft does."""
+    inner = {
+        "sharding": "zero-3",
+        "tensor_parallel": 1,
+        "checkpointing": "full",
+        "microbatch": 1,
+        "precision": "bf16",
+    }
+    rest = {key: value for key, value in document.items() if key != "digest"}
+    groups = [{**group, "machines": 1, "inner": inner} for group in document["groups"]]
+    for group in groups:
+        group["offer"] = {**group["offer"], "gpu": "T4"}
+    rest |= {
+        "schema": "placer.manifest/v2",
+        "groups": groups,
+        "exchange": {**document["exchange"], "compression": "none"},
+    }
+    return {**rest, "digest": document_digest(rest)}
 
 
 def parts(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -203,6 +229,7 @@ def test_whatever_a_name_holds_every_export_reads_it_back(
         if train == TRAINS[0]
         else RUNTIME.get(target, ["none", "all-reduce", "parameter-server"])
     )
+    train = TITAN if target == "torchtitan" else train
     files = export(poisoned(plans[data.draw(st.sampled_from(runs))], value, target, train), target)
     for script in scripts_of(files):
         assert assignments(script)["PLACER_MODEL"] == value
@@ -297,8 +324,12 @@ def test_text_that_no_shell_can_hold_is_refused(
 @pytest.mark.parametrize("target", sorted(TARGETS))
 def test_heading_says_what_is_expected(plans: dict[str, dict[str, Any]], target: str) -> None:
     """Digest, date of the catalog and cost stand in every file but the copy of the manifest."""
-    document = plans["hierarchical" if target == "cloudformation" else "all-reduce"]
-    plan = ExportPlan(manifest=read_manifest(document, "m.json"), text=json.dumps(document))
+    kinds = {"cloudformation": "hierarchical", "torchtitan": "islands"}
+    document = plans[kinds.get(target, "all-reduce")]
+    train = TITAN if target == "torchtitan" else TRAINS[0]
+    plan = ExportPlan(
+        manifest=read_manifest(document, "m.json"), text=json.dumps(document), train=train
+    )
     for name, body in export(plan, target).items():
         assert document["digest"] in body
         if name.endswith((".sh", ".yaml", ".md")):

@@ -38,7 +38,7 @@ TOGETHER = [
         '--master-port="${PLACER_PORT:-$PLACER_RENDEZVOUS_PORT}" "$PLACER_TRAIN" "$@"'
     ),
 ]
-ISLAND = [
+ISLAND_MEETS = [
     "PLACER_ISLAND=$((PLACER_ISLAND_OFFSET + PLACER_NODE / PLACER_ISLAND_MACHINES))",
     "PLACER_ISLAND_RANK=$((PLACER_NODE % PLACER_ISLAND_MACHINES))",
     'if [ "$PLACER_ISLAND_MACHINES" = 1 ]; then PLACER_ISLAND_ADDRESS=127.0.0.1; fi',
@@ -52,6 +52,10 @@ ISLAND = [
         "PLACER_ISLAND_ADDRESS",
         "set it to an address of the first machine of this island that its others reach",
     ),
+]
+"""Number the machine in its island, and find the island's first machine."""
+ISLAND = [
+    *ISLAND_MEETS,
     (
         'exec torchrun --nnodes="$PLACER_ISLAND_MACHINES" --node-rank="$PLACER_ISLAND_RANK" '
         '--nproc-per-node="$PLACER_PROCESSES" \\'

@@ -1,0 +1,181 @@
+"""The export to torchtitan and torchft: options that their loaders take, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_plans import islands
+
+from conftest import PROCESS_TIMEOUT_S
+from placer.documents.manifest import read_manifest
+from placer.errors import PlacerError
+from placer.launch.export import export
+from placer.launch.export.export_plan import ExportPlan
+from placer.launch.export.folder import write_folder
+
+US, EU = "aws/us-east-1", "aws/eu-west-2"
+ONE = "llama3:llama3_8b"
+SEVERAL = "torchft.llama3:llama3_torchft_debugmodel"
+
+
+def plan(
+    *groups: tuple[str, int, int],
+    strategy: str = "all-reduce",
+    train: str = ONE,
+    inner: dict[str, Any] | None = None,
+    **exchange: Any,
+) -> ExportPlan:
+    """Islands of machines with 8 GPUs; 4 sequences at once on each."""
+    told = islands(
+        strategy,
+        *groups,
+        gpu_count=8,
+        inner={"sharding": "zero-3", "microbatch": 4, "precision": "bf16", **(inner or {})},
+        **{"target_batch_size": 256, **exchange},
+    )
+    return ExportPlan(manifest=read_manifest(told, "m.json"), text=json.dumps(told), train=train)
+
+
+def options(some: ExportPlan, folder: Path, group: str, node: str) -> list[str]:
+    """The arguments with which a script of the export starts torchrun."""
+    write_folder(str(folder / "launch"), export(some, "torchtitan"))
+    stand_in = folder / "torchrun"
+    stand_in.write_text('#!/bin/bash\nprintf "%s\\n" "$@" "$TORCHFT_LIGHTHOUSE"\n')
+    stand_in.chmod(0o755)
+    environment = {
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "PLACER_NODE": node,
+        "PLACER_RENDEZVOUS_ADDRESS": "10.0.0.1",
+        "PLACER_ISLAND_ADDRESS": "10.0.0.2",
+        "TORCHFT_LIGHTHOUSE": "",
+    }
+    done = subprocess.run(
+        ["bash", str(folder / "launch" / f"{group}.sh"), "--training.steps", "7"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=True,
+        timeout=PROCESS_TIMEOUT_S,
+    )
+    return done.stdout.splitlines()
+
+
+def value(words: list[str], option: str) -> str:
+    """What follows an option."""
+    return words[words.index(option) + 1]
+
+
+def test_one_island_trains_by_its_inner_plan(tmp_path: Path) -> None:
+    """Two machines of 8 GPUs with ZeRO-3: 16 shards, 4 sequences on each at once, 256 in all."""
+    words = options(plan((US, 1, 2), inner={"checkpointing": "full"}), tmp_path, "workers-0", "1")
+    assert words[:3] == ["--nnodes=2", "--node-rank=1", "--nproc-per-node=8"]
+    assert value(words, "--parallelism.data-parallel-shard-degree") == "16"
+    assert value(words, "--parallelism.data-parallel-replicate-degree") == "1"
+    assert value(words, "--parallelism.fsdp-reshard-after-forward") == "always"
+    assert value(words, "--training.local-batch-size") == "4"
+    assert value(words, "--training.global-batch-size") == "256"
+    assert words[-2:] == ["activation-checkpoint:full", ""]
+    assert not any("fault-tolerance" in word for word in words)
+
+
+@pytest.mark.parametrize(
+    ("inner", "replicas", "shards", "reshard"),
+    [
+        ({"sharding": "none"}, "16", "1", "always"),
+        ({"sharding": "zero-2"}, "1", "16", "never"),
+        ({"sharding": "hybrid"}, "2", "8", "always"),
+        ({"sharding": "hybrid", "tensor_parallel": 2}, "2", "4", "always"),
+    ],
+)
+def test_degrees_multiply_to_the_gpus(
+    tmp_path: Path, inner: dict[str, Any], replicas: str, shards: str, reshard: str
+) -> None:
+    """Replicas x shards x tensor parallel = 16."""
+    words = options(plan((US, 1, 2), inner=inner), tmp_path, "workers-0", "0")
+    assert value(words, "--parallelism.data-parallel-replicate-degree") == replicas
+    assert value(words, "--parallelism.data-parallel-shard-degree") == shards
+    assert value(words, "--parallelism.fsdp-reshard-after-forward") == reshard
+    degree = int(value(words, "--parallelism.tensor-parallel-degree"))
+    assert int(replicas) * int(shards) * degree == 16
+
+
+def test_torchft_exchanges_between_islands(tmp_path: Path) -> None:
+    """Machine 3 of the first group is in island 1 of 3; each gets a third of 384 sequences."""
+    some = plan(
+        (US, 2, 2), (EU, 1, 2), strategy="local-sgd", local_steps=50, train=SEVERAL,
+        target_batch_size=384,
+    )  # fmt: skip
+    words = options(some, tmp_path, "workers-0", "3")
+    assert value(words, "--fault-tolerance.replica-id") == "1"
+    assert value(words, "--fault-tolerance.group-size") == "3"
+    assert value(words, "--fault-tolerance.semi-sync-method") == "local_sgd"
+    assert value(words, "--fault-tolerance.sync-steps") == "50"
+    assert value(words, "--training.global-batch-size") == "128"
+    assert words[-1] == "http://10.0.0.1:29510"
+    lighthouse = (tmp_path / "launch" / "lighthouse.sh").read_text()
+    assert 'torchft_lighthouse --min_replicas "$PLACER_ISLANDS"' in lighthouse
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"train": "train.py"}, "torchtitan trains an entry of its registry"),
+        ({"inner": {"sharding": "zero-1"}}, "torchtitan's options have no zero-1"),
+        ({"inner": {"precision": "fp8"}}, "torchtitan's options have no fp8"),
+        ({"target_batch_size": 100}, "takes 64 sequences at once, its batch is 50"),
+        ({"compression": "fp16"}, "compression fp16"),
+        ({"strategy": "model-averaging"}, "torchft does not do the exchange model-averaging"),
+    ],
+)
+def test_what_torchtitan_cannot_do_is_refused(asked: dict[str, Any], words: str) -> None:
+    """In one line, before a machine is rented."""
+    with pytest.raises(PlacerError, match=words) as caught:
+        export(plan((US, 1, 2), (EU, 1, 2), **asked), "torchtitan")
+    assert "\n" not in str(caught.value)
+
+
+def test_torchtitan_takes_the_options(tmp_path: Path) -> None:
+    """By torchtitan's own ConfigManager, with and without torchft."""
+    executable = os.environ.get("PLACER_TORCHTITAN_PYTHON")
+    if not executable:
+        pytest.skip("PLACER_TORCHTITAN_PYTHON may name a Python with torchtitan and torchft")
+    code = (
+        "import json, sys\n"
+        "from torchtitan.config import ConfigManager\n"
+        "for words in json.loads(sys.argv[1]):\n"
+        "    c = ConfigManager().parse_args(words)\n"
+        "    p, t, f = c.parallelism, c.training, getattr(c, 'fault_tolerance', None)\n"
+        "    print('found', json.dumps([p.data_parallel_shard_degree, t.local_batch_size,\n"
+        "        t.global_batch_size, t.steps, type(c.activation_checkpoint).__qualname__, f and\n"
+        "        [f.enable, f.replica_id, f.group_size, f.semi_sync_method, f.sync_steps]]))\n"
+    )
+    asked = []
+    for number, some in enumerate(
+        (
+            plan((US, 1, 2), inner={"checkpointing": "full"}),
+            plan((US, 2, 1), strategy="local-sgd", local_steps=50, train=SEVERAL),
+        )
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        words = options(some, folder, "workers-0", "1")
+        asked.append(words[words.index("torchtitan.train") + 1 : -1])
+    done = subprocess.run(
+        [executable, "-c", code, json.dumps(asked)],
+        capture_output=True,
+        text=True,
+        timeout=PROCESS_TIMEOUT_S,
+        env={**os.environ, "PYTHONPATH": ""},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = [json.loads(s.split(" ", 1)[1]) for s in done.stdout.splitlines() if "found" in s]
+    assert rows[0][:4] == [16, 4, 256, 7]
+    assert rows[0][4].startswith("FullAC")
+    assert rows[1][:4] == [8, 4, 128, 7]
+    assert rows[1][5] == [True, 1, 2, "local_sgd", 50]
