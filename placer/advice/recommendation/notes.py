@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import date
 
 from placer.advice.recommendation.promised_network import network_warnings
+from placer.cost_model.diloco_losses import REPLICAS, times_samples_of
 from placer.cost_model.estimate import Estimate, estimate, evaluate, offers_of
 from placer.cost_model.estimate import pool_of as find_pool
 from placer.cost_model.limits import quota_use
@@ -195,6 +196,7 @@ def notes_of(problem: Problem, placement: Placement, got: Estimate) -> tuple[War
     """
     return (
         *_growth(problem, placement, got),
+        *_replicas(problem, placement, got),
         *_continents(problem, placement, got),
         *_memory(problem, placement),
         *_quota(problem, placement),
@@ -234,6 +236,29 @@ def _growth(problem: Problem, placement: Placement, got: Estimate) -> Iterator[W
         code="doubling",
         message=f"granularity {got.granularity:.2f}: twice the workers give {rule}, {gain:.2f} x "
         f"by the model",
+    )
+
+
+def _replicas(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
+    """Yield what the published losses say of this number of workers, where the multiplier is that
+    of four.
+    """
+    workers, steps = placement.workers, placement.exchange.local_steps
+    _, middle, most = REPLICAS
+    if (
+        not traits(placement.exchange.strategy).outer
+        or got.samples_to_target.basis == "given"
+        or workers == middle
+    ):
+        return
+    times = times_samples_of(problem.profile.parameters, workers, steps)
+    text = f"with {workers} workers the same losses give {times:.2f} x"
+    if workers > most:
+        text = f"with {most}, the most that were trained, the same losses give {times:.2f} x"
+    yield Warn(
+        code="replicas",
+        message=f"samples to target are those of {middle} workers that take {steps} steps alone; "
+        f"{text}",
     )
 
 

@@ -10,6 +10,7 @@ from placer.cost_model.outlook.totals import totals_of
 from placer.cost_model.timing.lanes import DIRECT
 from placer.problem.data_shares import Move
 from placer.problem.exchange import traits
+from placer.problem.exchange.streaming_diloco import fragments
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.units import (
@@ -242,7 +243,9 @@ def _exchange_words(placement: Placement, got: Estimate, problem: Problem) -> st
         text += f", by {software_words(placement, problem)} inside a zone"
     if exchange.streams > 1:
         text += f", {exchange.streams} streams a pair"
-    if exchange.overlap:
+    if traits(exchange.strategy).always_overlaps:
+        text += f", in {fragments(exchange.local_steps)} fragments beside the steps"
+    elif exchange.overlap:
         text += ", beside the next step"
     if exchange.aggregator is None or exchange.storage is None:
         return text + hub_words(placement).replace(",", ";", 1)
