@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from placer.cost_model.diloco_losses import PARAMETERS, times_samples
+from placer.cost_model.diloco_losses import PARAMETERS, times_samples, was_trained
 from placer.errors import PlacerError
 from placer.market.books.folders import shipped_folder
 from placer.problem.exchange import traits
@@ -95,7 +95,8 @@ def samples_to_target(
             language=language,
         )
     late = traits(exchange.strategy).staleness + exchange.overlap
-    return _product(exchange.local_steps, late, exchange.compression)
+    size = profile.parameters if profile is not None and profile.architecture is not None else None
+    return _product(exchange.local_steps, late, exchange.compression, size)
 
 
 def multiplier_of(exchange: Exchange, problem: Problem) -> Multiplier:
@@ -146,9 +147,12 @@ def batch_factor(problem: Problem) -> float:
 
 
 @lru_cache(maxsize=1_024)
-def _product(local_steps: int, late: int, compression: str) -> Multiplier:
+def _product(local_steps: int, late: int, compression: str, parameters: int | None) -> Multiplier:
+    """Return the product of the table's factors; ``parameters`` are those of a language model."""
     rows = [
-        _local_steps(local_steps),
+        _local_steps(local_steps)
+        if parameters is None or local_steps == 1
+        else _without_outer(local_steps, parameters),
         _row("staleness", str(late)),
         _row("compression", compression),
     ]
@@ -165,7 +169,7 @@ def _outer(
     _check_known(local_steps)
     delayed = traits(strategy).always_overlaps
     size = int(PARAMETERS[0]) if parameters is None else parameters
-    known = language and PARAMETERS[0] <= size <= PARAMETERS[1]
+    known = language and was_trained(size)
     value, low, high = times_samples(size, local_steps, delayed=delayed, known=known)
     words = "2 to 8 replicas, decoders of 35 M to 10 B parameters; losses turned into samples"
     losses = Multiplier(
@@ -177,6 +181,26 @@ def _outer(
         f"{words}{'' if known else ', and this is another model'}",
     )
     return _together([losses, _row("outer-compression", compression)])
+
+
+def _without_outer(local_steps: int, parameters: int) -> Multiplier:
+    """Return the multiplier of local steps of a language model without an outer optimizer: the
+    table's, but no better than DiLoCo's.
+
+    Notes
+    -----
+    Douillard et al. (DiLoCo, 2023) find plain averages of models worse than an outer optimizer.
+    """
+    table_row = _local_steps(local_steps)
+    value, low, high = times_samples(parameters, local_steps, delayed=False, known=False)
+    return Multiplier(
+        value=max(table_row.value, value),
+        low=max(table_row.low, low),
+        high=max(table_row.high, high),
+        basis="assumed",
+        source="no better than with an outer optimizer, of which losses are published: Charles et "
+        "al. (2025); without one assumed",
+    )
 
 
 def _together(rows: Sequence[Multiplier]) -> Multiplier:

@@ -41,6 +41,8 @@ DELAY_LOSS = (0.001, 0.0, 0.002)
 """Loss from applying a fragment late: Douillard et al. (2025), fig. 8, find under 0.2 % up to ten
 steps; value, low, high.
 """
+ROUNDED = 1.05
+"""Sizes are published as round figures: models as much larger or smaller count as trained."""
 OUTSIDE_SPREAD = 1.5
 """Factor on the high end for models that the papers did not train: assumed."""
 
@@ -53,6 +55,17 @@ class Loss:
     replicas: int
     local_steps: int
     excess: float
+
+
+def was_trained(parameters: int) -> bool:
+    """Return whether the papers trained decoders of such a size.
+
+    Examples
+    --------
+    >>> was_trained(10_211_381_248), was_trained(70_000_000_000)
+    (True, False)
+    """
+    return PARAMETERS[0] / ROUNDED <= parameters <= PARAMETERS[1] * ROUNDED
 
 
 def times_samples(
