@@ -297,3 +297,23 @@ def test_seats_partition_machines_and_gpus() -> None:
     assert [seat.rank for seat in seats] == [0] * 4 + [1] * 4 + [2] * 6 + [3]
     assert len({(seat.machine, seat.gpu) for seat in seats}) == len(seats)
     assert [s.member for s in seats if s.rank == 2] == list(range(6))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without enough GPUs")
+def test_each_process_of_an_island_needs_a_gpu_of_its_own(tmp_path: Path) -> None:
+    """NCCL refuses two on one: said in one line instead."""
+    told = islands("all-reduce", (A, 1, 2), inner={"sharding": "zero-3"})
+    with pytest.raises(PlacerError, match="2 processes of islands need a GPU each") as caught:
+        ran(tmp_path, told, device="cuda")
+    assert "--device cpu" in caught.value.hint
+
+
+def test_one_island_trains_alone(tmp_path: Path) -> None:
+    """Nothing is exchanged with anybody; with gossip between islands two of them end whole."""
+    alone = islands("none", (A, 1, 2), inner={"sharding": "zero-2"})
+    (end,) = of(ran(tmp_path, alone), "end")
+    wanted, _ = one_process(24, 1, 2, 3)
+    torch.testing.assert_close(torch.tensor(end["parameters"]), wanted, **TOLERANCE)
+    (tmp_path / "gossip").mkdir()
+    told = islands("asgd-ga", (A, 1, 2), (B, 1, 2), inner={"sharding": "zero-3"}, local_steps=2)
+    assert len(of(ran(tmp_path / "gossip", told), "end")) == 2

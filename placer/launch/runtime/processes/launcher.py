@@ -170,6 +170,7 @@ class Launcher:
             "store": [self.job.host, self.job.port, self.job.serves and process_number == 0],
             "gather": self._gathers,
             "here": self._led,
+            "card": [self.job.seats.index(seat), len(self.job.seats)],
             "extra": {**loop, **card, **self.job.extra},
             "network": network,
         }

@@ -146,7 +146,7 @@ def _run(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
             },
         )
     if not job["gather"] or seat.member:
-        work(plan, settings, seat, store, report, backend)
+        work(plan, settings, seat, store, report, backend, job["card"])
         return
     mine: list[dict[str, Any]] = []
 
@@ -154,7 +154,7 @@ def _run(job: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
         mine.append(record)
         report(record)
 
-    work(plan, settings, seat, store, both, backend)
+    work(plan, settings, seat, store, both, backend, job["card"])
     _gather(plan, job, store, mine, report)
 
 

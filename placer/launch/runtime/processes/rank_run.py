@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,13 @@ Report = Callable[[dict[str, Any]], None]
 
 
 def work(
-    plan: RunPlan, settings: Settings, seat: Seat, store: Any, report: Report, backend: str = "gloo"
+    plan: RunPlan,
+    settings: Settings,
+    seat: Seat,
+    store: Any,
+    report: Report,
+    backend: str = "gloo",
+    card: Sequence[int] = (0, 1),
 ) -> None:
     """Run one process from the first step to the last.
 
@@ -62,6 +68,8 @@ def work(
         Takes one record after the other: ``ready``, ``step``, ``notice``, ``fault``, ``end``.
     backend
         gloo's name in ``torch.distributed``.
+    card
+        Number of this process among those of this machine, and how many they are.
 
     Raises
     ------
@@ -72,7 +80,7 @@ def work(
     """
     trainer = None
     try:
-        trainer = made_trainer(plan, settings, seat, store)
+        trainer = made_trainer(plan, settings, seat, store, card)
         _UNTIL_EXIT.append(trainer)
         if isinstance(trainer, IslandTrainer) and not exchanges_pieces(plan, settings.processes):
             if seat.member:
@@ -193,7 +201,9 @@ def _train(
     )
 
 
-def made_trainer(plan: RunPlan, settings: Settings, seat: Seat, store: Any) -> Trainer:
+def made_trainer(
+    plan: RunPlan, settings: Settings, seat: Seat, store: Any, card: Sequence[int]
+) -> Trainer:
     """Make the model from the same seed everywhere; an island cuts it."""
     import torch
 
@@ -211,7 +221,7 @@ def made_trainer(plan: RunPlan, settings: Settings, seat: Seat, store: Any) -> T
             "placer run needs the model: return a Workload or (module, batch, loss)",
         )
     inner = plan.inner_of(seat.rank)
-    name = settings.device if inner is None else _of_gpu(settings.device, seat)
+    name = _own_gpu(settings.device, card) if seat.members > 1 else settings.device
     device = choose_device(name or None)
     if inner is None:
         return Trainer(
@@ -239,12 +249,27 @@ def made_trainer(plan: RunPlan, settings: Settings, seat: Seat, store: Any) -> T
     return trainer
 
 
-def _of_gpu(device: str, seat: Seat) -> str:
-    """Return the device of a process of an island: each has a GPU of its own."""
+def _own_gpu(device: str, card: Sequence[int]) -> str:
+    """Return the device of a process of an island: each has a GPU of its own, as NCCL wants it.
+
+    Raises
+    ------
+    PlacerError
+        If there are more processes here than GPUs.
+    """
     import torch
 
-    several = device == "cuda" or (not device and torch.cuda.is_available())
-    return f"cuda:{seat.gpu}" if several else device
+    number, processes = card
+    if device != "cuda" and (device or not torch.cuda.is_available()):
+        return device
+    if processes > torch.cuda.device_count():
+        raise PlacerError(
+            f"{processes} processes of islands need a GPU each, this machine has "
+            f"{torch.cuda.device_count()}",
+            "give --device cpu, or fewer --processes",
+        )
+    torch.cuda.set_device(number)
+    return f"cuda:{number}"
 
 
 def _island_meets(
