@@ -7,10 +7,13 @@ import jsonschema
 import pytest
 
 import placer
+from placer.advice.recommendation.notes import notes_of, warnings_of
+from placer.cost_model.estimate import estimate
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.solving.answer import Status
+from placer.solving.by_hand import place_by_hand
 
 
 def specs(result: placer.Result) -> list[str]:
@@ -57,6 +60,30 @@ def test_todays_market_says_stay_and_why() -> None:
     assert "one region" in text or "nothing to exchange" in text
     assert [b.note for b in result.baselines] == ["the same", "the same"]
     assert "estimated-rate" in {w.code for w in result.warnings}
+
+
+def remarks(model: str, workers: str, **words: Any) -> dict[str, str]:
+    """Warnings and notes of a placement by hand on the default book, by code."""
+    problem = placer.Advisor("default").problem(model, **words)
+    placement = place_by_hand(workers, problem)
+    got = estimate(placement, problem)
+    every = (*warnings_of(problem, placement, got), *notes_of(problem, placement, got))
+    return {remark.code: remark.message for remark in every}
+
+
+def test_warnings_of_averaging_are_those_of_its_software() -> None:
+    """NCCL forms no groups and was measured on 32 machines; hivemind does, and on up to 10."""
+    nccl = remarks("resnet50", "aws/us-east-1=40xT4:spot")
+    assert "matchmaking" not in nccl
+    assert "1 to 32 machines" in nccl["extrapolated"]
+    hivemind = remarks("resnet50", "aws/us-east-1=40xT4:spot", transport="hivemind")
+    assert "matchmaking" in hivemind
+    assert "up to 10" in hivemind["extrapolated"]
+
+
+def test_a_sharded_model_is_not_said_to_fill_a_gpu() -> None:
+    """Llama 3.1 8B takes 121 GiB unsharded; the plan of an H100 takes 65 of its 79.5."""
+    assert "memory" not in remarks("llama-3.1-8b", "aws/us-east-1=2xH100:8:spot")
 
 
 def test_an_egress_blind_tool_is_priced_truly() -> None:

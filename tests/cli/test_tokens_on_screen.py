@@ -20,7 +20,7 @@ def test_speeds_prices_and_totals_are_in_tokens(run: Run) -> None:
     done = run("recommend", *ASKED, columns=120)
     assert done.returncode == 0, done.stderr
     for words in (
-        "524,288 tokens (512 samples, sequences of 1,024 tokens) a step",
+        "524,288 tokens (512 sequences of 1,024 tokens) a step",
         "1 B tokens",
         "tokens/s (",
         "sequences/s",

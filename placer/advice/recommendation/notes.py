@@ -16,7 +16,7 @@ from placer.cost_model.limits import quota_use
 from placer.cost_model.timing.crew import samples_per_round, worker_rate
 from placer.cost_model.timing.step import gain_bound
 from placer.market.carbon import NO_GRID
-from placer.market.catalog import FREE, Catalog, VmOffer
+from placer.market.catalog import FREE, OLD_TRANSPORT, Catalog, VmOffer
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import NO_QUOTA_GPUS, Problem
@@ -31,6 +31,7 @@ from placer.units import (
     format_usd,
     parse_date,
 )
+from placer.workload.peer import peer_of
 
 SHORTEST_STEP_S = 5.5
 """Below this calculation time hivemind's group forming (5 s at least) makes steps erratic: Erben et
@@ -292,6 +293,8 @@ def _memory(problem: Problem, placement: Placement) -> tuple[Warn, ...]:
     """
     machines: dict[str, None] = {}
     for group in placement.groups:
+        if group.inner is not None:
+            continue  # its plan says what it takes
         offer = find_pool(group, problem).offer
         for what, needed, there in (
             (
@@ -408,6 +411,18 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
     yield from _exchange_warnings(problem, placement, got)
 
 
+def _out_of_range(problem: Problem, placement: Placement) -> str:
+    """Say how an average lies outside of what its software was measured with; empty if inside."""
+    peers = (peer_of(find_pool(group, problem).host) for group in placement.groups)
+    gpus = sum(group.count * group.gpus for group in placement.groups)
+    sentences = (
+        peer.via.outside(problem.gradient_bytes, placement.machines, gpus)
+        for peer in peers
+        if peer is not None
+    )
+    return "; ".join(dict.fromkeys(filter(None, sentences)))
+
+
 def _odd_prices(catalog: Catalog, offers: Sequence[VmOffer]) -> Iterator[Warn]:
     """Yield machines whose price looks wrong: a search finds every slip of a price book."""
     for offer in dict.fromkeys(offer for offer in offers if offer.price_basis not in FREE):
@@ -429,7 +444,8 @@ def _exchange_warnings(problem: Problem, placement: Placement, got: Estimate) ->
     """Yield what may surprise about the exchange of a placement."""
     chosen = traits(placement.exchange.strategy)
     averages = chosen.transport in ("butterfly", "leaders", "region-hub", "region-gossip")
-    if averages and got.step.calculation / got.local_steps < SHORTEST_STEP_S:
+    by_hivemind = placement.exchange.transport == OLD_TRANSPORT
+    if averages and by_hivemind and got.step.calculation / got.local_steps < SHORTEST_STEP_S:
         seconds = format_seconds(got.step.calculation / got.local_steps)
         yield Warn(
             code="matchmaking",
@@ -437,11 +453,13 @@ def _exchange_warnings(problem: Problem, placement: Placement, got: Estimate) ->
             f"steps erratic: raise --tbs",
         )
     most = problem.calibration.most_workers
-    if averages and placement.workers > most:
+    if averages and by_hivemind and placement.workers > most:
         yield Warn(
             code="extrapolated",
             message=f"{placement.workers} workers: the averaging time was measured up to {most}",
         )
+    elif averages and not by_hivemind and (range_ := _out_of_range(problem, placement)):
+        yield Warn(code="extrapolated", message=f"the averaging time is extrapolated: {range_}")
     kinds = {rule.kind for rule in problem.requirements.kept}
     if (
         chosen.payload == "checkpoints"

@@ -182,7 +182,7 @@ def _samples(problem: Problem) -> str:
     if architecture is None:
         return f"{batch:,} samples"
     length = architecture.sequence_length
-    return f"{format_tokens(batch * length)} ({batch:,} samples, sequences of {length:,} tokens)"
+    return f"{format_tokens(batch * length)} ({batch:,} sequences of {length:,} tokens)"
 
 
 def _ages(problem: Problem) -> str:
