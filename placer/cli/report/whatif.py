@@ -155,9 +155,12 @@ def _reaction(got: WhatIf) -> list[tuple[str, str]]:
         return lines
     if regret <= (got.after.gap or 0.0) + 1e-9:
         return [*lines, ("regret", "none: the old choice is as good as the new one")]
+    quantity = got.after.objective.quantity
+    if kept.estimate.tokens_per_sample is not None:
+        quantity = quantity.replace("sample", "token")
     return [
         *lines,
-        ("regret", f"{100 * regret:.1f} % of the {got.after.objective.quantity} of the new choice"),
+        ("regret", f"{100 * regret:.1f} % of the {quantity} of the new choice"),
     ]
 
 
