@@ -79,6 +79,7 @@ def test_warnings_of_averaging_are_those_of_its_software() -> None:
     hivemind = remarks("resnet50", "aws/us-east-1=40xT4:spot", transport="hivemind")
     assert "matchmaking" in hivemind
     assert "up to 10" in hivemind["extrapolated"]
+    assert "extrapolated" not in remarks("llama-3.1-8b", "gcp/europe-north1=9xH100:8:spot")
 
 
 def test_a_sharded_model_is_not_said_to_fill_a_gpu() -> None:

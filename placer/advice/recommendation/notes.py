@@ -414,7 +414,7 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
 def _out_of_range(problem: Problem, placement: Placement) -> str:
     """Say how an average lies outside of what its software was measured with; empty if inside."""
     peers = (peer_of(find_pool(group, problem).host) for group in placement.groups)
-    gpus = sum(group.count * group.gpus for group in placement.groups)
+    gpus = sum(group.gpus for group in placement.groups)
     sentences = (
         peer.via.outside(problem.gradient_bytes, placement.machines, gpus)
         for peer in peers
