@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+import placer
 from conftest import Run
 from placer.cli import run as run_command
 from placer.cli.report.reproduction import best_of_families
@@ -19,7 +20,7 @@ from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.validation import reproduction
-from placer.validation.reproduction import PAPERS, cloudless, reproduce
+from placer.validation.reproduction import PAPERS, cloudless, intellect, reproduce
 from placer.validation.reproduction.cloudless import Case, elastic_cases, speed_ups
 from placer.validation.reproduction.comparison import (
     Group,
@@ -201,6 +202,27 @@ def test_intellect_lies_inside_its_intervals(
     assert seconds.ours == pytest.approx(2 * 13 / 14 * 10.211 * 8 / 1.41 * 1.9, rel=1e-3)
     claims = reproduced("intellect-1").claims
     assert {claim.finding.verdict for claim in claims} == {Verdict.REPRODUCED}
+
+
+def test_fourteen_nodes_over_three_continents_read_as_they_were_run() -> None:
+    """A plan of placer's own in the book: 14 nodes of 8 x H100, H = 100, INT8, Gloo; FSDP inside a
+    node as they ran it; 38 minutes of calculation published, 42.9 here; a few per cent between
+    regions, as parts of a butterfly take all links side by side.
+    """
+    workers = ",".join(f"{place}={count}xH100:8" for place, count in intellect.SCENARIOS[-1].nodes)
+    got = placer.estimate(
+        "intellect-1",
+        workers,
+        catalog="intellect-1",
+        exchange="diloco",
+        local_steps=100,
+        compression="int8",
+    )
+    assert got.step.calculation < intellect.CALCULATION_S * 1.25
+    assert got.step.calculation > intellect.CALCULATION_S / 1.25
+    assert 0 < got.step.communication < 0.1 * got.step.calculation
+    assert got.samples_to_target.basis == "estimated"
+    assert 1 < got.samples_to_target.low < got.samples_to_target.value < 1.5
 
 
 def numbers(value: Any) -> Iterator[float]:
