@@ -246,8 +246,13 @@ def test_slow_and_fast_cases_bracket_the_expected_one(seed: int, pick: int) -> N
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 100_000), st.integers(0, 400), st.floats(1, 8))
 def test_larger_network_cards_never_slow_a_round(seed: int, pick: int, more: float) -> None:
-    """The same workers with the same plans, whose machines have faster networks."""
+    """The same workers with the same plans, whose machines have faster networks.
+
+    Not by ASGD-GA: a region that got faster takes a larger part, and still waits for its sends.
+    """
     problem, placement = drawn(seed, pick)
+    if placement.exchange.strategy == "asgd-ga":
+        reject()
     offers = tuple(
         msgspec.structs.replace(o, network_gbps=o.network_gbps * more) if o.network_gbps else o
         for o in problem.catalog.offers
