@@ -12,10 +12,8 @@ from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import Island, PlanWishes, Refusal, island, machine_counts
+from placer.workload.island.machine_counts import MOST_ISLAND_MACHINES, powers_of_two
 from placer.workload.profile import COMPRESSION_BYTES, ModelProfile, Rate
-
-LONGEST_ISLAND = 16
-"""Machines of one island at most where a provider names no limit: assumed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,8 +77,39 @@ class IslandQuestion:
                     f"each machine; {offer.instance_type} has {offer.memory_gib:g} GiB"
                 ),
                 plan=built.plan,
+                shortage=built.host_bytes / (offer.memory_gib * GIB),
             )
         return built
+
+    def limits(self, offer: VmOffer) -> tuple[int, int]:
+        """Return the fewest and most machines that one worker of an offer may have."""
+        wish = self.wish
+        limit = offer.max_island_machines or MOST_ISLAND_MACHINES
+        if not wish.same_zone:
+            limit = 1  # an island is in one zone
+        return wish.min_island_machines or 1, min(limit, wish.max_island_machines or limit)
+
+    def nearest(
+        self, offer: VmOffer, gpu: Gpu, machines: int = MOST_ISLAND_MACHINES
+    ) -> tuple[int, Island | Refusal]:
+        """Return the smallest island of an offer that can train the model, with its machines; if
+        there is none, the one that lacks the least share of its memory.
+
+        Parameters
+        ----------
+        machines
+            Most machines that may be tried.
+        """
+        least, limit = self.limits(offer)
+        most = min(limit, machines)
+        counts = sorted({k for k in (least, *powers_of_two(most), most) if least <= k <= most})
+        tried: list[tuple[int, Refusal]] = []
+        for count in counts or [least]:
+            built = self.island(offer, gpu, count)
+            if isinstance(built, Island):
+                return count, built
+            tried.append((count, built))
+        return min(tried, key=lambda pair: pair[1].shortage)
 
     def counts(self, offer: VmOffer, gpu: Gpu) -> tuple[int, ...]:
         """List the numbers of machines that are worth offering as one worker."""
@@ -88,11 +117,7 @@ class IslandQuestion:
             return ()
         wish = self.wish
         asked = wish.min_island_machines is not None
-        least, most = wish.min_island_machines or 1, wish.max_island_machines
-        limit = offer.max_island_machines or LONGEST_ISLAND
-        if not wish.same_zone:
-            limit = 1  # an island is in one zone
-        limit = min(limit, most or limit)
+        least, limit = self.limits(offer)
         counts = machine_counts(
             self.architecture,
             gpu,

@@ -34,6 +34,7 @@ from placer.units import GIB
 from placer.workload.constants import PUBLISHED, Calibration
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import Island, Refusal
+from placer.workload.island.machine_counts import MOST_ISLAND_MACHINES
 from placer.workload.peer import ASSUMED_GBPS, Peer
 from placer.workload.profile import (
     FEEDBACK_COMPRESSIONS,
@@ -295,6 +296,17 @@ class Problem:
             self._islands[kind] = question.island(offer, gpu, machines, inner)
         return self._islands[kind]
 
+    def nearest_island(
+        self, offer: VmOffer, machines: int = MOST_ISLAND_MACHINES
+    ) -> tuple[int, Island | Refusal] | None:
+        """Return the smallest island of at most so many machines of an offer that can train the
+        model, else the refused one that lacks least; None for a model without an architecture.
+        """
+        question = self.island_question
+        if question is None:
+            return None
+        return question.nearest(offer, self.catalog.gpu(offer.gpu), machines)
+
     @cached_property
     def _island_counts(self) -> dict[object, tuple[int, ...]]:
         return {}
@@ -503,7 +515,10 @@ class Problem:
         built = self.island(offer)
         device_gib = self.catalog.gpu(offer.gpu).memory_gib
         if isinstance(built, Refusal) and not self.pools_of(offer):
-            problems.append((MEMORY_CODES.get(built.code, built.code), built.reason))
+            _, nearest = self.nearest_island(offer) or (1, built)
+            # Where an island fits that is not offered, one machine says why.
+            refused = nearest if isinstance(nearest, Refusal) else built
+            problems.append((MEMORY_CODES.get(refused.code, refused.code), refused.reason))
         elif built is None and self.profile.device_memory_bytes > device_gib * GIB:
             need = self.profile.device_memory_bytes / GIB
             problems.append(

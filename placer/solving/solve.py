@@ -20,6 +20,7 @@ from placer.market.carbon import NO_GRID
 from placer.problem.problem import STALE, Problem
 from placer.solving.answer import Answer, SolveOptions
 from placer.solving.batch_range import best_batch
+from placer.solving.nearest_plan import WISHES, nearest_plan
 from placer.solving.result import Result
 
 Run = Callable[[Problem, SolveOptions], Answer]
@@ -200,15 +201,23 @@ def require_pools(problem: Problem) -> None:
     Raises
     ------
     PlacerError
-        With the limit that excludes most of the machines that remain.
+        With the plan that comes nearest and what would fit, or the limit that excludes most of
+        the machines that remain.
     """
     if problem.pools:
         return
+    what = f"no machine of catalog '{problem.catalog.name}' is admitted for {problem.profile.name}"
+    nearest = nearest_plan(problem)
+    if nearest is not None:
+        lacks, remedy = nearest
+        raise PlacerError(f"{what}: {lacks}", remedy)
     reasons: dict[str, int] = {}
     newest = ""
     for offer in problem.catalog.offers:
         where = problem.place_problem(offer.place)
         wrong = problem.offer_problems(offer)
+        if problem.island_question is not None:  # `nearest_plan` has told of plans
+            wrong = [(code, message) for code, message in wrong if code in WISHES]
         causes = [where] if where else [message for _, message in wrong][:1]
         if not where and [code for code, _ in wrong] == [STALE]:
             newest = max(newest, offer.as_of)
@@ -231,7 +240,4 @@ def require_pools(problem: Problem) -> None:
             "as default",
             exit_code=5,
         )
-    raise PlacerError(
-        f"no machine of catalog '{problem.catalog.name}' is admitted for {problem.profile.name}",
-        f"widen the request; most often: {common}",
-    )
+    raise PlacerError(what, f"widen the request; most often: {common}")

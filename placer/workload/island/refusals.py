@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from placer.units import GIB
@@ -23,11 +24,14 @@ class Refusal:
         One sentence.
     plan
         The plan that came nearest; None where no plan was tried.
+    shortage
+        Memory that the plan needs over what there is; infinite for reasons that no memory cures.
     """
 
     code: str
     reason: str
     plan: InnerPlan | None = None
+    shortage: float = math.inf
 
 
 def network_refusal(question: Question) -> Refusal | None:
@@ -94,6 +98,7 @@ def no_plan_refusal(question: Question) -> Refusal:
             f"{hardware.gpu.memory_gib:g} GiB"
         ),
         plan=plan,
+        shortage=need / (hardware.gpu.memory_gib * GIB),
     )
 
 

@@ -1,0 +1,141 @@
+"""What a model lacks where no machine is admitted for it: the plan that comes nearest, and what
+would fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from placer.market.catalog import VmOffer
+from placer.problem.problem import STALE, Problem
+from placer.units import format_usd
+from placer.workload.island import Island, Refusal
+
+WISHES = frozenset({"gpu", "market", STALE, "carbon", "estimated"})
+"""Codes of offers that a wish leaves out, whatever plan they could work by."""
+RELAXATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("with a quota of {gpus} GPUs", {"quotas": (), "quota_gpus": None}),
+    ("with --gpu {gpu}", {"gpus": ()}),
+    (
+        "with the plan {plan}",
+        {
+            "sharding": None,
+            "tensor_parallel": None,
+            "checkpointing": None,
+            "microbatch": None,
+            "precision": None,
+        },
+    ),
+    (
+        "with {machines} machines to an island in one zone",
+        {"same_zone": True, "min_island_machines": None, "max_island_machines": None},
+    ),
+)
+"""What may be given up, in words about what then fits, and the wishes that go."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    """Some machines of an offer as one worker, and whether they can train a model."""
+
+    offer: VmOffer
+    machines: int
+    built: Island | Refusal
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all machines."""
+        return self.machines * self.offer.gpu_count
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Price of all machines."""
+        return self.machines * self.offer.usd_per_hour
+
+    @property
+    def name(self) -> str:
+        """The worker as users write it."""
+        device = self.offer.device
+        return device if self.machines == 1 else f"{self.machines}x{device}"
+
+
+def nearest_plan(problem: Problem) -> tuple[str, str] | None:
+    """Say which plan lacks least of what a model needs, and what would fit.
+
+    Returns
+    -------
+    tuple[str, str] | None
+        What is lacking, and what to do. None for a model without an architecture, or where offers
+        are left out by other wishes alone.
+    """
+    if problem.island_question is None:
+        return None
+    trials = list(_trials(problem))
+    if not trials:
+        return None
+    refused = [(t.built, t) for t in trials if isinstance(t.built, Refusal)]
+    if not refused:
+        return "the quota allows too few GPUs", _remedy(problem)
+    nearest, _ = min(refused, key=lambda pair: (pair[0].shortage, pair[1].gpus, pair[1].name))
+    return f"even the nearest plan, {nearest.reason}", _remedy(problem)
+
+
+def _remedy(problem: Problem) -> str:
+    """Name the cheapest worker that fits where one kind of wish is given up, else all of them."""
+    wish = problem.requirements
+    ways = []
+    for words, freed in RELAXATIONS:
+        if all(getattr(wish, name) == value for name, value in freed.items()):
+            continue
+        fitting = _cheapest(replace(problem, requirements=replace(wish, **freed)))
+        if fitting is not None:
+            ways.append(_way(fitting, words))
+    if ways:
+        return "; or ".join(ways)
+    everything = {name: value for _, freed in RELAXATIONS for name, value in freed.items()}
+    fitting = _cheapest(replace(problem, requirements=replace(wish, **everything)))
+    return (
+        "no machine of this catalog can train it: choose a smaller model, or --lora N"
+        if fitting is None
+        else _way(fitting, "without wishes about quota, GPUs and plan")
+    )
+
+
+def _way(fitting: Trial, words: str) -> str:
+    """Describe a worker that fits."""
+    assert isinstance(fitting.built, Island)
+    given = words.format(
+        gpus=fitting.gpus,
+        gpu=fitting.offer.gpu,
+        machines=fitting.machines,
+        plan=fitting.built.plan.spec[1:],
+    )
+    return f"{fitting.name} for {format_usd(fitting.usd_per_hour)}/h fits {given}"
+
+
+def _cheapest(problem: Problem) -> Trial | None:
+    """Find the cheapest worker that can train the model."""
+    fitting = (trial for trial in _trials(problem) if isinstance(trial.built, Island))
+    return min(fitting, key=lambda trial: (trial.usd_per_hour, trial.gpus), default=None)
+
+
+def _trials(problem: Problem) -> Iterator[Trial]:
+    """Yield the nearest island within the quota of each kind of offer that no wish leaves out."""
+    kinds = set()
+    for offer in sorted(problem.catalog.offers, key=lambda o: o.usd_per_hour):
+        quota = problem.quota(offer.place, offer.gpu, offer.market)
+        kind = (
+            *(offer.gpu, offer.gpu_count, offer.market, offer.network_gbps, offer.fabric),
+            *(offer.memory_gib, offer.max_island_machines, offer.as_of, offer.available, quota),
+        )
+        if kind in kinds or problem.place_problem(offer.place):
+            continue
+        kinds.add(kind)
+        left_out = WISHES & {code for code, _ in problem.offer_problems(offer)}
+        most = min(quota // offer.gpu_count, quota if offer.available is None else offer.available)
+        nearest = problem.nearest_island(offer, most)
+        if left_out or most < 1 or nearest is None:
+            continue
+        yield Trial(offer=offer, machines=nearest[0], built=nearest[1])

@@ -1,0 +1,93 @@
+"""What is said where no machine is admitted for a language model: the plan that comes nearest, what
+it lacks, and what would fit.
+"""
+
+from typing import Any
+
+import pytest
+
+from conftest import Run
+from placer.errors import PlacerError
+from placer.interface.advisor import Advisor
+from placer.solving.nearest_plan import nearest_plan
+from placer.solving.solve import require_pools
+
+advisor = Advisor()
+
+
+def refusal(model: str = "llama-3.1-70b", **words: Any) -> PlacerError:
+    """The error of a question that admits no machine."""
+    with pytest.raises(PlacerError) as raised:
+        require_pools(advisor.problem(model, "default", **words))
+    assert raised.value.exit_code == 2
+    assert "\n" not in str(raised.value)
+    return raised.value
+
+
+def test_a_small_quota_is_named_with_the_plan_that_comes_nearest() -> None:
+    """8 x A10G share 70.6 B x 16 bytes: more than 131 GiB on each of them, however they are
+    divided. A quota of 128 would do, or larger devices.
+    """
+    error = refusal(gpu="A10G", quota=8)
+    assert "needs 146.2 GiB on each of 8 x A10G, which have 22.5 GiB" in error.message
+    assert "zero-3+tp=4+ckpt=full+mb=1" in error.message
+    assert "16xA10G:8 for $" in error.hint
+    assert "with a quota of 128 GPUs; or B200:8 for $" in error.hint
+    assert "with --gpu B200" in error.hint
+
+
+def test_the_nearest_is_the_plan_that_lacks_least_not_the_smallest_device() -> None:
+    """With four GPUs each, those with most memory come nearest; the T4 of the book is not named."""
+    error = refusal(quota=4)
+    assert "on each of 4 x PRO6000, which have 94.9 GiB" in error.message
+    assert "T4" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ({"gpu": "A10G", "sharding": "none"}, "16xA10G:8 for $34.42/h fits with the plan zero-3"),
+        ({"gpu": "L4", "machines_per_island": 1}, "with 16 machines to an island in one zone"),
+        ({"gpu": "A10G", "zones": "spread"}, "16xA10G:8 for $34.42/h fits with 16 machines"),
+        ({"gpu": "T4", "quota": 1}, "fits without wishes about quota, GPUs and plan"),
+    ],
+)
+def test_each_wish_that_stands_in_the_way_is_named(words: dict[str, Any], remedy: str) -> None:
+    """Sharding, the size of islands, zones; more than one of them at once."""
+    assert remedy in refusal(**words).hint
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        ({"require_measured": True}, "nobody measured llama-3.1-70b on"),
+        ({"quota": 0}, "the quota allows too few"),
+    ],
+)
+def test_other_wishes_keep_their_own_words(words: dict[str, Any], cause: str) -> None:
+    """No plan is told of where plans are not what is missing."""
+    assert cause in refusal(**words).hint
+
+
+def test_models_without_dimensions_are_refused_as_before() -> None:
+    """Their memory is that of the profile."""
+    assert nearest_plan(advisor.problem("roberta-xlm", "default")) is None
+    assert refusal("roberta-xlm", gpu="T4", quota=0).hint.startswith("widen the request")
+
+
+def test_an_offer_names_its_largest_island_where_that_comes_nearest() -> None:
+    """One T4 lacks 1,186 GiB, 16 of them 74: an explanation of the offer names these."""
+    problem = advisor.problem("llama-3.1-70b", "default", gpu="T4")
+    offer = next(o for o in problem.catalog.offers if o.device == "T4" and o.network_gbps)
+    ((code, message),) = problem.offer_problems(offer)
+    assert code == "device-memory"
+    assert "on each of 16 x T4" in message
+
+
+def test_on_the_command_line_it_is_one_line_and_a_tip(run: Run) -> None:
+    """Exit code 2, no traceback."""
+    done = run("recommend", "--model", "llama-3.1-70b", "--gpu", "A10G", "--quota", "8")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 2
+    assert "22.5 GiB" in done.stderr
