@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 
+from placer.advice.recommendation.equal_parts import unlike_workers
 from placer.advice.recommendation.promised_network import network_warnings
 from placer.cost_model.diloco_losses import REPLICAS, times_samples_of
 from placer.cost_model.estimate import Estimate, estimate, evaluate, offers_of
@@ -408,6 +409,7 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
             message="spot machines can be taken away at any time; a rejoin costs about two steps",
         )
     yield from network_warnings(problem, placement, got)
+    yield from unlike_workers(problem, placement, got)
     yield from _exchange_warnings(problem, placement, got)
 
 

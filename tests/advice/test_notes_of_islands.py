@@ -1,0 +1,91 @@
+"""Warnings about today's exchanges: unlike workers in one step of NCCL or Gloo."""
+
+from typing import Any
+
+import pytest
+
+from placer.advice.recommendation.equal_parts import equal_parts_speed
+from placer.advice.recommendation.notes import warnings_of
+from placer.cost_model.estimate import Estimate, estimate, pool_of
+from placer.interface.advisor import Advisor
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving.by_hand import place_by_hand
+
+advisor = Advisor()
+EAST = "aws/us-east-1"
+
+
+def placed(
+    workers: str, model: str = "mpt-1b", catalog: str = "default", **words: Any
+) -> tuple[Problem, Placement, Estimate]:
+    """A placement by hand with its estimate."""
+    problem = advisor.problem(model, catalog, **words)
+    placement = place_by_hand(workers, problem)
+    return problem, placement, estimate(placement, problem)
+
+
+def messages(case: tuple[Problem, Placement, Estimate], code: str) -> list[str]:
+    """Warnings of one code."""
+    return [warn.message for warn in warnings_of(*case) if warn.code == code]
+
+
+@pytest.mark.parametrize("transport", ["nccl", "gloo"])
+def test_unlike_workers_of_a_ring_are_told_of_equal_parts(transport: str) -> None:
+    """Two workers: each would have half of the batch, and the step takes what the L4 machine needs
+    for its half, beside what the exchange exposes. The plan divides by speed instead.
+    """
+    problem, placement, got = case = placed(
+        f"{EAST}=1xH100:8:spot,{EAST}=1xL4:8:spot", transport=transport
+    )
+    slowest = min(pool_of(group, problem).shared.value for group in placement.groups)
+    calculation = problem.batch / 2 / slowest
+    exchange = got.step.communication
+    seconds = calculation + exchange - 0.8 * min(exchange, 0.25 * calculation)
+    speed = equal_parts_speed(problem, placement, got)
+    assert speed == pytest.approx(problem.batch / seconds)
+    assert speed < got.samples_per_second.value
+    (message,) = messages(case, "mixed-devices")
+    assert message.startswith("H100:8, L4:8 share each step")
+    assert "the parts of a step follow the speeds of the devices" in message
+    assert "a launcher that gives every worker the same part makes" in message
+    assert "tokens/s" in message
+
+
+def test_islands_of_unlike_size_are_unlike_workers() -> None:
+    """One machine beside an island of two."""
+    case = placed(f"{EAST}=1xH100:8:spot+zero-3+mb=4,{EAST}=1x2xH100:8:spot+zero-3+mb=4")
+    (message,) = messages(case, "mixed-devices")
+    assert message.startswith("2xH100:8, H100:8 share")
+
+
+@pytest.mark.parametrize(
+    ("workers", "words"),
+    [
+        (f"{EAST}=2xH100:8:spot", {}),
+        (f"{EAST}=1xH100:8:spot", {}),
+        (f"{EAST}=1xH100:8:spot,{EAST}=1xH100:8:on-demand", {}),
+        (f"{EAST}=1xH100:8:spot,{EAST}=1xL4:8:spot", {"transport": "hivemind"}),
+        (f"{EAST}=1xH100:8:spot,{EAST}=1xL4:8:spot", {"exchange": "parameter-server"}),
+    ],
+)
+def test_like_workers_and_other_divisions_are_not(workers: str, words: dict[str, Any]) -> None:
+    """Machines alike, one worker, two markets of one machine; hivemind accumulates until the batch
+    is full, and a parameter server gives equal parts in the estimate itself.
+    """
+    assert messages(placed(workers, **words), "mixed-devices") == []
+
+
+def test_a_model_without_dimensions_is_warned_alike() -> None:
+    """ResNet-50 in samples/s."""
+    case = placed(f"{EAST}=1xH100:8:spot,{EAST}=1xT4:spot", model="resnet50")
+    (message,) = messages(case, "mixed-devices")
+    assert "samples/s" in message
+
+
+def test_hivemind_alone_forms_groups() -> None:
+    """A step of a second is erratic under hivemind; a ring has no such thing."""
+    workers = f"{EAST}=2xH100:8:spot"
+    fast = {"model": "resnet50"}
+    assert messages(placed(workers, **fast), "matchmaking") == []
+    assert messages(placed(workers, **fast, transport="hivemind"), "matchmaking")
