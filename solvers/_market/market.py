@@ -76,6 +76,9 @@ class Market:
                 pool.machines,
                 pool.inner,
                 pool.host,
+                # The network between the machines of an island decides its speed.
+                pool.alone.value,
+                pool.shared.value,
                 limited,
                 vcpus,
             )
@@ -306,7 +309,17 @@ class Market:
 
     def pools_of_hosts(self, hosts: frozenset[str]) -> Mask:
         """Return which pools have hosts of some classes; shape (pools,)."""
-        return np.array([host in hosts for host in self.host_of], dtype=bool)
+        return np.isin(self._class_of, [self._classes[host] for host in hosts])
+
+    @shared_property
+    def _classes(self) -> dict[str, int]:
+        """Number the classes of averaging time."""
+        return {host: number for number, host in enumerate(sorted(set(self.host_of)))}
+
+    @shared_property
+    def _class_of(self) -> Indices:
+        """Return the number of each pool's class; shape (pools,)."""
+        return np.array([self._classes[host] for host in self.host_of], dtype=np.intp)
 
     def family_places(self, hosts: frozenset[str]) -> tuple[int, ...]:
         """List the places with a pool whose host is of some classes, sorted."""
@@ -353,9 +366,7 @@ class Market:
         """Return which increments are of pools with hosts of some classes; shape (units,)."""
         mask = self._host_masks.get(hosts)
         if mask is None:
-            mask = self._host_masks[hosts] = np.array(
-                [self.host_of[i] in hosts for i in self.units[1]]
-            )
+            mask = self._host_masks[hosts] = self.pools_of_hosts(hosts)[self.units[1]]
         return mask
 
     @shared_property
