@@ -313,7 +313,7 @@ class Market:
 
     @shared_property
     def _classes(self) -> dict[str, int]:
-        """Number the classes of averaging time."""
+        """Give each class of averaging time a number."""
         return {host: number for number, host in enumerate(sorted(set(self.host_of)))}
 
     @shared_property

@@ -462,3 +462,14 @@ def test_a_lying_solver_is_caught_and_the_problem_kept(
     liar.solve = lambda problem, options: answer  # type: ignore[attr-defined]
     with pytest.raises(AssertionError, match="above the budget"):
         solve(tight, "liar")
+
+
+@pytest.mark.parametrize("families", [1, 2])
+def test_exact_equals_exhaustive_where_classes_of_hosts_are_searched_together(
+    families: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """40 instances with islands, whose many networks are searched as one or two families."""
+    relaxation = importlib.import_module("placer.solvers.exact.bounds.relaxation")
+    monkeypatch.setattr(relaxation, "MOST_FAMILIES", families)
+    for seed in range(5_000, 5_040):
+        assert_same(island_problem(seed, most=600), seed)

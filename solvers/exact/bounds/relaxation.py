@@ -18,6 +18,11 @@ from ..._market.required_machines import with_required_places
 from ..._mode import Mode
 from ..._target import Target
 
+MOST_FAMILIES = 5
+"""More classes of hosts are searched as so many families down to the leaves: each family has bounds
+of the whole market, which take longer than looser bounds cost.
+"""
+
 
 @dataclass(frozen=True)
 class Node:
@@ -39,12 +44,13 @@ class Node:
 
 @dataclass(frozen=True)
 class Family:
-    """Placements whose slowest host is of one class.
+    """Placements whose slowest host is of one class, or of one of some neighbouring classes.
 
     Notes
     -----
     ``averaging_s`` is the least averaging time of any of them by N, ``slowest_averaging_s`` the
-    most; they differ only where two classes of hosts change places as N grows.
+    most; they differ where two classes of hosts change places as N grows, and where several classes
+    are searched as one down to the leaves, each of which has a class of ``parts``.
     ``averaging_by_host`` holds the times of each class that its placements may use: a region may
     have none of the slowest.
     """
@@ -53,6 +59,8 @@ class Family:
     averaging_s: Array
     slowest_averaging_s: Array
     averaging_by_host: Mapping[str, Array]
+    own: str = ""
+    parts: tuple[Family, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +119,37 @@ class Relaxation:
 
     @cached_property
     def families(self) -> list[Family]:
+        """List the families, fastest hosts first; many classes of hosts are searched as few
+        families.
+        """
+        fine = self._fine_families
+        if len(fine) <= MOST_FAMILIES or any(
+            not np.array_equal(f.averaging_s, f.slowest_averaging_s) for f in fine
+        ):
+            return fine
+        # Networks differ by factors: equal steps of the logarithm of the time.
+        logs = np.log([float(family.averaging_s[-1]) for family in fine])
+        step = (logs[-1] - logs[0]) / MOST_FAMILIES or 1.0
+        bins = np.minimum(((logs - logs[0]) / step).astype(int), MOST_FAMILIES - 1)
+        groups = [[fine[i] for i in np.flatnonzero(bins == k)] for k in range(MOST_FAMILIES)]
+        return [_merged(group) for group in groups if group]
+
+    def parts_at(self, family: Family, node: Node) -> list[Family]:
+        """List the families of one class each that a leaf of a family may have: classes that some
+        machine of its regions has, where each of them has a machine of a class that is no slower.
+        """
+        if not family.parts:
+            return [family]
+        hosts = [self.market.hosts_at[place] for place in node.used]
+        there = frozenset().union(*hosts)
+        return [
+            part
+            for part in family.parts
+            if part.own in there and all(own & part.hosts for own in hosts)
+        ]
+
+    @cached_property
+    def _fine_families(self) -> list[Family]:
         """One family per class of host; the pools of a family have hosts that are no slower, at any
         N.
         """
@@ -126,7 +165,7 @@ class Relaxation:
             for h in sorted(set(hosts))
         }
         built = []
-        for own in seconds.values():
+        for name, own in seconds.items():
             below = {h: (other <= own)[self.first :] for h, other in seconds.items()}
             within = {h for h, smaller in below.items() if np.all(smaller)}
             crossing = any(np.any(smaller) and not np.all(smaller) for smaller in below.values())
@@ -137,7 +176,8 @@ class Relaxation:
             least, most = (
                 (np.minimum.reduce(every), np.maximum.reduce(every)) if crossing else (own, own)
             )
-            built.append(Family(chosen, least, most, {h: seconds[h] for h in sorted(chosen)}))
+            times = {h: seconds[h] for h in sorted(chosen)}
+            built.append(Family(chosen, least, most, times, own=name))
         return sorted(built, key=lambda f: (len(f.hosts), sorted(f.hosts)))
 
     def host_steps(self, family: Family, workers: int) -> list[frozenset[str]]:
@@ -327,6 +367,23 @@ class Relaxation:
         """`pair_wan` of all pairs of different places; shape (pairs,)."""
         pairs: Array = self.wan_matrix[np.triu_indices(len(self.wan_matrix), 1)]
         return pairs
+
+
+def _merged(group: list[Family]) -> Family:
+    """Put families of one class each together; the last has the slowest hosts, which may use those
+    of all others.
+    """
+    if len(group) == 1:
+        return group[0]
+    slowest = group[-1]
+    # The least time bounds the rounds of all of them, the most time the egress that is certain.
+    return Family(
+        slowest.hosts,
+        np.minimum.reduce([family.averaging_s for family in group]),
+        np.maximum.reduce([family.slowest_averaging_s for family in group]),
+        slowest.averaging_by_host,
+        parts=tuple(group),
+    )
 
 
 def fewest_crossing_pairs(workers: Indices, room: Indices, used: int) -> Array:

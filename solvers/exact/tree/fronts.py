@@ -166,7 +166,10 @@ class Fronts:
         spare = self._spare(weights, total, needed)
         tight = np.argsort(spare, kind="stable")[:TIGHT]
         rows = np.unique([*np.flatnonzero(ends), *tight])
-        rows = rows[np.isfinite(needed[rows])]
+        # Nothing reaches an infinite threshold; one of minus infinity cuts nothing.
+        self.hopeless = bool(np.any(needed == np.inf))
+        finite = rows[np.isfinite(needed[rows])]
+        rows = finite if len(finite) else rows[:1]
         self.weights, self.needed, self.spare = weights[rows], needed[rows], spare[rows]
         self.total, self.sums = total[rows], list(sums[:, rows])
 
@@ -194,7 +197,7 @@ class Fronts:
     def improvements(self) -> Iterator[tuple[WorkerGroup, ...]]:
         """Yield groups that may improve, in order of promise."""
         # These hosts are too few for the split, or its bound says that it cannot improve.
-        if not np.all(self.open(NOTHING, self.total[:, None])):
+        if self.hopeless or not np.all(self.open(NOTHING, self.total[:, None])):
             return
         self.most, self.whole = BEAM, True
         yield from self._found()
@@ -202,7 +205,7 @@ class Fronts:
             # What the first pass has found makes the lists of the second one short.
             self.most = None
             self._choose_rows()
-            if np.all(self.open(NOTHING, self.total[:, None])):
+            if not self.hopeless and np.all(self.open(NOTHING, self.total[:, None])):
                 yield from self._found()
 
     def _found(self) -> Iterator[tuple[WorkerGroup, ...]]:

@@ -62,12 +62,18 @@ class Leaf:
         """Yield the machines of a known split that may improve; ``sums`` are the best of each
         region at its count.
         """
+        for family in self.relaxation.parts_at(self.family, self.node):
+            yield from self._machines_of(self.bound.of_family(family), split, sums)
+
+    def _machines_of(
+        self, bound: LeafBound, split: Indices, sums: list[Array]
+    ) -> Iterator[tuple[WorkerGroup, ...]]:
         if speed_and_price_decide(self.relaxation.problem, self.relaxation.mode.strategy):
-            egress_usd = float(self.bound.egress_usd(split)[0])
-            for hosts in self.bound.host_runs(split):
-                yield from Fronts(self.bound, hosts, split, egress_usd).improvements()
+            egress_usd = float(bound.egress_usd(split)[0])
+            for hosts in bound.host_runs(split):
+                yield from Fronts(bound, hosts, split, egress_usd).improvements()
         elif self._allows_required(split, sums):
-            yield from MachineTree(self.bound, split, sums).improvements()
+            yield from MachineTree(bound, split, sums).improvements()
 
     def _allows_required(self, split: Indices, sums: list[Array]) -> bool:
         """Return whether a split may improve with the machines that must be used."""

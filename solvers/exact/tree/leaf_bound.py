@@ -31,6 +31,10 @@ class LeafBound:
         self.market, self.target = relaxation.market, relaxation.target
         self.workers = int(node.workers[0])
 
+    def of_family(self, family: Family) -> LeafBound:
+        """Return the bound of the same leaf with other hosts."""
+        return self if family is self.family else LeafBound(self.relaxation, self.node, family)
+
     def needed_speed(self, region: int) -> float:
         """Return the samples/s that the data which stays in a region needs there for an
         improvement.

@@ -26,6 +26,10 @@ class RegionLeafBound(LeafBound):
         super().__init__(rounds.relaxation, node, family)
         self.rounds = rounds
 
+    def of_family(self, family: Family) -> RegionLeafBound:
+        """Return the bound of the same leaf with other hosts."""
+        return self if family is self.family else RegionLeafBound(self.rounds, self.node, family)
+
     def host_runs(self, split: Indices) -> list[tuple[frozenset[str], ...]]:
         """List the hosts by region such that the slowest average of a region decides: one run for
         each time that it may take.
