@@ -73,6 +73,7 @@ def reading(problem: Problem, wanted: str = "") -> RenderableType:
         ]
     )
     limits.append(f"{wish.min_workers} to {wish.max_workers} workers")
+    limits += _inner_limits(wish)
     if wish.min_regions > 1 or wish.max_regions < ALL_REGIONS:
         limits.append(
             f"{wish.min_regions} to {wish.max_regions} regions"
@@ -102,6 +103,23 @@ def reading(problem: Problem, wanted: str = "") -> RenderableType:
 def _objective_words(problem: Problem) -> str:
     words = OBJECTIVE_WORDS[problem.requirements.objective]
     return words if problem.profile.architecture is None else words.replace("sample", "token")
+
+
+def _inner_limits(wish: Requirements) -> list[str]:
+    """Say what is asked of islands and of the plan inside them."""
+    limits = [] if wish.max_machines is None else [f"at most {wish.max_machines} machines in all"]
+    if wish.min_island_machines is not None or wish.max_island_machines is not None:
+        least, most = wish.min_island_machines or 1, wish.max_island_machines
+        limits.append(f"{least} {'or more' if most is None else f'to {most}'} machines a worker")
+    plan = (
+        ("sharding", wish.sharding),
+        ("tensor parallel degree", wish.tensor_parallel),
+        ("checkpointing", wish.checkpointing),
+        ("microbatch", wish.microbatch),
+        ("precision", wish.precision),
+        ("transport", wish.transport),
+    )
+    return limits + [f"{name} {value}" for name, value in plan if value is not None]
 
 
 def _quota_words(wish: Requirements) -> str:
@@ -135,7 +153,8 @@ def context(problem: Problem) -> RenderableType:
 def _context(problem: Problem) -> list[tuple[str, str]]:
     wish, profile = problem.requirements, problem.profile
     store = wish.data_store
-    fitting = f"{len(problem.pools):,} of {len(problem.catalog.offers):,}"
+    admitted = len({id(pool.offer) for pool in problem.pools})  # an offer has islands of several k
+    fitting = f"{admitted:,} of {len(problem.catalog.offers):,}"
     gradients = (
         f"{COMPRESSION_NAMES[problem.compression]} gradients {format_bytes(problem.gradient_bytes)}"
     )
