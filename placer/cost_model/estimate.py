@@ -33,6 +33,7 @@ from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Pool, Problem
 from placer.units import SECONDS_PER_HOUR, Interval
 from placer.workload.constants import PUBLISHED
+from placer.workload.island import Refusal
 from placer.workload.peer import ASSUMED_GBPS, RINGS, peer_of
 
 PRICE_SPREAD = {"estimated": (0.7, 1.6), "published": (0.9, 1.1)}
@@ -290,7 +291,8 @@ def pool_of(group: WorkerGroup, problem: Problem) -> Pool:
     Raises
     ------
     PlacerError
-        If the catalog has no such offer, or no rate is known for its device.
+        If the catalog has no such offer, no rate is known for its device, or its machines cannot
+        train the model by the plan of the group.
     """
     offer = problem.catalog.offer(
         group.place, group.instance_type, group.gpu, group.gpu_count, group.market
@@ -298,6 +300,12 @@ def pool_of(group: WorkerGroup, problem: Problem) -> Pool:
     if offer is not None:
         pool = problem.pool(offer, group.machines, group.inner)
         if pool is None:
+            refused = problem.island(offer, group.machines, group.inner)
+            if isinstance(refused, Refusal):
+                raise PlacerError(
+                    f"{group.worker_name} in {group.place}: {refused.reason}",
+                    "choose other machines, or another plan",
+                )
             raise PlacerError(
                 f"no rate of {problem.profile.name} on {group.device} is known",
                 "measure it, or choose another device",

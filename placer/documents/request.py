@@ -43,10 +43,10 @@ def _local_steps(problem: Problem) -> list[int | None] | None:
     return None if wish.max_local_steps is None else [wish.min_local_steps, wish.max_local_steps]
 
 
-def _island_machines(problem: Problem) -> list[int | None] | None:
+def _island_machines(problem: Problem) -> list[int] | None:
     wish = problem.requirements
     most = wish.max_island_machines
-    return None if most is None else [wish.min_island_machines, most]
+    return None if most is None else [wish.min_island_machines or 1, most]
 
 
 _WRITTEN: Mapping[str, Callable[[Problem], Any]] = {

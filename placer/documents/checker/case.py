@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from placer.documents.checker.averages import class_of
+from placer.documents.checker.averages import class_of, transport_of
 
 BYTES_PER_ELEMENT = {"none": 4, "fp16": 2, "int8": 1, "int4": 0.5, "sparse": 0.02734375}
 """Of 4,096 values, sparse sends 64 as 12 bits of place and 2 of value."""
 BUTTERFLIES = ("all-reduce", "local-sgd", "diloco", "streaming-diloco")
 """Strategies in which every worker sends a shard to every other."""
+THROUGH_ONE = ("none", "central", "hierarchical", "parameter-server")
+"""Strategies in which no worker sends to another: a store or a server is between."""
 ALWAYS_OVERLAP = ("streaming-diloco",)
 GIB = 1 << 30
 FIRST_PAID = "above_gib_per_month"
@@ -134,13 +136,27 @@ class Case:
         """Return the place of the object store."""
         return str(self.placement["storage"]["place"])
 
+    @cached_property
+    def lanes(self) -> dict[str, int]:
+        """Return the machines of the smallest worker of each place, which send their parts side by
+        side; none under hivemind, or where workers send to a store or a server.
+        """
+        if self.strategy in THROUGH_ONE or transport_of(self.problem) == "hivemind":
+            return {}
+        machines: dict[str, int] = {}
+        for row in self.placement["workers"]:
+            own, place = row.get("machines", 1), row["place"]
+            machines[place] = min(own, machines.get(place, own))
+        return machines
+
     def road(self, src: str, dst: str) -> Road:
-        """Find the link from one place to another."""
-        return self.roads[src, dst]
+        """Find the link from one place to another, as many lanes as both ends have."""
+        road, lanes = self.roads[src, dst], min(self.lanes.get(src, 1), self.lanes.get(dst, 1))
+        return Road(road.rate(lanes), road.cap, road.rtt) if lanes > 1 else road
 
     def machine(self, place: str) -> float:
-        """Return the bytes/s that one machine sends or receives in all."""
-        return self.roads[place, place].one
+        """Return the bytes/s that the machines of one worker send or receive in all."""
+        return self.lanes.get(place, 1) * self.roads[place, place].one
 
     def offer(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """Find the row of the book for a group."""

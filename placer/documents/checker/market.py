@@ -63,7 +63,12 @@ def _is_of(offer: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     """Tell whether a speed is that of an offer: workers of several machines have one for each
     network.
     """
-    return all(offer.get(key) == row[key] for key in ("network_gbps", "fabric") if key in row)
+    # What nobody wrote down is left out of a book, and stands empty among speeds.
+    return all(
+        (offer.get(key) or None) == (row[key] or None)
+        for key in ("network_gbps", "fabric")
+        if key in row
+    )
 
 
 def _machine(

@@ -1,0 +1,302 @@
+"""The second implementation and saved files of today's exchanges: islands, NCCL and Gloo."""
+
+import copy
+import importlib
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import validate as follows
+
+import placer
+from conftest import Run
+from instances import exchange_problem, island_problem, random_problem, wide_problem
+from placements import random_placement
+from placer.cost_model.estimate import evaluate
+from placer.cost_model.limits import violations
+from placer.cost_model.reduced_problem import used_problem
+from placer.documents.certificate import device_speeds, figures
+from placer.documents.checker.case import Case
+from placer.documents.checker.dollars import dollars_of
+from placer.documents.checker.limits import broken_limits
+from placer.documents.checker.market import machines_of
+from placer.documents.checker.seconds import round_of
+from placer.documents.request import request_document
+from placer.documents.result_parts import placement_document
+from placer.documents.schemas import schema_text
+from placer.documents.validate import check_document, examine_document
+from placer.errors import PlacerError
+from placer.interface.advisor import Advisor
+from placer.problem.exchange import STRATEGIES
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving.answer import SolveOptions
+from placer.solving.result import Result
+from placer.solving.solve import solve
+from placer.solving.solve_again import solved_again
+
+placements = importlib.import_module("placer.solvers.exhaustive").placements
+PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0, certificate=True)
+SEVERAL = [name for name in STRATEGIES if name != "none"]
+
+
+def case_of(placement: Placement, problem: Problem) -> Case:
+    """Read a placement as it would stand in a file."""
+    document = json.loads(json.dumps(used_problem(problem, placement).to_dict()))
+    given = json.loads(json.dumps(figures(placement, problem), allow_nan=False))
+    multiplier = evaluate(placement, problem).multiplier
+    return Case(document, placement_document(placement, problem), given, multiplier)
+
+
+def assert_alike(placement: Placement, problem: Problem, where: object) -> None:
+    """Seconds and every component of the price are those of the model."""
+    got, case = evaluate(placement, problem), case_of(placement, problem)
+    bill = round_of(case)
+    assert bill.seconds == pytest.approx(got.step.total, rel=1e-9), where
+    for name, usd in dollars_of(case, bill).items():
+        ours = getattr(got.usd, name)
+        assert usd == pytest.approx(ours, rel=1e-9, abs=1e-12 * got.usd.total), (where, name)
+
+
+def island_placements(seed: int, count: int) -> list[tuple[Placement, Problem]]:
+    """Draw placements of a market with islands; those of several workers or machines first."""
+    problem = island_problem(seed)
+    found = list(islice(placements(problem), 400))
+    found.sort(key=lambda p: (p.workers > 1) + (p.machines > p.workers), reverse=True)
+    best = found[: max(count, len(found) // 2)]
+    return [(p, problem) for p in random.Random(seed).sample(best, min(count, len(best)))]
+
+
+def test_the_second_implementation_prices_islands_alike() -> None:
+    """120 placements on 40 markets: islands of several sizes, every transport, local steps."""
+    seen: set[str] = set()
+    several = 0
+    for seed in range(40):
+        for placement, problem in island_placements(seed, 3):
+            assert_alike(placement, problem, seed)
+            seen.add(placement.exchange.transport)
+            several += placement.machines > placement.workers
+    assert seen == {"nccl", "gloo", "hivemind"}
+    assert several >= 40
+
+
+@pytest.mark.parametrize("transport", ["nccl", "gloo"])
+@pytest.mark.parametrize("strategy", SEVERAL)
+def test_rings_are_priced_alike_on_all_markets(strategy: str, transport: str) -> None:
+    """12 random placements of each strategy, with streams, local steps, overlap and placed data."""
+    for seed in range(12):
+        placement, problem = random_placement(strategy, seed)
+        exchange = replace(placement.exchange, transport=transport)
+        wish = replace(problem.requirements, transport=transport)
+        assert_alike(
+            replace(placement, exchange=exchange), replace(problem, requirements=wish), seed
+        )
+
+
+@pytest.mark.parametrize("transport", ["nccl", "gloo"])
+@pytest.mark.parametrize(
+    "draw", [random_problem, wide_problem, exchange_problem], ids=lambda draw: draw.__name__
+)
+def test_rings_on_random_markets(draw: Callable[[int], Problem], transport: str) -> None:
+    """Markets whose machines promise no network."""
+    for seed in range(8):
+        problem = draw(seed)
+        problem = replace(problem, requirements=replace(problem.requirements, transport=transport))
+        usable = (p for p in placements(problem) if not _unusable(p, problem))
+        for placement in islice(usable, 10):
+            assert_alike(placement, problem, seed)
+
+
+def _unusable(placement: Placement, problem: Problem) -> bool:
+    codes = {v.code for v in violations(placement, problem)}
+    return bool(codes & {"exchange", "function", "data", "batch"})
+
+
+def test_the_second_implementation_finds_the_limits_of_islands_broken() -> None:
+    """Machines, quotas, budgets and floors of islands: nothing is broken in one implementation
+    that is not in the other.
+    """
+    seen = {True: 0, False: 0}
+    for seed in range(30):
+        problem = island_problem(seed)
+        for placement in islice(placements(problem), 30):
+            case = case_of(placement, problem)
+            bill = round_of(case)
+            usd = dollars_of(case, bill)["total"]
+            speed = case.batch * case.local_steps / bill.seconds / case.multiplier
+            second, first = broken_limits(case, bill, speed, usd), violations(placement, problem)
+            assert bool(second) == bool(first), (seed, placement, second, first)
+            seen[bool(first)] += 1
+    assert min(seen.values()) > 10
+
+
+def test_the_relaxation_has_every_kind_of_worker() -> None:
+    """One row for each admitted pool, with its speed, price and averaging class: an offer that is
+    missing there makes a bound that an answer beats. Also machines whose network nobody knows.
+    """
+    unknown = 0
+    for seed in range(60):
+        problem = island_problem(seed)
+        machines = machines_of(json.loads(json.dumps(problem.to_dict())), device_speeds(problem))
+        ours = sorted((p.host, p.shared.value, p.usd_per_hour, p.gpus) for p in problem.pools)
+        theirs = sorted((m.host, m.speed, m.usd, m.gpus) for m in machines)
+        assert theirs == ours, seed
+        unknown += any(pool.offer.network_gbps is None for pool in problem.pools)
+    assert unknown >= 10
+
+
+def test_results_with_islands_are_valid_with_and_without_a_market() -> None:
+    """15 answers of `exact`, saved as a file holds them, follow the schema and are confirmed."""
+    schema = json.loads(schema_text("result"))
+    several = 0
+    for seed in range(15):
+        result = solve(island_problem(seed), "exact", PROOF)
+        for whole in (False, True):
+            document = json.loads(json.dumps(result.to_saved(whole=whole)))
+            follows(document, schema)
+            _, checked = examine_document(document, "r.json")
+            assert checked is not None
+        if result.placement is not None:
+            several += result.placement.machines > result.placement.workers
+    assert several >= 3
+
+
+@pytest.fixture(scope="module")
+def answered() -> Result:
+    """Llama 3.1 8B on machines of four L4: it fits no single one of them."""
+    words: dict[str, Any] = {
+        "budget": "60/h",
+        "gpu": "L4",
+        "places": "gcp/us-*",
+        "certificate": True,
+    }
+    return placer.recommend("llama-3.1-8b", machines_per_island="2..4", quota=64, **words)
+
+
+@pytest.fixture(scope="module")
+def saved(answered: Result) -> dict[str, Any]:
+    """Its file, with the whole market."""
+    document: dict[str, Any] = json.loads(json.dumps(answered.to_saved(whole=True)))
+    assert document["placement"]["workers"][0]["machines"] > 1
+    return document
+
+
+def test_the_file_is_confirmed(saved: dict[str, Any]) -> None:
+    """Prices, limits and speeds by the second implementation, bounds by weak duality."""
+    follows(saved, json.loads(schema_text("result")))
+    said, checked = examine_document(saved, "r.json")
+    assert "priced again" in said
+    assert checked is not None
+    assert any("second implementation finds" in line for line in checked.confirmed)
+    assert any("weak duality" in line for line in checked.confirmed)
+
+
+EDITS: dict[str, tuple[str, Any]] = {
+    "machines": ("placement/workers/0/machines", lambda v: v + 1),
+    "fewer machines": ("placement/workers/0/machines", 1),
+    "no machines": ("placement/workers/0/machines", 0),
+    "machines in words": ("placement/workers/0/machines", "four"),
+    "count": ("placement/workers/0/count", lambda v: v + 1),
+    "sharding": ("placement/workers/0/inner/sharding", "none"),
+    "unknown sharding": ("placement/workers/0/inner/sharding", "zero-9"),
+    "tensor parallel": ("placement/workers/0/inner/tensor_parallel", 8),
+    "microbatch": ("placement/workers/0/inner/microbatch", 512),
+    "precision": ("placement/workers/0/inner/precision", "fp32"),
+    "transport": ("placement/transport", "gloo"),
+    "speed": ("certificate/figures/machines/0/in_group", lambda v: v * 1.01),
+    "machines of a figure": ("certificate/figures/machines/0/machines", lambda v: v * 2),
+    "compute": ("estimate/usd_per_hour/compute", lambda v: v * 0.5),
+    "total": ("estimate/usd_per_hour/total", lambda v: v * 0.99),
+    "tokens": ("estimate/tokens_per_second/value", lambda v: v * 1.5),
+    "usd per token": ("estimate/usd_per_billion_tokens", lambda v: v * 0.5),
+    "worker price": ("placement/workers/0/usd_per_hour", lambda v: v * 0.5),
+    "layers": ("problem/profile/architecture/layers", 16),
+    "network": ("problem/catalog/offers/0/network_gbps", 9000.0),
+    "speed of a kind": ("certificate/relaxation/speeds/0/in_group", lambda v: v * 0.5),
+    "setting": ("problem/catalog/settings/0/value", "gloo"),
+    "most machines": ("problem/requirements/max_island_machines", 1),
+}
+"""Path and new value."""
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edit_is_refused(saved: dict[str, Any], name: str) -> None:
+    """One figure changed at a time: one line, exit code 2."""
+    path, value = EDITS[name]
+    document = copy.deepcopy(saved)
+    at: Any = document
+    keys: list[Any] = [int(step) if step.isdigit() else step for step in path.split("/")]
+    for key in keys[:-1]:
+        at = at[key]
+    before = at[keys[-1]]
+    at[keys[-1]] = value(before) if callable(value) else value
+    assert at[keys[-1]] != before
+    with pytest.raises(PlacerError) as caught:
+        check_document(document, "r.json")
+    assert caught.value.exit_code == 2
+    assert "\n" not in caught.value.message
+
+
+def test_a_saved_answer_is_taken_up_and_solved_again(saved: dict[str, Any]) -> None:
+    """The question of the file is that of the answer, and has the same answer."""
+    assert "exact solved it again" in solved_again(saved, "r.json", "exact")
+    assert "local_search solved it again" in solved_again(saved, "r.json", "local_search")
+
+
+def test_commands_save_validate_and_explain_islands(run: Run, tmp_path: Path) -> None:
+    """`recommend -o`, `validate`, `validate --again`."""
+    path = tmp_path / "r.json"
+    words = ("--model", "llama-3.1-8b", "--gpu", "L4", "--in", "gcp/us-*", "--budget", "30/h")
+    extra = ("--machines-per-island", "2..4", "--quota", "32", "-o", str(path))
+    done = run("recommend", *words, *extra)
+    assert done.returncode == 0, done.stderr
+    for again in ((), ("--again",)):
+        checked = run("validate", str(path), *again)
+        assert checked.returncode == 0, checked.stderr
+
+
+WISHES: dict[str, Any] = {
+    "transport": "gloo",
+    "machines": 9,
+    "machines_per_island": "2..4",
+    "sharding": "zero-3",
+    "tp": 2,
+    "checkpointing": "full",
+    "microbatch": 2,
+    "precision": "bf16",
+    "tokens": "1B",
+    "seq_len": 2048,
+}
+
+
+def test_a_request_document_has_every_wish() -> None:
+    """As they were read."""
+    problem = Advisor().problem("llama-3.1-8b", "default", **WISHES)
+    document = request_document(problem)
+    expected = {
+        "transport": "gloo",
+        "max_machines": 9,
+        "machines_per_island": [2, 4],
+        "sharding": "zero-3",
+        "tensor_parallel": 2,
+        "checkpointing": "full",
+        "microbatch": 2,
+        "precision": "bf16",
+        "tokens": 10**9,
+        "sequence_length": 2048,
+    }
+    assert {key: document[key] for key in expected} == expected
+
+
+def test_a_problem_with_every_wish_reads_back() -> None:
+    """Through JSON; and the plans that it admits are the same."""
+    problem = Advisor().problem("llama-3.1-8b", "default", **WISHES, gpu="H100")
+    again = Problem.from_dict(json.loads(json.dumps(problem.to_dict())))
+    assert again.requirements == problem.requirements
+    assert [p.name for p in again.pools] == [p.name for p in problem.pools]
+    assert [p.alone for p in again.pools] == [p.alone for p in problem.pools]
