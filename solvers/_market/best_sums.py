@@ -14,6 +14,39 @@ KEPT_SUMS = 1024
 """Answers that are kept, of some ten kB each."""
 
 
+class Runs:
+    """Increments of buckets as runs that do not increase in any row, so that the n largest of all
+    are in the n runs that begin highest.
+
+    Parameters
+    ----------
+    values, owner
+        As in `BestSums`.
+    """
+
+    def __init__(self, values: Array, owner: Indices) -> None:
+        units = values.shape[1]
+        begins = np.ones(units, dtype=bool)
+        begins[1:] = (owner[1:] != owner[:-1]) | np.any(values[:, 1:] > values[:, :-1], axis=0)
+        self.starts = np.flatnonzero(begins)
+        run = np.cumsum(begins) - 1
+        place_in_run = np.arange(units) - self.starts[run] if units else run
+        longest = int(place_in_run.max(initial=-1)) + 1
+        self.table = np.full((len(values), len(self.starts), longest), -np.inf)
+        self.table[:, run, place_in_run] = values
+
+    def best_of(self, open_units: Mask, most: int) -> Array:
+        """Return the sum of the n largest units of each row among the runs that are open; see
+        `best_of`.
+        """
+        table = self.table[:, open_units[self.starts], :most]
+        rows, runs, length = table.shape
+        if runs > most > 0:
+            first = np.argpartition(-table[:, :, 0], most - 1, axis=1)[:, :most]
+            table = np.take_along_axis(table, first[:, :, None], axis=1)
+        return best_of(table.reshape(rows, table.shape[1] * length), most)
+
+
 class BestSums:
     """Linear relaxation of the covering problem at fixed n.
 
@@ -48,6 +81,7 @@ class BestSums:
             places,
             required,
         )
+        self.runs = Runs(values, owner)
         self._kept_sums = lru_cache(maxsize=KEPT_SUMS)(self._sums)
         self._kept_totals = lru_cache(maxsize=KEPT_SUMS)(self._totals)
 
@@ -97,7 +131,7 @@ class BestSums:
     def _sums(self, places: bytes, hosts: frozenset[str], most: int) -> Array:
         # The sum keeps the quota of each bucket, but no joint quota, so it is at least that of any
         # n machines that can be had.
-        built = best_of(self.values[:, self._open_units(places, hosts)], most)
+        built = self.runs.best_of(self._open_units(places, hosts), most)
         built.setflags(write=False)
         return built
 
