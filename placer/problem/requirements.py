@@ -397,8 +397,10 @@ class Requirements:
             ("tbs", *(self.batch_range or (1, 1))),
             (
                 "machines per island",
-                self.min_island_machines or 1,
-                self.max_island_machines or self.min_island_machines or 1,
+                1 if self.min_island_machines is None else self.min_island_machines,
+                (self.min_island_machines or 1)
+                if self.max_island_machines is None
+                else self.max_island_machines,
             ),
             (
                 "local steps",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
 from placer.market.catalog import VmOffer
@@ -78,8 +79,18 @@ def nearest_plan(problem: Problem) -> tuple[str, str] | None:
     refused = [(t.built, t) for t in trials if isinstance(t.built, Refusal)]
     if not refused:
         return "the quota allows too few GPUs", _remedy(problem)
-    nearest, _ = min(refused, key=lambda pair: (pair[0].shortage, pair[1].gpus, pair[1].name))
+    nearest, _ = min(refused, key=lambda pair: _distance(*pair))
+    if nearest.plan is None:
+        return nearest.reason, _remedy(problem)
     return f"even the nearest plan, {nearest.reason}", _remedy(problem)
+
+
+def _distance(refusal: Refusal, trial: Trial) -> tuple[float, int, str]:
+    """Order refusals: the least shortage of memory on few GPUs; else of large machines, which the
+    fewest reasons rule out.
+    """
+    gpus = trial.gpus if isfinite(refusal.shortage) else -trial.gpus
+    return refusal.shortage, gpus, trial.name
 
 
 def _remedy(problem: Problem) -> str:

@@ -1,0 +1,376 @@
+"""Islands as they are asked for: specs by hand, wishes, and the workers that they admit."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import Run
+from instances import island_problem, language_model, offer
+from placer.cost_model.estimate import estimate
+from placer.cost_model.limits import violations
+from placer.errors import PlacerError
+from placer.interface.advisor import Advisor
+from placer.market.catalog import Catalog
+from placer.problem.placement import WorkerGroup, parse_workers
+from placer.problem.problem import Pool, Problem
+from placer.problem.requirements import Quota, Requirements
+from placer.solving.by_hand import place_by_hand
+from placer.solving.solve import require_pools, solve
+from placer.workload.inner_plan import CHECKPOINTING, PRECISIONS, SHARDINGS, InnerPlan
+from placer.workload.profile import load_profile
+
+advisor = Advisor()
+EAST = "aws/us-east-1"
+plans = st.builds(
+    InnerPlan,
+    sharding=st.sampled_from(SHARDINGS),
+    tensor_parallel=st.sampled_from([1, 2, 4, 8]),
+    checkpointing=st.sampled_from(CHECKPOINTING),
+    microbatch=st.integers(1, 4096),
+    precision=st.sampled_from(PRECISIONS),
+)
+
+
+def asked(model: str = "llama-3.1-8b", **words: Any) -> Problem:
+    """A question on the default book."""
+    return advisor.problem(model, "default", **words)
+
+
+def kinds(problem: Problem, device: str = "H100:8", place: str = EAST) -> set[int]:
+    """Machines of the islands that are offered of a device in a place."""
+    return {
+        pool.machines
+        for pool in problem.pools
+        if (pool.offer.device, pool.place) == (device, place)
+    }
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        f"{EAST}=2x4xH100:8:spot",
+        f"{EAST}=2x(4xH100:8:spot)",
+        f"{EAST}=2x(4xH100:8):spot",
+        f"  {EAST}=2x4xH100:8:spot ,",
+    ],
+)
+def test_islands_are_written_with_and_without_brackets(spec: str) -> None:
+    """Two islands of four machines of eight GPUs."""
+    (group,) = parse_workers(spec)
+    assert (group.count, group.machines, group.gpu, group.gpu_count) == (2, 4, "H100", 8)
+    assert (group.market, group.inner) == ("spot", None)
+
+
+@given(
+    plans,
+    st.integers(1, 99),
+    st.integers(1, 64),
+    st.sampled_from([1, 4, 8]),
+    st.sampled_from(["spot", "on_demand"]),
+)
+def test_specs_read_back(
+    inner: InnerPlan, count: int, machines: int, gpus: int, market: str
+) -> None:
+    """What an answer prints can be given to `estimate`."""
+    group = WorkerGroup(
+        place=EAST,
+        instance_type="x",
+        gpu="A100-80",
+        gpu_count=gpus,
+        market=market,
+        count=count,
+        machines=machines,
+        inner=inner,
+    )
+    (spec,) = parse_workers(group.spec)
+    assert (spec.place, spec.count, spec.gpu, spec.gpu_count) == (EAST, count, "A100-80", gpus)
+    assert (spec.market, spec.machines, spec.inner) == (market, machines, inner)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (f"{EAST}=2x0xH100:8", "at least 1 is needed"),
+        (f"{EAST}=0x4xH100:8", "at least 1 is needed"),
+        (f"{EAST}=2x4x(2xH100:8", "is not a group"),
+        (f"{EAST}=2x(4xH100:8", "is not a group"),
+        (f"{EAST}=2x4xH100:8:spot:zero-3", "is not a group"),
+        (f"{EAST}=2x4xH100:8+zero-9", "inner plan part 'zero-9' is not known"),
+        (f"{EAST}=2x4xH100:8+tp=3", "tensor parallel degree 3"),
+        (f"{EAST}=2x4xH100:8+tp=x", "inner plan part 'tp=x' is not known"),
+        (f"{EAST}=2x4xH100:8+mb=0", "microbatch 0"),
+        (f"{EAST}=2x4xH100:8+ckpt=some", "unknown checkpointing 'some'"),
+        (f"{EAST}=2x4xH100:8+ckpt", "inner plan part 'ckpt' is not known"),
+    ],
+)
+def test_specs_that_mean_nothing(spec: str, message: str) -> None:
+    """Each is refused in one line."""
+    with pytest.raises(PlacerError, match=message) as caught:
+        parse_workers(spec)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"tensor_parallel": 3}, "tp 3 is no tensor parallel degree"),
+        ({"tensor_parallel": 16}, "tp 16 is no tensor parallel degree"),
+        ({"tensor_parallel": 0}, "tp 0 is no tensor parallel degree"),
+        ({"microbatch": 0}, "microbatch is 0"),
+        ({"microbatch": -1}, "microbatch is -1"),
+        ({"sharding": "zero-4"}, "unknown sharding 'zero-4'"),
+        ({"checkpointing": "some"}, "unknown checkpointing 'some'"),
+        ({"precision": "int3"}, "unknown precision 'int3'"),
+        ({"transport": "mpi"}, "unknown transport 'mpi'"),
+        ({"max_machines": 0}, "max_machines is 0"),
+        ({"min_island_machines": 4, "max_island_machines": 2}, "machines per island 4..2"),
+        ({"min_island_machines": 0, "max_island_machines": 2}, "machines per island 0..2"),
+        ({"max_island_machines": 0}, "machines per island 1..0"),
+    ],
+)
+def test_wishes_that_mean_nothing(wrong: dict[str, Any], message: str) -> None:
+    """Refused where they are written down, not where a plan is looked for."""
+    with pytest.raises(PlacerError, match=message):
+        Requirements(**wrong)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--tp", "3"),
+        ("--tp", "two"),
+        ("--tp", "16"),
+        ("--microbatch", "0"),
+        ("--microbatch", "x"),
+        ("--sharding", "zero-4"),
+        ("--checkpointing", "some"),
+        ("--precision", "int3"),
+        ("--transport", "mpi"),
+        ("--machines", "0"),
+        ("--machines", "many"),
+        ("--machines-per-island", "4..2"),
+        ("--machines-per-island", "0"),
+        ("--machines-per-island", "x"),
+        ("--precision", "fp8", "--gpu", "A100-80"),
+        ("--tp", "8", "--gpu", "H100", "--machines-per-island", "1", "--in", "lambda/us-west-9"),
+        ("--microbatch", "99999999999999999999"),
+        ("--tp", "8", "--gpu", "T4", "--in", "azure"),
+    ],
+)
+def test_bad_words_are_one_line(run: Run, words: tuple[str, ...]) -> None:
+    """One line and perhaps a tip, exit code 2."""
+    done = run("recommend", "--model", "llama-3.1-8b", "--budget", "30/h", *words, columns=400)
+    assert done.returncode == 2, done.stdout
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert len(done.stderr.strip().splitlines()) <= 2
+    assert "Traceback" not in done.stderr
+    assert "internal" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        f"{EAST}=2x4xH100:8:spot+tp=8+zero-9",
+        f"{EAST}=2x4xH100:8:spot+zero-3+mb=512",
+        f"{EAST}=1x99999xH100:8:spot",
+        f"{EAST}=1x999999xH100:8:spot",
+        f"{EAST}=1xT4:spot+none",
+        f"{EAST}=2x-4xH100:8",
+        f"{EAST}=2x4x2xH100:8",
+        "lambda/us-west-1=1x2xA10",
+    ],
+)
+def test_bad_islands_by_hand_are_one_line(run: Run, spec: str) -> None:
+    """A plan that does not fit, more machines than an island has, a network that nobody knows."""
+    done = run("estimate", "--model", "llama-3.1-8b", "--workers", spec, columns=400)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stderr.startswith("error: ")
+    assert len(done.stderr.strip().splitlines()) <= 2
+    assert "internal" not in done.stderr
+
+
+def test_a_model_without_dimensions_has_no_islands(run: Run) -> None:
+    """RoBERTa XLM has rates of machines: several of them are several workers."""
+    done = run("estimate", "--model", "roberta-xlm", "--workers", f"{EAST}=1x4xH100:8:spot")
+    assert done.returncode == 2
+    assert "has no architecture from which a plan would follow" in " ".join(done.stderr.split())
+
+
+def test_islands_begin_with_the_fewest_machines_that_fit() -> None:
+    """70 B parameters in mixed precision are 1.05 TiB of states: more than 8 x 79.5 GiB, less than
+    16 x 79.5 GiB.
+    """
+    assert min(kinds(asked("llama-3.1-70b", gpu="H100", quota=128))) == 2
+    assert min(kinds(asked("llama-3.1-8b", gpu="H100", quota=128))) == 1
+
+
+def test_an_unknown_network_joins_no_machines(default: Catalog) -> None:
+    """Neither bandwidth nor fabric: one machine, or none where one is too small."""
+    offers = tuple(
+        msgspec.structs.replace(o, network_gbps=None, fabric="")
+        for o in default.offers_at(EAST)
+        if o.device == "H100:8"
+    )
+    book = replace(default, offers=offers)
+    for model, counts in (("llama-3.1-8b", {1}), ("llama-3.1-70b", set())):
+        wish = Requirements(quota_gpus=128, min_island_machines=1, max_island_machines=16)
+        problem = Problem(profile=load_profile(model), catalog=book, requirements=wish)
+        assert kinds(problem) == counts
+
+
+@pytest.mark.parametrize(("quota", "most"), [(7, 0), (16, 2), (17, 2), (63, 4), (64, 8)])
+def test_quotas_bound_islands(quota: int, most: int) -> None:
+    """Machines of eight GPUs: 16 and 17 hold two of them, 63 seven, of which islands of four."""
+    problem = asked("llama-3.1-8b", gpu="H100", quota=quota, machines_per_island="1..16")
+    assert max(kinds(problem), default=0) == most
+    for pool in problem.pools:
+        assert pool.max_count * pool.gpus <= quota
+        assert (pool.max_count + 1) * pool.gpus > quota or pool.offer.available is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "counts"),
+    [
+        ("1", {1}),
+        ("2", {2}),
+        ("3", {3}),
+        ("1..4", {1, 2, 4}),
+        ("3..6", {3, 4, 6}),
+        ("5..7", {5, 7}),
+    ],
+)
+def test_ranges_of_machines(words: str, counts: set[int]) -> None:
+    """Powers of two and both ends, also where these are none."""
+    problem = asked("llama-3.1-8b", gpu="H100", quota=128, machines_per_island=words)
+    assert kinds(problem) == counts
+
+
+def test_an_island_is_in_one_zone() -> None:
+    """`--zones spread` leaves one machine to a worker; asked for two, nothing is admitted."""
+    problem = asked("llama-3.1-8b", gpu="H100", quota=128, zones="spread", local_steps="1..8")
+    assert kinds(problem) == {1}
+    assert kinds(asked("llama-3.1-8b", gpu="H100", quota=128, local_steps="1..8")) > {1}
+    with pytest.raises(PlacerError, match="no machine of catalog"):
+        require_pools(asked("llama-3.1-70b", gpu="H100", quota=128, zones="spread"))
+
+
+def test_offers_alike_but_for_their_network_are_both_kept() -> None:
+    """Neither is dominated: the dearer one is faster in islands."""
+    problem = island_problem(0)
+    slow = msgspec.structs.replace(
+        offer("aws", "r0", "H100", 20.0, gpus=8), memory_gib=2000, network_gbps=100.0, fabric="efa"
+    )
+    fast = msgspec.structs.replace(
+        slow, instance_type="fat", usd_per_hour=24.0, network_gbps=3200.0
+    )
+    book = replace(problem.catalog, offers=(slow, fast))
+    wish = Requirements(quota_gpus=64, min_island_machines=1, max_island_machines=4)
+    both = Problem(profile=language_model(48, 8_192, 1_024), catalog=book, requirements=wish)
+    rates: dict[tuple[str, int], float] = {
+        (pool.offer.instance_type, pool.machines): pool.alone.value for pool in both.pools
+    }
+    assert {name for name, _ in rates} == {"H100x8", "fat"}
+    for machines in {k for _, k in rates}:
+        if machines > 1:
+            assert rates["fat", machines] > rates["H100x8", machines]
+    rich = solve(replace(both, requirements=replace(wish, min_workers=2)), "exact")
+    poor = solve(
+        replace(both, requirements=replace(wish, min_workers=1, budget_usd_per_hour=20.5)), "exact"
+    )
+    assert rich.placement is not None
+    assert {group.instance_type for group in rich.placement.groups} == {"fat"}
+    assert poor.placement is not None
+    assert {group.instance_type for group in poor.placement.groups} == {"H100x8"}
+
+
+def test_a_tensor_parallel_group_stays_in_its_machine() -> None:
+    """Degree 8 leaves machines of four out, however many of them would be one island."""
+    problem = asked("llama-3.1-8b", gpu="H100", quota=128, tp=8)
+    sizes = Counter(pool.offer.gpu_count for pool in problem.pools)
+    assert set(sizes) == {8}
+    assert {pool.inner.tensor_parallel for pool in problem.pools if pool.inner} == {8}
+
+
+def test_a_degree_that_divides_no_width_is_refused() -> None:
+    """Keys 100 wide are not divided among 8 GPUs."""
+    problem = asked("llama-3.1-8b")
+    shape = problem.profile.architecture
+    assert shape is not None
+    profile = replace(problem.profile, architecture=replace(shape, kv_width=100))
+    odd = replace(
+        problem, profile=profile, requirements=replace(problem.requirements, tensor_parallel=8)
+    )
+    assert odd.pools == ()
+    with pytest.raises(PlacerError, match="does not divide the width of keys, 100"):
+        require_pools(odd)
+
+
+def test_machines_and_workers_count_different_things() -> None:
+    """Two islands of four machines: two workers, eight machines, 64 GPUs."""
+    spec = f"{EAST}=2x4xH100:8:spot"
+    for words, codes in (
+        ({"machines": 8, "workers": "1..2"}, set()),
+        ({"machines": 7}, {"machines"}),
+        ({"workers": "1"}, {"workers"}),
+        ({"workers": "3..4"}, {"workers"}),
+        ({"quota": 64}, set()),
+        ({"quota": 63}, {"quota"}),
+        ({"use": [f"{EAST}=8xH100:8"]}, set()),
+        ({"use": [f"{EAST}=9xH100:8"]}, {"use"}),
+    ):
+        problem = asked("llama-3.1-8b", **{"quota": 128, **words})
+        placement = place_by_hand(spec, problem)
+        assert (placement.workers, placement.machines) == (2, 8)
+        assert {v.code for v in violations(placement, problem)} == codes, words
+
+
+def test_use_takes_machines_of_an_island() -> None:
+    """At least four machines must be used: one island of four will do."""
+    problem = asked(
+        "llama-3.1-8b",
+        gpu="H100",
+        quota=64,
+        use=[f"{EAST}=4xH100:8"],
+        machines_per_island=4,
+        budget="150/h",
+    )
+    result = solve(problem, "exact")
+    assert result.placement is not None
+    assert result.placement.machines >= 4
+    assert all(group.machines == 4 for group in result.placement.groups)
+
+
+def test_an_island_is_priced_as_its_machines() -> None:
+    """Four times the price of one machine an hour, and as one worker no exchange."""
+    problem = asked("llama-3.1-8b", quota=64)
+    one, four = (
+        estimate(place_by_hand(f"{EAST}={words}H100:8:spot+zero-3+mb=1", problem), problem)
+        for words in ("1x", "1x4x")
+    )
+    assert four.usd_per_hour.compute == pytest.approx(4 * one.usd_per_hour.compute)
+    assert four.granularity is None
+    assert four.samples_per_second.value > 3 * one.samples_per_second.value
+
+
+def test_joint_quotas_count_the_gpus_of_islands() -> None:
+    """33 GPUs together are one island of 32, or four machines as they are."""
+    quota = Quota(place="*", gpu="*", market="*", gpus=33, scope="together")
+    problem = asked("llama-3.1-8b", gpu="H100", machines_per_island="1..4")
+    problem = replace(problem, requirements=replace(problem.requirements, quotas=(quota,)))
+    for spec, broken in ((f"{EAST}=1x4xH100:8:spot", False), (f"{EAST}=2x4xH100:8:spot", True)):
+        codes = {v.code for v in violations(place_by_hand(spec, problem), problem)}
+        assert ("quota" in codes) == broken
+
+
+def test_pools_name_themselves() -> None:
+    """As users write them."""
+    names = {pool.name: pool for pool in asked("llama-3.1-8b", gpu="H100", quota=64).pools}
+    pool: Pool = names["2xH100:8"] if "2xH100:8" in names else names["H100:8"]
+    assert pool.gpus == pool.machines * 8
+    assert pool.usd_per_hour == pool.machines * pool.offer.usd_per_hour
