@@ -194,7 +194,11 @@ def _group_violations(placement: Placement, problem: Problem) -> list[Violation]
         where = problem.place_problem(group.place)
         if where:
             broken.append(Violation(code="place", message=where))
-        if offer.available is not None and group.machine_count > offer.available:
+        # Islands of several sizes may be of one offer.
+        machines = sum(
+            g.machine_count for g in placement.groups if g.offer_kind == group.offer_kind
+        )
+        if offer.available is not None and machines > offer.available:
             broken.append(
                 Violation(
                     code="quota",

@@ -72,6 +72,11 @@ class WorkerGroup:
         return device_name(self.gpu, self.gpu_count)
 
     @property
+    def offer_kind(self) -> tuple[str, str, str, int, str]:
+        """What tells the offer behind the group from others."""
+        return self.place, self.instance_type, self.gpu, self.gpu_count, self.market
+
+    @property
     def machine_count(self) -> int:
         """Machines of all workers."""
         return self.count * self.machines

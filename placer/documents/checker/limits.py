@@ -98,8 +98,10 @@ def _wishes(case: Case) -> Iterator[str]:
         inside = any(fnmatchcase(place, p) for p in wish["places_in"]) or not wish["places_in"]
         if not inside or any(fnmatchcase(place, p) for p in wish["places_not_in"]):
             yield f"{place} is not admitted"
-        if exist is not None and machine_count(row) > exist:
-            yield f"{machine_count(row)} x {row['offer']} in {place}, of which {exist} exist"
+        same = [r for r in case.placement["workers"] if kind_of(r)[:5] == kind_of(row)[:5]]
+        machines = sum(map(machine_count, same))
+        if exist is not None and machines > exist:
+            yield f"{machines} x {row['offer']} in {place}, of which {exist} exist"
     for rule in wish["used"]:
         workers = case.placement["workers"]
         if sum(machine_count(r) for r in workers if _uses(rule, r)) < rule["count"]:
