@@ -429,7 +429,9 @@ def test_a_model_that_should_stay_in_one_region() -> None:
     assert budget is not None
     assert budget.nearest is not None
     richer = placer.recommend(
-        "roberta-xlm", budget=f"{budget.nearest.estimate.usd_per_hour.total + 0.01:.2f}/h"
+        "roberta-xlm",
+        budget=f"{budget.nearest.estimate.usd_per_hour.total + 0.01:.2f}/h",
+        transport="hivemind",
     )
     assert richer.value == pytest.approx(budget.nearest.estimate.effective_samples_per_second.value)
 

@@ -116,7 +116,7 @@ def _refuse_words(ctx: click.Context) -> None:
 
 
 def _print(explanation: Any) -> None:
-    from placer.cli.report.explain.explain_text import sections
+    from placer.cli.report.explain.explain_text import sections, value_words
     from placer.cli.report.recommend import terminal
     from placer.cli.report.recommend.sentences import headline
 
@@ -124,12 +124,8 @@ def _print(explanation: Any) -> None:
     out.print(terminal.reading(explanation.problem))
     result = explanation.result
     if result.placement is not None:
-        speed, usd = (
-            result.estimate.effective_samples_per_second.value,
-            result.estimate.usd_per_hour.total,
-        )
         out.print(f"\n{headline(result.placement)}", style="bold green")
-        out.print(f"{speed:,.0f} samples/s for ${usd:,.2f}/h")
+        out.print(value_words(result.estimate))
     elif str(result.status) != "infeasible":
         out.print(
             "\nNo placement was found before the time was up; it is not proved that there is none."

@@ -16,7 +16,7 @@ from placer.advice.robustness.value_of_information import Worth
 from placer.cli.report.recommend.sentences import brief, headline
 from placer.cli.report.recommend.terminal import reading
 from placer.cli.report.values import value_text
-from placer.units import counted, format_number, format_usd
+from placer.units import counted, format_speed, format_usd
 
 KIND_WORDS = {
     "price": "price",
@@ -36,10 +36,13 @@ def robust_view(got: Robustness) -> RenderableType:
     assert placement is not None
     assert estimate is not None
     speed, usd = estimate.effective_samples_per_second.value, estimate.usd_per_hour.total
-    figures = (
-        f"{format_number(speed)} samples/s for {format_usd(usd)}/h, "
+    price = estimate.usd_per_billion_tokens
+    each = (
         f"{format_usd(estimate.usd_per_million_samples)} per million samples"
+        if price is None
+        else f"{format_usd(price)} per billion tokens"
     )
+    figures = f"{format_speed(speed, estimate.tokens_per_sample)} for {format_usd(usd)}/h, {each}"
     proved = str(got.result.status) == "optimal"
     proof = (
         []
@@ -152,9 +155,11 @@ def _worst(got: Robustness) -> list[tuple[str, str]]:
         return []
     if world.best is None or world.best_value is None:
         return []
-    objective = got.result.objective
+    objective, estimate = got.result.objective, got.result.estimate
+    length = None if estimate is None else estimate.tokens_per_sample
     figures = (
-        f"{value_text(world.value, objective)} against {value_text(world.best_value, objective)} "
+        f"{value_text(world.value, objective, length)} against "
+        f"{value_text(world.best_value, objective, length)} "
         f"of {brief(world.best)}"
     )
     used = {f.words for c in got.pool[:1] for f in c.factors}

@@ -15,8 +15,18 @@ _BEHIND = {
 _FIGURES = {"throughput": format_number, "time": format_duration, "carbon": format_number}
 
 
-def amount_text(value: float, objective: Objective) -> str:
+def amount_text(value: float, objective: Objective, length: int | None = None) -> str:
     """Return a value without its unit; money and durations name theirs.
+
+    Parameters
+    ----------
+    value
+        In the unit of the objective.
+    objective
+        What is best.
+    length
+        Tokens of a sample, for a language model: samples/s become tokens/s, and USD per million
+        samples USD per billion tokens.
 
     Examples
     --------
@@ -24,11 +34,15 @@ def amount_text(value: float, objective: Objective) -> str:
     >>> amount_text(1.2, objective_named("cost")), amount_text(90.0, objective_named("time"))
     ('$1.20', '90 s')
     """
+    if length is not None and objective.name == "throughput":
+        value *= length
+    if length is not None and objective.name == "cost-per-sample":
+        value *= 1000 / length
     return _FIGURES.get(objective.name, format_usd)(value)
 
 
-def value_text(value: float, objective: Objective) -> str:
-    """Return a value with its unit.
+def value_text(value: float, objective: Objective, length: int | None = None) -> str:
+    """Return a value with its unit; parameters as for `amount_text`.
 
     Examples
     --------
@@ -37,5 +51,10 @@ def value_text(value: float, objective: Objective) -> str:
     '$1.20/h'
     >>> value_text(20.1, objective_named("carbon"))
     '20.1 g CO2e/h'
+    >>> value_text(12.5, objective_named("throughput"), 8192)
+    '102,400 tokens/s'
     """
-    return amount_text(value, objective) + _BEHIND[objective.name]
+    behind = _BEHIND[objective.name]
+    if length is not None:
+        behind = behind.replace("million samples", "billion tokens").replace("sample", "token")
+    return amount_text(value, objective, length) + behind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from placer.advice.explanation.conflict import Conflict, Remedy
 from placer.cli.report.recommend.sentences import brief
 from placer.solving.result import Option
-from placer.units import format_number, format_usd
+from placer.units import format_speed, format_usd
 
 
 def conflict_lines(conflict: Conflict) -> list[str]:
@@ -90,7 +90,8 @@ def _found(option: Option) -> str:
         option.estimate.effective_samples_per_second.value,
         option.estimate.usd_per_hour.total,
     )
-    return f"{brief(option.placement)}, {format_number(speed)} samples/s for {format_usd(usd)}/h"
+    fast = format_speed(speed, option.estimate.tokens_per_sample)
+    return f"{brief(option.placement)}, {fast} for {format_usd(usd)}/h"
 
 
 def _upper(text: str) -> str:

@@ -15,10 +15,11 @@ from placer.cli.report.explain.conflict_text import conflict_lines
 from placer.cli.report.explain.why_not_text import why_not_lines
 from placer.cli.report.recommend.sentences import brief, signed_percent
 from placer.cli.report.values import amount_text, value_text
+from placer.cost_model.estimate import Estimate
 from placer.cost_model.objective import objective_of
 from placer.problem.problem import Problem
 from placer.solving.result import Option, Result
-from placer.units import counted, format_duration, format_number, format_usd
+from placer.units import counted, format_duration, format_number, format_speed, format_usd
 
 Section = tuple[str, list[str]]
 NO_GAIN = 0.001
@@ -55,12 +56,11 @@ def sections(explanation: Explanation) -> list[Section]:
     return made
 
 
-def value_words(option: Option) -> str:
+def value_words(estimate: Estimate) -> str:
     """Give speed and price of a placement in words."""
-    estimate = option.estimate
     return (
-        f"{format_number(estimate.effective_samples_per_second.value)} samples/s for "
-        f"{format_usd(estimate.usd_per_hour.total)}/h"
+        f"{format_speed(estimate.effective_samples_per_second.value, estimate.tokens_per_sample)} "
+        f"for {format_usd(estimate.usd_per_hour.total)}/h"
     )
 
 
@@ -135,17 +135,17 @@ def _binding_line(limit: Limit, problem: Problem) -> str:
             limit.nearest.estimate.usd_per_hour.total,
             limit.nearest.estimate.effective_samples_per_second.value,
         )
+        fast = format_speed(speed, limit.nearest.estimate.tokens_per_sample)
         amount = (
-            f"{format_usd(usd)}/h"
-            if limit.code == "budget"
-            else f"{format_number(speed)} samples/s for {format_usd(usd)}/h"
+            f"{format_usd(usd)}/h" if limit.code == "budget" else f"{fast} for {format_usd(usd)}/h"
         )
-        extra = f", {format_number(speed)} samples/s" if limit.code == "budget" else ""
+        extra = f", {fast}" if limit.code == "budget" else ""
         sure = "" if limit.nearest.proved else " at most (not proved)"
         sentences.append(f"{nearest} {amount}{sure} ({brief(limit.nearest.placement)}{extra})")
     if limit.better is not None and limit.gain is not None:
         least = "" if limit.better.proved else " at least"
-        text = f"without it {value_words(limit.better)} ({gain_words(limit.gain, problem)}{least})"
+        gain = f"({gain_words(limit.gain, problem)}{least})"
+        text = f"without it {value_words(limit.better.estimate)} {gain}"
         same = limit.nearest is not None and limit.nearest.placement == limit.better.placement
         sentences.append(text if same else f"{text}: {brief(limit.better.placement)}")
     return f"{name[:1].upper()}{name[1:]}; {'; '.join(sentences)}."
@@ -162,7 +162,7 @@ def _one_more_line(binding: Binding, result: Result) -> Iterator[str]:
         got.effective_samples_per_second.value,
         more.estimate.effective_samples_per_second.value,
     )
-    step = more.estimate.step
+    step, length = more.estimate.step, got.tokens_per_sample
     share = (
         f"{100 * (step.total - step.calculation) / step.total:.0f} % of each step is waiting "
         f"for the exchange"
@@ -174,13 +174,13 @@ def _one_more_line(binding: Binding, result: Result) -> Iterator[str]:
             f"{more.placement.exchange.strategy})"
         )
         yield (
-            f"The exchange does not scale further: {machines} reaches {format_number(other)} "
-            f"samples/s "
-            f"instead of {format_number(speed)}, for {usd}/h; {share}."
+            f"The exchange does not scale further: {machines} reaches "
+            f"{format_speed(other, length)} instead of {format_speed(speed, length)}, for {usd}/h; "
+            f"{share}."
         )
     else:
         yield (
-            f"One more of the same machine would reach {format_number(other)} samples/s "
+            f"One more of the same machine would reach {format_speed(other, length)} "
             f"({signed_percent(other / speed - 1)}) "
             f"for {usd}/h; {share}."
         )
@@ -238,7 +238,8 @@ def _from_to(option: Option, result: Result) -> str:
     objective = result.objective
     assert result.value is not None
     now, then = result.value, objective.value(option.estimate)
-    return f"{amount_text(now, objective)} -> {value_text(then, objective)}"
+    length = option.estimate.tokens_per_sample
+    return f"{amount_text(now, objective, length)} -> {value_text(then, objective, length)}"
 
 
 def stay_lines(row: Staying, result: Result) -> Iterator[str]:
@@ -256,7 +257,7 @@ def stay_lines(row: Staying, result: Result) -> Iterator[str]:
     if row.leave is not None:
         before = (
             (
-                f" Up to there one region goes as far as {value_words(row.last)} "
+                f" Up to there one region goes as far as {value_words(row.last.estimate)} "
                 f"({brief(row.last.placement)})."
             )
             if row.last
@@ -268,13 +269,13 @@ def stay_lines(row: Staying, result: Result) -> Iterator[str]:
         )
         last = row.last.estimate.effective_samples_per_second.value if row.last else 0.0
         floor = (
-            f" (a floor beyond {format_number(last)} samples/s)"
+            f" (a floor beyond {format_speed(last, row.leave.estimate.tokens_per_sample)})"
             if last and result.problem.requirements.objective == "cost"
             else ""
         )
         yield (
-            f"Leaving it starts to pay at {usd}/h{floor}{sure}: {value_words(row.leave)} with "
-            f"{brief(row.leave.placement)}.{before}"
+            f"Leaving it starts to pay at {usd}/h{floor}{sure}: "
+            f"{value_words(row.leave.estimate)} with {brief(row.leave.placement)}.{before}"
         )
     elif row.never:
         limit = "at any budget" if row.unlimited else f"up to {format_usd(row.most_usd_per_hour)}/h"
@@ -282,7 +283,7 @@ def stay_lines(row: Staying, result: Result) -> Iterator[str]:
             ""
             if row.last is None
             else (
-                f": one region goes as far as {value_words(row.last)} "
+                f": one region goes as far as {value_words(row.last.estimate)} "
                 f"({brief(row.last.placement)}), and nothing beats that"
             )
         )
@@ -290,8 +291,8 @@ def stay_lines(row: Staying, result: Result) -> Iterator[str]:
     elif row.last is not None:
         usd = format_usd(row.last.estimate.usd_per_hour.total)
         yield (
-            f"Leaving does not pay up to {usd}/h: one region reaches {value_words(row.last)} "
-            f"there. Beyond, nothing is proved."
+            f"Leaving does not pay up to {usd}/h: one region reaches "
+            f"{value_words(row.last.estimate)} there. Beyond, nothing is proved."
         )
 
 
@@ -310,8 +311,11 @@ def _several_lines(row: Staying, result: Result) -> Iterator[str]:
     if row.loss is None:  # the best costs nothing, so there is no share
         text = f"cost {value_text(objective.value(row.alone.estimate), objective)}"
     elif objective.maximised:
-        text = f"lose {format_number(100 * row.loss)} % of the {objective.quantity}"
+        quantity = objective.quantity
+        if row.alone is not None and row.alone.estimate.tokens_per_sample is not None:
+            quantity = quantity.replace("sample", "token")
+        text = f"lose {format_number(100 * row.loss)} % of the {quantity}"
     else:
         text = f"cost {format_number(100 * row.loss)} % more {objective.quantity}"
-    where = f"{value_words(row.alone)} with {brief(row.alone.placement)}"
+    where = f"{value_words(row.alone.estimate)} with {brief(row.alone.placement)}"
     yield f"Leave: {row.regions} regions are best. Staying in one would {text}{sure}: {where}."

@@ -17,8 +17,8 @@ from placer.solving.result import Option, Result
 from placer.units import (
     SECONDS_PER_HOUR,
     format_bandwidth,
-    format_number,
     format_seconds,
+    format_speed,
     format_usd,
 )
 
@@ -77,15 +77,16 @@ def _found_lines(row: WhyNot, result: Result) -> Iterator[str]:
         f"The best with it{' and without that wish' if row.excluded else ''} is "
         f"{_with_exchange(option)}"
     )
+    length = other.tokens_per_sample
     values = (
-        f"{format_number(other.effective_samples_per_second.value)} samples/s for "
+        f"{format_speed(other.effective_samples_per_second.value, length)} for "
         f"{format_usd(other.usd_per_hour.total)}/h"
     )
     if row.regret is not None and abs(row.regret) <= WITHIN:
         yield f"{best}: {values}, as good as the best ({_tie(other, got)})."
         return
     difference = row.difference or 0.0
-    absolute = f"{'+' if difference > 0 else '-'}{value_text(abs(difference), objective)}"
+    absolute = f"{'+' if difference > 0 else '-'}{value_text(abs(difference), objective, length)}"
     if row.regret is not None:
         absolute = f"{signed_percent(-objective.sign * row.regret)} or {absolute}"
     yield f"{best}: {values}, {absolute} against the best ({proof})."
@@ -114,9 +115,13 @@ def _reasons(
     other = option.estimate
     step, usd = other.step, other.usd_per_hour
     theirs, ours = _usd_per_million_calculated(other), _usd_per_million_calculated(got)
+    unit = "million samples"
+    if other.tokens_per_sample is not None:
+        each = 1000 / other.tokens_per_sample  # a billion tokens in place of a million samples
+        theirs, ours, unit = each * theirs, each * ours, "billion tokens"
     if ours > 0 and theirs > ours * DEARER:
         yield (
-            f"its machines cost {format_usd(theirs)} for each million samples of calculation "
+            f"its machines cost {format_usd(theirs)} for each {unit} of calculation "
             f"against {format_usd(ours)} "
             f"({theirs / ours:.3g} x)"
         )
@@ -132,7 +137,8 @@ def _reasons(
         without = other.effective_samples_per_second.value * step.total / step.calculation
         yield (
             f"its exchange takes {format_seconds(exchange)} of each {format_seconds(step.total)} "
-            f"(without it these workers would reach {format_number(without)} samples/s)"
+            f"(without it these workers would reach "
+            f"{format_speed(without, other.tokens_per_sample)})"
         )
         busiest = _busiest(other, problem)
         if busiest is not None:

@@ -150,8 +150,7 @@ def worker_words(group: WorkerGroup) -> str:
     """
     if group.machines == 1:
         return device_words(group.gpu, group.gpu_count)
-    devices = group.gpu if group.gpu_count == 1 else f"{group.gpu_count} x {group.gpu}"
-    return f"({group.machines} machines of {devices})"
+    return f"({group.machines} machines of {group.gpu_count} x {group.gpu})"
 
 
 def device_words(gpu: str, gpu_count: int) -> str:
