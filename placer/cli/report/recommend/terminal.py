@@ -457,8 +457,11 @@ def _proof(result: Result) -> str:
     )
     if result.status == "optimal" and result.gap is not None:
         margin = f" by more than {100 * result.gap:.2g} %" if result.gap > 0 else ""
+        beyond = any(warning.code == "extrapolated" for warning in result.warnings)
+        doubt = "; averaging times are beyond what was measured" if beyond else ""
         return (
-            f"optimal at the expected speeds: nothing in the catalog is better{margin} ({seconds})"
+            f"optimal at the expected speeds: nothing in the catalog is better{margin}{doubt} "
+            f"({seconds})"
         )
     gap = "not known" if result.gap is None else f"{100 * result.gap:.1f} %"
     return f"best so far, stopped early: gap {gap} ({seconds})"
