@@ -16,6 +16,7 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements, missing
 from placer.problem.residency import leaks
 from placer.units import GIB, format_bytes, format_duration, format_number, format_usd
+from placer.workload.inner_plan import InnerPlan
 
 LIMIT_CODES = frozenset({"budget", "total-budget", "deadline", "carbon", "throughput"})
 """Codes of `broken_limits`: what other prices, speeds or links may heal."""
@@ -35,6 +36,7 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
     """List every limit and wish that a placement breaks; empty if it may be recommended."""
     broken = [
         *_group_violations(placement, problem),
+        *_island_violations(placement, problem),
         *_quota_violations(placement, problem),
         *_exchange_violations(placement, problem),
     ]
@@ -206,6 +208,46 @@ def _group_violations(placement: Placement, problem: Problem) -> list[Violation]
                 )
             )
     return broken
+
+
+def _island_violations(placement: Placement, problem: Problem) -> Iterator[Violation]:
+    """Yield the workers that are islands of a size, or work by a plan, that was not asked for."""
+    wish = problem.requirements
+    for group in placement.groups:
+        least = wish.min_island_machines or 1
+        most = wish.max_island_machines or group.machines
+        if not least <= group.machines <= most:
+            yield Violation(
+                code="island",
+                message=f"{group.spec}: {group.machines} machines to an island are not within "
+                f"{least}..{most}",
+            )
+        limit = pool_of(group, problem).offer.max_island_machines
+        if limit is not None and group.machines > limit:
+            text = f"{group.spec}: at most {limit} of {group.instance_type} are in one network"
+            yield Violation(code="island", message=text)
+        if group.machines > 1 and not wish.same_zone:
+            text = f"{group.spec}: an island is in one zone, and --zones spread asks for several"
+            yield Violation(code="island", message=text)
+        if group.inner is not None:
+            yield from _plan_violations(group.inner, wish)
+
+
+def _plan_violations(inner: InnerPlan, wish: Requirements) -> Iterator[Violation]:
+    """Yield the parts of a plan inside a worker that differ from those asked for."""
+    for flag, wanted, has in (
+        ("sharding", wish.sharding, inner.sharding),
+        ("tp", wish.tensor_parallel, inner.tensor_parallel),
+        ("checkpointing", wish.checkpointing, inner.checkpointing),
+        ("precision", wish.precision, inner.precision),
+    ):
+        if wanted is not None and has != wanted:
+            text = f"the plan {inner.spec[1:]} has {has} where --{flag} {wanted} was asked for"
+            yield Violation(code="plan", message=text)
+    # A small share of the batch makes a microbatch smaller than the one asked for.
+    if wish.microbatch is not None and inner.microbatch > wish.microbatch:
+        text = f"the plan {inner.spec[1:]} takes more than --microbatch {wish.microbatch} at once"
+        yield Violation(code="plan", message=text)
 
 
 def _quota_violations(placement: Placement, problem: Problem) -> list[Violation]:

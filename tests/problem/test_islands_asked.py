@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import placer
 from conftest import Run
 from instances import island_problem, language_model, offer
 from placer.cost_model.estimate import estimate
@@ -328,6 +329,42 @@ def test_machines_and_workers_count_different_things() -> None:
         placement = place_by_hand(spec, problem)
         assert (placement.workers, placement.machines) == (2, 8)
         assert {v.code for v in violations(placement, problem)} == codes, words
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ({"sharding": "zero-2"}, "plan"),
+        ({"sharding": "zero-3", "tp": 1, "checkpointing": "full", "microbatch": 2}, ""),
+        ({"tp": 8}, "plan"),
+        ({"checkpointing": "none"}, "plan"),
+        ({"microbatch": 1}, "plan"),
+        ({"microbatch": 4}, ""),
+        ({"precision": "fp16"}, "plan"),
+        ({"machines_per_island": 1}, "island"),
+        ({"machines_per_island": "3..8"}, "island"),
+        ({"machines_per_island": "2..8"}, ""),
+        ({"zones": "spread"}, "island"),
+    ],
+)
+def test_a_plan_by_hand_is_held_to_the_wishes(words: dict[str, Any], code: str) -> None:
+    """Also what a changed world keeps. A microbatch may be smaller than asked, as in a small
+    share of a batch.
+    """
+    problem = asked("llama-3.1-8b", quota=64, **words)
+    spec = f"{EAST}=1x2xH100:8:spot+zero-3+ckpt=full+mb=2"
+    broken = violations(place_by_hand(spec, problem), problem)
+    assert {v.code for v in broken} == ({code} if code else set())
+
+
+def test_a_wish_about_plans_changes_an_answer() -> None:
+    """What if the states were sharded by ZeRO-2: the old plans do not count as an answer."""
+    got = placer.whatif(
+        "llama-3.1-8b", set=["sharding=zero-2"], gpu="H100,H200", budget="30/h", quota=8
+    )
+    after = got.after.placement
+    assert after is not None
+    assert {group.inner.sharding for group in after.groups if group.inner} == {"zero-2"}
 
 
 def test_use_takes_machines_of_an_island() -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from placer.documents.checker.case import Case
+
+FIXED = ("sharding", "tensor_parallel", "checkpointing", "precision")
+"""Parts of a plan that are as asked for, or free."""
 
 STATES = {"none": (0, 16), "zero-1": (8, 8), "zero-2": (12, 4), "zero-3": (16, 0)}
 """Bytes of each trainable parameter that are divided among the ranks, and that each rank holds:
@@ -27,3 +32,24 @@ def least_device_bytes(row: Mapping[str, Any], profile: Mapping[str, Any]) -> fl
     ranks = row["gpu_count"] // degree * (1 if inner["sharding"] == "hybrid" else machines)
     divided, whole = STATES["zero-3" if inner["sharding"] == "hybrid" else inner["sharding"]]
     return float(shape["trainable_parameters"] / degree * (divided / ranks + whole))
+
+
+def wrong_islands(case: Case) -> Iterator[str]:
+    """Check how many machines each worker has, and by which plan they work."""
+    wish = case.wish
+    for row in case.placement["workers"]:
+        machines, inner = row.get("machines", 1), row.get("inner") or {}
+        name = f"an island of {machines} x {row['offer']} in {row['place']}"
+        limits = (wish.get("max_island_machines"), case.offer(row).get("max_island_machines"))
+        if machines < (wish.get("min_island_machines") or 1):
+            yield f"{name} has too few machines"
+        if any(limit is not None and machines > limit for limit in limits):
+            yield f"{name} has too many machines"
+        if machines > 1 and not wish["same_zone"]:
+            yield f"{name} is not in several zones"
+        for key in FIXED:
+            if inner and wish.get(key) not in (None, inner[key]):
+                yield f"{name} works by {key} {inner[key]}"
+        most = wish.get("microbatch")
+        if inner and most is not None and inner["microbatch"] > most:
+            yield f"{name} takes {inner['microbatch']} sequences at once"

@@ -8,7 +8,7 @@ from typing import Any
 
 from placer.documents.checker.case import GIB, Case, kind_of
 from placer.documents.checker.dollars import sends
-from placer.documents.checker.islands import least_device_bytes, machine_count
+from placer.documents.checker.islands import least_device_bytes, machine_count, wrong_islands
 from placer.documents.checker.seconds import Bill
 from placer.documents.checker.shares import moves
 
@@ -33,7 +33,10 @@ def broken_limits(
     """
     wish, broken = (
         case.wish,
-        [*_machines(case), *_wishes(case), *_quotas(case), *_exchange(case, bill), *_data(case)],
+        [
+            *(*_machines(case), *_wishes(case), *_quotas(case), *_exchange(case, bill)),
+            *(*_data(case), *wrong_islands(case)),
+        ],
     )
     for what, count, low, high in (
         ("workers", case.workers, wish["min_workers"], min(wish["max_workers"], case.batch)),
