@@ -87,6 +87,16 @@ def test_a_sharded_model_is_not_said_to_fill_a_gpu() -> None:
     assert "memory" not in remarks("llama-3.1-8b", "aws/us-east-1=2xH100:8:spot")
 
 
+def test_fewer_sequences_than_gpus_are_announced() -> None:
+    """512 sequences a step of Llama 3.1 8B are enough for 512 GPUs; two of TP = 2 take one."""
+    for workers, announced in (
+        ("aws/us-east-1=64xH100:8:spot", False),
+        ("aws/us-east-1=65xH100:8:spot", True),
+        ("aws/us-east-1=65xH100:8:spot+zero-3+tp=2", False),
+    ):
+        assert ("small-batch" in remarks("llama-3.1-8b", workers)) is announced
+
+
 def test_an_egress_blind_tool_is_priced_truly() -> None:
     """Forced onto several T4 regions, ignoring egress leads elsewhere, and what it would cost is
     said.

@@ -408,9 +408,25 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
             code="spot",
             message="spot machines can be taken away at any time; a rejoin costs about two steps",
         )
+    yield from _part_warnings(problem, placement)
     yield from network_warnings(problem, placement, got)
     yield from unlike_workers(problem, placement, got)
     yield from _exchange_warnings(problem, placement, got)
+
+
+def _part_warnings(problem: Problem, placement: Placement) -> Iterator[Warn]:
+    """Yield that a step has fewer sequences than GPUs that take one: such a plan cannot run."""
+    takers = sum(
+        group.gpus // group.inner.tensor_parallel
+        for group in placement.groups
+        if group.inner is not None
+    )
+    if problem.batch < takers:
+        yield Warn(
+            code="small-batch",
+            message=f"a step has {problem.batch:,} sequences for {takers:,} GPUs, each of which "
+            f"takes one at least: raise --tbs, or lower --workers or --machines",
+        )
 
 
 def _out_of_range(problem: Problem, placement: Placement) -> str:
