@@ -3,7 +3,8 @@
 Shows: how CSV files are layered over the default book (later ones win), what they change in it, and
 what that changes in the recommendation. The files are contract.csv (15 % off Google Cloud, 20 % off
 its H100) and quote.csv (a negotiated price, and a reserved machine, which costs nothing more per
-hour). The question: train XLM-RoBERTa on demand in AWS or Google Cloud for at most 20 USD/h.
+hour). The question: train XLM-RoBERTa on one machine, on demand, in AWS or Google Cloud, for at
+most 20 USD/h.
 
 Prints: the recommendation before and after each file, with the rows that made the difference. Takes
 about 2 s.
@@ -32,7 +33,12 @@ for file in (None, *FILES):
         newer = load_catalog(books)
     changes = differences(older, newer)
     result = advisor.recommend(
-        "roberta-xlm", budget="20/h", market="on-demand", places="aws/*,gcp/*", catalog=newer
+        "roberta-xlm",
+        budget="20/h",
+        workers=1,
+        market="on-demand",
+        places="aws/*,gcp/*",
+        catalog=newer,
     )
     assert result.placement is not None
     assert result.estimate is not None

@@ -5,7 +5,7 @@ budgets (`prepare` works out once what the budgets share); what to do with runni
 move or capacity goes (`whatif`: keep them or move). `1xH100:2:spot` is one spot machine with two
 H100.
 
-Prints: a line for each job, and how many requests a second this machine answered. Takes about 3 s.
+Prints: a line for each job, and how many requests a second this machine answered. Takes about 15 s.
 """
 
 import time
@@ -23,9 +23,9 @@ QUEUE: list[dict[str, Any]] = [
     {"model": "roberta-xml", "budget": "5/h"},
 ]
 MARKET_MOVES: list[dict[str, Any]] = [
-    {"set": "price:gcp/*:H100:spot=+20%"},
+    {"set": "price:aws/*:L4:spot=+20%"},
     {"set": "price:aws/*:H200:spot=x0.4"},
-    {"drop": "*:H100:spot"},
+    {"drop": "aws/*:L4:spot"},
 ]
 
 

@@ -110,7 +110,7 @@ def test_first_recommendation(examples: Path, environment: dict[str, str]) -> No
 
 
 def test_scheduler_loop(examples: Path, environment: dict[str, str]) -> None:
-    """One job does not fit and one is refused; every budget is kept; where H100 are gone, the plan
+    """One job does not fit and one is refused; every budget is kept; where L4 are gone, the plan
     leaves them.
     """
     said = python("scheduler_loop.py", examples, environment)
@@ -119,10 +119,10 @@ def test_scheduler_loop(examples: Path, environment: dict[str, str]) -> None:
     budgets = re.findall(r"^  ([\d.]+) USD/h: .* for ([\d.]+) USD/h$", said, flags=re.M)
     assert [float(budget) for budget, _ in budgets] == [0.5, 1, 2, 5, 10, 20]
     assert all(float(usd) <= float(budget) for budget, usd in budgets)
-    gone = re.search(r"^  drop \*:H100:spot: (.*)$", said, flags=re.M)
+    gone = re.search(r"^  drop aws/\*:L4:spot: (.*)$", said, flags=re.M)
     assert gone
     assert gone[1].startswith("move to ")
-    assert "H100" not in gone[1].split(",", maxsplit=1)[0]
+    assert "L4" not in gone[1].split(",", maxsplit=1)[0]
     assert said.count("requests/s") == 2
 
 
