@@ -242,7 +242,7 @@ def _plan_violations(inner: InnerPlan, wish: Requirements) -> Iterator[Violation
         ("precision", wish.precision, inner.precision),
     ):
         if wanted is not None and has != wanted:
-            text = f"the plan {inner.spec[1:]} has {has} where --{flag} {wanted} was asked for"
+            text = f"the plan {inner.spec[1:]} does not follow --{flag} {wanted}"
             yield Violation(code="plan", message=text)
     # A small share of the batch makes a microbatch smaller than the one asked for.
     if wish.microbatch is not None and inner.microbatch > wish.microbatch:

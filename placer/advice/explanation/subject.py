@@ -171,7 +171,8 @@ def _offer_subject(word: str, problem: Problem) -> Subject:
     spec = parse_workers(word if re.match(r"[0-9]+x", device) else f"{place}=1x{device}")[0]
     problem.catalog.region(spec.place)
     name = spec.gpu if spec.gpu_count == 1 else f"{spec.gpu}:{spec.gpu_count}"
-    rule = Used(place=spec.place, device=name, market=spec.market or "*", count=spec.count)
+    machines = spec.count * spec.machines
+    rule = Used(place=spec.place, device=name, market=spec.market or "*", count=machines)
     if not any(uses(rule, o.place, o.device, o.market) for o in problem.catalog.offers):
         raise PlacerError(
             f"catalog '{problem.catalog.name}' has no {word}",

@@ -96,7 +96,8 @@ def _print(frontier: Any, written: list[str]) -> None:
     from placer.cli.report.recommend import terminal
 
     out, err = console(), console(stderr=True)
-    out.print(terminal.reading(frontier.problem, "the frontier of USD/h against samples/s"))
+    unit = "samples" if frontier.problem.profile.architecture is None else "tokens"
+    out.print(terminal.reading(frontier.problem, f"the frontier of USD/h against {unit}/s"))
     out.print()
     frontier_terminal.print_frontier(out, frontier)
     err.print()

@@ -95,13 +95,17 @@ def _document(simulation: Simulation) -> dict[str, Any]:
         {"place": place, "seconds_per_round": seconds}
         for place, seconds in simulation.waiting_by_place
     ]
-    return {**asdict(simulation), "bytes_by_link": links, "waiting_by_place": waiting}
+    document = {**asdict(simulation), "bytes_by_link": links, "waiting_by_place": waiting}
+    if simulation.tokens_per_sample is None:
+        del document["tokens_per_sample"]
+    return document
 
 
 def _lines(simulation: Simulation) -> list[str]:
     """Write prediction and simulation, the spread, and who waits."""
-    from placer.units import format_number
+    from placer.units import format_speed
 
+    length = simulation.tokens_per_sample
     chance = (
         f"jitter {simulation.jitter:g}, stragglers {simulation.stragglers:g} x "
         f"{simulation.straggler_factor:g}, seed {simulation.seed}"
@@ -109,11 +113,11 @@ def _lines(simulation: Simulation) -> list[str]:
     lines = [
         f"{simulation.strategy}: {simulation.rounds} rounds, {chance}",
         (
-            f"predicted   {format_number(simulation.predicted_samples_per_second)} samples/s   "
+            f"predicted   {format_speed(simulation.predicted_samples_per_second, length)}   "
             f"round {simulation.predicted_round_seconds:.3g} s"
         ),
         (
-            f"simulated   {format_number(simulation.samples_per_second)} samples/s   round "
+            f"simulated   {format_speed(simulation.samples_per_second, length)}   round "
             f"{simulation.mean_round_seconds:.3g} s ({simulation.difference:+.1%})"
         ),
         (

@@ -47,6 +47,7 @@ class Simulation:
     percentiles. ``bytes_by_link`` holds source, destination and bytes per round;
     ``waiting_by_place`` the mean seconds per round that a worker of a place waits at barriers.
     ``difference`` is the mean simulated round over the predicted one, less 1.
+    ``tokens_per_sample`` is the sequence length of a language model.
     """
 
     strategy: str
@@ -65,6 +66,7 @@ class Simulation:
     predicted_samples_per_second: float
     predicted_round_seconds: float
     difference: float
+    tokens_per_sample: int | None = None
 
     @property
     def mean_round_seconds(self) -> float:
@@ -105,7 +107,7 @@ def replay(
     scene = Scene(placement, problem, Noise(seed, jitter, stragglers, straggler_factor))
     ends, seen = _ends(scene, rounds)
     seconds = tuple(b - a for a, b in itertools.pairwise(ends))
-    expected = evaluate(placement, problem)
+    expected, shape = evaluate(placement, problem), problem.profile.architecture
     mean, ordered = (ends[-1] - ends[0]) / rounds, sorted(seconds)
     return Simulation(
         strategy=placement.exchange.strategy,
@@ -128,6 +130,7 @@ def replay(
         predicted_samples_per_second=expected.processed_per_second,
         predicted_round_seconds=expected.step.total,
         difference=mean / expected.step.total - 1,
+        tokens_per_sample=None if shape is None else shape.sequence_length,
     )
 
 

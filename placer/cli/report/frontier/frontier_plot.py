@@ -49,9 +49,14 @@ def drawn(frontier: Frontier, ending: str) -> bytes:
         Contents of the file.
     """
     costs = [max(point.usd_per_hour, LEAST_USD_PER_HOUR) for point in frontier.points]
-    speeds = [point.samples_per_second for point in frontier.points]
+    architecture = frontier.problem.profile.architecture
+    unit, each = (
+        ("samples", 1) if architecture is None else ("tokens", architecture.sequence_length)
+    )
+    speeds = [each * point.samples_per_second for point in frontier.points]
     over = [
-        (point.most_samples_per_second or point.samples_per_second) - point.samples_per_second
+        each
+        * ((point.most_samples_per_second or point.samples_per_second) - point.samples_per_second)
         for point in frontier.points
     ]
     figure = importlib.import_module("matplotlib.figure").Figure(
@@ -72,7 +77,7 @@ def drawn(frontier: Frontier, ending: str) -> bytes:
         xscale="log",
         yscale="log",
         xlabel="USD/h",
-        ylabel="samples/s that count",
+        ylabel=f"{unit}/s that count",
         title=frontier.problem.profile.name,
     )
     for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):

@@ -13,9 +13,11 @@ from placer.cli.report.frontier.scatter import scatter
 from placer.cli.report.recommend.sentences import brief, worker_words
 from placer.cli.report.recommend.terminal import MOST_WIDTH
 from placer.solving.answer import Warn
-from placer.units import counted, format_number, format_seconds, format_usd
+from placer.units import counted, format_number, format_seconds, format_speed, format_usd
 
-COLUMNS = ("", "USD/h", "samples/s", "USD/M", "+USD/M", "gap", "machines", "regions", "exchange")
+SAMPLES = ("samples/s", "USD/M", "+USD/M")
+TOKENS = ("tokens/s", "USD/Gtok", "+USD/Gtok")
+"""Headings of speed and price; those of a language model count tokens."""
 LEFT = ("", "machines", "regions", "exchange")
 MOST_ALIKE = 2
 """Warnings of one kind that are shown."""
@@ -28,10 +30,12 @@ SHORT = {"knee": "K", "value": "V", "knee value": "K"}
 def print_frontier(console: Console, frontier: Frontier) -> None:
     """Print the table, the plot and the sentences of a frontier with points."""
     console.print(_table(frontier, console.width))
+    _, price, more = _headings(frontier)
+    unit = "million samples" if _length(frontier) is None else "billion tokens"
     console.print(
         Text(
-            "USD/M is per million samples that count; +USD/M is the price of those that the point "
-            "before does not give.",
+            f"{price} is per {unit} that count; {more} is the price of those that the point "
+            f"before does not give.",
             style="dim",
         )
     )
@@ -49,18 +53,17 @@ def sentences(frontier: Frontier) -> list[str]:
     if frontier.knee is not None:
         point = frontier.points[frontier.knee]
         sentences.append(
-            f"Knee (K): {_words(point)}; a further percent of cost buys less speed beyond it than "
-            f"on the way there."
+            f"Knee (K): {_words(point, frontier)}; a further percent of cost buys less speed "
+            f"beyond it than on the way there."
         )
     if frontier.best_value is not None and frontier.best_value != frontier.knee:
         point = frontier.points[frontier.best_value]
         sentences.append(
-            f"Best value (V): {_words(point)}, {format_usd(point.usd_per_million_samples)} per "
-            f"million samples."
+            f"Best value (V): {_words(point, frontier)}, {_price_words(point, frontier)}."
         )
     elif frontier.best_value is not None:
-        price = format_usd(frontier.points[frontier.best_value].usd_per_million_samples)
-        sentences.append(f"It is the best value too: {price} per million samples.")
+        price = _price_words(frontier.points[frontier.best_value], frontier)
+        sentences.append(f"It is the best value too: {price}.")
     return [*sentences, _proof(frontier)]
 
 
@@ -82,11 +85,30 @@ def shown(warnings: Iterable[Warn]) -> list[Warn]:
     return sentences
 
 
-def _words(point: FrontierPoint) -> str:
-    return (
-        f"{brief(point.placement)}, {format_number(point.samples_per_second)} samples/s for "
-        f"{format_usd(point.usd_per_hour)}/h"
-    )
+def _words(point: FrontierPoint, frontier: Frontier) -> str:
+    speed = format_speed(point.samples_per_second, _length(frontier))
+    return f"{brief(point.placement)}, {speed} for {format_usd(point.usd_per_hour)}/h"
+
+
+def _price_words(point: FrontierPoint, frontier: Frontier) -> str:
+    unit = "million samples" if _length(frontier) is None else "billion tokens"
+    return f"{format_usd(_price(point.usd_per_million_samples, frontier))} per {unit}"
+
+
+def _length(frontier: Frontier) -> int | None:
+    """Return the tokens of a sequence; None for a model without tokens."""
+    architecture = frontier.problem.profile.architecture
+    return None if architecture is None else architecture.sequence_length
+
+
+def _headings(frontier: Frontier) -> tuple[str, str, str]:
+    return SAMPLES if _length(frontier) is None else TOKENS
+
+
+def _price(usd_per_million_samples: float, frontier: Frontier) -> float:
+    """Return USD per million samples, or per billion tokens of a language model."""
+    length = _length(frontier)
+    return usd_per_million_samples if length is None else 1e3 * usd_per_million_samples / length
 
 
 def _proof(frontier: Frontier) -> str:
@@ -127,7 +149,8 @@ def _table(frontier: Frontier, width: int) -> Table:
         header_style="underline",
         width=min(width, MOST_WIDTH),
     )
-    for header in COLUMNS:
+    headings = _headings(frontier)
+    for header in ("", "USD/h", *headings, "gap", "machines", "regions", "exchange"):
         table.add_column(
             header,
             justify="left" if header in LEFT else "right",
@@ -140,9 +163,9 @@ def _table(frontier: Frontier, width: int) -> Table:
         cells = (
             mark.replace(" ", ", "),
             _dollars(point.usd_per_hour),
-            format_number(point.samples_per_second),
-            _dollars(point.usd_per_million_samples),
-            "" if marginal[at] is None else _dollars(marginal[at] or 0.0),
+            format_number(point.samples_per_second * (_length(frontier) or 1)),
+            _dollars(_price(point.usd_per_million_samples, frontier)),
+            "" if marginal[at] is None else _dollars(_price(marginal[at] or 0.0, frontier)),
             "-" if point.gap is None else f"{100 * point.gap:.2g} %",
             "\n".join(
                 f"{g.count} x {worker_words(g)} {g.market.replace('_', '-')}"
@@ -163,9 +186,9 @@ def _plot(frontier: Frontier, width: int) -> list[str]:
     costs = [max(point.usd_per_hour, LEAST_USD_PER_HOUR) for point in frontier.points]
     marks = [SHORT.get(frontier.mark(at), "o") for at in range(len(costs))]
     room = max(20, min(PLOT_WIDTH, width - 30))
+    each = _length(frontier) or 1
+    speeds = [each * point.samples_per_second for point in frontier.points]
     return [
-        "  samples/s, log",
-        *scatter(
-            costs, [point.samples_per_second for point in frontier.points], marks, room, PLOT_HEIGHT
-        ),
+        f"  {_headings(frontier)[0]}, log",
+        *scatter(costs, speeds, marks, room, PLOT_HEIGHT),
     ]

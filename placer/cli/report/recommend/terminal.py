@@ -53,13 +53,14 @@ def reading(problem: Problem, wanted: str = "") -> RenderableType:
     """Say how the request was understood, so that a misread wish is seen; ``wanted`` stands in
     place of the objective.
     """
-    wish = problem.requirements
+    wish, shape = problem.requirements, problem.profile.architecture
+    length = None if shape is None else shape.sequence_length
     limits = []
     if wish.budget_usd_per_hour is not None:
         limits.append(f"budget {format_usd(wish.budget_usd_per_hour)}/h")
     if wish.min_samples_per_second is not None:
-        limits.append(f"at least {format_number(wish.min_samples_per_second)} samples/s")
-    limits += _total_limits(wish)
+        limits.append(f"at least {format_speed(wish.min_samples_per_second, length)}")
+    limits += _total_limits(wish, length)
     if wish.gpus:
         limits.append(f"GPUs {', '.join(wish.gpus)}")
     if wish.places_in:
@@ -130,14 +131,14 @@ def _quota_words(wish: Requirements) -> str:
     return "no limit (set one with --quota N or FILE)" if wish.quota_gpus is None else each
 
 
-def _total_limits(wish: Requirements) -> list[str]:
+def _total_limits(wish: Requirements, length: int | None) -> list[str]:
     """Say how many samples, by when, for how much, and with which emissions."""
     limits = [] if wish.samples is None else [f"{wish.samples:,} samples"]
     if wish.tokens is not None:
         limits = [format_tokens(wish.tokens)]
     if wish.deadline_s is not None and wish.samples is not None:
-        floor = format_number(wish.samples / wish.deadline_s)
-        limits.append(f"within {format_duration(wish.deadline_s)} (at least {floor} samples/s)")
+        floor = format_speed(wish.samples / wish.deadline_s, length)
+        limits.append(f"within {format_duration(wish.deadline_s)} (at least {floor})")
     if wish.budget_usd is not None:
         limits.append(f"budget {format_usd(wish.budget_usd)} in total")
     if wish.max_carbon_g_per_hour is not None:
