@@ -262,12 +262,12 @@ def _step_words(got: Estimate) -> str:
     if got.granularity is None:
         return f"{format_seconds(step.total)} of calculation, no exchange"
     parts = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in step.parts)
-    hidden = f" - {format_seconds(step.hidden)} that overlap" if step.hidden else ""
-    rounds = f", a round of {got.local_steps} steps" if got.local_steps > 1 else ""
+    hidden = f" - overlap {format_seconds(step.hidden)}" if step.hidden else ""
+    rounds = f" for a round of {got.local_steps} steps" if got.local_steps > 1 else ""
     return (
-        f"{format_seconds(step.total)} = calculation {format_seconds(step.calculation)} + "
+        f"{format_seconds(step.total)}{rounds} = calculation {format_seconds(step.calculation)} + "
         f"communication "
-        f"{format_seconds(step.communication)} ({parts}){hidden}{rounds}; granularity "
+        f"{format_seconds(step.communication)} ({parts}){hidden}; granularity "
         f"{got.granularity:.2f}"
     )
 

@@ -452,10 +452,8 @@ def _proof(result: Result) -> str:
             f"not proved: the best of {result.candidates:,} that were tried; --solver exact "
             f"proves or finds a better one ({seconds})"
         )
-    seconds = (
-        f"{result.candidates:,} priced in full, the others ruled "
-        f"out{ways_out(result.proof)}; {seconds}"
-    )
+    stopped = "ruled out so far" if result.status != "optimal" else "the others ruled out"
+    seconds = f"{result.candidates:,} priced in full, {stopped}{ways_out(result.proof)}; {seconds}"
     if result.status == "optimal" and result.gap is not None:
         margin = f" by more than {100 * result.gap:.2g} %" if result.gap > 0 else ""
         beyond = any(warning.code == "extrapolated" for warning in result.warnings)
