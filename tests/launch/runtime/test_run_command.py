@@ -53,7 +53,7 @@ def test_a_recommended_plan_runs(run: Run, command: Run, tmp_path: Path) -> None
     """
     words = (
         "--model resnet18 --catalog erben-2023 --exchange all-reduce --budget 5/h --in gcp/* "
-        "--regions 2..2 --workers 4..4"
+        "--regions 2..2 --workers 4..4 --quota 8"
     )
     made = command("recommend", *words.split(), "--manifest", "plan.json", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
