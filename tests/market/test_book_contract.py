@@ -61,6 +61,12 @@ class TestPhalakBook(BookContract):
     words: ClassVar = ("phalak-2023",)
 
 
+class TestIntellectBook(BookContract):
+    """Nodes of eight H100 over three continents."""
+
+    words: ClassVar = ("intellect-1",)
+
+
 class TestSkyPilotOverDefault(BookContract):
     """SkyPilot's catalogs: its machines replace and add to those of the default book."""
 

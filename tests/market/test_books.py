@@ -19,9 +19,9 @@ from placer.market.network.graph import Network
 BOOKS = catalog_names()
 
 
-def test_the_three_books_are_shipped() -> None:
+def test_the_four_books_are_shipped() -> None:
     """The papers' books and the default one."""
-    assert BOOKS == ["default", "erben-2023", "phalak-2023"]
+    assert BOOKS == ["default", "erben-2023", "intellect-1", "phalak-2023"]
 
 
 def test_columns_file_describes_every_file() -> None:
