@@ -49,11 +49,11 @@ def placements(problem: Problem) -> Iterator[Placement]:
     size = 1
     for pool in pools:
         size *= min(pool.max_count, wish.max_workers) + 1
-    if size > LIMIT:
-        raise PlacerError(
-            f"{size:,} combinations are too many for the solver 'exhaustive'",
-            "use --solver exact, or narrow --gpu, --in, --workers",
-        )
+        if size > LIMIT:  # of a whole book the number itself would have thousands of digits
+            raise PlacerError(
+                f"more than {LIMIT:,} combinations are too many for the solver 'exhaustive'",
+                "use --solver exact, or narrow --gpu, --in, --workers",
+            )
     for counts in product(*(range(min(pool.max_count, wish.max_workers) + 1) for pool in pools)):
         workers = sum(counts)
         if wish.min_workers <= workers <= wish.max_workers:
