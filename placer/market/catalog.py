@@ -52,6 +52,14 @@ def gpu_document(gpu: Gpu) -> dict[str, Any]:
     return {k: v for k, v in built.items() if k not in FIGURES or v != known.get(k)}
 
 
+def worker_name(gpu: str, gpu_count: int, machines: int) -> str:
+    """Return one worker as users write it: ``T4``, ``V100:8`` or, of several machines,
+    ``4xH100:8``.
+    """
+    device = device_name(gpu, gpu_count)
+    return device if machines == 1 else f"{machines}x{device}"
+
+
 class Placed:
     """Something in a region of a provider."""
 

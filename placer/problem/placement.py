@@ -8,13 +8,13 @@ import re
 from dataclasses import dataclass, replace
 
 from placer.errors import PlacerError
-from placer.market.catalog import VmOffer, device_name
+from placer.market.catalog import VmOffer, device_name, worker_name
 from placer.workload.inner_plan import InnerPlan, parse_inner_plan
 
 NO_EXCHANGE = "none"
 MOST_WORKERS = 10_000
 """Largest group that is priced at all."""
-MOST_ISLAND_MACHINES = 1_024
+LARGEST_ISLAND = 1_024
 """More machines in one island are a slip of the keyboard."""
 
 
@@ -44,10 +44,10 @@ class WorkerGroup:
                 f"{self.count} workers with {self.gpu_count} GPUs in {self.place}",
                 f"a group has 1 to {MOST_WORKERS:,} workers",
             )
-        if not 1 <= self.machines <= MOST_ISLAND_MACHINES:
+        if not 1 <= self.machines <= LARGEST_ISLAND:
             raise PlacerError(
                 f"an island of {self.machines} machines in {self.place}",
-                f"an island has 1 to {MOST_ISLAND_MACHINES:,} machines",
+                f"an island has 1 to {LARGEST_ISLAND:,} machines",
             )
 
     @staticmethod
@@ -89,7 +89,7 @@ class WorkerGroup:
     @property
     def worker_name(self) -> str:
         """One worker as users write it: ``T4``, ``V100:8`` or ``4xH100:8``."""
-        return self.device if self.machines == 1 else f"{self.machines}x{self.device}"
+        return worker_name(self.gpu, self.gpu_count, self.machines)
 
     @property
     def spec(self) -> str:

@@ -22,6 +22,7 @@ from placer.market.catalog import (
     VmOffer,
     gpu_document,
     offer_document,
+    worker_name,
 )
 from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import Network, largest_cards, network_of
@@ -120,15 +121,9 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return self.machines * self.offer.usd_per_hour
 
     @property
-    def vcpus(self) -> float:
-        """Virtual CPUs of one worker."""
-        return self.machines * self.offer.vcpus
-
-    @property
     def name(self) -> str:
         """One worker as users write it: ``T4``, ``V100:8`` or ``4xH100:8``."""
-        device = self.offer.device
-        return device if self.machines == 1 else f"{self.machines}x{device}"
+        return worker_name(self.offer.gpu, self.offer.gpu_count, self.machines)
 
     def group(self, count: int) -> WorkerGroup:
         """Build the group of some workers."""

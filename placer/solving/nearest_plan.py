@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
-from placer.market.catalog import VmOffer
+from placer.market.catalog import VmOffer, worker_name
 from placer.problem.problem import STALE, Problem
 from placer.units import format_usd
 from placer.workload.island import Island, Refusal
@@ -58,8 +58,7 @@ class Trial:
     @property
     def name(self) -> str:
         """The worker as users write it."""
-        device = self.offer.device
-        return device if self.machines == 1 else f"{self.machines}x{device}"
+        return worker_name(self.offer.gpu, self.offer.gpu_count, self.machines)
 
 
 def nearest_plan(problem: Problem) -> tuple[str, str] | None:

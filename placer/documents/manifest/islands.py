@@ -8,7 +8,7 @@ from typing import Any
 
 from placer.documents.manifest.types import Group
 from placer.errors import PlacerError, unknown
-from placer.problem.placement import MOST_ISLAND_MACHINES
+from placer.problem.placement import LARGEST_ISLAND
 from placer.workload.inner_plan import InnerPlan
 
 INNER_KEYS = tuple(field.name for field in fields(InnerPlan))
@@ -42,10 +42,10 @@ def check_island(group: Group, where: str) -> None:
         If its number of machines is absurd, it is in more than one zone, or its tensor parallel
         groups do not divide the GPUs of one machine.
     """
-    if not 1 <= group.machines <= MOST_ISLAND_MACHINES:
+    if not 1 <= group.machines <= LARGEST_ISLAND:
         raise PlacerError(
             f"{where}: an island of group {group.name} has {group.machines:,} machines",
-            f"give 1 to {MOST_ISLAND_MACHINES:,}",
+            f"give 1 to {LARGEST_ISLAND:,}",
         )
     if group.place != f"{group.provider}/{group.region}" and group.is_island:
         raise PlacerError(

@@ -14,7 +14,7 @@ from placer.market.carbon import parse_carbon
 from placer.market.catalog import Catalog
 from placer.market.selection import gpus_of, patterns_of, words
 from placer.problem.exchange import traits
-from placer.problem.placement import MOST_ISLAND_MACHINES
+from placer.problem.placement import LARGEST_ISLAND
 from placer.problem.problem import MOST_KNOWN_LOCAL_STEPS
 from placer.problem.requirements import ALL_REGIONS, EXCHANGES
 from placer.problem.words.budget import read_budget
@@ -211,9 +211,7 @@ READERS: Mapping[str, Reader] = {
     "exchange": _exchange,
     "flag": _flag,
     "gpus": lambda value, asked: (gpus_of(value, asked.catalog),),
-    "island_machines": lambda value, asked: parse_range(
-        value, asked.wish.word, MOST_ISLAND_MACHINES
-    ),
+    "island_machines": lambda value, asked: parse_range(value, asked.wish.word, LARGEST_ISLAND),
     "kept": lambda value, asked: (
         parse_kept(words(value, "keep"), asked.catalog) if value else (),
     ),
