@@ -342,7 +342,7 @@ def pareto(
     >>> words = {"catalog": "erben-2023", "gpu": ["T4", "A10"]}
     >>> frontier = placer.pareto("roberta-xlm", budget="5/h", points=4, **words)
     >>> [round(point.usd_per_hour, 2) for point in frontier.points], frontier.proved
-    ([0.13, 0.6, 1.56, 4.8], True)
+    ([0.13, 0.6, 1.88, 4.8], True)
     """
     return Advisor(catalog).pareto(
         model,
