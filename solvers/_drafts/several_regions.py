@@ -13,7 +13,6 @@ from placer.problem.exchange import traits
 from placer.units import SECONDS_PER_HOUR
 
 from .._market.arrays import Array, Indices
-from .._market.place_tables import speed_table
 from .._mode import Mode
 from .draft import NEVER, Draft, Judge
 from .neighbours import NearPlaces
@@ -51,7 +50,7 @@ class SeveralRegionDrafts:
         self.sets = self._sets(min(max(2, judge.wish.min_regions), MOST_REGIONS))
         problem, places = judge.problem, self.market.places
         speed, size = (
-            speed_table(problem, places, problem.requirements.streams),
+            problem.network.speeds(places, problem.requirements.streams),
             problem.gradient_bytes,
         )
         ways = [

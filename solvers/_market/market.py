@@ -19,7 +19,6 @@ from placer.units import SECONDS_PER_HOUR
 from .arrays import Array, Indices, Mask
 from .best_sums import BestSums
 from .multipliers import bound_rows
-from .place_tables import egress_table
 from .quota_buckets import Buckets
 from .required_machines import RequiredMachines
 from .shared_tables import network_property, shared_property, shared_tables
@@ -296,7 +295,9 @@ class Market:
     @network_property
     def prices(self) -> Array:
         """Egress price in USD per byte between the places; shape (places, places)."""
-        return egress_table(self.problem, self.places)
+        return self.problem.network.prices(
+            self.places, same_zone=self.problem.requirements.same_zone
+        )
 
     @network_property
     def both_ways(self) -> Array:

@@ -5,6 +5,7 @@ whole.
 import itertools
 
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog, Region
 from placer.market.network.geography import (
+    Access,
     corridors,
     great_circle_km,
     hub_distances_km,
     hubs,
-    way_km,
+    ways_km,
     zone_of,
 )
 from placer.market.network.graph import Network
@@ -25,11 +27,8 @@ from placer.market.network.link_model import (
     FIBRE_KM_PER_RTT_S,
     RTT_FLOOR_S,
     ZONES,
-    estimated_rtt_s,
-    one_stream_bytes_per_s,
-    pair_cap_bytes_per_s,
+    Pairs,
     route_factor,
-    spread,
 )
 
 PUBLISHED = {
@@ -71,6 +70,11 @@ def at(
     )
 
 
+def rtt_s_of(a: Region, b: Region) -> float:
+    """The estimated round-trip time of one pair."""
+    return float(Pairs([a], [b]).rtt_s[0, 0])
+
+
 def light_s(a: Region, b: Region) -> float:
     """Light in fibre along the great circle, there and back."""
     return great_circle_km(a, b) / FIBRE_KM_PER_RTT_S
@@ -78,10 +82,11 @@ def light_s(a: Region, b: Region) -> float:
 
 def test_no_pair_of_the_default_book_is_faster_than_light_in_fibre(default: Catalog) -> None:
     """Every ordered pair of places; both directions take equally long."""
-    for a, b in itertools.product(default.regions.values(), repeat=2):
-        rtt_s = estimated_rtt_s(a, b)
-        assert rtt_s >= light_s(a, b)
-        assert rtt_s == estimated_rtt_s(b, a)
+    places = [*default.regions.values()]
+    pairs = Pairs(places, places)
+    assert (pairs.rtt_s == pairs.rtt_s.T).all()
+    for (i, a), (j, b) in itertools.product(enumerate(places), repeat=2):
+        assert pairs.rtt_s[i, j] >= light_s(a, b)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +127,7 @@ def test_farther_along_a_corridor_takes_longer() -> None:
         ends = [
             at(hubs()[hub].latitude_deg, hubs()[hub].longitude_deg, name=hub) for hub in way[1:]
         ]
-        lengths = [way_km(start, end) for end in ends]
+        lengths = ways_km(Access([start]), Access(ends))[0].tolist()
         assert lengths == sorted(lengths)
         assert len(set(lengths)) == len(lengths)
 
@@ -132,16 +137,15 @@ def test_google_goes_around_the_red_sea_at_greater_length() -> None:
     London as everybody.
     """
     mumbai, marseille, new_york, london = (
-        at(hubs()[hub].latitude_deg, hubs()[hub].longitude_deg)
-        for hub in ("Mumbai", "Marseille", "New York", "London")
+        Access([hubs()[hub]]) for hub in ("Mumbai", "Marseille", "New York", "London")
     )
-    assert way_km(mumbai, marseille, gcp=True) > 1.2 * way_km(mumbai, marseille)
-    assert way_km(new_york, london, gcp=True) == way_km(new_york, london)
+    assert ways_km(mumbai, marseille, gcp=True) > 1.2 * ways_km(mumbai, marseille)
+    assert ways_km(new_york, london, gcp=True) == ways_km(new_york, london)
 
 
 def test_two_providers_in_one_city_are_the_floor_apart() -> None:
     """No detour over a hub: 2.4 ms and what light takes for a kilometre."""
-    rtt_s = estimated_rtt_s(at(50.11, 8.68, "aws", "a"), at(50.12, 8.68, "gcp", "b"))
+    rtt_s = rtt_s_of(at(50.11, 8.68, "aws", "a"), at(50.12, 8.68, "gcp", "b"))
     assert RTT_FLOOR_S < rtt_s < RTT_FLOOR_S + 0.0001
 
 
@@ -150,18 +154,16 @@ def test_neighbouring_providers_meet_at_a_hub() -> None:
     ms, within one much less.
     """
     boardman, dalles = at(45.84, -119.7, "aws", "a"), at(45.59, -121.18, "gcp", "b")
-    assert estimated_rtt_s(boardman, dalles) > 2 * estimated_rtt_s(
-        boardman, at(45.59, -121.18, "aws", "b")
-    )
+    assert rtt_s_of(boardman, dalles) > 2 * rtt_s_of(boardman, at(45.59, -121.18, "aws", "b"))
 
 
 @given(latitudes, longitudes, latitudes, longitudes)
 def test_any_two_points_have_a_way(lat_a: float, lon_a: float, lat_b: float, lon_b: float) -> None:
     """Poles and antimeridian too: finite, symmetric, no faster than light, never above 1.2 s."""
     a, b = at(lat_a, lon_a, name="a"), at(lat_b, lon_b, name="b")
-    rtt_s = estimated_rtt_s(a, b)
+    rtt_s = rtt_s_of(a, b)
     assert light_s(a, b) <= rtt_s < 1.2
-    assert rtt_s == estimated_rtt_s(b, a)
+    assert rtt_s == rtt_s_of(b, a)
     assert zone_of(a) in ZONES
 
 
@@ -171,9 +173,9 @@ def test_the_antimeridian_is_no_border(latitude: float, longitude: float) -> Non
     rounding).
     """
     other = at(latitude, longitude, name="other")
-    east, west = (estimated_rtt_s(other, at(-17.0, side, name="Fiji")) for side in (180.0, -180.0))
+    east, west = (rtt_s_of(other, at(-17.0, side, name="Fiji")) for side in (180.0, -180.0))
     assert east == pytest.approx(west, rel=1e-6)
-    poles = (estimated_rtt_s(other, at(90.0, side, name="pole")) for side in (longitude, 0.0))
+    poles = (rtt_s_of(other, at(90.0, side, name="pole")) for side in (longitude, 0.0))
     assert next(poles) == pytest.approx(next(poles), rel=1e-6)
 
 
@@ -185,12 +187,12 @@ def test_streams_between_places_obey_the_caps() -> None:
         at(50.0, 8.0, provider, provider) for provider in ("aws", "gcp", "azure", "onprem")
     )
     caps = [
-        pair_cap_bytes_per_s(a, b, 0.005) * 8e-9
+        float(Pairs([a], [b]).cap_bytes_per_s(np.array([[0.005]]))[0, 0]) * 8e-9
         for a, b in ((aws, gcp), (gcp, aws), (azure, gcp), (azure, site), (site, gcp))
     ]
     assert caps == pytest.approx([4.8, 7.0, 9.5, 3.3, 3.3])
     streams = [
-        one_stream_bytes_per_s(a, b, 0.001) * 8e-9
+        float(Pairs([a], [b]).one_stream_bytes_per_s(np.array([[0.001]]))[0, 0]) * 8e-9
         for a, b in ((aws, gcp), (gcp, aws), (azure, azure), (azure, gcp))
     ]
     assert streams == pytest.approx([4.8, 4.8, 7.6, 7.0])
@@ -199,7 +201,11 @@ def test_streams_between_places_obey_the_caps() -> None:
 def test_the_spread_follows_what_is_known() -> None:
     """Far pairs of clouds are surest, near ones less, sites least."""
     aws, gcp, site = (at(50.0, 8.0, provider, provider) for provider in ("aws", "gcp", "onprem"))
-    assert spread(aws, gcp, 0.1) < spread(aws, gcp, 0.01) < spread(aws, site, 0.1)
+    far, near, unknown = (
+        float(Pairs([aws], [end]).spread(np.array([[rtt_s]]))[0, 0])
+        for end, rtt_s in ((gcp, 0.1), (gcp, 0.01), (site, 0.1))
+    )
+    assert far < near < unknown
 
 
 def test_every_two_zones_have_a_factor_and_hubs_use_all_zones() -> None:
@@ -248,9 +254,7 @@ def test_a_fit_finds_the_factors_that_made_its_data(default: Catalog) -> None:
     median.
     """
     places = [region for region in default.regions.values() if region.provider in ("aws", "gcp")]
-    fitted = fitted_factors(
-        (a, b, estimated_rtt_s(a, b)) for a, b in itertools.combinations(places, 2)
-    )
+    fitted = fitted_factors((a, b, rtt_s_of(a, b)) for a, b in itertools.combinations(places, 2))
     assert fitted["america-east", "europe"] == pytest.approx(
         route_factor("europe", "america-east"), abs=0.01
     )
@@ -271,5 +275,7 @@ def test_many_streams_over_a_long_way_reach_what_was_published(erben: Catalog) -
     Gb/s; 1.78 / sqrt(0.103 s) is 5.5.
     """
     eu, us = erben.region("gcp/europe-west1"), erben.region("gcp/us-central1")
-    assert pair_cap_bytes_per_s(eu, us, 0.103) * 8e-9 == pytest.approx(6.17, rel=0.15)
-    assert pair_cap_bytes_per_s(eu, us, 0.3) < pair_cap_bytes_per_s(eu, us, 0.1)
+    pair = Pairs([eu], [us])
+    far, farther = (float(pair.cap_bytes_per_s(np.array([[s]]))[0, 0]) for s in (0.103, 0.3))
+    assert far * 8e-9 == pytest.approx(6.17, rel=0.15)
+    assert farther < pair.cap_bytes_per_s(np.array([[0.1]]))[0, 0]

@@ -1,11 +1,15 @@
 """Links: measured where the book has them, estimated and labelled elsewhere."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
 from msgspec import structs
 
-from placer.market.catalog import Catalog, MeasuredLink
+from placer.errors import PlacerError
+from placer.market.catalog import Catalog, EgressPrice, MeasuredLink, Region
 from placer.market.network.graph import Link, Network
 from placer.market.network.link_model import SPREAD
 
@@ -112,3 +116,92 @@ def test_the_network_card_of_the_best_machine_caps_a_place(erben: Catalog) -> No
         Network(replace(erben, offers=silent, links=())).link(place, place).bytes_per_second
         > 1e9 / 8
     )
+
+
+@pytest.mark.parametrize("same_zone", [True, False])
+def test_tables_hold_what_links_and_prices_say(default: Catalog, same_zone: bool) -> None:
+    """A table of some places is cut out of that of all: each cell is the own of its pair."""
+    network, places = Network(default), sorted(default.regions)[3:90:7]
+    rtts_s, speeds = network.rtts_s(places), network.speeds(places, 2)
+    prices = network.prices(places, same_zone=same_zone)
+    for (i, src), (j, dst) in itertools.product(enumerate(places), repeat=2):
+        assert rtts_s[i, j] == network.link(src, dst).rtt_s
+        assert speeds[i, j] == network.link(src, dst).speed(2)
+        assert prices[i, j] == network.usd_per_byte(src, dst, same_zone=same_zone)
+
+
+def test_a_table_with_a_missing_price_is_an_error_that_names_the_pair(default: Catalog) -> None:
+    """Egress is never free by omission, in a table as for one pair; an unknown place is named."""
+    bare = Network(replace(default, egress=tuple(p for p in default.egress if p.provider == "aws")))
+    places = ["aws/us-east-1", "gcp/us-west1"]
+    assert bare.prices(places[:1])[0, 0] >= 0
+    with pytest.raises(PlacerError, match="no egress price from gcp/us-west1 to aws/us-east-1"):
+        bare.prices(places)
+    with pytest.raises(PlacerError, match="aws/us-east-11"):
+        bare.prices(["aws/us-east-11"])
+    with pytest.raises(PlacerError, match="aws/us-east-11"):
+        bare.link("aws/us-east-11", "aws/us-east-1")
+
+
+def at_zone(provider: str, name: str, zone: str) -> Region:
+    """A region of an egress zone, somewhere."""
+    return Region(
+        provider=provider,
+        region=name,
+        display_name=name,
+        city=name,
+        country="XX",
+        continent="EU",
+        egress_zone=zone,
+        latitude_deg=0.0,
+        longitude_deg=0.0,
+        source="test",
+        as_of="2026-11-01",
+    )
+
+
+@given(st.data())
+def test_the_most_specific_price_wins(data: st.DataObject) -> None:
+    """Against a search of every row for one pair, over drawn books of rows by region, zone and
+    ``*``; of two rows as specific, the one with the more specific source.
+    """
+    ends = {"p": ["p1", "p2", "p3"], "q": ["q1", "q2"]}
+    regions = {
+        f"{provider}/{name}": at_zone(provider, name, data.draw(st.sampled_from(["east", "west"])))
+        for provider, names in ends.items()
+        for name in names
+    }
+    names = st.sampled_from(["p1", "p2", "p3", "q1", "east", "west", "*"])
+    far = st.sampled_from(["internet", "p/p1", "q/q1", "intra_zone", "inter_zone"])
+    keys = data.draw(st.sets(st.tuples(st.sampled_from("pq"), names, names | far), max_size=25))
+    rows = {key: float(number) for number, key in enumerate(sorted(keys), start=1)}
+    egress = (
+        EgressPrice(
+            provider=provider, src=src, dst=dst, usd_per_gib=usd, source="test", as_of="2026-11-01"
+        )
+        for (provider, src, dst), usd in rows.items()
+    )
+    network = Network(
+        Catalog(name="drawn", digest="", regions=regions, gpus={}, offers=(), egress=tuple(egress))
+    )
+    for (a, here), (b, there), same in itertools.product(
+        regions.items(), regions.items(), (True, False)
+    ):
+        if a == b:
+            wanted = ["intra_zone" if same else "inter_zone"]
+        elif here.provider == there.provider:
+            wanted = [there.region, there.egress_zone, "*"]
+        else:
+            wanted = [b, "internet"]
+        found = [
+            (i + j, i, rows[here.provider, src, dst])
+            for i, src in enumerate((here.region, here.egress_zone, "*"))
+            for j, dst in enumerate(wanted)
+            if (here.provider, src, dst) in rows
+        ]
+        event("priced" if found else "no price")
+        if found:
+            assert network.egress_price(a, b, same_zone=same).usd_per_gib == min(found)[2]
+        else:
+            with pytest.raises(PlacerError):
+                network.egress_price(a, b, same_zone=same)

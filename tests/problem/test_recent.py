@@ -13,7 +13,6 @@ import pytest
 
 from placer import Advisor
 from placer.errors import PlacerError
-from placer.market.network.graph import network_of
 from placer.market.scaled_market import with_scaled_egress
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import Placement
@@ -21,13 +20,12 @@ from placer.problem.problem import KEPT_POOLS, Problem
 from placer.problem.requirements import Requirements
 from placer.solving.answer import SolveOptions
 
-exact, markets, shared, tables = (
+exact, markets, shared = (
     importlib.import_module(f"placer.solvers.{name}")
     for name in (
         "exact.branch_and_bound",
         "_market.market",
         "_market.shared_tables",
-        "_market.place_tables",
     )
 )
 
@@ -167,29 +165,6 @@ def test_free_egress_is_made_once_and_shares_all_but_prices(advisor: Advisor) ->
     assert markets.Market.of(blind).weights is mine.weights
     assert mine.prices.max() > 0.0
     assert markets.Market.of(blind).prices.max() == 0.0
-
-
-def test_a_part_of_a_table_is_the_table_of_the_part(advisor: Advisor) -> None:
-    """Rows and columns out of the table of all places are what would be worked out for some, bit
-    for bit.
-    """
-    problem = advisor.problem("roberta-xlm", budget="5/h")
-    every = tuple(sorted(problem.catalog.regions))[:9]
-    some = every[1:8:3]
-    network = network_of(problem.catalog)
-    tables.egress_table(problem, every)
-    one_by_one = [[network.usd_per_byte(a, b) for b in some] for a in some]
-    assert tables.egress_table(problem, some).tolist() == one_by_one
-
-
-def test_tables_hold_what_links_say(advisor: Advisor) -> None:
-    """Round-trip times and speeds of several streams are those of the links, bit for bit."""
-    problem = advisor.problem("roberta-xlm", budget="5/h")
-    places, network = markets.Market.of(problem).places, problem.network
-    assert tables.rtt_table(problem, places)[0, 1] == network.link(places[0], places[1]).rtt_s
-    assert tables.speed_table(problem, places, 2)[0, 1] == network.link(places[0], places[1]).speed(
-        2
-    )
 
 
 def test_one_region_with_a_server_has_its_workers_there(advisor: Advisor) -> None:

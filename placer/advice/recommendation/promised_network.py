@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from placer.cost_model.estimate import Estimate, exchange_phases, pool_of
 from placer.cost_model.timing.transfer import machine_loads
 from placer.market.catalog import VmOffer
-from placer.market.network.graph import GBPS
+from placer.market.network.link_grid import GBPS
 from placer.problem.admitted_exchanges import server_offer
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement

@@ -12,7 +12,8 @@ from math import fsum
 
 from placer.errors import PlacerError
 from placer.market.catalog import EgressPrice
-from placer.market.network.graph import Network, first_paid
+from placer.market.network.egress_grid import first_paid
+from placer.market.network.graph import Network
 from placer.units import GIB
 
 Schedule = tuple[EgressPrice, ...]

@@ -14,7 +14,7 @@ from placer.launch.rehearsal.island_hosts import host_rates
 from placer.launch.runtime.run_plan import plan_from
 from placer.launch.shaped_network import Shape
 from placer.market.catalog import Catalog, MeasuredLink
-from placer.market.network.graph import GBPS
+from placer.market.network.link_grid import GBPS
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.workload.constants import Calibration, HostConstants, ServiceConstants

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import heapq
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import shipped_catalogs
@@ -18,6 +20,9 @@ do as well.
 """
 ACCESS_HUBS = 2
 """A place joins its nearest two hubs. Fitted; 1 and 3 are no better."""
+
+
+Array = np.ndarray[Any, Any]
 
 
 class Point(Protocol):
@@ -58,11 +63,18 @@ class Corridor:
 
 
 def great_circle_km(a: Point, b: Point) -> float:
-    """Return the great-circle distance of two points in kilometres (haversine)."""
-    lat_a, lat_b = math.radians(a.latitude_deg), math.radians(b.latitude_deg)
-    d_lat, d_lon = lat_b - lat_a, math.radians(b.longitude_deg - a.longitude_deg)
-    h = math.sin(d_lat / 2) ** 2 + math.cos(lat_a) * math.cos(lat_b) * math.sin(d_lon / 2) ** 2
-    return 2 * EARTH_RADIUS_KM * math.asin(min(1.0, math.sqrt(h)))
+    """Return the great-circle distance of two points in kilometres."""
+    return float(great_circles_km(*_degrees([a]), *_degrees([b]))[0])
+
+
+def great_circles_km(lat_a: Array, lon_a: Array, lat_b: Array, lon_b: Array) -> Array:
+    """Return the great-circle distances in kilometres of points given in degrees (haversine);
+    shapes broadcast.
+    """
+    lat_a, lat_b, d_lon = np.radians(lat_a), np.radians(lat_b), np.radians(lon_b - lon_a)
+    h = np.sin((lat_b - lat_a) / 2) ** 2 + np.cos(lat_a) * np.cos(lat_b) * np.sin(d_lon / 2) ** 2
+    built: Array = 2 * EARTH_RADIUS_KM * np.arcsin(np.minimum(1.0, np.sqrt(h)))
+    return built
 
 
 @lru_cache(maxsize=1)
@@ -81,47 +93,88 @@ def corridors() -> tuple[Corridor, ...]:
     )
 
 
+class Access:
+    """Ways from some points to their nearest hubs, nearest first.
+
+    Attributes
+    ----------
+    hub
+        Numbers of hubs in the order of `hubs`; shape (points, `ACCESS_HUBS`).
+    km
+        Lengths of the ways; the same shape.
+    latitude_deg, longitude_deg
+        Of the points; shape (points,).
+    """
+
+    def __init__(self, points: Sequence[Point]) -> None:
+        self.latitude_deg, self.longitude_deg = _degrees(points)
+        every = ACCESS_FACTOR * great_circles_km(
+            self.latitude_deg[:, None], self.longitude_deg[:, None], *_degrees([*hubs().values()])
+        )
+        self.hub = np.argsort(every, axis=1, kind="stable")[:, :ACCESS_HUBS]
+        self.km = np.take_along_axis(every, self.hub, axis=1)
+
+    @property
+    def zones(self) -> list[str]:
+        """The part of the world of each point: the zone of its nearest hub."""
+        zones = [hub.zone for hub in hubs().values()]
+        return [zones[hub] for hub in self.hub[:, 0]]
+
+
 def zone_of(point: Point) -> str:
     """Return the part of the world of a point: the zone of its nearest hub."""
-    return hubs()[_access(point.latitude_deg, point.longitude_deg)[0][1]].zone
+    return Access([point]).zones[0]
 
 
-def way_km(a: Point, b: Point, *, gcp: bool = False) -> float:
-    """Return the length of the shortest way over the corridors, with the access of both ends; the
-    same in both directions.
+def ways_km(a: Access, b: Access, *, gcp: bool = False) -> Array:
+    """Return the lengths of the shortest ways over the corridors, with the access of both ends; the
+    same in both directions; shape (points of a, points of b).
 
     Parameters
     ----------
     a, b
-        Two points.
+        Points.
     gcp
         Whether Google Cloud carries the traffic: some corridors are longer for it.
     """
-    if (b.latitude_deg, b.longitude_deg) < (a.latitude_deg, a.longitude_deg):
-        a, b = b, a
-    reach = _reach(a.latitude_deg, a.longitude_deg, gcp)
-    return min(km + reach[hub] for km, hub in _access(b.latitude_deg, b.longitude_deg))
+    between = _distances_km(tuple(sorted({*a.hub.ravel().tolist(), *b.hub.ravel().tolist()})), gcp)
+    there, back = _ways_km(a, b, between), _ways_km(b, a, between).T
+    # Sums in another order differ in the last digit, so one end is the first in both directions.
+    latitude_deg, longitude_deg = a.latitude_deg[:, None], a.longitude_deg[:, None]
+    turned = (b.latitude_deg < latitude_deg) | (
+        (b.latitude_deg == latitude_deg) & (b.longitude_deg < longitude_deg)
+    )
+    built: Array = np.where(turned, back, there)
+    return built
 
 
-@dataclass(frozen=True, slots=True)
-class _Spot:
-    latitude_deg: float
-    longitude_deg: float
+def _ways_km(a: Access, b: Access, between: Array) -> Array:
+    """Return the least sum of way to a hub, corridors and way from a hub; shape (a, b)."""
+    reach = (a.km[:, :, None] + between[a.hub]).min(axis=1)  # of each hub from each point of a
+    built: Array = (reach[:, b.hub] + b.km).min(axis=2)
+    return built
 
 
-@lru_cache(maxsize=4096)
-def _access(latitude_deg: float, longitude_deg: float) -> tuple[tuple[float, str], ...]:
-    """Return the nearest hubs of a point with the length of the way to each, nearest first."""
-    spot = _Spot(latitude_deg, longitude_deg)
-    ways = ((ACCESS_FACTOR * great_circle_km(spot, hub), name) for name, hub in hubs().items())
-    return tuple(heapq.nsmallest(ACCESS_HUBS, ways))
+@lru_cache(maxsize=64)
+def _distances_km(used: tuple[int, ...], gcp: bool) -> Array:
+    """Return the kilometres of corridors between hubs by their numbers; rows of hubs that are not
+    used stay without end; shape (hubs, hubs).
+    """
+    names = [*hubs()]
+    table = np.full((len(names), len(names)), np.inf)
+    for hub in used:
+        distances = hub_distances_km(names[hub], gcp)
+        table[hub] = [distances[name] for name in names]
+    table.setflags(write=False)
+    return table
 
 
-@lru_cache(maxsize=4096)
-def _reach(latitude_deg: float, longitude_deg: float, gcp: bool) -> dict[str, float]:
-    """Return the kilometres from a point to every hub."""
-    starts = [(km, hub_distances_km(hub, gcp)) for km, hub in _access(latitude_deg, longitude_deg)]
-    return {hub: min(km + distances[hub] for km, distances in starts) for hub in hubs()}
+def _degrees(points: Sequence[Point]) -> tuple[Array, Array]:
+    """Return latitudes and longitudes; shape (points,)."""
+    return (
+        np.array([point.latitude_deg for point in points], dtype=float),
+        np.array([point.longitude_deg for point in points], dtype=float),
+    )
 
 
 @lru_cache(maxsize=512)

@@ -8,23 +8,20 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from placer.errors import PlacerError
-from placer.market.catalog import Catalog, EgressPrice, MeasuredLink, Region, VmOffer
-from placer.market.network.link_model import (
-    estimated_rtt_s,
-    one_stream_bytes_per_s,
-    pair_cap_bytes_per_s,
-    spread,
-)
+from placer.market.catalog import Catalog, EgressPrice, MeasuredLink, VmOffer
+from placer.market.network.egress_grid import EgressGrid, first_paid
+from placer.market.network.geography import Array
+from placer.market.network.link_grid import GBPS, LinkGrid, streams_bytes_per_s
 from placer.units import GIB
 
 if TYPE_CHECKING:
     import networkx as nx
 
-GBPS = 1e9 / 8
-"""Bytes per second of 1 Gb/s."""
 MODEL = "link model: way along cables, factor of zones, window / rtt"
 """Source of an estimated link."""
 
@@ -53,11 +50,6 @@ class Link:
         """Return the bytes/s of some streams side by side; ``case`` 0 takes the value, 1 the low, 2
         the high bandwidth.
 
-        Notes
-        -----
-        Erben et al. (2024): k streams move k times as much until the cap of the path (1, 5, 10, 20
-        streams between continents: 0.21, 1.06, 2.09, 4.27 Gb/s, then flat).
-
         Examples
         --------
         >>> link = Link(
@@ -67,7 +59,8 @@ class Link:
         (6.0, 7.0, 2.0)
         """
         one = (self.bytes_per_second, self.low, self.high)[case]
-        return min(streams * one, max(self.cap, one))
+        speed: float = streams_bytes_per_s(one, self.cap, streams)
+        return speed
 
     def of_streams(self, streams: int) -> Link:
         """Return the link as somebody sees it whose every stream is so many side by side."""
@@ -106,11 +99,6 @@ class Link:
         )
 
 
-def first_paid(tiers: Sequence[EgressPrice]) -> EgressPrice:
-    """Return the lowest volume tier that costs something; the first one if all are free."""
-    return next((tier for tier in tiers if tier.usd_per_gib > 0), tiers[0])
-
-
 def network_of(catalog: Catalog) -> Network:
     """Give the network of a catalog: the same one for every question, so that links and prices are
     worked out once.
@@ -146,21 +134,56 @@ class Network:
     """
 
     def __init__(self, catalog: Catalog, linked: Network | None = None) -> None:
-        self._catalog = catalog
-        self._measured = {(link.src, link.dst): link for link in catalog.links}
+        self._catalog, self._linked = catalog, linked
         self._links: dict[tuple[str, str], Link] = {} if linked is None else linked._links
-        self._cards: dict[str, float] = {}
-        self._rtts_s: dict[tuple[str, str], float] = {}
         self._egress: dict[tuple[str, str, bool], EgressPrice] = {}
-        self._tiers: dict[tuple[str, str, bool], tuple[EgressPrice, ...]] = {}
-        self._prices: dict[tuple[str, str, str], list[EgressPrice]] = {}
-        for price in catalog.egress:
-            self._prices.setdefault((price.provider, price.src, price.dst), []).append(price)
 
     @cached_property
-    def tables(self) -> dict[object, Any]:
-        """Tables over many places that solvers work out of this network and want again."""
-        return {}
+    def _grid(self) -> LinkGrid:
+        return LinkGrid(self._catalog) if self._linked is None else self._linked._grid
+
+    @cached_property
+    def _prices(self) -> EgressGrid:
+        return EgressGrid(self._catalog)
+
+    @cached_property
+    def _measured(self) -> dict[tuple[str, str], MeasuredLink]:
+        return {(row.src, row.dst): row for row in self._catalog.links}
+
+    def rtts_s(self, places: Sequence[str]) -> Array:
+        """Return the round-trip times in seconds between some places; shape (places, places)."""
+        return self._between(self._grid.rtt_s, places)
+
+    def speeds(self, places: Sequence[str], streams: int = 1) -> Array:
+        """Return the bytes/s of so many streams from place to place; shape (places, places)."""
+        return self._between(self._grid.speed(streams), places)
+
+    def prices(self, places: Sequence[str], *, same_zone: bool = True) -> Array:
+        """Return the egress prices in USD per byte between some places; see `egress_price`; shape
+        (places, places).
+
+        Raises
+        ------
+        PlacerError
+            If the book lacks one of the prices.
+        """
+        table = self._between(self._prices.usd_per_byte(same_zone), places)
+        for src, dst in np.argwhere(np.isnan(table))[:1]:
+            self.egress_tiers(places[src], places[dst], same_zone=same_zone)
+        return table
+
+    def _between(self, table: Array, places: Sequence[str]) -> Array:
+        at = [self._at(place) for place in places]
+        part: Array = table[np.ix_(at, at)]
+        return part
+
+    def _at(self, place: str) -> int:
+        """Return the row of a place in every table; raises PlacerError if it is unknown."""
+        at = self._prices.index.get(place)
+        if at is None:
+            self._catalog.region(place)
+            raise AssertionError(f"{place} came after the tables")
+        return at
 
     def link(self, src: str, dst: str) -> Link:
         """Find the link from ``src`` to ``dst``: measured if the book has it, else estimated.
@@ -227,11 +250,13 @@ class Network:
         PlacerError
             If the book has no price: egress is never free by omission.
         """
-        key = (src, dst, same_zone)
-        tiers = self._tiers.get(key)
+        self._at(src), self._at(dst)
+        tiers = self._prices.of(src, dst, same_zone=same_zone)
         if tiers is None:
-            tiers = self._tiers[key] = self._find_tiers(
-                self._catalog.region(src), self._catalog.region(dst), same_zone
+            raise PlacerError(
+                f"catalog {self._catalog.name} has no egress price from {src} to {dst}",
+                "add a row to egress.csv; a missing price is never taken as free",
+                exit_code=5,
             )
         return tiers
 
@@ -266,111 +291,30 @@ class Network:
         PlacerError
             If a place is unknown.
         """
-        a, b = self._catalog.region(src), self._catalog.region(dst)
-        rtt_s = self._rtt_s(a, b)
-        return _estimated(a, b, rtt_s, self._cap(a, b, rtt_s), MODEL)
+        grid = LinkGrid(self._catalog, src, dst)
+        return _link(grid, src, dst, "estimated", MODEL)
 
     def _find(self, src: str, dst: str) -> Link:
-        row = self._measured.get((src, dst))
-        return self.estimated_link(src, dst) if row is None else self._completed(row)
-
-    def _completed(self, row: MeasuredLink) -> Link:
-        """Return the link of a measured row; what nobody measured is estimated."""
-        a, b = self._catalog.region(row.src), self._catalog.region(row.dst)
-        rtt_s = self._rtt_s(a, b) if row.rtt_ms is None else row.rtt_ms / 1e3
-        cap = (
-            self._cap(a, b, rtt_s)
-            if row.gbps_many_streams is None
-            else row.gbps_many_streams * GBPS
-        )
-        if row.gbps_one_stream is None:
-            return _estimated(a, b, rtt_s, cap, f"{row.source}; one stream: window / rtt")
-        one, wide = row.gbps_one_stream * GBPS, spread(a, b, rtt_s)
-        low = one / wide if row.gbps_low is None else row.gbps_low * GBPS
-        high = one * wide if row.gbps_high is None else row.gbps_high * GBPS
-        return Link(
-            src=row.src,
-            dst=row.dst,
-            bytes_per_second=one,
-            low=low,
-            high=high,
-            cap=max(high, cap) if row.gbps_many_streams is None else cap,
-            rtt_s=rtt_s,
-            basis=row.basis,
-            source=row.source,
-        )
-
-    def _rtt_s(self, a: Region, b: Region) -> float:
-        """Estimate of a round-trip time, worked out once for both directions."""
-        ends = (a.place, b.place) if a.place <= b.place else (b.place, a.place)
-        rtt_s = self._rtts_s.get(ends)
-        if rtt_s is None:
-            rtt_s = self._rtts_s[ends] = estimated_rtt_s(a, b)
-        return rtt_s
-
-    def _cap(self, src: Region, dst: Region, rtt_s: float) -> float:
-        """Return what many streams reach: the caps of the providers and of the largest network
-        cards that both places rent out.
-        """
-        return min(
-            pair_cap_bytes_per_s(src, dst, rtt_s),
-            self._card_bytes_per_s(src.place),
-            self._card_bytes_per_s(dst.place),
-        )
-
-    def _card_bytes_per_s(self, place: str) -> float:
-        """Return the network of the best machine of a place; without end where an offer does not
-        say.
-        """
-        card = self._cards.get(place)
-        if card is None:
-            cards = [offer.network_gbps for offer in self._catalog.offers_at(place)]
-            known = [gbps for gbps in cards if gbps is not None]
-            card = self._cards[place] = (
-                max(known) * GBPS if known and len(known) == len(cards) else math.inf
-            )
-        return card
-
-    def _find_tiers(self, src: Region, dst: Region, same_zone: bool) -> tuple[EgressPrice, ...]:
-        if src.place == dst.place:
-            wanted = ["intra_zone" if same_zone else "inter_zone"]
-        elif src.provider != dst.provider:
-            wanted = [
-                dst.place,
-                "internet",
-            ]  # a place of another provider is priced apart only in a changed world
-        else:
-            wanted = [dst.region, dst.egress_zone, "*"]
-        ranked = (
-            (i + j, self._prices.get((src.provider, a, b)))
-            for i, a in enumerate((src.region, src.egress_zone, "*"))
-            for j, b in enumerate(wanted)
-        )
-        matches = [(rank, tiers) for rank, tiers in ranked if tiers is not None]
-        if not matches:
-            raise PlacerError(
-                f"catalog {self._catalog.name} has no egress price from {src.place} to {dst.place}",
-                "add a row to egress.csv; a missing price is never taken as free",
-                exit_code=5,
-            )
-        return tuple(
-            sorted(min(matches, key=lambda m: m[0])[1], key=lambda tier: tier.above_gib_per_month)
-        )
+        self._at(src), self._at(dst)
+        row, basis, source = self._measured.get((src, dst)), "estimated", MODEL
+        if row is not None and row.gbps_one_stream is None:
+            source = f"{row.source}; one stream: window / rtt"
+        elif row is not None:
+            basis, source = row.basis, row.source
+        return _link(self._grid, src, dst, basis, source)
 
 
-def _estimated(a: Region, b: Region, rtt_s: float, cap: float, source: str) -> Link:
-    """Return the link whose one stream is estimated from its window, its round-trip time and what
-    the pair carries at most.
-    """
-    speed, wide = min(one_stream_bytes_per_s(a, b, rtt_s), cap), spread(a, b, rtt_s)
+def _link(grid: LinkGrid, src: str, dst: str, basis: str, source: str) -> Link:
+    """Return a link of a table."""
+    at = grid.index[src], grid.index[dst]
     return Link(
-        src=a.place,
-        dst=b.place,
-        bytes_per_second=speed,
-        low=speed / wide,
-        high=speed * wide,
-        cap=cap,
-        rtt_s=rtt_s,
-        basis="estimated",
+        src=src,
+        dst=dst,
+        bytes_per_second=float(grid.one[at]),
+        low=float(grid.low[at]),
+        high=float(grid.high[at]),
+        cap=float(grid.cap[at]),
+        rtt_s=float(grid.rtt_s[at]),
+        basis=basis,
         source=source,
     )

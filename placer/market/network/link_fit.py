@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from statistics import median
 
 from placer.market.catalog import Region
-from placer.market.network.geography import great_circle_km, zone_of
-from placer.market.network.link_model import FIBRE_KM_PER_RTT_S, RTT_FLOOR_S, ZONES, weighted_km
+from placer.market.network.geography import zone_of
+from placer.market.network.link_model import FIBRE_KM_PER_RTT_S, RTT_FLOOR_S, ZONES, Pairs
 
 LEAST_KM = 300.0
 """Shorter ways say more about the floor than about the route."""
@@ -39,7 +39,7 @@ def fitted_factors(
     """
     groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for a, b, rtt_s in measured:
-        way_s = weighted_km(a, b, great_circle_km(a, b)) / FIBRE_KM_PER_RTT_S
+        way_s = float(Pairs([a], [b]).weighted_km[0, 0]) / FIBRE_KM_PER_RTT_S
         if way_s * FIBRE_KM_PER_RTT_S < LEAST_KM:
             continue
         first, second = sorted((zone_of(a), zone_of(b)), key=ZONES.index)

@@ -8,10 +8,19 @@ Every figure that comes from here is labelled ``estimated``. The error stands at
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
 
 from placer.market.catalog import Region
-from placer.market.network.geography import great_circle_km, way_km, zone_of
+from placer.market.network.geography import (
+    Access,
+    Array,
+    great_circle_km,
+    great_circles_km,
+    ways_km,
+)
 
 FIBRE_KM_PER_RTT_S = 100_000.0
 """Kilometres of great circle that light in fibre covers there and back in one second (c / 1.5 / 2).
@@ -123,20 +132,6 @@ africa and middle-east with themselves have one pair each.
 """
 
 
-def estimated_rtt_s(a: Region, b: Region) -> float:
-    """Return the round-trip time in seconds between two places: floor + factor of their zones x
-    way, and no faster than light in fibre.
-    """
-    if a.place == b.place:
-        return IN_REGION_RTT_S
-    direct_km = great_circle_km(a, b)
-    rtt_s = (
-        RTT_FLOOR_S
-        + route_factor(zone_of(a), zone_of(b)) * weighted_km(a, b, direct_km) / FIBRE_KM_PER_RTT_S
-    )
-    return max(rtt_s, light_rtt_s(a, b))
-
-
 def light_rtt_s(a: Region, b: Region) -> float:
     """Return the least round-trip time in seconds between two places: light in fibre along the
     great circle.
@@ -146,58 +141,118 @@ def light_rtt_s(a: Region, b: Region) -> float:
 
 def route_factor(zone_a: str, zone_b: str) -> float:
     """Return the factor of two zones, in any order."""
-    return _FACTORS[zone_a, zone_b]
+    return float(_FACTORS[ZONES.index(zone_a), ZONES.index(zone_b)])
 
 
-_FACTORS = {
-    pair: factor
-    for zone, row in ROUTE_FACTORS.items()
-    for other, factor in zip(ZONES, row, strict=False)
-    for pair in ((zone, other), (other, zone))
-}
+def _factors() -> Array:
+    table = np.zeros((len(ZONES), len(ZONES)))
+    for at, row in enumerate(ROUTE_FACTORS.values()):
+        table[at, : at + 1] = table[: at + 1, at] = row
+    return table
 
 
-def weighted_km(a: Region, b: Region, direct_km: float) -> float:
-    """Return the way between two places in kilometres, before the factor of their zones;
-    ``direct_km`` is their great circle.
+_FACTORS = _factors()
+
+
+class Pairs:
+    """Estimates of all links from some places to others; every table has the shape (sources,
+    destinations).
+
+    Parameters
+    ----------
+    sources, destinations
+        Places.
     """
-    own = a.provider == b.provider and a.provider in CLOUDS
-    km = way_km(a, b, gcp="gcp" in (a.provider, b.provider))
-    if direct_km <= (BACKBONE_KM if own else SAME_CITY_KM):
-        km = min(km, CITY_FACTOR * direct_km)
-    return OWN_BACKBONE * km if own else km
 
+    def __init__(self, sources: Sequence[Region], destinations: Sequence[Region]) -> None:
+        self.sources, self.destinations = sources, destinations
+        names = np.array([region.place for region in destinations])
+        self.same: Array = np.array([region.place for region in sources])[:, None] == names
+        sends = np.array([region.provider for region in sources])[:, None]
+        takes = np.array([region.provider for region in destinations])
+        self._own: Array = (sends == takes) & np.isin(takes, CLOUDS)
+        self._gcp: Array = (sends == "gcp") | (takes == "gcp")
 
-def spread(a: Region, b: Region, rtt_s: float) -> float:
-    """Return the factor of the low and high of an estimated bandwidth between two places."""
-    if a.place == b.place:
-        return SPREAD
-    if a.provider not in STREAM_CAP_BYTES_PER_S or b.provider not in STREAM_CAP_BYTES_PER_S:
-        return UNKNOWN_SPREAD
-    return SPREAD if rtt_s >= NEAR_RTT_S else NEAR_SPREAD
+    @cached_property
+    def direct_km(self) -> Array:
+        """Great circles."""
+        a, b = self._accesses
+        return great_circles_km(
+            a.latitude_deg[:, None], a.longitude_deg[:, None], b.latitude_deg, b.longitude_deg
+        )
 
+    @cached_property
+    def weighted_km(self) -> Array:
+        """Ways between the places, before the factor of their zones."""
+        km = ways_km(*self._accesses)
+        if self._gcp.any():
+            km = np.where(self._gcp, ways_km(*self._accesses, gcp=True), km)
+        near = self.direct_km <= np.where(self._own, BACKBONE_KM, SAME_CITY_KM)
+        km = np.where(near, np.minimum(km, CITY_FACTOR * self.direct_km), km)
+        built: Array = np.where(self._own, OWN_BACKBONE * km, km)
+        return built
 
-def one_stream_bytes_per_s(src: Region, dst: Region, rtt_s: float) -> float:
-    """Return the throughput of one TCP stream: min(caps of both ends, window / rtt), in bytes per
-    second.
-    """
-    ends = min(STREAM_CAP_BYTES_PER_S.get(r.provider, DEFAULT_CAP_BYTES_PER_S) for r in (src, dst))
-    return min(ends, pair_cap_bytes_per_s(src, dst, rtt_s), STREAM_WINDOW_BYTES / rtt_s)
+    @cached_property
+    def rtt_s(self) -> Array:
+        """Round-trip times: floor + factor of the zones x way, and no faster than light in
+        fibre.
+        """
+        rows, columns = ([ZONES.index(zone) for zone in one.zones] for one in self._accesses)
+        way_s = _FACTORS[np.ix_(rows, columns)] * self.weighted_km / FIBRE_KM_PER_RTT_S
+        light_s = self.direct_km / FIBRE_KM_PER_RTT_S
+        built: Array = np.where(
+            self.same, IN_REGION_RTT_S, np.maximum(RTT_FLOOR_S + way_s, light_s)
+        )
+        return built
 
+    def spread(self, rtt_s: Array) -> Array:
+        """Return the factors of the low and high of an estimated bandwidth."""
+        known = np.logical_and.outer(*self._each(lambda name: name in STREAM_CAP_BYTES_PER_S))
+        apart = np.where(rtt_s >= NEAR_RTT_S, SPREAD, NEAR_SPREAD)
+        built: Array = np.where(self.same, SPREAD, np.where(known, apart, UNKNOWN_SPREAD))
+        return built
 
-def pair_cap_bytes_per_s(src: Region, dst: Region, rtt_s: float) -> float:
-    """Return what any number of streams between two machines reaches.
+    def one_stream_bytes_per_s(self, rtt_s: Array) -> Array:
+        """Return the throughput of one TCP stream: min(caps of both ends, window / rtt)."""
+        ends = np.minimum.outer(
+            *self._each(lambda name: STREAM_CAP_BYTES_PER_S.get(name, DEFAULT_CAP_BYTES_PER_S))
+        )
+        built: Array = np.minimum(
+            np.minimum(ends, self.cap_bytes_per_s(rtt_s)), STREAM_WINDOW_BYTES / rtt_s
+        )
+        return built
 
-    Notes
-    -----
-    Inside a region the cap of one stream. Elsewhere the source's cap on egress: clouds do not
-    throttle what comes in (public measurements: 6.9 Gb/s from GC into AWS, which sends 4.8). A
-    provider that nobody measured takes in no more than it sends.
-    """
-    if src.place == dst.place:
-        return STREAM_CAP_BYTES_PER_S.get(src.provider, DEFAULT_CAP_BYTES_PER_S)
-    long_way = LONG_WAY_BYTES_PER_SQRT_S.get(
-        src.provider, min(LONG_WAY_BYTES_PER_SQRT_S.values())
-    ) / math.sqrt(rtt_s)
-    sends = min(EGRESS_CAP_BYTES_PER_S.get(src.provider, DEFAULT_CAP_BYTES_PER_S), long_way)
-    return sends if dst.provider in CLOUDS else min(sends, DEFAULT_CAP_BYTES_PER_S)
+    def cap_bytes_per_s(self, rtt_s: Array) -> Array:
+        """Return what any number of streams between two machines reaches.
+
+        Notes
+        -----
+        Inside a region the cap of one stream. Elsewhere the source's cap on egress: clouds do not
+        throttle what comes in (public measurements: 6.9 Gb/s from GC into AWS, which sends 4.8). A
+        provider that nobody measured takes in no more than it sends.
+        """
+        slowest = min(LONG_WAY_BYTES_PER_SQRT_S.values())
+        inside, _ = self._each(
+            lambda name: STREAM_CAP_BYTES_PER_S.get(name, DEFAULT_CAP_BYTES_PER_S)
+        )
+        long_way, _ = self._each(lambda name: LONG_WAY_BYTES_PER_SQRT_S.get(name, slowest))
+        leaves, _ = self._each(
+            lambda name: EGRESS_CAP_BYTES_PER_S.get(name, DEFAULT_CAP_BYTES_PER_S)
+        )
+        _, takes_all = self._each(lambda name: name in CLOUDS)
+        sends = np.minimum(leaves[:, None], long_way[:, None] / np.sqrt(rtt_s))
+        apart = np.where(takes_all, sends, np.minimum(sends, DEFAULT_CAP_BYTES_PER_S))
+        built: Array = np.where(self.same, inside[:, None], apart)
+        return built
+
+    @cached_property
+    def _accesses(self) -> tuple[Access, Access]:
+        first = Access(self.sources)
+        return first, first if self.destinations is self.sources else Access(self.destinations)
+
+    def _each(self, known: Callable[[str], float]) -> tuple[Array, Array]:
+        """Look a figure of the provider up for each source and each destination."""
+        return (
+            np.array([known(region.provider) for region in self.sources]),
+            np.array([known(region.provider) for region in self.destinations]),
+        )

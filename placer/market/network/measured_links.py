@@ -13,8 +13,9 @@ from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog, located_rows
 from placer.market.books.layers import Layer, find_layer
 from placer.market.catalog import Catalog, MeasuredLink, Region
-from placer.market.network.graph import GBPS, Network
+from placer.market.network.graph import Network
 from placer.market.network.link_fit import fitted_factors
+from placer.market.network.link_grid import GBPS
 from placer.market.network.link_model import light_rtt_s, route_factor
 
 SAME_REGION, ALL = "same region", "all"

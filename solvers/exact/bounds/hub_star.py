@@ -11,7 +11,6 @@ from placer.cost_model.timing.plain_streams import seconds_over
 
 from ..._market.arrays import Array
 from ..._market.market import Market
-from ..._market.place_tables import rtt_table, speed_table
 from ..._mode import Mode
 
 
@@ -67,8 +66,8 @@ class HubStar:
     def _direct(self) -> Array:
         """Seconds of one gradient from place to place, 0 to itself; shape (places, places)."""
         problem, places = self.market.problem, self.market.places
-        alone = self.size / speed_table(problem, places, self.mode.streams)
-        built: Array = seconds_over(rtt_table(problem, places), alone)
+        alone = self.size / problem.network.speeds(places, self.mode.streams)
+        built: Array = seconds_over(problem.network.rtts_s(places), alone)
         np.fill_diagonal(built, 0.0)
         return built
 

@@ -13,7 +13,6 @@ from placer.problem.exchange.allreduce import pair_bytes
 
 from ..._market.arrays import Array, Indices
 from ..._market.market import Market
-from ..._market.place_tables import stream_table
 from ..._market.required_machines import with_required_places
 from ..._mode import Mode
 from ..._target import Target
@@ -347,10 +346,10 @@ class Relaxation:
 
     @cached_property
     def wan_matrix(self) -> Array:
-        """`pair_wan` of all pairs of places; shape (places, places)."""
-        built: Array = self.problem.calibration.kappa[0] * stream_table(
-            self.problem, self.market.places, self.mode.streams
-        )
+        """`pair_wan` of all pairs of places, 0 from a place to itself; shape (places, places)."""
+        one_way = 1.0 / self.problem.network.speeds(self.market.places, self.mode.streams)
+        np.fill_diagonal(one_way, 0.0)
+        built: Array = self.problem.calibration.kappa[0] * np.maximum(one_way, one_way.T)
         return built
 
     @cached_property
