@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -20,31 +20,37 @@ class Runs:
 
     Parameters
     ----------
-    values, owner
+    values, machines, owner
         As in `BestSums`.
     """
 
-    def __init__(self, values: Array, owner: Indices) -> None:
-        units = values.shape[1]
-        begins = np.ones(units, dtype=bool)
+    def __init__(self, values: Array, machines: Indices, owner: Indices) -> None:
+        steps = values.shape[1]
+        begins = np.ones(steps, dtype=bool)
         begins[1:] = (owner[1:] != owner[:-1]) | np.any(values[:, 1:] > values[:, :-1], axis=0)
         self.starts = np.flatnonzero(begins)
         run = np.cumsum(begins) - 1
-        place_in_run = np.arange(units) - self.starts[run] if units else run
+        place_in_run = np.arange(steps) - self.starts[run] if steps else run
         longest = int(place_in_run.max(initial=-1)) + 1
         self.table = np.full((len(values), len(self.starts), longest), -np.inf)
         self.table[:, run, place_in_run] = values
+        self.machines = np.ones((len(self.starts), longest), dtype=np.intp)
+        self.machines[run, place_in_run] = machines
 
-    def best_of(self, open_units: Mask, most: int) -> Array:
-        """Return the sum of the n largest units of each row among the runs that are open; see
+    def best_of(self, open_steps: Mask, most: int) -> Array:
+        """Return the sum of the n largest machines of each row among the runs that are open; see
         `best_of`.
         """
-        table = self.table[:, open_units[self.starts], :most]
+        open_runs = open_steps[self.starts]
+        table, machines = self.table[:, open_runs, :most], self.machines[open_runs, :most]
         rows, runs, length = table.shape
         if runs > most > 0:
             first = np.argpartition(-table[:, :, 0], most - 1, axis=1)[:, :most]
             table = np.take_along_axis(table, first[:, :, None], axis=1)
-        return best_of(table.reshape(rows, table.shape[1] * length), most)
+            machines = machines[first]
+        alike = rows if machines.ndim == 3 else 1
+        columns = table.shape[1] * length
+        return best_of(table.reshape(rows, columns), most, machines.reshape(alike, columns))
 
 
 class BestSums:
@@ -53,11 +59,13 @@ class BestSums:
     Parameters
     ----------
     values
-        Concave increments of every quota bucket; shape (rows, units).
+        Concave increments of every quota bucket; shape (rows, steps).
+    machines
+        How many machines each step stands for; shape (steps,).
     owner, place
-        First pool of each increment's bucket, and its place; shape (units,).
+        First pool of each step's bucket, and its place; shape (steps,).
     of_hosts
-        Which increments are of pools whose hosts are of some classes.
+        Which steps are of pools whose hosts are of some classes.
     places
         Number of places.
     required
@@ -67,21 +75,16 @@ class BestSums:
     def __init__(
         self,
         values: Array,
+        machines: Indices,
         owner: Indices,
         place: Indices,
         of_hosts: Callable[[frozenset[str]], Mask],
         places: int,
         required: RequiredMachines,
     ) -> None:
-        self.values, self.owner, self.place, self.of_hosts, self.places, self.required = (
-            values,
-            owner,
-            place,
-            of_hosts,
-            places,
-            required,
-        )
-        self.runs = Runs(values, owner)
+        self.values, self.machines, self.owner, self.place = values, machines, owner, place
+        self.of_hosts, self.places, self.required = of_hosts, places, required
+        self.runs = Runs(values, machines, owner)
         self._kept_sums = lru_cache(maxsize=KEPT_SUMS)(self._sums)
         self._kept_totals = lru_cache(maxsize=KEPT_SUMS)(self._totals)
 
@@ -131,20 +134,26 @@ class BestSums:
     def _sums(self, places: bytes, hosts: frozenset[str], most: int) -> Array:
         # The sum keeps the quota of each bucket, but no joint quota, so it is at least that of any
         # n machines that can be had.
-        built = self.runs.best_of(self._open_units(places, hosts), most)
+        built = self.runs.best_of(self._open_steps(places, hosts), most)
         built.setflags(write=False)
         return built
 
     def _totals(self, places: bytes, among: bytes, hosts: frozenset[str], most: int) -> Array:
-        inside, open_ = self._open_units(places, hosts), self._open_units(among, hosts)
-        built = best_with(
-            self.values, inside, self.required.within(self.owner, inside, open_), most
+        inside, open_ = (
+            np.repeat(self._open_steps(part, hosts), self.machines) for part in (places, among)
         )
+        values, owner = self._units
+        built = best_with(values, inside, self.required.within(owner, inside, open_), most)
         built.setflags(write=False)
         return built
 
-    def _open_units(self, places: bytes, hosts: frozenset[str]) -> Mask:
-        """Return which increments are of some places and hosts; shape (units,)."""
+    @cached_property
+    def _units(self) -> tuple[Array, Indices]:
+        """Increments and owners machine by machine, which rules about machines count."""
+        return np.repeat(self.values, self.machines, axis=1), np.repeat(self.owner, self.machines)
+
+    def _open_steps(self, places: bytes, hosts: frozenset[str]) -> Mask:
+        """Return which steps are of some places and hosts; shape (steps,)."""
         wanted = np.zeros(self.places, dtype=bool)
         wanted[np.frombuffer(places, dtype=np.intp)] = True
         mask: Mask = wanted[self.place] & self.of_hosts(hosts)

@@ -12,7 +12,7 @@ import numpy as np
 from .arrays import Array, Indices, Mask
 from .conjugate import Conjugates
 from .market import Market
-from .required_machines import best_with
+from .required_machines import best_of, best_with
 
 STEP = 1.2
 """Ratio of neighbouring multipliers."""
@@ -69,11 +69,13 @@ class Grid:
         Machines that must be used and can only be in one place are among its n.
         """
         values = self.market.increments_at(self.weights)[:, self._inside]
-        owner, place = self._owner, self.market.place_of[self._owner]
-        built = place_sums(values, place, len(self.market.places), self.most)
+        machines = self.market.step_machines[self._inside]
+        place = self.market.place_of[self.market.step_owners[self._inside]]
+        built = place_sums(values, machines, place, len(self.market.places), self.most)
         for at in self._required:
+            owner, place = self._owner, self.market.place_of[self._owner]
             built[:, at] = best_with(
-                values,
+                np.repeat(values, machines, axis=1),
                 place == at,
                 self.market.required_machines.within(owner, place == at, place >= 0),
                 self.most,
@@ -112,7 +114,10 @@ class Grid:
 
     @cached_property
     def _owner(self) -> Indices:
-        owner: Indices = self.market.units[1][self._inside]
+        """First pools of the buckets, machine by machine."""
+        owner: Indices = np.repeat(
+            self.market.step_owners[self._inside], self.market.step_machines[self._inside]
+        )
         return owner
 
     @cached_property
@@ -177,13 +182,14 @@ def grid_of(market: Market, hosts: frozenset[str], most: int) -> Grid:
     return kept[hosts, most]
 
 
-def place_sums(values: Array, place: Indices, places: int, most: int) -> Array:
-    """Return the largest sums of n increments of each place.
+def place_sums(values: Array, machines: Indices, place: Indices, places: int, most: int) -> Array:
+    """Return the largest sums of n machines of each place.
 
     Parameters
     ----------
-    values, place
-        Increments by row, shape (rows, units), and the place of each; shape (units,).
+    values, machines, place
+        Increments by row, shape (rows, steps), the machines of each step and its place; shape
+        (steps,).
 
     Returns
     -------
@@ -192,18 +198,14 @@ def place_sums(values: Array, place: Indices, places: int, most: int) -> Array:
 
     Examples
     --------
-    >>> place_sums(np.array([[3.0, 1.0, 2.0]]), np.array([0, 1, 0]), 2, 2)
+    >>> once = np.array([1, 1, 1])
+    >>> place_sums(np.array([[3.0, 1.0, 2.0]]), once, np.array([0, 1, 0]), 2, 2)
     array([[[  0.,   3.,   5.],
             [  0.,   1., -inf]]])
     """
     # Increments of a bucket fall, so that sorting those of a place never takes a later one of a
     # bucket before an earlier one.
-    built = np.full((len(values), places, most + 1), -np.inf)
-    built[:, :, 0] = 0.0
     order = np.argsort(place, kind="stable")
     ends = np.searchsorted(place[order], np.arange(places + 1))
-    for at in range(places):
-        own = values[:, order[ends[at] : ends[at + 1]]]
-        taken = min(most, own.shape[1])
-        built[:, at, 1 : taken + 1] = np.cumsum(-np.sort(-own, axis=1)[:, :taken], axis=1)
-    return built
+    parts = (order[ends[at] : ends[at + 1]] for at in range(places))
+    return np.stack([best_of(values[:, part], most, machines[part]) for part in parts], axis=1)

@@ -39,10 +39,13 @@ def increments(
     Returns
     -------
     Array
-        Shape (rows, buckets, machines), not increasing along the last axis.
+        Shape (rows, buckets, steps), not increasing along the last axis; `step_machines` says how
+        many machines a step stands for.
     """
     machines = machines_of(sizes, caps, quota, most)
-    if len(sizes) == 1 or _ample(sizes, caps, quota, machines):
+    if _alike(sizes, caps, quota, machines):
+        return values.max(axis=2, keepdims=True) if machines else values[:, :, :0]
+    if _ample(sizes, caps, quota, machines):
         return _best_units(values, caps, machines)
     if quota > MOST_COUPLED_GPUS:
         return _divisible(values, sizes, caps, quota, machines)
@@ -79,6 +82,29 @@ def machines_of(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, most:
     return machines
 
 
+def step_machines(
+    sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, most: int
+) -> tuple[int, ...]:
+    """Return how many machines each step of `increments` stands for: all where they add alike.
+
+    Examples
+    --------
+    >>> step_machines((4,), (2,), 8, 64), step_machines((1, 4), (8, 2), 8, 64)
+    ((2,), (1, 1, 1, 1, 1, 1, 1, 1))
+    """
+    machines = machines_of(sizes, caps, quota, most)
+    if _alike(sizes, caps, quota, machines):
+        return (machines,) if machines else ()
+    return (1,) * machines
+
+
+def _alike(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, machines: int) -> bool:
+    """Return whether the best machine of a bucket may be taken each time."""
+    if len(sizes) == 1:
+        return True
+    return min(caps) >= machines and _ample(sizes, caps, quota, machines)
+
+
 def _ample(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, machines: int) -> bool:
     """Return whether a quota holds as many machines whatever their sizes."""
     devices, left = 0, machines
@@ -92,8 +118,6 @@ def _best_units(values: Array, caps: tuple[int, ...], machines: int) -> Array:
     """Return the largest values of single machines, each kind as often as its cap; shape (rows,
     buckets, machines).
     """
-    if min(caps) >= machines:
-        return np.repeat(values.max(axis=2, keepdims=True), machines, axis=2)
     kinds = np.repeat(np.arange(len(caps)), [min(cap, machines) for cap in caps])
     built: Array = -np.sort(-values[:, :, kinds], axis=2)[:, :, :machines]
     return built

@@ -280,15 +280,18 @@ class Market:
         return Buckets(self.pools, self.cap, self.problem.requirements.max_workers)
 
     @shared_property
-    def units(self) -> tuple[Array, Indices]:
-        """Increments of `increments_at` for the rows of `weights`, and the first pool of each
-        increment's bucket.
-        """
-        return self.increments_at(self.weights), self._buckets.owners
+    def step_owners(self) -> Indices:
+        """First pool of each step's bucket; shape (steps,)."""
+        return self._buckets.owners
+
+    @shared_property
+    def step_machines(self) -> Indices:
+        """Machines that each step of `increments_at` stands for; shape (steps,)."""
+        return self._buckets.machines
 
     def increments_at(self, weights: Array) -> Array:
         """Return the concave increments of every quota bucket for some rows (alpha, beta, gammas);
-        shape (rows, units).
+        shape (rows, steps).
         """
         return self._buckets.increments(self.values_at(weights))
 
@@ -341,9 +344,10 @@ class Market:
 
     @shared_property
     def _best(self) -> BestSums:
-        values, owner = self.units
+        owner = self.step_owners
         return BestSums(
-            values,
+            self.increments_at(self.weights),
+            self.step_machines,
             owner,
             self.place_of[owner],
             self.of_hosts,
@@ -364,10 +368,10 @@ class Market:
         return self._best.with_required(places, hosts, most, among)
 
     def of_hosts(self, hosts: frozenset[str]) -> Mask:
-        """Return which increments are of pools with hosts of some classes; shape (units,)."""
+        """Return which steps are of pools with hosts of some classes; shape (steps,)."""
         mask = self._host_masks.get(hosts)
         if mask is None:
-            mask = self._host_masks[hosts] = self.pools_of_hosts(hosts)[self.units[1]]
+            mask = self._host_masks[hosts] = self.pools_of_hosts(hosts)[self.step_owners]
         return mask
 
     @shared_property

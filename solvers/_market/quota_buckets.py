@@ -1,5 +1,5 @@
-"""Buckets of pools that share a quota, as units of one machine each: the concave majorant of what
-the quota allows.
+"""Buckets of pools that share a quota, as steps of machines that add alike: the concave majorant
+of what the quota allows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 from placer.problem.problem import Pool
 
 from .arrays import Array, Indices
-from .increments import increments, machines_of
+from .increments import increments, step_machines
 
 
 class Buckets:
@@ -39,15 +39,18 @@ class Buckets:
             sizes = tuple(pools[i].gpus for i in members)
             caps = tuple(int(cap[i]) for i in members)
             self._alike.setdefault((sizes, caps, pools[members[0]].gpu_quota), []).append(members)
-        self.owners = self._owners()
+        self.owners, self.machines = self._steps()
 
-    def _owners(self) -> Indices:
-        """Return the first pool of each increment's bucket; shape (units,)."""
-        owners = []
+    def _steps(self) -> tuple[Indices, Indices]:
+        """Return the first pool of each step's bucket, and the machines that it stands for; shape
+        (steps,).
+        """
+        owners, machines = [], []
         for (sizes, caps, quota), group in self._alike.items():
-            each = machines_of(sizes, caps, quota, self.most)
-            owners.append(np.repeat([members[0] for members in group], each))
-        return np.concatenate(owners).astype(np.intp)
+            each = step_machines(sizes, caps, quota, self.most)
+            owners.append(np.repeat([members[0] for members in group], len(each)))
+            machines.append(np.tile(np.array(each, dtype=np.intp), len(group)))
+        return np.concatenate(owners).astype(np.intp), np.concatenate(machines)
 
     def increments(self, values: Array) -> Array:
         """Return the concave increments of every quota bucket.
@@ -60,8 +63,8 @@ class Buckets:
         Returns
         -------
         Array
-            Shape (rows, units). Taking the n largest increments of a row bounds the row's sum over
-            any n machines that respect the quotas.
+            Shape (rows, steps). Taking the n largest increments of a row, each as often as its step
+            has machines, bounds the row's sum over any n machines that respect the quotas.
         """
         blocks = [
             increments(values[:, np.array(group)], sizes, caps, quota, self.most).reshape(

@@ -14,7 +14,7 @@ from placer.problem.problem import Pool
 from placer.problem.required_machines import disjoint
 from placer.problem.requirements import Used, uses
 
-from .arrays import Array, Mask
+from .arrays import Array, Indices, Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,17 +86,33 @@ class RequiredMachines:
         return all(rule.count == 1 and rule.owns[pool] for rule in self.rules)
 
 
-def best_of(values: Array, most: int) -> Array:
+def best_of(values: Array, most: int, machines: Indices | None = None) -> Array:
     """Return the sum of the n largest of each row, for n = 0 .. most; minus infinity beyond their
     number.
+
+    Parameters
+    ----------
+    values
+        Shape (rows, steps).
+    most
+        Largest n.
+    machines
+        How often each value may be taken, at least once; shape (steps,) or (rows, steps), and no
+        fewer in one row than in another unless all have ``most``. None: once.
 
     Examples
     --------
     >>> best_of(np.array([[1.0, 3.0]]), 3)
     array([[  0.,   3.,   4., -inf]])
+    >>> best_of(np.array([[1.0, 3.0]]), 3, np.array([1, 2]))
+    array([[0., 3., 6., 7.]])
     """
     built = np.full((len(values), most + 1), -np.inf)
     built[:, 0] = 0.0
+    if machines is not None:
+        units = _largest_units(values, most, machines)
+        built[:, 1 : units.shape[1] + 1] = np.cumsum(units, axis=1)
+        return built
     taken = min(most, values.shape[1])
     if taken:
         top = (
@@ -106,6 +122,23 @@ def best_of(values: Array, most: int) -> Array:
         )
         built[:, 1 : taken + 1] = np.cumsum(-np.sort(-top, axis=1), axis=1)
     return built
+
+
+def _largest_units(values: Array, most: int, machines: Indices) -> Array:
+    """Return the largest values of each row in falling order, each as often as it has machines, at
+    most so many; shape (rows, units).
+    """
+    machines = np.broadcast_to(machines, values.shape)
+    if values.shape[1] > most > 0:  # every step has a machine, so no more steps are needed
+        first = np.argpartition(-values, most - 1, axis=1)[:, :most]
+        values, machines = (
+            np.take_along_axis(table, first, axis=1) for table in (values, machines)
+        )
+    order = np.argsort(-values, axis=1)
+    values, machines = (np.take_along_axis(table, order, axis=1) for table in (values, machines))
+    before = np.cumsum(machines, axis=1) - machines
+    taken = np.clip(most - before, 0, machines)
+    return np.repeat(values.ravel(), taken.ravel()).reshape(len(values), -1)
 
 
 def best_with(

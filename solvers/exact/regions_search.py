@@ -305,7 +305,9 @@ class RegionSearch:
             return np.full(len(workers), -np.inf)
         used, joining = settled
         places = np.array((*used, *joining), dtype=np.intp)
-        sums = self.market.total_sums(places, family.hosts, self.most)[:, workers]
+        # No more machines than are asked for: each set of places is new, so nothing is kept.
+        most = int(workers.max(initial=0))
+        sums = self.market.total_sums(places, family.hosts, most)[:, workers]
         largest = -(-workers // regions)
         # Averages grow with the workers, so the least largest region bounds the longest average.
         averaging = self.rounds.fastest_averaging(tuple(sorted((*used, *joining))), family)[largest]

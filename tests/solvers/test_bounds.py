@@ -4,6 +4,7 @@ import importlib
 import random
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,6 +105,14 @@ def best_of_mixes(
     return best
 
 
+def increments_of(
+    worth: Any, sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, most: int
+) -> Any:
+    """What each further machine of one bucket adds; shape (machines,)."""
+    each = increments.increments(worth[None, None], sizes, caps, quota, most)[0, 0]
+    return np.repeat(each, increments.step_machines(sizes, caps, quota, most))
+
+
 def test_increments_are_a_concave_majorant_of_every_mix() -> None:
     """Machines of several sizes share a quota: the m first increments sum to at least the best mix
     of m machines, never rise, and are as many as machines fit.
@@ -118,7 +127,7 @@ def test_increments_are_a_concave_majorant_of_every_mix() -> None:
         if not all(caps):
             continue
         most = draw.choice((3, 64))
-        each = increments.increments(worth[None, None], sizes, caps, quota, most)[0, 0]
+        each = increments_of(worth, sizes, caps, quota, most)
         best = best_of_mixes(worth, sizes, caps, quota)
         assert len(each) == increments.machines_of(sizes, caps, quota, most) == min(most, max(best))
         assert all(high >= low - 1e-9 for high, low in pairwise(each))
@@ -135,7 +144,7 @@ def test_a_quota_that_holds_every_choice_adds_nothing_to_the_bound() -> None:
     for _ in range(DRAWS):
         caps = tuple(draw.randint(1, 5) for _ in range(3))
         worth = np.array([draw.uniform(-2, 10) for _ in caps])
-        each = increments.increments(worth[None, None], (1, 4, 8), caps, 10**9, 64)[0, 0]
+        each = increments_of(worth, (1, 4, 8), caps, 10**9, 64)
         assert each.tolist() == sorted(np.repeat(worth, caps).tolist(), reverse=True)
 
 
@@ -144,9 +153,9 @@ def test_machines_that_share_a_large_quota_are_bounded_by_their_linear_program()
     most (20 - 3) / 7 = 2.43 large ones and 0.57 small ones, worth 4 * 2.43 + 0.57 = 10.29, against
     9 of the best mix, two large and one small. A cap of two large ones makes the bound exact.
     """
-    worth = np.array([[[1.0, 4.0]]])
-    loose = increments.increments(worth, (1, 8), (20, 3), 20, 64)[0, 0]
-    exact = increments.increments(worth, (1, 8), (20, 2), 20, 64)[0, 0]
+    worth = np.array([1.0, 4.0])
+    loose = increments_of(worth, (1, 8), (20, 3), 20, 64)
+    exact = increments_of(worth, (1, 8), (20, 2), 20, 64)
     assert loose[:3].sum() == pytest.approx(72 / 7)
     assert exact[:3].sum() == pytest.approx(9.0)
 

@@ -327,8 +327,10 @@ class Relaxation:
         room = self._rooms.get(family.hosts)
         if room is None:
             market = self.market
-            inside = market.place_of[market.units[1][market.of_hosts(family.hosts)]]
-            room = self._rooms[family.hosts] = np.bincount(inside, minlength=len(market.places))
+            mine = market.of_hosts(family.hosts)
+            room = np.zeros(len(market.places), dtype=np.intp)
+            np.add.at(room, market.place_of[market.step_owners[mine]], market.step_machines[mine])
+            self._rooms[family.hosts] = room
         return room
 
     def pools(self, node: Node, family: Family) -> Indices:

@@ -16,7 +16,7 @@ from placer.problem.requirements import joint_limits
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices
-from ..._market.increments import increments
+from ..._market.increments import increments, step_machines
 from ..._market.market import Market
 from ..._market.required_machines import best_of
 from ..bounds.relaxation import margin
@@ -414,4 +414,5 @@ def increments_of(market: Market, values: Array, pools: list[int], most: int) ->
     sizes = tuple(market.pools[i].gpus for i in pools)
     caps = tuple(int(market.cap[i]) for i in pools)
     quota = market.pools[pools[0]].gpu_quota
-    return increments(values[:, None, pools], sizes, caps, quota, most)[:, 0]
+    built = increments(values[:, None, pools], sizes, caps, quota, most)[:, 0]
+    return np.repeat(built, step_machines(sizes, caps, quota, most), axis=1)
