@@ -50,8 +50,10 @@ class Grid:
         market = self.market.weights
         ends, coarse = market[[0, -1]], market[(market[:, 0] > 0) & (market[:, 1] > 0), 1]
         count = int(np.ceil(np.log(coarse[-1] / coarse[0]) / np.log(STEP))) + 1
-        fine = np.zeros((count, market.shape[1]))
-        fine[:, 0], fine[:, 1] = 1.0, np.geomspace(coarse[0], coarse[-1], count)
+        steps = np.geomspace(coarse[0], coarse[-1], count)
+        multipliers = np.sort(np.concatenate([steps, self.market.multipliers]))
+        fine = np.zeros((len(multipliers), market.shape[1]))
+        fine[:, 0], fine[:, 1] = 1.0, multipliers
         return np.vstack([market[self._limited], ends, fine])
 
     @cached_property

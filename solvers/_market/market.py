@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,12 +33,14 @@ class Market:
     -----
     A pool is dominated by a cheaper one with the same place, device, number of devices and market,
     unless either is limited in number: then both may be needed. ``moving_usd`` is what moving data
-    adds to the price of one machine of each pool at least, in USD/h.
+    adds to the price of one machine of each pool at least, in USD/h. ``multipliers`` are prices of
+    a dollar in samples/s at which the bound is evaluated besides the usual ones.
     """
 
     problem: Problem
     pools: tuple[Pool, ...]
     moving_usd: tuple[float, ...] = ()
+    multipliers: tuple[float, ...] = ()
     tables: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
@@ -218,6 +221,11 @@ class Market:
         moving = SECONDS_PER_HOUR * samples_per_second * share * self._moved_usd[self.place_of]
         return replace(self, moving_usd=tuple(moving.tolist()), tables={})
 
+    def with_multipliers(self, multipliers: Iterable[float]) -> Market:
+        """Evaluate the bound at some prices of a dollar too."""
+        own = tuple(sorted({*self.multipliers, *multipliers}))
+        return self if own == self.multipliers else replace(self, multipliers=own, tables={})
+
     @network_property
     def _moved_usd(self) -> Array:
         """Least price of a sample that moves to each place, where all data may move and none of it
@@ -261,7 +269,7 @@ class Market:
         """Rows (alpha, beta, gamma) of the tests sum (alpha v - beta c - gamma g) n >= threshold;
         the last is (0, 1, 0 ...).
         """
-        return bound_rows(self.speed, self.usd, self.limited)
+        return bound_rows(self.speed, self.usd, self.limited, self.multipliers)
 
     @shared_property
     def values(self) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .arrays import Array
@@ -10,7 +12,7 @@ MULTIPLIERS = 24
 """Prices of a dollar in samples/s at which the bound is evaluated."""
 
 
-def bound_rows(speed: Array, usd: Array, limited: Array) -> Array:
+def bound_rows(speed: Array, usd: Array, limited: Array, own: Sequence[float] = ()) -> Array:
     """Return the rows (alpha, beta, gammas) of the tests sum (alpha v - beta c - gamma g) n >=
     threshold.
 
@@ -21,6 +23,8 @@ def bound_rows(speed: Array, usd: Array, limited: Array) -> Array:
     limited
         What one machine takes of each sum that has a limit, g: emissions, devices; shape (sums,
         pools).
+    own
+        Further prices of a dollar, which a question has of its own.
 
     Returns
     -------
@@ -31,13 +35,10 @@ def bound_rows(speed: Array, usd: Array, limited: Array) -> Array:
     # The range reaches beyond the worst and the best speed for a dollar: outside of it a row
     # decides as the ends do. Any finite set of multipliers gives valid bounds.
     ratio = speed / np.maximum(usd, 1e-6)
-    multipliers = np.geomspace(ratio.min() / 20, ratio.max() * 5, MULTIPLIERS)
+    grid = np.geomspace(ratio.min() / 20, ratio.max() * 5, MULTIPLIERS)
+    multipliers = np.sort(np.concatenate([[0.0], grid, own]))
     priced = np.column_stack(
-        [
-            np.ones(MULTIPLIERS + 1),
-            np.concatenate([[0.0], multipliers]),
-            np.zeros((MULTIPLIERS + 1, len(limited))),
-        ]
+        [np.ones(len(multipliers)), multipliers, np.zeros((len(multipliers), len(limited)))]
     )
     return np.vstack(
         [priced, *_limited_rows(speed, limited), [[0.0, 1.0, *np.zeros(len(limited))]]]

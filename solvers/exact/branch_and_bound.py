@@ -8,6 +8,7 @@ it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,6 +24,7 @@ from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem, groups_of
 from placer.solving.answer import Answer, SolveOptions, Status, total_bound
+from placer.units import SECONDS_PER_HOUR
 
 from .. import greedy, local_search
 from .._market.arrays import Array
@@ -169,6 +171,19 @@ class Prepared:
                 start = local_search.solve(target.problem, opening).placement
                 if start is not None:
                     target.offer(start)
+            if len(closed) < len(searches) and target.max_usd_per_sample < math.inf:
+                market = _aimed(market, target)
+                open_ = {
+                    (search.mode.strategy, search.mode.local_steps)
+                    for search in searches
+                    if id(search) not in closed
+                }
+                searches = self.searches(market, target)
+                closed = {
+                    id(search)
+                    for search in searches
+                    if (search.mode.strategy, search.mode.local_steps) not in open_
+                }
             for search in searches:
                 with ledger.mode(search.mode.strategy, search.mode.local_steps):
                     # A closed mode stays closed: a better incumbent only raises the thresholds.
@@ -217,7 +232,7 @@ class Prepared:
         bounds: dict[tuple[str, int], float | None] = {
             (NO_EXCHANGE, 1): _best_single_machine(self.market, target)
         }
-        for search in self.searches(self.market, trial):
+        for search in self.searches(_aimed(self.market, target), trial):
             trial.best, trial.best_value = target.best, target.best_value
             bounds[search.mode.strategy, search.mode.local_steps] = root_bound(
                 search.may_improve, trial, outermost
@@ -282,6 +297,25 @@ def _heuristic_start(problem: Problem, options: SolveOptions) -> Placement | Non
         local_search.solve(problem, replace(options, start=None, on_better=None)).placement
         if problem.requirements.used
         else None
+    )
+
+
+def _aimed(market: Market, target: Target) -> Market:
+    """Evaluate the bound at the samples/s that a dollar an hour must buy for an improvement, for
+    each mode and each straight part of its round, where the price per sample is limited.
+
+    Notes
+    -----
+    One row bounds a price per sample: its neighbours in the usual grid lose what they are off.
+    """
+    usd_per_speed = SECONDS_PER_HOUR * target.max_usd_per_sample
+    if not 0 < usd_per_speed < math.inf:
+        return market
+    modes = (Mode(market.problem, name, steps) for name, steps in market.problem.modes)
+    return market.with_multipliers(
+        share * mode.multiplier / usd_per_speed
+        for mode in modes
+        for share, _ in mode.straight_rounds(0.0)
     )
 
 

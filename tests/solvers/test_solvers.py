@@ -404,6 +404,7 @@ def test_exhaustive_refuses_large_markets(default: Catalog) -> None:
         ("roberta-xlm", {"budget_usd_per_hour": 50.0, "min_workers": 2, "max_workers": 16}),
         ("roberta-xlm", {"budget_usd_per_hour": 20.0, "min_workers": 2, "gpus": ("A10", "T4")}),
         ("resnet50", {"objective": "cost-per-sample"}),
+        ("llama-3.1-8b", {"objective": "cost-per-sample", "budget_usd_per_hour": 60.0}),
         ("resnet50", {"budget_usd_per_hour": 20.0, "gpus": ("T4",)}),
         ("convnext-large", {"objective": "cost", "min_samples_per_second": 2000.0}),
         ("niser", {"budget_usd_per_hour": 1.0, "exchange": "central"}),
