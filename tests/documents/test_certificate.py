@@ -29,7 +29,13 @@ from placer.documents.checker.bound import Relaxed
 from placer.documents.checker.case import Case
 from placer.documents.checker.dollars import dollars_of
 from placer.documents.checker.limits import broken_limits
-from placer.documents.checker.market import CHEAPEST, Machine, largest_sums, machines_of
+from placer.documents.checker.market import (
+    CHEAPEST,
+    Machine,
+    largest_sums,
+    machines_of,
+    undominated,
+)
 from placer.documents.checker.queue import last_arrival
 from placer.documents.checker.seconds import round_of
 from placer.documents.result_parts import placement_document
@@ -139,6 +145,32 @@ def test_weak_duality_by_hand() -> None:
     assert largest_sums([single, double], 0.0, 5) == [0.0, 15.0, 20.0]
     assert largest_sums([single, double], 4.0, 5) == [0.0, 6.0, 12.0]
     assert largest_sums([single, double], CHEAPEST, 1) == [0.0, -1.0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_machines_that_another_replaces_change_no_sum(data: st.DataObject) -> None:
+    """Random machines, with and without quotas: for each multiplier the largest sums stay equal."""
+    quotas = data.draw(st.lists(st.sampled_from([None, 3, 40]), min_size=1, max_size=4))
+    machines = [
+        Machine(
+            alone=1.0,
+            speed=float(data.draw(st.integers(1, 9))),
+            usd=float(data.draw(st.integers(1, 9))),
+            most=data.draw(st.sampled_from([1, 5])),
+            gpus=data.draw(st.sampled_from([1, 2])),
+            host="t4",
+            bucket=(str(number), "T4", "spot"),
+            quota=quota,
+        )
+        for number, quota in enumerate(quotas)
+        for _ in range(data.draw(st.integers(1, 3)))
+    ]
+    fewer = undominated(machines, 5)
+    for multiplier in (0.0, 0.5, 3.0, CHEAPEST):
+        assert largest_sums(fewer, multiplier, 5) == pytest.approx(
+            largest_sums(machines, multiplier, 5)
+        )
 
 
 def best_by_mode(problem: Problem) -> dict[tuple[str, int], float]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from placer.documents.checker.averages import class_seconds, straight_rounds, window
 from placer.documents.checker.case import ALWAYS_OVERLAP, BUTTERFLIES, BYTES_PER_ELEMENT
-from placer.documents.checker.market import CHEAPEST, Machine, largest_sums
+from placer.documents.checker.market import CHEAPEST, Machine, largest_sums, undominated
 from placer.documents.checker.seconds import (
     FUNCTION_BYTES_PER_S,
     STORE_START_S,
@@ -55,6 +55,9 @@ class Relaxed:
         packed = BYTES_PER_ELEMENT[wish["compression"] or self.profile["compression"]]
         self.size: float = self.profile["gradient_bytes_fp32"] * packed / BYTES_PER_ELEMENT["none"]
         self.sums: dict[tuple[frozenset[str], float], list[float]] = {}
+        self.kept: dict[frozenset[str], list[Machine]] = {}
+        self.averages: dict[tuple[str, int], float] = {}
+        self.fastest: dict[int, float] = {}
 
     def best(self, strategy: str, local_steps: int, samples_to_target: float) -> float | None:
         """Return the objective that no placement of a strategy is better than; None if none of it
@@ -66,10 +69,9 @@ class Relaxed:
         bounds = []
         most = min(self.wish["max_workers"], len(self._sums(frozenset(hosts), 0.0)) - 1)
         for n in range(max(2, self.wish["min_workers"]), most + 1):
+            averages = {host: self._average(host, n) for host in hosts}
             for host in hosts:
-                within = frozenset(
-                    h for h in hosts if self._average(h, n) <= self._average(host, n)
-                )
+                within = frozenset(h for h in hosts if averages[h] <= averages[host])
                 seconds = self._least_exchange(strategy, n, host, hosts)
                 rounds = self._rounds(strategy, seconds)
                 value = self._value(n, within, rounds, self.batch * local_steps, samples_to_target)
@@ -108,7 +110,16 @@ class Relaxed:
 
     def _average(self, host: str, workers: int) -> float:
         """Return the seconds of averaging inside a zone for one class, as in `seconds`."""
-        return class_seconds(host, self.size, workers, self.problem)
+        key = host, workers
+        if key not in self.averages:
+            self.averages[key] = class_seconds(host, self.size, workers, self.problem)
+        return self.averages[key]
+
+    def _fastest(self, hosts: Sequence[str], workers: int) -> float:
+        """Return the seconds of averaging inside a zone for the fastest class."""
+        if workers not in self.fastest:
+            self.fastest[workers] = min(self._average(host, workers) for host in hosts)
+        return self.fastest[workers]
 
     def _least_exchange(self, strategy: str, n: int, host: str, hosts: Sequence[str]) -> float:
         """Return the seconds that an exchange of N workers takes at least, whose slowest hosts are
@@ -121,7 +132,7 @@ class Relaxed:
         if strategy == "hierarchical-all-reduce":
             groups = [(-(-n // r), r) for r in range(2, n + 1)]
             return min(
-                (min(self._average(h, k) for h in hosts) if k > 1 else 0.0) + self._average(host, r)
+                (self._fastest(hosts, k) if k > 1 else 0.0) + self._average(host, r)
                 for k, r in groups
             )
         if strategy == "parameter-server":
@@ -144,8 +155,10 @@ class Relaxed:
     def _sums(self, within: frozenset[str], multiplier: float) -> list[float]:
         key = within, multiplier
         if key not in self.sums:
-            chosen = [machine for machine in self.machines if machine.host in within]
-            self.sums[key] = largest_sums(chosen, multiplier, self.wish["max_workers"])
+            if within not in self.kept:
+                chosen = [machine for machine in self.machines if machine.host in within]
+                self.kept[within] = undominated(chosen, self.wish["max_workers"])
+            self.sums[key] = largest_sums(self.kept[within], multiplier, self.wish["max_workers"])
         return self.sums[key]
 
     def _value(

@@ -161,31 +161,55 @@ def largest_sums(machines: Sequence[Machine], multiplier: float, most: int) -> l
         worth = -machine.usd if multiplier == CHEAPEST else machine.speed - multiplier * machine.usd
         shared.setdefault(machine.bucket, []).append((worth, machine))
     steps: list[float] = []
+    apart: list[tuple[float, int]] = []
     for rows in shared.values():
-        if len(rows) == 1:
-            steps += [rows[0][0]] * min(rows[0][1].most, most)
-        elif rows[0][1].quota is not None and rows[0][1].quota <= MOST_COUNTED:
-            steps += _majorant(_best_of_bucket(rows, rows[0][1].quota, most))
+        quota = rows[0][1].quota
+        if len(rows) == 1 or quota is None:
+            apart += [(worth, machine.most) for worth, machine in rows]
+        elif quota <= MOST_COUNTED:
+            steps += _majorant(_best_of_bucket(rows, quota, most))
         else:
-            steps += _priced_devices(rows, rows[0][1].quota, most)
+            steps += _priced_devices(rows, quota, most)
+    for worth, count in heapq.nlargest(most, apart):
+        steps += [worth] * min(count, most)
     return [0.0, *accumulate(heapq.nlargest(most, steps))]
 
 
-def _priced_devices(
-    rows: Sequence[tuple[float, Machine]], quota: int | None, most: int
-) -> list[float]:
+def undominated(machines: Sequence[Machine], most: int) -> list[Machine]:
+    """Leave out machines in whose place another one, of which there are enough, does as well.
+
+    Parameters
+    ----------
+    most
+        Largest number of machines of a placement.
+
+    Notes
+    -----
+    A machine goes if one that no quota counts, and of which there are ``most``, is as fast for as
+    little: that one can stand in for any number of them, so the largest sum of N machines stays
+    what it was for every multiplier.
+    """
+    order = sorted(range(len(machines)), key=lambda i: (machines[i].usd, -machines[i].speed))
+    kept, fastest = [], float("-inf")
+    for i in order:
+        if machines[i].speed > fastest:
+            kept.append(i)
+            if machines[i].quota is None and machines[i].most >= most:
+                fastest = machines[i].speed
+    return [machines[i] for i in sorted(kept)]
+
+
+def _priced_devices(rows: Sequence[tuple[float, Machine]], quota: int, most: int) -> list[float]:
     """Bound what each further machine of one quota adds, by prices of a device: whatever machines
     there are, they are worth at most the whole quota at its price and what each is worth above its
-    own devices'. Without a quota the price is 0.
+    own devices'.
     """
-    prices = {0.0}
-    if quota is not None:
-        prices |= {
-            max(0.0, (big - small) / (large.gpus - little.gpus))
-            for small, little in rows
-            for big, large in rows
-            if little.gpus < large.gpus
-        }
+    prices = {0.0} | {
+        max(0.0, (big - small) / (large.gpus - little.gpus))
+        for small, little in rows
+        for big, large in rows
+        if little.gpus < large.gpus
+    }
     bounds = []
     for price in prices:
         units = [
@@ -193,10 +217,10 @@ def _priced_devices(
             for worth, machine in rows
             for _ in range(min(machine.most, most))
         ]
-        bounds.append([price * (quota or 0), *heapq.nlargest(most, units)])
+        bounds.append([price * quota, *heapq.nlargest(most, units)])
     sums = [min(column) for column in zip(*(accumulate(bound) for bound in bounds), strict=True)]
     fewest = min(machine.gpus for _, machine in rows)
-    machines = len(sums) - 1 if quota is None else min(len(sums) - 1, quota // fewest)
+    machines = min(len(sums) - 1, quota // fewest)
     return [high - low for low, high in pairwise(sums[: machines + 1])]
 
 
