@@ -31,7 +31,7 @@ FLOORS = (
     ("workload",),
     ("market",),
     ("units",),
-    ("errors", "version"),
+    ("errors", "json_text", "version"),
 )
 """Rooms of placer from the top: a room imports only from floors below its own."""
 SOURCES = ("placer", "solvers")

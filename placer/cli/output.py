@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from placer.errors import PlacerError, writing_hint
+from placer.json_text import parse_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -185,14 +186,10 @@ def read_json(path: str) -> Any:
             f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", "check the path"
         ) from None
     try:
-        return json.loads(data, parse_constant=_refuse)
+        return parse_json(data)
     except json.JSONDecodeError as error:
         raise PlacerError(
             f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}", "correct the file"
         ) from None
     except (ValueError, RecursionError) as error:
         raise PlacerError(f"{path}: not valid JSON: {error}", "correct the file") from None
-
-
-def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is not a number")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -28,6 +27,7 @@ from placer.errors import PlacerError
 from placer.interface.advisor import Advisor, Books
 from placer.interface.options import solve_options, whole_number
 from placer.interface.signatures import with_wishes
+from placer.json_text import parse_json
 from placer.problem.words.wishes import Wishes
 from placer.validation.calibration.observations import observe
 from placer.workload.profile import ModelProfile
@@ -271,7 +271,7 @@ def replan(
         missing.
     """
     try:
-        document = json.loads(Path(manifest).read_bytes())
+        document = parse_json(Path(manifest).read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or f"not valid JSON: {error}"
         raise PlacerError(

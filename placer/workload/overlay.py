@@ -4,7 +4,6 @@ and links.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError, unknown
+from placer.json_text import parse_json
 from placer.market.catalog import Catalog, MeasuredLink
 from placer.market.network.graph import network_of
 from placer.workload.constants import PUBLISHED, Calibration, HostConstants
@@ -179,7 +179,7 @@ def read_overlay(path: str) -> Overlay:
             "make it with placer calibrate RUNS.csv -o FILE",
         ) from None
     try:
-        raw = json.loads(data, parse_constant=_refuse)
+        raw = parse_json(data)
     except (ValueError, RecursionError) as error:
         raise PlacerError(f"{path}: not valid JSON: {error}", WRITE_AGAIN) from None
     return overlay_from(raw, path)
@@ -343,7 +343,3 @@ def _made(kind: type[Any], values: dict[str, Any], where: str) -> Any:
 
 def _rate_key(rate: Rate) -> tuple[str, int, str]:
     return rate.gpu, rate.gpu_count, rate.framework
-
-
-def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is not a number")

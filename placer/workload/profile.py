@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError, unknown
+from placer.json_text import parse_json
 from placer.market.books.folders import shipped_folder
 from placer.market.catalog import Catalog, Gpu
 from placer.workload.architecture import Architecture
@@ -353,7 +353,7 @@ def load_profile(name: str) -> ModelProfile:
 def profile_from_json(data: bytes, where: str) -> ModelProfile:
     """Check and convert the JSON text of a profile; ``where`` names it in errors."""
     try:
-        raw = json.loads(data, parse_constant=_refuse_constant)
+        raw = parse_json(data)
     except (ValueError, RecursionError) as error:
         raise PlacerError(f"{where}: not valid JSON: {error}", "correct the file") from None
     if not isinstance(raw, dict) or raw.pop("schema", None) != SCHEMA:
@@ -402,7 +402,3 @@ def _slowed(alone: Rate, efficiency: Efficiency) -> Rate:
             f"{efficiency.value:g} ({efficiency.framework}) x {alone.basis} rate: {alone.source}"
         ),
     )
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number")

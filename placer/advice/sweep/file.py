@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from placer.errors import PlacerError
+from placer.json_text import unique_keys
 from placer.problem.problem import Problem
 
 SCHEMA = "placer.sweep-points/v1"
@@ -160,7 +161,7 @@ def merged(paths: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 def _row(line: str, path: str | Path, number: int) -> dict[str, Any]:
     try:
-        row = json.loads(line)
+        row = json.loads(line, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         raise PlacerError(
             f"{path}:{number}: not valid JSON: {error}",

@@ -4,7 +4,6 @@ expected figures.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from placer.documents.manifest.types import (
     groups_by_worker,
 )
 from placer.errors import PlacerError
+from placer.json_text import parse_json
 from placer.launch.runtime.hubs import Hub, hubs_of
 from placer.launch.runtime.island.seats import Seat, seats_of
 from placer.launch.runtime.training.batch_shares import apportioned, weights
@@ -181,7 +181,7 @@ def regions_of(places: Sequence[str]) -> tuple[tuple[str, tuple[int, ...]], ...]
 def read_document(path: str) -> Any:
     """Read the JSON of a manifest file without checking it."""
     try:
-        return json.loads(Path(path).read_bytes())
+        return parse_json(Path(path).read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         words = getattr(error, "strerror", None) or f"not valid JSON: {error}"
         raise PlacerError(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.json_text import parse_json
 from placer.market.books.folders import own_books
 from placer.market.books.layers import find_layer, is_path
 
@@ -77,7 +77,7 @@ def _lasting(word: str) -> str:
 
 def _read(path: Path) -> list[tuple[str, str]]:
     try:
-        document = json.loads(path.read_bytes())
+        document = parse_json(path.read_bytes())
         if document["schema"] != SCHEMA:
             raise ValueError
         pins = [(entry["name"], entry["digest"]) for entry in document["catalogs"]]

@@ -11,6 +11,7 @@ from statistics import fmean, median
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.json_text import unique_keys
 from placer.validation.calibration.log_records import wrong_field
 from placer.workload.profile import COMPRESSION_BYTES
 
@@ -208,7 +209,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = []
     for number, line in enumerate(lines, 1):
         try:
-            record = json.loads(line)
+            record = json.loads(line, object_pairs_hook=unique_keys)
             if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
                 raise ValueError("no record")
         except (ValueError, RecursionError) as error:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.json_text import parse_json
 
 MOST_BYTES = 2**22
 """Configurations are a few kB; those with many label names reach some MB."""
@@ -112,7 +112,7 @@ def _object(file: Path) -> dict[str, Any]:
                 f"'{file}' is larger than {MOST_BYTES // 2**20} MiB",
                 "give the config.json of a model, not its weights",
             )
-        values = json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
+        values = parse_json(data.decode("utf-8"))
         if not isinstance(values, dict):
             raise PlacerError(f"'{file}' is not a JSON object", "give the config.json of a model")
         _refuse_foreign_code(file, values)
@@ -139,7 +139,3 @@ def _refuse_foreign_code(file: Path, value: Any) -> None:
                 "placer runs none: remove it, or profile package.module:function",
             )
         _refuse_foreign_code(file, part)
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number")

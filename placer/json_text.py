@@ -1,0 +1,45 @@
+"""JSON as documents of placer hold it: each key once, and no number that JSON does not have."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON text.
+
+    Raises
+    ------
+    ValueError
+        If the text is not JSON, an object has a key twice, or a number is NaN or infinite.
+
+    Examples
+    --------
+    >>> parse_json('{"usd": 1, "usd": 2}')
+    Traceback (most recent call last):
+    ...
+    ValueError: the key 'usd' stands twice in an object
+    """
+    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object of JSON from its keys and values.
+
+    Raises
+    ------
+    ValueError
+        If a key stands twice: readers differ in which value they take, so a document could show one
+        value and mean another.
+    """
+    built = dict(pairs)
+    if len(built) < len(pairs):
+        keys = [key for key, _ in pairs]
+        key = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key '{key[:40]}' stands twice in an object")
+    return built
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number")

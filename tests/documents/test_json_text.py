@@ -1,0 +1,62 @@
+"""JSON of documents: a key that stands twice is refused wherever a document is read."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conftest import Run
+from placer.errors import PlacerError
+from placer.json_text import parse_json
+from placer.launch.runtime.run_plan import read_document
+from placer.validation.calibration.run_log import read_log
+from placer.workload.models.configuration import read_configuration
+from placer.workload.overlay import read_overlay
+from placer.workload.profile import profile_from_json
+
+TWICE = '{"schema": "placer.result/v1", "usd": 1.0, "usd": 2.0}'
+
+
+@pytest.mark.parametrize("text", [TWICE, '{"a": {"b": 1, "b": 1}}', '[{"c": NaN}]'])
+def test_a_key_that_stands_twice_is_an_error(text: str) -> None:
+    """At any depth, also with equal values; and so are numbers that JSON does not have."""
+    with pytest.raises(ValueError, match=r"stands twice|NaN is not a number"):
+        parse_json(text)
+
+
+def test_all_else_is_read_as_json_reads_it() -> None:
+    """One key in two objects is no fault."""
+    text = '[{"a": 1, "b": [1.5, null, "x"]}, {"a": 2}]'
+    assert parse_json(text) == parse_json(text.encode()) == json.loads(text)
+
+
+def test_commands_refuse_it(run: Run, tmp_path: Path) -> None:
+    """`validate`, `explain`, `run` and `export`: one line that names the key, exit code 2."""
+    path = tmp_path / "r.json"
+    path.write_text(TWICE)
+    for words in (
+        ("validate", str(path)),
+        ("explain", str(path)),
+        ("export", str(path), "--to", "torchrun", "--dir", str(tmp_path / "out")),
+    ):
+        done = run(*words)
+        assert done.returncode == 2
+        assert "the key 'usd' stands twice" in done.stderr
+
+
+def test_every_reader_of_documents_refuses_it(tmp_path: Path) -> None:
+    """Manifests, calibrations, profiles, configurations of models and logs of runs."""
+    path = tmp_path / "config.json"
+    path.write_text(TWICE)
+    log = tmp_path / "run.jsonl"
+    log.write_text('{"kind": "run", "kind": "run"}\n{"kind": "step"}\n')
+    for read in (
+        lambda: read_document(str(path)),
+        lambda: read_overlay(str(path)),
+        lambda: profile_from_json(TWICE.encode(), "p.json"),
+        lambda: read_configuration(path),
+        lambda: read_log(log),
+    ):
+        with pytest.raises(PlacerError) as caught:
+            read()
+        assert caught.value.exit_code == 2
