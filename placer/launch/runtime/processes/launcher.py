@@ -22,6 +22,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.runtime.island.seats import Seat
+from placer.launch.runtime.processes.loopback_store import is_loopback
 from placer.launch.runtime.processes.rank_process import FAILED, GATHER_S, LOST, main
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.strategies import executed
@@ -159,7 +160,7 @@ class Launcher:
         network = self.job.network.get(process_number)
         loop = (
             {"GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0"}
-            if self.store is not None and network is None
+            if network is None and is_loopback(self.job.host)
             else {}
         )
         card = {} if network is None else {"GLOO_SOCKET_IFNAME": str(network["interface"])}

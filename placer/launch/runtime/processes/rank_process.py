@@ -33,7 +33,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.runtime.island.seats import Seat
-from placer.launch.runtime.processes.loopback_store import LOOPBACK, loopback_store
+from placer.launch.runtime.processes.loopback_store import store_at
 from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.runtime.training.context import Settings
@@ -163,24 +163,19 @@ def _store(job: dict[str, Any]) -> Any:
     from torch.distributed import TCPStore
 
     host, port, serves = job["store"]
-    if serves and host == LOOPBACK:
-        return loopback_store(
-            port, "choose another: MASTER_PORT, or --port", job["settings"]["join_s"]
-        )
+    join_s = job["settings"]["join_s"]
     try:
+        if serves:
+            return store_at(host, port, "choose another: MASTER_PORT, or --port", join_s)
         return TCPStore(
             host,
             port,
-            is_master=serves,
+            is_master=False,
             wait_for_workers=False,
-            timeout=timedelta(seconds=job["settings"]["join_s"]),
+            timeout=timedelta(seconds=join_s),
         )
     except (RuntimeError, ValueError) as error:
         words = " ".join(str(error).split())
-        if "in use" in words:
-            raise PlacerError(
-                f"port {port} is taken", "choose another: MASTER_PORT, or --port", exit_code=1
-            ) from None
         raise PlacerError(
             f"cannot reach rank 0 at {host}:{port}: {words[:160]}",
             "start rank 0, check MASTER_ADDR and firewalls",

@@ -10,7 +10,6 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from ipaddress import ip_address
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +18,11 @@ from typing import TYPE_CHECKING, Any
 from placer.errors import PlacerError
 from placer.launch.runtime.log.run_log import RunLog
 from placer.launch.runtime.processes.launcher import Job, Launcher, Record
-from placer.launch.runtime.processes.loopback_store import LOOPBACK, loopback_store
+from placer.launch.runtime.processes.loopback_store import (
+    LOOPBACK,
+    is_loopback,
+    loopback_store,
+)
 from placer.launch.runtime.processes.store_processes import local_object_stores
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.context import Settings
@@ -142,7 +145,7 @@ def run_ranks(
         os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     )  # under torchrun its agent serves the store
     _quieten()
-    here = one_machine or (plan.machine_ranks > 1 and _is_loopback(host))
+    here = one_machine or (plan.machine_ranks > 1 and is_loopback(host))
     links = "loopback" if here else "real"
     job = Job(
         document=document,
@@ -159,13 +162,6 @@ def run_ranks(
 def _quieten() -> None:
     """Keep C++ to errors: else a rank that stops leaves 40 lines at each of the others."""
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def ranks_from(words: str | None, plan: RunPlan) -> tuple[int, ...]:
