@@ -197,6 +197,7 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
 
 def _settings(plan: RunPlan, words: dict[str, Any], folder: Path) -> Settings:
     """Make the settings from the options, and from the manifest where an option is absent."""
+    from placer.launch.runtime.stores.object_store import check_endpoint
     from placer.launch.runtime.strategies import executed
     from placer.launch.runtime.training.context import Settings
 
@@ -211,6 +212,8 @@ def _settings(plan: RunPlan, words: dict[str, Any], folder: Path) -> Settings:
             "leave --elastic out: --resume goes on after a loss",
         )
     local = words["local"]
+    if words["endpoint_url"]:
+        check_endpoint(words["endpoint_url"])
     return Settings(
         train=words["train"],
         steps=words["steps"],

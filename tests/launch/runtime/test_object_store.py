@@ -10,10 +10,12 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from run_plans import A, B, document, saved
 
+from conftest import ROOT, Run
 from placer.errors import PlacerError
 from placer.launch.runtime.stores import object_store
-from placer.launch.runtime.stores.object_store import ATTEMPTS, ObjectStore
+from placer.launch.runtime.stores.object_store import ATTEMPTS, ObjectStore, check_endpoint
 from placer.launch.runtime.wire.meter import Meter
 
 pytest.importorskip("boto3")
@@ -186,3 +188,89 @@ def test_missing_credentials_are_said_at_once(
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(PlacerError, match="failed after 1 attempts: Unable to locate credentials"):
         ObjectStore("plan", faults[1], Meter()).put("a", b"1")
+
+
+SECRETS = "https://me:hunter2@store.example:9000/?X-Amz-Signature=hunter3#hunter4"
+
+
+def test_secrets_of_an_address_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by the client's own words, nor where the address is named: the log of a run keeps
+    such messages.
+    """
+    monkeypatch.setattr(object_store, "FIRST_WAIT_S", 0.001)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    for url in (SECRETS, "http://me:hunter2@127.0.0.1:1", "http://me:hunter2@[::1", "me:hunter2@x"):
+        with pytest.raises(PlacerError) as caught:
+            ObjectStore("plan", url, Meter(), timeout_s=0.2).put("a", b"1")
+        assert "hunter" not in str(caught.value), str(caught.value)
+    assert "127.0.0.1:1" in _message("http://me:hunter2@127.0.0.1:1")
+
+
+def _message(url: str) -> str:
+    with pytest.raises(PlacerError) as caught:
+        ObjectStore("plan", url, Meter(), timeout_s=0.2).put("a", b"1")
+    return caught.value.message
+
+
+@pytest.mark.parametrize(
+    "url", [SECRETS, "http://me@x", "http://:pw@x", "http://x?key=hunter2", "http://x/#hunter2"]
+)
+def test_an_address_with_a_secret_is_refused(url: str) -> None:
+    """S3 sends none of it: requests are signed with keys of the environment."""
+    with pytest.raises(PlacerError, match="has a user, password, query or fragment") as caught:
+        check_endpoint(url)
+    assert "hunter" not in str(caught.value)
+    assert "AWS_SECRET_ACCESS_KEY" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "url", ["store.example", "ftp://x", "http://", "http://x:99999", "http://[::1", "x:hunter2@y"]
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    """One line, before any process starts."""
+    with pytest.raises(PlacerError, match="is no address") as caught:
+        check_endpoint(url)
+    assert "hunter" not in str(caught.value)
+
+
+def test_usual_addresses_are_taken() -> None:
+    """Ports, paths and IPv6."""
+    for url in ("http://127.0.0.1:5000", "https://s3.example/path", "http://[::1]:9000"):
+        check_endpoint(url)
+
+
+def test_the_command_shows_no_secret(command: Run, tmp_path: Any) -> None:
+    """Exit code 2, before a log is begun."""
+    path = saved(tmp_path, document("central", (A, 1), (B, 1)))
+    paths = {"PYTHONPATH": str(ROOT / "tests")}
+    words = ("--train", "run_plans:tiny", "--local", "-o", "out", "--endpoint-url", SECRETS)
+    done = command("run", path, *words, cwd=tmp_path, **paths)
+    assert done.returncode == 2
+    assert "store.example" in done.stderr
+    assert "hunter" not in done.stderr + done.stdout
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_store_on_this_machine_is_reached_without_the_proxy(
+    faults: tuple[Faults, str], store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxy's port is closed, so that a request through it would fail; a store elsewhere is
+    asked for through it.
+    """
+    for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://me:hunter2@127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    port = faults[1].rpartition(":")[2]
+    for host in ("127.0.0.1", "localhost"):
+        near = ObjectStore("plan", f"http://{host}:{port}", Meter(), timeout_s=5.0)
+        near.put("a", b"1")
+        assert dict(near.meter.requests) == {"write": 1}
+    message = _message("http://store.example:9000")
+    assert "proxy" in message.lower()
+    assert "hunter" not in message
+    asked = ObjectStore("plan", "http://10.1.0.1:1", Meter(), timeout_s=0.2, direct=True)
+    with pytest.raises(PlacerError) as caught:
+        asked.put("a", b"1")
+    assert "proxy" not in caught.value.message.lower()

@@ -133,3 +133,17 @@ def test_a_header_of_a_hundred_thousand_columns_is_read_at_once() -> None:
     )
     with pytest.raises(PlacerError, match="column 'c7' stands there twice"):
         read_table(document)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_server_on_this_machine_is_reached_without_the_proxy(
+    monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """The proxy's port is closed: a request through it would fail."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with serving(lambda request: Answer(body=ROWS)) as server:
+        port = server.url.rpartition(":")[2].strip("/")
+        assert read_document(f"http://{host}:{port}/a.csv").data == ROWS

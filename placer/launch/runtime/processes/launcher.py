@@ -22,13 +22,13 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.runtime.island.seats import Seat
-from placer.launch.runtime.processes.loopback_store import is_loopback
 from placer.launch.runtime.processes.rank_process import FAILED, GATHER_S, LOST, main
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.strategies import executed
 from placer.launch.runtime.training.context import Settings
 from placer.launch.runtime.training.memory import oom_kills
 from placer.launch.shaped_network import exit_text
+from placer.market.sources.reading.web_address import is_loopback
 
 EXIT_S = 60.0
 """Time for a rank to exit after its last record; then it is killed. A destructor of gloo or of the

@@ -17,23 +17,6 @@ USUAL_S = 300.0
 """PyTorch's own time-out of a store."""
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine's loopback device, which no other machine reaches.
-
-    Names other than ``localhost`` are not looked up: a machine may resolve its own name to
-    127.0.1.1 where the others reach it.
-
-    Examples
-    --------
-    >>> is_loopback("localhost"), is_loopback("::1"), is_loopback("10.0.0.1")
-    (True, True, False)
-    """
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def loopback_store(port: int, hint: str, timeout_s: float = USUAL_S) -> Any:
     """Serve a store as `store_at` does, on 127.0.0.1 alone."""
     return store_at(LOOPBACK, port, hint, timeout_s)

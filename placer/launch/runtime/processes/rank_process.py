@@ -37,6 +37,7 @@ from placer.launch.runtime.processes.loopback_store import store_at
 from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.runtime.training.context import Settings
+from placer.market.sources.reading.web_address import without_secrets
 
 FAILED, LOST = 1, 75
 """Exit codes: this process failed; another was lost (EX_TEMPFAIL)."""
@@ -88,7 +89,7 @@ def _code(job: dict[str, Any], alive: Connection, report: Callable[[dict[str, An
     except PeerLostError:
         return LOST
     except BaseException as error:
-        words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        words = " ".join(without_secrets(f"{type(error).__name__}: {error}").split())[:300]
         report(
             {
                 "kind": "error",

@@ -18,14 +18,11 @@ from typing import TYPE_CHECKING, Any
 from placer.errors import PlacerError
 from placer.launch.runtime.log.run_log import RunLog
 from placer.launch.runtime.processes.launcher import Job, Launcher, Record
-from placer.launch.runtime.processes.loopback_store import (
-    LOOPBACK,
-    is_loopback,
-    loopback_store,
-)
+from placer.launch.runtime.processes.loopback_store import LOOPBACK, loopback_store
 from placer.launch.runtime.processes.store_processes import local_object_stores
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.context import Settings
+from placer.market.sources.reading.web_address import is_loopback
 from placer.units import counted
 
 if TYPE_CHECKING:

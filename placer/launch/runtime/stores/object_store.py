@@ -10,9 +10,11 @@ import random
 import time
 from collections.abc import Callable, Collection
 from typing import Any
+from urllib.parse import urlsplit
 
 from placer.errors import PlacerError
 from placer.launch.runtime.wire.meter import Meter
+from placer.market.sources.reading.web_address import is_loopback, public, without_secrets
 
 ATTEMPTS = 6
 """Most attempts of one request; with `FIRST_WAIT_S` doubled each time about 6 s of waiting in all.
@@ -35,6 +37,7 @@ PASSING = {
 """Answers after which the same request may succeed."""
 NOTES = "placer"
 """Header, after ``x-amz-meta-``, of what is written with an object; JSON."""
+EXAMPLE = "give an address such as http://127.0.0.1:5000"
 OWNED = {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}
 
 
@@ -52,14 +55,22 @@ class ObjectStore:
         ``delete``, and ``retry``, the failed ones.
     timeout_s
         Of one connection and of the wait for an answer.
+    direct
+        The store runs on this machine: no proxy is asked. So it is at a loopback address, too.
     """
 
     def __init__(
-        self, bucket: str, endpoint_url: str, meter: Meter, timeout_s: float = 30.0
+        self,
+        bucket: str,
+        endpoint_url: str,
+        meter: Meter,
+        timeout_s: float = 30.0,
+        *,
+        direct: bool = False,
     ) -> None:
         self.bucket, self.meter = bucket, meter
-        self.where = endpoint_url or "the provider's S3 endpoint"
-        self.client = _client(endpoint_url, timeout_s)
+        self.where = public(endpoint_url) if endpoint_url else "the provider's S3 endpoint"
+        self.client = _client(endpoint_url, timeout_s, direct=direct or _is_here(endpoint_url))
 
     def create(self) -> None:
         """Create the bucket unless it is there."""
@@ -160,7 +171,7 @@ class ObjectStore:
                 return answer
         words = (
             f"{kind} in bucket '{self.bucket}' at {self.where} failed after {attempt + 1} "
-            f"attempts: {' '.join(words.split())[:160]}"
+            f"attempts: {' '.join(without_secrets(words).split())[:160]}"
         )
         raise PlacerError(
             f"object store: {words}",
@@ -169,7 +180,40 @@ class ObjectStore:
         )
 
 
-def _client(endpoint_url: str, timeout_s: float) -> Any:
+def check_endpoint(url: str) -> None:
+    """Refuse an address of an object store that is none, or that holds a secret.
+
+    Raises
+    ------
+    PlacerError
+        If it is no address of http or https, or has a user, a password, a query or a fragment: S3
+        sends none of these, and they would stand in the list of processes.
+    """
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        secret = parts.username is not None or parts.query or parts.fragment
+    except ValueError:
+        usable = secret = ""
+    if not usable:
+        raise PlacerError(f"--endpoint-url '{public(url)}' is no address", EXAMPLE)
+    if secret:
+        raise PlacerError(
+            f"--endpoint-url '{public(url)}' has a user, password, query or fragment, which S3 "
+            "does not send",
+            "leave them out; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead",
+        )
+
+
+def _is_here(endpoint_url: str) -> bool:
+    """Return whether a store is at a loopback address."""
+    try:
+        return is_loopback(urlsplit(endpoint_url).hostname or "")
+    except ValueError:
+        return False
+
+
+def _client(endpoint_url: str, timeout_s: float, *, direct: bool) -> Any:
     try:
         import boto3
         from botocore.config import Config
@@ -187,10 +231,10 @@ def _client(endpoint_url: str, timeout_s: float) -> Any:
                 connect_timeout=min(10.0, timeout_s),
                 read_timeout=timeout_s,
                 retries={"total_max_attempts": 1},
+                proxies={} if direct else None,
             ),
         )
     except (BotoCoreError, ValueError) as error:
-        raise PlacerError(
-            f"cannot use the object store at '{endpoint_url}': {error}",
-            "give an address such as http://127.0.0.1:5000",
-        ) from None
+        shown = public(endpoint_url)
+        words = without_secrets(str(error).replace(endpoint_url, shown))
+        raise PlacerError(f"cannot use the object store at '{shown}': {words}", EXAMPLE) from None

@@ -46,7 +46,8 @@ def open_bucket(context: Context, function: int) -> ObjectStore:
     settings, bucket = context.settings, context.plan.hub_at(function).bucket
     assert bucket is not None
     address = settings.endpoints.get(bucket.name, settings.endpoint_url)
-    store = ObjectStore(bucket.name, address, context.meter, settings.timeout_s)
+    local = bucket.name in settings.endpoints
+    store = ObjectStore(bucket.name, address, context.meter, settings.timeout_s, direct=local)
     if address and context.rank == function:
         store.create()
         context.store.set(f"bucket/{function}", "1")

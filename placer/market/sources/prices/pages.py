@@ -19,6 +19,7 @@ from placer.errors import PlacerError
 from placer.market.sources.harvest import Origin
 from placer.market.sources.reading.deadline import within
 from placer.market.sources.reading.fetch import FAILED, READ_SECONDS, is_url, load_httpx
+from placer.market.sources.reading.web_address import DIRECT, is_loopback
 
 PAGE_SECONDS = 120.0
 """Longest time for one page."""
@@ -146,7 +147,9 @@ def pages(base: str, headers: Mapping[str, str] | None = None) -> Iterator[Pages
     """
     httpx = load_httpx()
     try:
-        client = httpx.Client(headers=headers, timeout=READ_SECONDS, follow_redirects=False)
+        client = httpx.Client(
+            headers=headers, timeout=READ_SECONDS, follow_redirects=False, mounts=DIRECT
+        )
     except (ImportError, ValueError, httpx.InvalidURL):
         raise PlacerError(
             "the proxy settings of this environment cannot be used",
@@ -176,7 +179,7 @@ def address(variable: str, default: str) -> str:
         raise PlacerError(
             f"{variable} is no address of an interface", "give https://host/path, or unset it"
         )
-    if parts.scheme == "http" and host not in ("127.0.0.1", "localhost", "::1"):
+    if parts.scheme == "http" and not is_loopback(host):
         raise PlacerError(f"{variable} names another machine over plain HTTP", "use https://")
     return address
 

@@ -10,11 +10,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import urlsplit
 
 from placer.errors import PlacerError
 from placer.market.sources.harvest import Origin
 from placer.market.sources.reading.deadline import within
+from placer.market.sources.reading.web_address import DIRECT, public
 
 MOST_BYTES = 256 * 1024 * 1024
 """Largest document, packed and unpacked: the largest public price list of machines (AWS, one
@@ -96,28 +96,12 @@ def _read(place: str, most_bytes: int) -> bytes:
     return data
 
 
-def public(url: str) -> str:
-    """Drop what may be secret in a URL: user, password, query and fragment.
-
-    Examples
-    --------
-    >>> public("https://me:secret@prices.example/aws/vms.csv?sig=secret")
-    'https://prices.example/aws/vms.csv?...'
-    """
-    try:
-        parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[2]
-    except ValueError:
-        return f"{url.partition(':')[0]}://..."
-    return f"{parts.scheme}://{host}{parts.path}{'?...' if parts.query else ''}"
-
-
 def _download(
     place: str, shown: str, most_bytes: int, most_seconds: float, read_seconds: float
 ) -> bytes:
     httpx = load_httpx()
     try:
-        client = httpx.Client(timeout=read_seconds, follow_redirects=False)
+        client = httpx.Client(timeout=read_seconds, follow_redirects=False, mounts=DIRECT)
     except (ImportError, ValueError, httpx.InvalidURL):
         raise PlacerError(
             "the proxy settings of this environment cannot be used",

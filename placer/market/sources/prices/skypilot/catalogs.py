@@ -25,7 +25,8 @@ from placer.market.sources.prices.skypilot.price_sources import (
     with_sources,
 )
 from placer.market.sources.prices.skypilot.rows import Tally, read_vm_rows
-from placer.market.sources.reading.fetch import READ_SECONDS, is_url, public, read_document
+from placer.market.sources.reading.fetch import READ_SECONDS, is_url, read_document
+from placer.market.sources.reading.web_address import public
 
 BASE_BOOK = "default"
 """The book whose regions, devices and prices imported rows are compared with."""
