@@ -14,7 +14,7 @@ from placer.cost_model.limits import TOLERANCE, broken_limits, violations
 from placer.cost_model.objective import Objective, objective_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import joint_limits, missing
+from placer.problem.requirements import missing
 from placer.units import SECONDS_PER_HOUR
 
 from ._market.arrays import Array
@@ -210,7 +210,7 @@ class Target:
         """What a better placement has at most of each sum of `Market.limited`; shape (sums,)."""
         wish = self.problem.requirements
         carbon = [self.max_carbon_g_per_hour] if wish.counts_carbon else []
-        return np.array([*carbon, *(float(row.most) for row in joint_limits(wish))])
+        return np.array([*carbon, *(float(row.most) for row in self.problem.joint_limits)])
 
     def thresholds(
         self,

@@ -13,7 +13,7 @@ from placer.problem.datasets import needs_place
 from placer.problem.exchange import overlaps, traits
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements, missing
+from placer.problem.requirements import Requirements, missing, sequences_taken
 from placer.problem.residency import leaks
 from placer.units import GIB, format_bytes, format_duration, format_number, format_usd
 from placer.workload.inner_plan import InnerPlan
@@ -70,6 +70,17 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
                 code="batch",
                 message=f"a step of {problem.batch} samples cannot be shared by "
                 f"{placement.workers} workers",
+            )
+        )
+    ranks = sum(
+        group.count * sequences_taken(pool_of(group, problem)) for group in placement.groups
+    )
+    if ranks > problem.batch:
+        broken.append(
+            Violation(
+                code="batch",
+                message=f"a step has {problem.batch:,} sequences for {ranks:,} ranks, each of "
+                f"which takes one at least",
             )
         )
     broken += [*_unplaced_data(placement, problem), *_unused(placement, problem)]

@@ -30,7 +30,16 @@ from placer.problem.exchange import traits
 from placer.problem.islands import IslandQuestion
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import WorkerGroup
-from placer.problem.requirements import LATER_FIELDS, LOCAL, OUTER, SYNCHRONOUS, Requirements
+from placer.problem.requirements import (
+    LATER_FIELDS,
+    LOCAL,
+    OUTER,
+    SYNCHRONOUS,
+    JointLimit,
+    Requirements,
+    joint_limits,
+    sequences_taken,
+)
 from placer.units import GIB
 from placer.workload.constants import PUBLISHED, Calibration
 from placer.workload.inner_plan import InnerPlan
@@ -191,6 +200,27 @@ class Problem:
         """Store of the dataset; None: the data is with the workers."""
         name = self.requirements.data_store
         return None if name is None else self.catalog.store(name)
+
+    @cached_property
+    def joint_limits(self) -> tuple[JointLimit, ...]:
+        """Limits on sums over all workers: those that the wishes set, and the sequences of a step
+        where some placement has more ranks than that.
+
+        Notes
+        -----
+        Each rank takes a sequence at least. Where neither the workers nor the budget reach so many
+        ranks the limit is left out, for every row costs time.
+        """
+        limits, wish = joint_limits(self.requirements), self.requirements
+        taken = [(sequences_taken(pool), pool.usd_per_hour) for pool in self.pools]
+        most = wish.max_workers * max((ranks for ranks, _ in taken), default=0)
+        if wish.budget_usd_per_hour is not None and most > self.batch:
+            cheapest = min(usd / ranks for ranks, usd in taken if ranks)
+            if cheapest > 0:
+                most = min(most, int(wish.budget_usd_per_hour / cheapest * (1 + 1e-6)))
+        if most <= self.batch:
+            return limits
+        return (*limits, JointLimit(most=self.batch, ranks=True))
 
     @cached_property
     def pools(self) -> tuple[Pool, ...]:

@@ -13,7 +13,13 @@ from placer.problem.datasets import Dataset, needs_place
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import WorkerGroup
 from placer.units import format_duration, format_usd
-from placer.workload.inner_plan import CHECKPOINTING, PRECISIONS, SHARDINGS, TENSOR_DEGREES
+from placer.workload.inner_plan import (
+    CHECKPOINTING,
+    PRECISIONS,
+    SHARDINGS,
+    TENSOR_DEGREES,
+    InnerPlan,
+)
 from placer.workload.peer import RINGS
 from placer.workload.profile import COMPRESSION_BYTES
 
@@ -106,16 +112,32 @@ class Counted(Protocol):
     def bucket(self) -> tuple[str, str, str]:
         """Place, GPU and market."""
 
+    @property
+    def inner(self) -> InnerPlan | None:
+        """The plan inside a worker."""
+
+
+def sequences_taken(worker: Counted) -> int:
+    """Return the ranks of a worker that each take a sequence of their own in every step; 0 without
+    a plan.
+    """
+    return 0 if worker.inner is None else worker.gpus // worker.inner.tensor_parallel
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JointLimit:
-    """At most so many GPUs of a joint quota, or machines where there is no quota."""
+    """At most so many GPUs of a joint quota, machines where there is no quota, or ``ranks`` that
+    take a sequence of their own in every step.
+    """
 
     most: int
     quota: Quota | None = None
+    ranks: bool = False
 
     def taken(self, pool: Counted) -> int:
         """Return what one worker takes."""
+        if self.ranks:
+            return sequences_taken(pool)
         if self.quota is None:
             return pool.machines
         return pool.gpus if self.quota.covers(*pool.bucket) else 0

@@ -14,7 +14,6 @@ from placer.problem.admitted_exchanges import exchange_for, needs_quota, server_
 from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
-from placer.problem.requirements import joint_limits
 from placer.problem.residency import leaks
 
 from .._market.market import Market
@@ -79,7 +78,7 @@ class Judge:
         self._place = [pool.place for pool in market.pools]
         self._bucket = [pool.bucket for pool in market.pools]
         self._gpus = [pool.gpus for pool in market.pools]
-        self._joint = joint_limits(market.problem.requirements)
+        self._joint = market.problem.joint_limits
         self._most = [pool.max_count for pool in market.pools]
         self._usd, self._speed = market.usd.tolist(), market.speed.tolist()
         self._carbon = market.carbon.tolist()

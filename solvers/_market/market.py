@@ -14,7 +14,6 @@ from placer.market.carbon import offer_carbon
 from placer.problem.datasets import needs_place
 from placer.problem.placement import MOST_WORKERS
 from placer.problem.problem import Pool, Problem
-from placer.problem.requirements import joint_limits
 from placer.units import SECONDS_PER_HOUR
 
 from .arrays import Array, Indices, Mask
@@ -135,7 +134,7 @@ class Market:
     @shared_property
     def joint(self) -> Array:
         """Devices or machines that one worker takes of each joint limit; shape (limits, pools)."""
-        rows = joint_limits(self.problem.requirements)
+        rows = self.problem.joint_limits
         taken = [[row.taken(pool) for pool in self.pools] for row in rows]
         return np.array(taken, dtype=np.float64).reshape(len(rows), len(self.pools))
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from placer.problem.requirements import joint_limits
-
 from .arrays import Array
 from .market import Market
 from .required_machines import Rule
@@ -94,7 +92,7 @@ class RequiredStart:
             n * market.pools[i].gpus for i, n in counts.items() if market.pools[i].bucket == bucket
         )
         free = (market.pools[pool].gpu_quota - used) // market.pools[pool].gpus
-        for row in joint_limits(market.problem.requirements):
+        for row in market.problem.joint_limits:
             each = row.taken(market.pools[pool])
             if each:
                 taken = sum(n * row.taken(market.pools[i]) for i, n in counts.items())

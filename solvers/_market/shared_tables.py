@@ -58,7 +58,8 @@ def shared_tables(problem: Problem) -> dict[Any, Any]:
     """
     wish = problem.requirements
     wishes = (*(getattr(wish, name) for name in ALIKE), wish.counts_carbon)
-    key = id(problem.profile), id(problem.pools), problem.batch, wishes, threading.get_ident()
+    same = id(problem.profile), id(problem.pools), problem.batch, problem.joint_limits
+    key = *same, wishes, threading.get_ident()
     held: Recent[tuple[object, object, dict[Any, Any]]] = problem.catalog.memo.setdefault(
         "markets", Recent(KEPT_MARKETS)
     )

@@ -22,7 +22,7 @@ from placer.problem.admitted_exchanges import needs_quota, server_at
 from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
 from placer.problem.problem import NO_QUOTA_GPUS, Pool
-from placer.problem.requirements import joint_limits, uses
+from placer.problem.requirements import uses
 from placer.units import SECONDS_PER_HOUR
 
 from .frame import Part
@@ -155,7 +155,7 @@ class Crew:
             quota = self.problem.quota(*bucket)
             if quota < NO_QUOTA_GPUS:
                 self.model.at_most(terms, quota - taken.get(bucket, 0))
-        for row in joint_limits(self.problem.requirements):
+        for row in self.problem.joint_limits:
             counted = zip(self.counts, self.pools, strict=True)
             self.model.at_most({n: float(row.taken(pool)) for n, pool in counted}, row.most)
 

@@ -65,7 +65,16 @@ class Ranges:
         because each region that is used has a worker.
         """
         wish = market.problem.requirements
-        most_workers = min(wish.max_workers, int(market.cap.sum()))
+        most_workers = min(
+            wish.max_workers,
+            int(market.cap.sum()),
+            market.problem.batch,
+            *(
+                row.most // int(each.min())
+                for row, each in zip(market.problem.joint_limits, market.joint, strict=True)
+                if each.min(initial=1) > 0
+            ),
+        )
         fewest_regions = max(market.fewest_regions, traits(mode.strategy).least_regions)
         return Ranges(
             fewest_workers=max(2, fewest_regions, wish.min_workers),

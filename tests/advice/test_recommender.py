@@ -12,6 +12,7 @@ from placer.cost_model.estimate import estimate
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
+from placer.problem.placement import Placement
 from placer.solving.answer import Status
 from placer.solving.by_hand import place_by_hand
 
@@ -95,6 +96,20 @@ def test_fewer_sequences_than_gpus_are_announced() -> None:
         ("aws/us-east-1=65xH100:8:spot+zero-3+tp=2", False),
     ):
         assert ("small-batch" in remarks("llama-3.1-8b", workers)) is announced
+
+
+def test_no_answer_has_more_ranks_than_sequences() -> None:
+    """Eight sequences a step: of what 12 USD/h would pay for, no more than eight ranks, of which TP
+    puts two GPUs into one; nine workers cannot run.
+    """
+    words: dict[str, Any] = {"budget": "12/h", "gpu": "L4", "sharding": "zero-3", "tbs": 8}
+    answer = placer.recommend("gpt-1.3b", **words, alternatives=False)
+    assert isinstance(answer.placement, Placement)
+    groups = answer.placement.groups
+    assert sum(g.gpus // g.inner.tensor_parallel for g in groups if g.inner) == 8
+    assert answer.status is Status.OPTIMAL
+    nothing = placer.recommend("gpt-1.3b", **words, workers="9..", alternatives=False)
+    assert nothing.status is Status.INFEASIBLE
 
 
 def test_an_egress_blind_tool_is_priced_truly() -> None:

@@ -37,6 +37,13 @@ def least_device_bytes(row: Mapping[str, Any], profile: Mapping[str, Any]) -> fl
 def wrong_islands(case: Case) -> Iterator[str]:
     """Check how many machines each worker has, and by which plan they work."""
     wish = case.wish
+    ranks = sum(
+        row["count"] * row.get("machines", 1) * row["gpu_count"] // row["inner"]["tensor_parallel"]
+        for row in case.placement["workers"]
+        if row.get("inner")
+    )
+    if ranks > case.batch:
+        yield f"{ranks} ranks share {case.batch} sequences of a step"
     for row in case.placement["workers"]:
         machines, inner = row.get("machines", 1), row.get("inner") or {}
         name = f"an island of {machines} x {row['offer']} in {row['place']}"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from placer.problem.requirements import joint_limits
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices
@@ -108,9 +107,7 @@ class HubMachineTree:
         self.carbon_left = suffix_sums([-g for g in self.carbon], self.caps, n) if counted else []
         self.least_way_s = float((up + down).min()) + self.aggregate
         self.counts = [0] * len(chosen)
-        joint = zip(
-            market.joint[:, chosen].tolist(), joint_limits(problem.requirements), strict=True
-        )
+        joint = zip(market.joint[:, chosen].tolist(), problem.joint_limits, strict=True)
         self.joint = [(taken, row.most) for taken, row in joint]
         self.owed = Owed(market.required_machines, chosen.tolist(), self.caps)
         self.owed_usd, self.owed_ready = (

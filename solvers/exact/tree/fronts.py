@@ -12,7 +12,6 @@ import numpy as np
 from placer.problem.exchange import traits
 from placer.problem.placement import WorkerGroup
 from placer.problem.problem import Problem, groups_of
-from placer.problem.requirements import joint_limits
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices
@@ -88,7 +87,7 @@ def speed_and_price_decide(problem: Problem, strategy: str) -> bool:
     place, or machines are asked for by name.
     """
     wish, chosen = problem.requirements, traits(strategy)
-    two = not (wish.counts_carbon or joint_limits(wish))  # else a third figure counts
+    two = not (wish.counts_carbon or problem.joint_limits)  # else a third figure counts
     two = two and len({pool.machines for pool in problem.pools}) < 2  # links differ with them
     free = not wish.datasets and wish.data_store is None and not wish.used and two
     return (

@@ -10,7 +10,6 @@ import numpy as np
 
 from placer.problem.placement import WorkerGroup
 from placer.problem.problem import groups_of
-from placer.problem.requirements import joint_limits
 
 from ..._market.arrays import Array, Indices
 from ..._market.increments import suffix_sums
@@ -64,7 +63,7 @@ class MachineTree:
         self.value = [[float(market.values[row, i]) for row in self.rows] for i in self.order]
         joint = zip(
             market.joint[:, self.order].tolist(),
-            joint_limits(market.problem.requirements),
+            market.problem.joint_limits,
             strict=True,
         )
         self.joint = [(taken, row.most) for taken, row in joint]
