@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from listening import listeners
 from shaped_peers import best
 
 from conftest import INTERRUPTIBLE, PROCESS_TIMEOUT_S, ROOT, Run, free_port
@@ -141,6 +142,9 @@ def test_a_wrong_token_is_refused(port: int) -> None:
         b"x" * 5000,
         b"[" * 400 + b"\n",
         b'{"verb": "echo"}\n',
+        b'{"verb": "\\ud800", "bytes": 1, "seconds": 1, "mac": "\\udfff"}\n',
+        b'{"verb": {"echo": 1e999}, "bytes": 1e999, "seconds": "nan", "mac": []}\n',
+        b'{"verb": "echo", "bytes": "' + b"9" * 450 + b'", "seconds": 1, "mac": ""}\n',
         b"",
     ],
 )
@@ -178,25 +182,80 @@ def local_server(**limits: float) -> Iterator[tuple[ProbeServer, int]]:
     assert not thread.is_alive()
 
 
-def test_silent_and_surplus_clients_are_dropped() -> None:
-    """Two connections at most: the third is closed at once; the silent two after 0.3 s; then there
-    is room again.
+def test_silent_clients_give_way() -> None:
+    """64 clients that never ask fill a server of 64: each further one takes the place of the
+    oldest of them, so that who knows the token is served at once. A thread that failed would be an
+    error here.
     """
-    with local_server(connections=2, idle_seconds=0.3) as (_, port):
-        silent = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(2)]
+    with local_server(question_seconds=60.0) as (server, port):
+        silent = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(64)]
         assert all(connection.recv(100) for connection in silent)
+        assert round_trip(peer(port)).rtt_s > 0
+        assert throughput(peer(port), "download", 4, 400_000, 5.0).received_bytes == 400_000
+        assert silent[0].recv(100) == b""  # the oldest one went first
+        silent[-1].settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            silent[-1].recv(100)  # the newest one still waits
+        for connection in silent:
+            connection.close()
+    assert server.served.measured == 5 + 4
+
+
+def test_a_client_with_the_token_keeps_its_place() -> None:
+    """Both places are taken by clients that asked: a third one is closed at once."""
+    with local_server(connections=2, idle_seconds=60.0) as (_, port):
+        asked = []
+        for _ in range(2):
+            connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+            nonce = connection.recv(100).decode().split()[1]
+            connection.sendall(ask(Question(verb="echo"), nonce, TOKEN))
+            assert connection.recv(100) == b"ok\n"
+            asked.append(connection)
         with socket.create_connection(("127.0.0.1", port), timeout=10) as third:
             assert third.recv(100) == b""
-        for connection in silent:
-            while connection.recv(100):
-                pass
+        for connection in asked:
+            connection.sendall(b"g12345678")
+            assert connection.recv(100) == b"12345678"
             connection.close()
-        end = time.monotonic() + 300
-        while time.monotonic() < end:
-            with contextlib.suppress(ProbeError, OSError):
-                assert round_trip(peer(port)).rtt_s > 0
-                return
-    pytest.fail("the server never had room again")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="has no 127.0.0.2 elsewhere")
+def test_one_machine_cannot_keep_the_others_out() -> None:
+    """One client from 127.0.0.2 waits, then three from 127.0.0.1 come to a server of three: these
+    make room for each other.
+    """
+    with local_server(connections=3, question_seconds=60.0) as (_, port):
+        other = socket.create_connection(("127.0.0.1", port), 10, source_address=("127.0.0.2", 0))
+        assert other.recv(100)
+        many = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(4)]
+        assert many[-1].recv(100)
+        assert many[0].recv(100)
+        assert many[0].recv(100) == b""  # closed after its greeting
+        other.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            other.recv(100)
+        for connection in (other, *many):
+            connection.close()
+
+
+def test_clients_that_do_not_ask_are_dropped_in_time() -> None:
+    """After 0.2 s, though a client that asked may be silent for a minute."""
+    with local_server(connections=2, idle_seconds=60.0, question_seconds=0.2) as (_, port):
+        silent = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(2)]
+        for connection in silent:
+            assert connection.recv(100)
+            assert connection.recv(100) == b""
+            connection.close()
+        assert round_trip(peer(port)).rtt_s > 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_server_listens_on_loopback_unless_asked() -> None:
+    """All addresses take ``--host 0.0.0.0``."""
+    for options, address in (((), "127.0.0.1"), (("--host", "0.0.0.0"), "0.0.0.0")):  # noqa: S104
+        with serving(*options) as (number, process):
+            found = {(where, port) for where, port, _ in listeners(process.pid)}
+            assert found == {(address, number)}
 
 
 def test_the_bytes_of_a_life_are_limited() -> None:
@@ -401,6 +460,13 @@ def test_a_question_is_bound_to_its_nonce_and_token() -> None:
     for nonce, data in (("n2", line), ("n1", line.replace(b"10", b"99"))):
         with pytest.raises(ProbeError, match="wrong token"):
             read_question(data, nonce, TOKEN)
+
+
+def test_words_that_cannot_be_written_are_no_question() -> None:
+    """JSON can hold half of a character: signing it would fail, before the token is known."""
+    line = b'{"verb": "\\ud800", "bytes": 1, "seconds": 1, "mac": "\\ud800"}\n'
+    with pytest.raises(ProbeError, match="unknown verb"):
+        read_question(line, "n1", TOKEN)
 
 
 @pytest.mark.parametrize(

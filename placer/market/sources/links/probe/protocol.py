@@ -129,10 +129,10 @@ def read_question(line: bytes, nonce: str, token: str) -> Question:
         mac = str(message["mac"]).encode("ascii", "replace")
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise ProbeError("not a question of a placer probe") from None
+    if question.verb not in VERBS:  # first, as only these words can surely be signed
+        raise ProbeError("unknown verb")
     if not hmac.compare_digest(mac, _mac(question, nonce, token).encode()):
         raise ProbeError("wrong token")
-    if question.verb not in VERBS:
-        raise ProbeError("unknown verb")
     if not 0 <= question.most_bytes <= MOST_BYTES or not 0 <= question.seconds <= MOST_SECONDS:
         raise ProbeError("bytes or seconds out of range")
     return question

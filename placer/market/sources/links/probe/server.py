@@ -10,6 +10,7 @@ import secrets
 import socket
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 from placer.errors import PlacerError
@@ -42,19 +43,32 @@ class ServerLimits:
     Parameters
     ----------
     connections
-        Connections at a time; further ones are closed at once.
+        Connections at a time. A further one takes the place of one that has not shown the token
+        yet, the oldest from the address that has the most of these; if all have, it is closed.
     most_bytes
         Bytes that the server sends and receives in its life, all connections together.
     transfer_seconds
         Longest transfer.
     idle_seconds
-        Longest silence of a client, and the time it has for its question.
+        Longest silence of a client that has shown the token.
+    question_seconds
+        Time for a client to ask, and so to show the token.
     """
 
     connections: int = 64
     most_bytes: int = 200 * 10**9
     transfer_seconds: float = 60.0
     idle_seconds: float = 5.0
+    question_seconds: float = 3.0
+
+
+@dataclass(kw_only=True, slots=True)
+class Client:
+    """Who is at the other end of a connection; ``trusted`` once it has shown the token."""
+
+    host: str
+    thread: threading.Thread
+    trusted: bool = False
 
 
 @dataclass(kw_only=True)
@@ -87,7 +101,7 @@ class ProbeServer:
     served: Served = field(default_factory=Served)
     _stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _open: dict[socket.socket, threading.Thread] = field(default_factory=dict)
+    _open: dict[socket.socket, Client] = field(default_factory=dict)
     _promised_bytes: int = 0
 
     def stop(self) -> None:
@@ -101,7 +115,7 @@ class ProbeServer:
         try:
             while not self._stop.is_set() and (end is None or time.monotonic() < end):
                 try:
-                    self._welcome(self.listener.accept()[0])
+                    self._welcome(*self.listener.accept())
                 except (TimeoutError, ConnectionError):
                     continue
                 except (OSError, RuntimeError):
@@ -112,14 +126,14 @@ class ProbeServer:
             self._close_all()
         return self.served
 
-    def _welcome(self, connection: socket.socket) -> None:
+    def _welcome(self, connection: socket.socket, address: tuple[str, int]) -> None:
+        thread = threading.Thread(target=self._answer, args=(connection,), daemon=True)
         with self._lock:
-            if len(self._open) >= self.limits.connections:
+            if len(self._open) >= self.limits.connections and not self._make_room():
                 self.served.refused += 1
                 connection.close()
                 return
-            thread = threading.Thread(target=self._answer, args=(connection,), daemon=True)
-            self._open[connection] = thread
+            self._open[connection] = Client(host=address[0], thread=thread)
         try:
             thread.start()
         except RuntimeError:
@@ -128,9 +142,23 @@ class ProbeServer:
             connection.close()
             raise
 
+    def _make_room(self) -> bool:
+        """Drop the oldest connection without the token, from the address that has the most of them:
+        neither silent clients nor one machine that opens many can keep the others out.
+        """
+        strangers = [(c, client.host) for c, client in self._open.items() if not client.trusted]
+        if not strangers:
+            return False
+        counts = Counter(host for _, host in strangers)
+        dropped, _ = max(strangers, key=lambda one: counts[one[1]])  # the first of equals: oldest
+        del self._open[dropped]
+        with contextlib.suppress(OSError):
+            dropped.shutdown(socket.SHUT_RDWR)  # its thread wakes up, and counts it
+        return True
+
     def _close_all(self) -> None:
         with self._lock:
-            left = list(self._open.items())
+            left = [(connection, client.thread) for connection, client in self._open.items()]
         for connection, _ in left:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -142,7 +170,7 @@ class ProbeServer:
         """Serve one connection; whatever a client does ends its connection and nothing else."""
         try:
             self._converse(connection)
-        except (ProbeError, OSError):
+        except Exception:  # strangers speak here: no words of theirs may end more than this
             with self._lock:
                 self.served.refused += 1
         finally:
@@ -153,10 +181,13 @@ class ProbeServer:
     def _converse(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         idle, nonce = self.limits.idle_seconds, secrets.token_hex(16)
-        connection.settimeout(idle)
+        patience = self.limits.question_seconds
+        connection.settimeout(patience)
         connection.sendall(f"{VERSION} {nonce}\n".encode())
         try:
-            question = read_question(read_line(connection, idle), nonce, self.token)
+            question = read_question(read_line(connection, patience), nonce, self.token)
+            self._trust(connection)
+            connection.settimeout(idle)
             self._promise(question)
         except ProbeError as fault:
             connection.sendall(f"error {fault}\n".encode())
@@ -180,6 +211,13 @@ class ProbeServer:
                 self._promised_bytes += moved - question.most_bytes
         with self._lock:
             self.served.measured += 1
+
+    def _trust(self, connection: socket.socket) -> None:
+        """Keep a connection: it has shown the token."""
+        with self._lock:
+            if connection not in self._open:
+                raise ProbeError("gave way to another")
+            self._open[connection].trusted = True
 
     def _promise(self, question: Question) -> None:
         """Set the bytes of a question aside; give back later what it did not use."""
