@@ -15,6 +15,7 @@ import click
 
 from placer.errors import PlacerError, writing_hint
 from placer.json_text import parse_json
+from placer.market.sources.reading.bounded_file import read_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -179,12 +180,7 @@ def read_json(path: str) -> Any:
     PlacerError
         Names the file, line and column that are wrong.
     """
-    try:
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        raise PlacerError(
-            f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", "check the path"
-        ) from None
+    data = read_file(path)
     try:
         return parse_json(data)
     except json.JSONDecodeError as error:

@@ -28,11 +28,13 @@ from placer.interface.advisor import Advisor, Books
 from placer.interface.options import solve_options, whole_number
 from placer.interface.signatures import with_wishes
 from placer.json_text import parse_json
+from placer.market.sources.reading.bounded_file import bounded
 from placer.problem.words.wishes import Wishes
 from placer.validation.calibration.observations import observe
 from placer.workload.profile import ModelProfile
 
 Texts = str | Sequence[str]
+WRITE_MANIFEST = "give a file of placer recommend --manifest"
 
 
 @with_wishes
@@ -271,12 +273,10 @@ def replan(
         missing.
     """
     try:
-        document = parse_json(Path(manifest).read_bytes())
+        document = parse_json(bounded(manifest, WRITE_MANIFEST))
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or f"not valid JSON: {error}"
-        raise PlacerError(
-            f"cannot read '{manifest}': {reason}", "give a file of placer recommend --manifest"
-        ) from None
+        raise PlacerError(f"cannot read '{manifest}': {reason}", WRITE_MANIFEST) from None
     plan = read_manifest(document, manifest)
     saved, planned = question_of(plan, manifest)
     seen = observe(

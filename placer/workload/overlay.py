@@ -7,13 +7,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError, unknown
 from placer.json_text import parse_json
 from placer.market.catalog import Catalog, MeasuredLink
 from placer.market.network.graph import network_of
+from placer.market.sources.reading.bounded_file import bounded
 from placer.workload.constants import PUBLISHED, Calibration, HostConstants
 from placer.workload.profile import Efficiency, ModelProfile, Rate
 
@@ -34,6 +34,7 @@ KEYS = (
     *("spreads", "most_workers", "rates", "efficiencies", "links", "report"),
 )
 """Keys of an overlay file; ``report`` is for people and changes nothing."""
+WRITE = "make it with placer calibrate RUNS.csv -o FILE"
 WRITE_AGAIN = "write it again with placer calibrate"
 
 
@@ -171,12 +172,12 @@ def read_overlay(path: str) -> Overlay:
         Names the file and what is wrong with it.
     """
     try:
-        data = Path(path).read_bytes()
+        data = bounded(path, WRITE)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise PlacerError(
             f"cannot read calibration '{path}': {reason}",
-            "make it with placer calibrate RUNS.csv -o FILE",
+            WRITE,
         ) from None
     try:
         raw = parse_json(data)

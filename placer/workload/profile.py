@@ -11,6 +11,7 @@ from placer.errors import PlacerError, unknown
 from placer.json_text import parse_json
 from placer.market.books.folders import shipped_folder
 from placer.market.catalog import Catalog, Gpu
+from placer.market.sources.reading.bounded_file import bounded
 from placer.workload.architecture import Architecture
 from placer.workload.measurement import Measurement
 from placer.workload.profile_rows import build, check_measurements
@@ -339,7 +340,7 @@ def load_profile(name: str) -> ModelProfile:
     is_file = name.endswith(".json") or "/" in name
     path = Path(name) if is_file else shipped_profiles() / f"{name}.json"
     try:
-        data = path.read_bytes()
+        data = bounded(path, "give the profile of a model, not its weights")
     except (OSError, ValueError):
         if is_file:
             raise PlacerError(

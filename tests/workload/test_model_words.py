@@ -190,7 +190,7 @@ def test_broken_and_hostile_configurations_are_refused(
         (b"[" * 100_000, "not JSON"),
         (b'{"a":' * 900 + b"1" + b"}" * 900, "not JSON"),
         (b'{"model_type": "llama", "vocab_size": ' + b"9" * 5000 + b"}", "not JSON"),
-        (b" " * (MOST_BYTES + 1), "is larger than 4 MiB"),
+        (b" " * (MOST_BYTES + 1), "has more than 4 MiB"),
     ],
 )
 def test_files_that_are_no_configuration(tmp_path: Path, data: bytes, says: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from placer.errors import PlacerError
 from placer.json_text import unique_keys
+from placer.market.sources.reading.bounded_file import MOST_LINES_BYTES, read_file
 from placer.problem.problem import Problem
 
 SCHEMA = "placer.sweep-points/v1"
@@ -58,12 +59,7 @@ def read_points(
     PlacerError
         If the file is another question's, or a line but a torn last one is no point.
     """
-    try:
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        raise PlacerError(
-            f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", "check the path"
-        ) from None
+    data = read_file(path, most_bytes=MOST_LINES_BYTES)
     whole = data.rfind(b"\n") + 1
     if (
         not whole

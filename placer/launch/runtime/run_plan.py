@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from placer.documents.manifest import read_manifest
@@ -25,10 +24,13 @@ from placer.json_text import parse_json
 from placer.launch.runtime.hubs import Hub, hubs_of
 from placer.launch.runtime.island.seats import Seat, seats_of
 from placer.launch.runtime.training.batch_shares import apportioned, weights
+from placer.market.sources.reading.bounded_file import bounded
 from placer.problem.exchange import strategy, traits
 from placer.problem.exchange.phase import Phase
 from placer.problem.placement import Exchange
 from placer.workload.inner_plan import InnerPlan
+
+WRITE_MANIFEST = "give a file of placer recommend --manifest"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,12 +183,10 @@ def regions_of(places: Sequence[str]) -> tuple[tuple[str, tuple[int, ...]], ...]
 def read_document(path: str) -> Any:
     """Read the JSON of a manifest file without checking it."""
     try:
-        return parse_json(Path(path).read_bytes())
+        return parse_json(bounded(path, WRITE_MANIFEST))
     except (OSError, ValueError, RecursionError) as error:
         words = getattr(error, "strerror", None) or f"not valid JSON: {error}"
-        raise PlacerError(
-            f"cannot read '{path}': {words}", "give a file of placer recommend --manifest"
-        ) from None
+        raise PlacerError(f"cannot read '{path}': {words}", WRITE_MANIFEST) from None
 
 
 def plan_from(document: Any, where: str) -> RunPlan:

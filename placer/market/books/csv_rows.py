@@ -12,6 +12,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.market.books.folders import shipped_catalogs
+from placer.market.sources.reading.bounded_file import bounded
 from placer.units import parse_date
 
 KEYS: dict[str, tuple[str, ...]] = {
@@ -40,6 +41,8 @@ of the world; sources.csv says where the sources stand that rows name.
 """
 
 
+MOST_BOOK_BYTES = 64 << 20
+"""Largest file of a price book; the largest shipped one has 1 MB."""
 MOST_HEADER_BYTES = 65_536
 """Longest first line that is looked at."""
 
@@ -83,7 +86,9 @@ def read_numbered_rows(
     """
     columns = file_columns(file)
     try:
-        text = (path.read_bytes() if data is None else data).decode("utf-8-sig")
+        text = (
+            bounded(path, "give a smaller file", MOST_BOOK_BYTES) if data is None else data
+        ).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         if isinstance(error, UnicodeDecodeError):
             raise PlacerError(

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from placer.errors import PlacerError, unknown
-from placer.market.books.csv_rows import file_columns, optional_columns
+from placer.market.books.csv_rows import MOST_BOOK_BYTES, file_columns, optional_columns
 from placer.market.books.folders import own_book_names, own_books, shipped_catalogs
+from placer.market.sources.reading.bounded_file import bounded
 
 BOOK_FILES = (
     "gpus.csv",
@@ -161,7 +162,7 @@ def _kind_of(data: bytes) -> str | None:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return bounded(path, "give a smaller file", MOST_BOOK_BYTES)
     except OSError as error:
         raise PlacerError(
             f"{path}: cannot be read: {error.strerror or error}", "check the path"

@@ -10,6 +10,7 @@ from placer.errors import PlacerError
 from placer.json_text import parse_json
 from placer.market.books.folders import own_books
 from placer.market.books.layers import find_layer, is_path
+from placer.market.sources.reading.bounded_file import bounded
 
 SCHEMA = "placer.pin/v1"
 DEFAULT_CATALOG = "default"
@@ -77,7 +78,7 @@ def _lasting(word: str) -> str:
 
 def _read(path: Path) -> list[tuple[str, str]]:
     try:
-        document = parse_json(path.read_bytes())
+        document = parse_json(bounded(path, "remove it"))
         if document["schema"] != SCHEMA:
             raise ValueError
         pins = [(entry["name"], entry["digest"]) for entry in document["catalogs"]]

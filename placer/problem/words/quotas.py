@@ -10,9 +10,11 @@ from pathlib import Path
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog
+from placer.market.sources.reading.bounded_file import bounded
 from placer.problem.requirements import Quota
 
 QUOTA_COLUMNS = ["place", "gpu", "market", "gpus"]
+GIVE = "give a CSV file with place,gpu,market,gpus"
 SCOPES = ("each", "together")
 """A row holds for each place, device and market that it matches, or for all of them in sum."""
 
@@ -34,11 +36,11 @@ def read_quotas(path: Path, catalog: Catalog | None = None) -> tuple[Quota, ...]
         Names file, line, column and value.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = bounded(path, GIVE).decode("utf-8-sig").splitlines()
     except (OSError, ValueError) as error:
         raise PlacerError(
             f"quota file '{path}' cannot be read ({type(error).__name__})",
-            "give a CSV file with place,gpu,market,gpus",
+            GIVE,
         ) from None
     rows = csv.reader(lines)
     try:

@@ -12,6 +12,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.json_text import unique_keys
+from placer.market.sources.reading.bounded_file import bounded
 from placer.validation.calibration.log_records import wrong_field
 from placer.workload.profile import COMPRESSION_BYTES
 
@@ -198,9 +199,7 @@ def run_log_row(path: Path) -> tuple[int, dict[str, Any]]:
 def read_log(path: Path) -> list[dict[str, Any]]:
     """Read the records of a log; a killed run may leave its last line cut off."""
     try:
-        if path.stat().st_size > LARGEST:
-            raise PlacerError(f"{path} is larger than 1 GiB", "give the log of a shorter run")
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = bounded(path, "give the log of a shorter run", LARGEST).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise PlacerError(
             f"cannot read '{path}': {getattr(error, 'strerror', None) or error}",

@@ -9,6 +9,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.json_text import parse_json
+from placer.market.sources.reading.bounded_file import bounded
 
 MOST_BYTES = 2**22
 """Configurations are a few kB; those with many label names reach some MB."""
@@ -105,13 +106,7 @@ def configuration_file(path: str | Path) -> Path | None:
 
 def _object(file: Path) -> dict[str, Any]:
     try:
-        with file.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise PlacerError(
-                f"'{file}' is larger than {MOST_BYTES // 2**20} MiB",
-                "give the config.json of a model, not its weights",
-            )
+        data = bounded(file, "give the config.json of a model, not its weights", MOST_BYTES)
         values = parse_json(data.decode("utf-8"))
         if not isinstance(values, dict):
             raise PlacerError(f"'{file}' is not a JSON object", "give the config.json of a model")

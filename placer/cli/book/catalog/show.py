@@ -11,6 +11,7 @@ import click
 from placer.cli import one_line
 from placer.cli.options import json_option
 from placer.cli.output import console, new_table, print_json
+from placer.errors import PlacerError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -94,16 +95,17 @@ def _origin(layer: Layer) -> Any:
     """Read what the command that wrote a book recorded; None for other books."""
     import msgspec
 
+    from placer.market.sources.reading.bounded_file import bounded
     from placer.market.sources.save import ORIGIN
 
     path: Path = next(iter(layer.files.values())).path.parent / ORIGIN
     try:
         return (
-            msgspec.to_builtins(msgspec.json.decode(path.read_bytes(), type=BookOrigin))
+            msgspec.to_builtins(msgspec.json.decode(bounded(path, "remove it"), type=BookOrigin))
             if path.is_file()
             else None
         )
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError, PlacerError):
         return None
 
 

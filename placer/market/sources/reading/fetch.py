@@ -8,11 +8,11 @@ import io
 import zlib
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from placer.errors import PlacerError
 from placer.market.sources.harvest import Origin
+from placer.market.sources.reading.bounded_file import bounded
 from placer.market.sources.reading.deadline import within
 from placer.market.sources.reading.web_address import DIRECT, public
 
@@ -25,6 +25,7 @@ MOST_SECONDS = 120.0
 READ_SECONDS = 20.0
 """Longest silence of a server."""
 MOST_REDIRECTIONS = 8
+RIGHT = "name the right document"
 FAILED = 7
 """Exit code of a source that did not deliver; what was there stays as it was."""
 
@@ -82,18 +83,13 @@ def read_document(
 
 def _read(place: str, most_bytes: int) -> bytes:
     try:
-        path = Path(place)
-        if path.is_dir():
-            raise PlacerError(f"'{place}' is a folder", "name a file")
-        with path.open("rb") as stream:
-            data = stream.read(most_bytes + 1)
+        return bounded(place, RIGHT, most_bytes, FAILED)
+    except IsADirectoryError:
+        raise PlacerError(f"'{place}' is a folder", "name a file") from None
     except (OSError, ValueError) as error:
         raise PlacerError(
             f"cannot read '{place}': {getattr(error, 'strerror', None) or error}", "check the path"
         ) from None
-    if len(data) > most_bytes:
-        raise _too_large(place, most_bytes)
-    return data
 
 
 def _download(
@@ -192,7 +188,7 @@ def _unpacked(data: bytes, place: str, most_bytes: int) -> bytes:
 
 def _too_large(place: str, most_bytes: int) -> PlacerError:
     return PlacerError(
-        f"'{place}' has more than {most_bytes / 2**20:g} MiB",
-        "name the right document",
+        f"'{place}' has more than {most_bytes / 2**20:g} MiB, the limit",
+        RIGHT,
         exit_code=FAILED,
     )

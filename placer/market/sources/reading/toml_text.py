@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import tomllib
-from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.market.sources.reading.bounded_file import read_file
 
 MOST_BYTES = 1 << 20
 """Largest file: 200 hosts have about 20 kB."""
@@ -27,15 +27,7 @@ def read_toml(path: str, hint: str) -> dict[str, Any]:
     PlacerError
         If it cannot be read, is too large or no TOML.
     """
-    try:
-        with Path(path).open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise PlacerError(
-            f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", hint
-        ) from None
-    if len(data) > MOST_BYTES:
-        raise PlacerError(f"'{path}' has more than {MOST_BYTES / 2**20:g} MiB", hint)
+    data = read_file(path, hint, MOST_BYTES)
     try:
         return tomllib.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:

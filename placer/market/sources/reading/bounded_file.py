@@ -1,0 +1,121 @@
+"""Read a file of the user whole, up to a limit: also devices without an end, and pipes that nobody
+writes into.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from placer.errors import PlacerError
+
+MOST_BYTES = 32 << 20
+"""Largest document: as objects in memory, JSON may take twenty times its size."""
+MOST_LINES_BYTES = 128 << 20
+"""Largest file of lines, each a document of its own: logs of runs, points of sweeps."""
+PIECE_BYTES = 1 << 20
+WRITER_S = 3.0
+"""Time for somebody to open a named pipe for writing."""
+LOOK_S = 0.02
+
+
+class NoWriterError(OSError):
+    """A named pipe that nobody opened for writing."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EPIPE, f"nobody wrote into this pipe within {WRITER_S:g} s")
+
+
+def read_file(
+    path: str | Path, hint: str = "check the path", most_bytes: int = MOST_BYTES
+) -> bytes:
+    """Read a file whole.
+
+    Parameters
+    ----------
+    path
+        A file, a pipe or a device.
+    hint
+        What to give instead, for messages.
+    most_bytes
+        Limit of its size.
+
+    Raises
+    ------
+    PlacerError
+        If it cannot be read, or has more bytes.
+    """
+    try:
+        return bounded(path, hint, most_bytes)
+    except (OSError, ValueError) as error:
+        raise PlacerError(
+            f"cannot read '{path}': {getattr(error, 'strerror', None) or error}", hint
+        ) from None
+
+
+def bounded(path: str | Path, hint: str, most_bytes: int = MOST_BYTES, exit_code: int = 2) -> bytes:
+    """Read a file as `read_file` does, for callers with words of their own.
+
+    Of a pipe or device no more than `MOST_LINES_BYTES` are read: some have no end.
+
+    Raises
+    ------
+    OSError, ValueError
+        If it cannot be read.
+    PlacerError
+        If it has more bytes than the limit.
+    """
+    never_wait = getattr(os, "O_NONBLOCK", 0)  # to open a pipe without a writer would wait for one
+    flags = os.O_RDONLY | never_wait | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    file = os.open(path, flags)
+    try:
+        mode, size = os.fstat(file).st_mode, os.fstat(file).st_size
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(mode):
+            most_bytes = min(most_bytes, MOST_LINES_BYTES)
+        wait = _pipe_waiter(file) if stat.S_ISFIFO(mode) else _nothing
+        data = bytearray()
+        while len(data) <= most_bytes and size <= most_bytes:
+            try:
+                piece = os.read(file, min(PIECE_BYTES, most_bytes + 1 - len(data)))
+            except BlockingIOError:  # a pipe or terminal whose other end is thinking
+                select.select([file], [], [])
+                continue
+            data += piece
+            if not piece and not (not data and wait()):
+                return bytes(data)
+    finally:
+        os.close(file)
+    words = f"'{path}' has more than {most_bytes / 2**20:g} MiB, the limit"
+    raise PlacerError(words, hint, exit_code)
+
+
+def _nothing() -> bool:
+    """Wait for nobody: an end is an end."""
+    return False
+
+
+def _pipe_waiter(file: int) -> Callable[[], bool]:
+    """Return a function that says whether to read a pipe again that has ended before its first
+    byte: nobody may have opened it for writing yet.
+    """
+    if not hasattr(select, "poll"):
+        return _nothing
+    until, poll = time.monotonic() + WRITER_S, select.poll()
+    poll.register(file, select.POLLIN)
+
+    def wait() -> bool:
+        events = dict(poll.poll(LOOK_S * 1000))
+        if events.get(file, 0) & select.POLLHUP:  # somebody had, and wrote nothing
+            return bool(events[file] & select.POLLIN)
+        if time.monotonic() > until:
+            raise NoWriterError
+        return True
+
+    return wait
