@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from command_server import COLD, CommandServer
 from hypothesis import settings
@@ -121,7 +121,7 @@ def endpoint() -> Iterator[str]:
     server.start()
     host, port = server.get_host_and_port()
     address = f"http://{host}:{port}"
-    httpx.post(f"{address}/moto-api/reset")
+    httpx2.post(f"{address}/moto-api/reset")
     yield address
     server.stop()
 

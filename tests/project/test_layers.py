@@ -23,7 +23,7 @@ HEAVY = {
     "boto3",
     "msgspec",
     "yaml",
-    "httpx",
+    "httpx2",
 }
 
 

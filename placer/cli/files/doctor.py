@@ -17,7 +17,7 @@ EXTRAS = {
     "cpsat": ("ortools",),
     "calibrate": ("scipy",),
     "aws": ("boto3",),
-    "online": ("httpx",),
+    "online": ("httpx2",),
     "profile": ("torch",),
 }
 """Packages of each extra."""

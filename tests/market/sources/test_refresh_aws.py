@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
-import httpx
+import httpx2
 import pytest
 from price_servers import Answer, Request, Server, as_json, aws_entry, serving
 
@@ -141,7 +141,7 @@ def aws(
             for k, v in request.headers.items()
             if k not in ("host", "content-length", "connection", "accept-encoding")
         }
-        done = httpx.post(moto, content=request.body, headers=passed, timeout=60)
+        done = httpx2.post(moto, content=request.body, headers=passed, timeout=60)
         return Answer(
             done.content, done.status_code, {"Content-Type": done.headers["content-type"]}
         )

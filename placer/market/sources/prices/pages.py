@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from placer.errors import PlacerError
 from placer.market.sources.harvest import Origin
 from placer.market.sources.reading.deadline import within
-from placer.market.sources.reading.fetch import FAILED, READ_SECONDS, is_url, load_httpx
+from placer.market.sources.reading.fetch import FAILED, READ_SECONDS, is_url, load_client_library
 from placer.market.sources.reading.web_address import DIRECT, is_loopback
 
 PAGE_SECONDS = 120.0
@@ -39,7 +39,7 @@ class Pages:
     Parameters
     ----------
     client
-        An open httpx client; its headers may hold a key, so they are shown nowhere.
+        An open httpx2 client; its headers may hold a key, so they are shown nowhere.
     base
         Address of the interface; pages lie at this host alone, redirections are not followed.
     """
@@ -97,15 +97,15 @@ class Pages:
 
     def _ask(self, url: str, params: Mapping[str, str] | None) -> tuple[int, float | None, bytes]:
         """Return the status, the wait that the server asks for, and the body."""
-        import httpx
+        import httpx2
 
         try:
             return within(PAGE_SECONDS, lambda: self._read(url, params))
-        except httpx.TimeoutException:
+        except httpx2.TimeoutException:
             raise _failed(f"'{self.base}' was silent for {READ_SECONDS:g} s") from None
         except TimeoutError:
             raise _failed(f"a page of '{self.base}' took longer than {PAGE_SECONDS:g} s") from None
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             raise _failed(
                 f"cannot read '{self.base}': {type(error).__name__}",
                 "check the connection and proxy",
@@ -143,14 +143,14 @@ def pages(base: str, headers: Mapping[str, str] | None = None) -> Iterator[Pages
     Raises
     ------
     PlacerError
-        If httpx is missing.
+        If httpx2 is missing.
     """
-    httpx = load_httpx()
+    httpx2 = load_client_library()
     try:
-        client = httpx.Client(
+        client = httpx2.Client(
             headers=headers, timeout=READ_SECONDS, follow_redirects=False, mounts=DIRECT
         )
-    except (ImportError, ValueError, httpx.InvalidURL):
+    except (ImportError, ValueError, httpx2.InvalidURL):
         raise PlacerError(
             "the proxy settings of this environment cannot be used",
             "check HTTPS_PROXY and ALL_PROXY",

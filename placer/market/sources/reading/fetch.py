@@ -95,10 +95,10 @@ def _read(place: str, most_bytes: int) -> bytes:
 def _download(
     place: str, shown: str, most_bytes: int, most_seconds: float, read_seconds: float
 ) -> bytes:
-    httpx = load_httpx()
+    httpx2 = load_client_library()
     try:
-        client = httpx.Client(timeout=read_seconds, follow_redirects=False, mounts=DIRECT)
-    except (ImportError, ValueError, httpx.InvalidURL):
+        client = httpx2.Client(timeout=read_seconds, follow_redirects=False, mounts=DIRECT)
+    except (ImportError, ValueError, httpx2.InvalidURL):
         raise PlacerError(
             "the proxy settings of this environment cannot be used",
             "check HTTPS_PROXY and ALL_PROXY",
@@ -106,7 +106,7 @@ def _download(
     try:
         with client:
             return within(most_seconds, lambda: _body(client, place, shown, most_bytes))
-    except httpx.TimeoutException:
+    except httpx2.TimeoutException:
         raise PlacerError(
             f"'{shown}' was silent for {read_seconds:g} s", "try again later", exit_code=FAILED
         ) from None
@@ -114,10 +114,10 @@ def _download(
         raise PlacerError(
             f"'{shown}' took longer than {most_seconds:g} s", "try again later", exit_code=FAILED
         ) from None
-    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
         words = (
             "the address is not valid"
-            if isinstance(error, httpx.InvalidURL)
+            if isinstance(error, httpx2.InvalidURL)
             else error or type(error).__name__
         )
         raise PlacerError(
@@ -133,6 +133,12 @@ def _body(client: Any, place: str, shown: str, most_bytes: int) -> bytes:
         with closing(answer):
             following = answer.next_request
             if following is None:
+                if answer.has_redirect_location:
+                    raise PlacerError(
+                        f"'{shown}' leads on to an address that is not valid",
+                        "check the address",
+                        exit_code=FAILED,
+                    )
                 return _bounded(answer, shown, most_bytes)
             if request.url.scheme == "https" and following.url.scheme != "https":
                 raise PlacerError(
@@ -163,13 +169,13 @@ def _bounded(answer: Any, shown: str, most_bytes: int) -> bytes:
     return bytes(content)
 
 
-def load_httpx() -> Any:
-    """Import httpx; `PlacerError` if it is missing."""
+def load_client_library() -> Any:
+    """Import httpx2; `PlacerError` if it is missing."""
     try:
-        import httpx
+        import httpx2
     except ImportError:
-        raise PlacerError("downloads need httpx", "pip install 'placer[online]'") from None
-    return httpx
+        raise PlacerError("downloads need httpx2", "pip install 'placer[online]'") from None
+    return httpx2
 
 
 def _unpacked(data: bytes, place: str, most_bytes: int) -> bytes:
