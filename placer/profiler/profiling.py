@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
-from placer.profiler.devices.device_facts import DeviceFacts, busy_words, facts
+from placer.profiler.devices.device_facts import DeviceFacts, busy_words, facts, has_nvml
+from placer.profiler.devices.gpu_driver import load_nvml
 from placer.profiler.estimated_profile import peak_flops, with_memory, worked_out
 from placer.profiler.measured_profile import (
     Sizes,
@@ -86,6 +87,8 @@ class Profiling:
         PlacerError
             If the target cannot be measured; what was measured before stays.
         """
+        if has_nvml(self.plan.device):
+            load_nvml()
         self._session = Session(subject=self.subject, plan=self.plan, progress=self.progress)
         self._session.check()
         busy = busy_words() if self.plan.device.type == "cpu" else None

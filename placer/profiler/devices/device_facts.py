@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shutil
-import subprocess
 from dataclasses import dataclass
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.profiler.devices.gpu_driver import GpuDriver, read_driver
 from placer.profiler.devices.peak_speeds import catalog_name
 from placer.profiler.target.torch_import import load_torch
 from placer.units import counted
 
-NVIDIA_SMI_SECONDS = 5
 BUSY_SHARE = 0.5
 """Load by other programs for each CPU above which the user gets a note."""
 
@@ -76,21 +74,24 @@ def choose_device(name: str | None) -> Any:
 def facts(device: Any) -> DeviceFacts:
     """Read name, driver and clocks of a device; its clocks are right while it is still warm."""
     torch = load_torch()
-    driver, clock, memory_clock = (
-        _nvidia_smi(device) if device.type == "cuda" else (None, None, None)
-    )
+    driver = _driver(device) if has_nvml(device) else GpuDriver()
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
     size = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
     return DeviceFacts(
         gpu=gpu_name(name, size) if device.type == "cuda" else device.type,
         device=str(device),
         device_name=name,
-        driver=driver,
-        clock_mhz=clock,
-        memory_clock_mhz=memory_clock,
+        driver=driver.version,
+        clock_mhz=driver.clock_mhz,
+        memory_clock_mhz=driver.memory_clock_mhz,
         threads=torch.get_num_threads(),
         torch=str(torch.__version__),
     )
+
+
+def has_nvml(device: Any) -> bool:
+    """Tell whether a device is an NVIDIA GPU; PyTorch calls those of AMD CUDA devices as well."""
+    return device.type == "cuda" and load_torch().version.cuda is not None
 
 
 def busy_words() -> str | None:
@@ -137,31 +138,6 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine() or "cpu"
 
 
-def _nvidia_smi(device: Any) -> tuple[str | None, float | None, float | None]:
-    """Read the driver and the current clocks in MHz from the tool that comes with the driver."""
-    torch = load_torch()
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return None, None, None
-    query = ["--query-gpu=driver_version,clocks.sm,clocks.mem", "--format=csv,noheader,nounits"]
-    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-    which = [f"--id=GPU-{uuid}"] if uuid else [f"--id={device.index}"]
-    try:
-        done = subprocess.run(  # noqa: S603 - a fixed command without user words
-            [tool, *which, *query],
-            capture_output=True,
-            text=True,
-            timeout=NVIDIA_SMI_SECONDS,
-            check=True,
-        )
-        driver, clock, memory = (part.strip() for part in done.stdout.splitlines()[0].split(","))
-        return driver, _number(clock), _number(memory)
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
-        return None, None, None
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text) or None
-    except ValueError:
-        return None
+def _driver(device: Any) -> GpuDriver:
+    uuid = getattr(load_torch().cuda.get_device_properties(device), "uuid", None)
+    return read_driver(None if uuid is None else str(uuid), device.index or 0)
