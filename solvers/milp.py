@@ -1,6 +1,7 @@
-"""CBC, the solver that PuLP ships: programs of their own (`_programs/crew.py`) cross-check `exact`.
+"""CBC, which the package cbcbox carries: programs of their own (`_programs/crew.py`) cross-check
+`exact`.
 
-PuLP's own reading of CBC is not used: it says "Optimal" of runs that timed out, leaves values after
+PuLP's reading of CBC is not used: it says "Optimal" of runs that timed out, leaves values after
 "Infeasible" and makes one name of ``us-east-1`` and ``us_east_1``. Programs go to CBC as MPS files
 with numbers for names, and CBC's own first line is read.
 """
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 from placer.errors import PlacerError
@@ -21,8 +23,12 @@ from placer.solving.answer import Answer, SolveOptions
 from ._programs.child_process import die_with_parent, solve_in_child
 from ._programs.linear import Model, Solved
 
-NEEDS = ("pulp", "pulp", "pip install 'placer[milp]'")
-"""Module, package and the line that installs it."""
+NEEDS = (
+    "pulp" if find_spec("pulp") and not find_spec("cbcbox") else "cbcbox",
+    "cbcbox",
+    "pip install 'placer[milp]'",
+)
+"""Module, package and the line that installs it. PuLP 3 carries a CBC as well, PuLP 4 none."""
 GRACE_S = 1.0
 """CBC overruns its own time limit by seconds; after this long it is killed."""
 
@@ -33,7 +39,7 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     Raises
     ------
     PlacerError
-        If PuLP is missing, or carries no CBC for this machine.
+        If there is no CBC.
     """
     return solve_in_child("milp", NEEDS, problem, options)
 
@@ -47,12 +53,10 @@ def cbc_path() -> str:
     PlacerError
         If there is none.
     """
-    try:
+    if find_spec("cbcbox"):
         import cbcbox
 
         return str(cbcbox.cbc_bin_path())
-    except ImportError:
-        pass
     import pulp
 
     name = "cbc.exe" if os.name == "nt" else "cbc"
@@ -62,7 +66,7 @@ def cbc_path() -> str:
     path = str(shipped) if shipped.exists() else shutil.which("cbc")
     if path is None:
         raise PlacerError(
-            "PuLP carries no CBC for this machine", "pip install 'pulp[cbc]', or use --solver highs"
+            "PuLP carries no CBC for this machine", "pip install cbcbox, or use --solver highs"
         )
     return path
 
@@ -73,27 +77,27 @@ def engine(model: Model, seconds: float) -> Solved:
         program, answer = Path(folder, "m.mps"), Path(folder, "m.sol")
         unit = write_mps(model, program)
         words = [
-            "sec",
+            "-sec",
             f"{max(0.05, seconds):.3f}",
-            "timeMode",
+            "-timeMode",
             "elapsed",
-            "ratioGap",
+            "-ratioGap",
             "0",
-            "allowableGap",
+            "-allowableGap",
             "0",
-            "threads",
+            "-threads",
             "0",
         ]
         call = [
             cbc_path(),
             str(program),
             *words,
-            "branch",
-            "printingOptions",
+            "-solve",
+            "-printingOptions",
             "all",
-            "solution",
+            "-solution",
             str(answer),
-            "quit",
+            "-quit",
         ]
         try:
             subprocess.run(  # noqa: S603

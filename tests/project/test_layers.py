@@ -17,6 +17,7 @@ HEAVY = {
     "pandas",
     "networkx",
     "ortools",
+    "cbcbox",
     "pulp",
     "rich",
     "torch",
@@ -161,4 +162,12 @@ def test_help_loads_nothing_heavy() -> None:
 def test_recommend_loads_no_solver_package_pandas_or_networkx() -> None:
     """The main job runs on NumPy."""
     code = "import placer; placer.recommend('roberta-xlm', budget='5/h', catalog='erben-2023')"
-    assert not loaded_by(code) & {"pandas", "networkx", "ortools", "pulp", "torch", "boto3"}
+    assert not loaded_by(code) & {
+        "pandas",
+        "networkx",
+        "ortools",
+        "cbcbox",
+        "pulp",
+        "torch",
+        "boto3",
+    }

@@ -20,7 +20,7 @@ ENGINES: dict[str, Any] = {
 }
 split = importlib.import_module("placer.solvers._programs.split")
 SEEDS = range(6_000, 6_010)
-PACKAGES = {"highs": "scipy", "milp": "pulp", "cpsat": "ortools"}
+PACKAGES = {"highs": "scipy", "milp": "cbcbox", "cpsat": "ortools"}
 
 
 def worse(found: Result, best: Result) -> float:

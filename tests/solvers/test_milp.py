@@ -313,7 +313,7 @@ def test_rounding_keeps_every_point(
 
 
 @pytest.mark.parametrize(
-    ("name", "package"), [("milp", "pulp"), ("highs", "scipy"), ("cpsat", "ortools")]
+    ("name", "package"), [("milp", "cbcbox"), ("highs", "scipy"), ("cpsat", "ortools")]
 )
 def test_a_missing_package_is_named(
     monkeypatch: pytest.MonkeyPatch, name: str, package: str

@@ -13,12 +13,12 @@ from placer.cli.options import json_option
 from placer.cli.output import print_json
 
 EXTRAS = {
-    "milp": ("pulp", "scipy"),
+    "milp": ("cbcbox", "scipy"),
     "cpsat": ("ortools",),
     "calibrate": ("scipy",),
     "aws": ("boto3",),
     "online": ("httpx2",),
-    "profile": ("torch",),
+    "profile": ("torch", "nvidia-ml-py"),
 }
 """Packages of each extra."""
 SECOND = ("milp", "highs", "cpsat")
