@@ -7,7 +7,7 @@ TEST := $(VENV)/.installed-test
 # Each worker begins with a block of neighbours, which share fixtures, and takes from others at the end.
 PARALLEL = -n auto --dist worksteal
 
-.PHONY: recommend test quick check lint types structure format bench bench-full rehearse clean
+.PHONY: recommend test quick check lint types structure format constraints bench bench-full rehearse clean
 
 recommend: $(RUN)  ## set up and run the main job on shipped data
 	$(BIN)/placer recommend --model roberta-xlm --budget 5/h
@@ -33,6 +33,20 @@ structure: $(TEST)  ## floors, rooms a level, upward imports, circles, lines
 format: $(TEST)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# One set of versions for all extras, so that extras can be installed together; each file is its part.
+DATE ?= $(shell date -u +%F)
+EXTRAS = profile hf aws online calibrate rehearse dask milp cpsat test validators
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate \
+	--exclude-newer $(DATE) --custom-compile-command 'make constraints DATE=$(DATE)' pyproject.toml
+
+constraints: $(VENV)/bin/python  ## pin the newest releases of DATE (today) for each extra: constraints/*.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	rm -f constraints/*.txt
+	$(LOCK) --all-extras -c constraints/held.in -o constraints/all.txt
+	$(LOCK) -c constraints/all.txt -o constraints/placer.txt
+	set -e; for extra in $(EXTRAS); do \
+	  $(LOCK) --extra $$extra -c constraints/all.txt -o constraints/$$extra.txt; done
 
 BENCH = $(BIN)/python tests/benchmarks
 
@@ -64,12 +78,12 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "placer needs Python 3.11 or newer; try: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo 'no venv module: apt-get install python3-venv, then again' >&2; exit 2; }
 
-$(RUN): $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+$(RUN): $(VENV)/bin/python pyproject.toml constraints/placer.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints/placer.txt -e .
 	touch $@
 
-$(TEST): $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+$(TEST): $(VENV)/bin/python pyproject.toml constraints/test.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints/test.txt -e '.[test]'
 	touch $@ $(RUN)
 
 clean:

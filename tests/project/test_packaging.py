@@ -101,7 +101,7 @@ def test_wheel_runs_from_an_empty_environment(built: Path, tmp_path: Path) -> No
         "--quiet",
         "--disable-pip-version-check",
         "-c",
-        str(ROOT / "constraints.txt"),
+        str(ROOT / "constraints" / "placer.txt"),
     ]
     subprocess.run(
         [*pip, str(next(built.glob("*.whl")))], check=True, timeout=PROCESS_TIMEOUT_S, env=clean

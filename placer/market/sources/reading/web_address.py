@@ -7,8 +7,8 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 DIRECT: dict[str, None] = {f"all://{host}": None for host in ("127.0.0.1", "localhost", "[::1]")}
-"""Hosts that an httpx client reaches without a proxy (``mounts``), whatever the environment says: a
-proxy's loopback device is another machine.
+"""Hosts that an httpx2 client reaches without a proxy (``mounts``), whatever the environment says:
+a proxy's loopback device is another machine.
 """
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
 
