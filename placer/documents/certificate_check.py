@@ -9,28 +9,35 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placer.cost_model.objective import Objective, objective_named
-from placer.documents.certificate import (
-    SCHEMA,
-    device_speeds,
-    holds_market,
-    input_digests,
-    relaxed_modes,
-)
+from placer.cost_model.estimate import estimate
+from placer.cost_model.limits import violations
+from placer.cost_model.objective import objective_of
+from placer.documents.book_check import Compared, compare_with_book
+from placer.documents.certificate import SCHEMA, holds_market, input_digests
 from placer.documents.checker.case import Case
 from placer.documents.checker.dollars import dollars_of
 from placer.documents.checker.limits import broken_limits
 from placer.documents.checker.seconds import round_of
+from placer.documents.proof_check import UNCOVERED, proof_words, wrong_proof
+from placer.documents.result_parts import estimate_document, placement_document
+from placer.documents.saved_result import first_difference, placement_from
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.units import format_number
 
 SAME = 1e-9
 """Relative difference up to which a figure counts as the same."""
-NOT_COVERED = (
-    "emissions, intervals, the outlook on spot machines and a month, alternatives and sentences"
-)
+NOT_COVERED = "emissions, intervals, the outlook on spot machines and a month"
 """What only the model itself works out."""
+CONSIDERED = ("alternatives", "baselines", "near_misses")
+"""Parts of a result that hold placements beside the answer, priced on the same market."""
+SENTENCES = ("verdict", "notes", "warnings", "nearest", "batches", "verification")
+"""Parts of a result that nothing works out again: sentences, and answers to other questions."""
+NO_CERTIFICATE = (
+    "no certificate in this file: it was written by an older version, or the certificate was "
+    f"removed; {UNCOVERED} the bound, and that the answer is optimal"
+)
+"""What is said where a file has nothing that its proof is checked with."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,15 +56,17 @@ def check_certificate(document: Mapping[str, Any], where: str) -> Checked:
     PlacerError
         If a digest, a price, a limit, a bound or a count does not hold; names it.
     """
-    wrong = next(_faults(document), "")
+    compared = _compared(document)
+    whole = _whole(document, compared)
+    wrong = next(_faults(document, compared, whole), "")
     if wrong:
         raise PlacerError(f"{where}: {wrong}", "the file was edited, or made by another version")
-    if "certificate" not in document:
+    confirmed, trusted = [], [f"{UNCOVERED} {text}" for text in compared.uncovered]
+    if document.get("certificate") is None:
         return Checked(
-            confirmed=(),
-            trusted=("no certificate in this file: it was written by an older version",),
+            confirmed=compared.confirmed,
+            trusted=(NO_CERTIFICATE, *trusted, *_uncovered(document, whole)),
         )
-    confirmed, trusted = [], []
     if document["placement"] is not None:
         usd, speed = (
             document["estimate"]["usd_per_hour"]["total"],
@@ -70,16 +79,53 @@ def check_certificate(document: Mapping[str, Any], where: str) -> Checked:
         trusted += [
             *_estimated(document),
             f"not covered by the second implementation: {NOT_COVERED}",
+            *_uncovered(document, whole),
         ]
     if "problem" in document:
         confirmed.append("digests of profile, catalog, requirements and calibration")
-    bound = _bound_words(document)
-    confirmed += bound.confirmed
-    trusted = [*bound.trusted, *trusted]
-    return Checked(confirmed=tuple(confirmed), trusted=tuple(trusted))
+    proved, believed = proof_words(document, whole)
+    confirmed += [*compared.confirmed, *proved]
+    if whole is not None and any(document[part] for part in CONSIDERED):
+        confirmed.append(f"{', '.join(CONSIDERED).replace('_', ' ')}: priced again")
+    return Checked(confirmed=tuple(confirmed), trusted=(*believed, *trusted))
 
 
-def _faults(document: Mapping[str, Any]) -> Iterator[str]:
+def _compared(document: Mapping[str, Any]) -> Compared:
+    """Compare prices, links and dates with the book on this machine, as far as the file has any."""
+    question = document.get("problem", document.get("question"))
+    if question is None:
+        return Compared(problem=None, uncovered=("prices, links and dates",))
+    placements = [] if document["placement"] is None else [placement_from(document["placement"])]
+    whole = _has_market(document)
+    return compare_with_book(Problem.from_dict(question), placements, document["data"], whole=whole)
+
+
+def _has_market(document: Mapping[str, Any]) -> bool:
+    certificate = document.get("certificate")
+    return certificate is not None and "problem" in document and holds_market(certificate)
+
+
+def _whole(document: Mapping[str, Any], compared: Compared) -> Problem | None:
+    """Return the question on the whole market: of this machine, else of the file."""
+    if compared.problem is not None:
+        return compared.problem
+    return Problem.from_dict(document["problem"]) if _has_market(document) else None
+
+
+def _uncovered(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str]:
+    """Name what the document says and nothing works out again."""
+    parts = [part for part in SENTENCES if document.get(part)]
+    if whole is None:
+        parts += [part for part in CONSIDERED if document[part]]
+    parts += ["solver.seconds", "solver.candidates"]
+    if document.get("certificate") is not None:
+        parts += ["time_limit_s", "node_limit", "seed"]
+    yield f"{UNCOVERED} {', '.join(parts)}"
+
+
+def _faults(
+    document: Mapping[str, Any], compared: Compared, whole: Problem | None
+) -> Iterator[str]:
     """Yield what is wrong, the most telling first."""
     certificate = document.get("certificate")
     if certificate is not None and certificate["schema"] != SCHEMA:
@@ -91,10 +137,39 @@ def _faults(document: Mapping[str, Any]) -> Iterator[str]:
         yield from _priced(certificate, document)
     if certificate is not None:
         yield from _settings(certificate, document)
-    if "proof" in document:
-        yield from _bounds(document)
-    if certificate is not None and certificate["relaxation"] is not None:
-        yield from _relaxation(certificate, document)
+    if certificate is None and "proof" in document and "problem" in document:
+        yield "the file has a proof, but the certificate that belongs to it is missing"
+    yield from compared.wrong
+    yield from wrong_proof(document, whole)
+    if whole is not None:
+        yield from _wrong_considered(document, whole)
+
+
+def _wrong_considered(document: Mapping[str, Any], whole: Problem) -> Iterator[str]:
+    """Price the placements again that were considered beside the answer."""
+    asked, bound = objective_of(whole.requirements), document["objective"]["bound"]
+    for part in CONSIDERED:
+        seen = set()
+        for number, row in enumerate(document[part]):
+            name, placement = f"{part}[{number}]", placement_from(row["placement"])
+            priced = estimate(placement, whole)
+            for key, value in (
+                ("placement", placement_document(placement, whole)),
+                ("estimate", estimate_document(priced)),
+            ):
+                difference = first_difference(value, row[key], f"{name}.{key}")
+                if difference:
+                    yield difference
+            if part != "alternatives":
+                continue
+            if placement.canonical() in seen:
+                yield f"{name} is there twice"
+            seen.add(placement.canonical())
+            broken = violations(placement, whole)
+            if broken:
+                yield f"{name} breaks a limit: {broken[0].message}"
+            if bound is not None and not broken and asked.beats_bound(asked.value(priced), bound):
+                yield f"{name} beats the bound {bound:.9g}"
 
 
 def _digests(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
@@ -177,155 +252,6 @@ def _priced(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> Iter
             )
     for text in broken_limits(case, bill, counted, usd["total"]):
         yield f"the second implementation finds a broken limit: {text}"
-
-
-def _bounds(document: Mapping[str, Any]) -> Iterator[str]:
-    """Check the arithmetic of the bound: value, modes, total, counts."""
-    objective, modes = document["objective"], document["proof"]
-    if not modes:
-        return
-    bound, value, asked = objective["bound"], objective["value"], objective_named(objective["name"])
-    known = [mode["bound"] for mode in modes if mode["bound"] is not None]
-    unknown = [mode for mode in modes if mode["method"] == "stopped" and mode["bound"] is None]
-    if bound is not None and (unknown or not known or asked.best(known) != bound):
-        yield (
-            f"objective.bound is written as {bound:.9g}, which is not the best of the bounds of "
-            f"the modes"
-        )
-    for mode in modes:
-        name = _name(mode)
-        if mode["method"] == "stopped" and document["status"] == "optimal":
-            yield f"an optimal answer, but the search of {name} was stopped"
-        if document["status"] == "infeasible" and (
-            mode["bound"] is not None or mode["method"] == "stopped"
-        ):
-            yield f"nothing is said to fit, but {name} is not ruled out"
-        if mode["method"] == "root" and (mode["nodes"] or mode["priced"]):
-            yield f"{name} is said to need no search, but has {mode['nodes']} nodes"
-        own = document["placement"] is not None and name == _name_of(document["placement"])
-        if own and (
-            mode["bound"] is None
-            or (not _same(mode["bound"], value) and asked.better(value, mode["bound"]))
-        ):
-            yield f"the bound of {name} is beaten by the placement"
-    for key, total in (("nodes", "nodes"), ("priced", "candidates")):
-        counted = sum(mode[key] for mode in modes)
-        if counted > document["solver"][total]:
-            yield (
-                f"solver.{total} is written as {document['solver'][total]}, but the modes have "
-                f"{counted} together"
-            )
-
-
-def _same(a: float, b: float) -> bool:
-    return math.isclose(a, b, rel_tol=SAME, abs_tol=1e-12)
-
-
-def _name(mode: Mapping[str, Any]) -> str:
-    steps = mode["local_steps"]
-    return (
-        "one machine"
-        if mode["strategy"] == "none"
-        else mode["strategy"] + (f" H={steps}" if steps > 1 else "")
-    )
-
-
-def _name_of(placement: Mapping[str, Any]) -> str:
-    return _name({"strategy": placement["exchange"], "local_steps": placement["local_steps"]})
-
-
-def _relaxation(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
-    """Work the bounds by weak duality out again, and compare speeds by device with the model's."""
-    relaxation = certificate["relaxation"]
-    if relaxation["speeds"] != device_speeds(Problem.from_dict(document["problem"])):
-        yield "the speeds of the certificate are not those of the profile"
-    if any(not 0 <= multiplier < math.inf for multiplier in relaxation["multipliers"]):
-        yield "a multiplier of the certificate is below 0"
-    again = relaxed_modes(
-        document["problem"], relaxation["speeds"], relaxation["multipliers"], relaxation["modes"]
-    )
-    for written, computed in zip(relaxation["modes"], again, strict=True):
-        one, other = written["bound"], computed["bound"]
-        if (one is None) != (other is None) or (
-            one is not None and other is not None and not _same(one, other)
-        ):
-            yield (
-                f"the bound of {_name(written)} by weak duality is written as {one}, but comes "
-                f"to {other}"
-            )
-    if {_name(m) for m in relaxation["modes"]} != {_name(m) for m in document["proof"]}:
-        yield "the certificate bounds other strategies than the proof"
-
-
-def _bound_words(document: Mapping[str, Any]) -> Checked:
-    """Say what is known of the bound."""
-    objective, modes = document["objective"], document["proof"]
-    asked, bound = objective_named(objective["name"]), objective["bound"]
-    if not modes:
-        words = (
-            "nothing is proved"
-            if bound is None
-            else "the bound is the word of the solver; --again solves again"
-        )
-        return Checked(confirmed=(), trusted=(words,))
-    confirmed = []
-    if bound is not None:
-        gap = (
-            f", {100 * objective['gap']:.3g} % from the value"
-            if objective["gap"] > SAME
-            else ", and the value reaches it"
-        )
-        confirmed.append(
-            f"the bound of {format_number(bound)} {asked.unit} "
-            f"is the best of {len(modes)} bounds{gap}"
-        )
-    relaxation = document["certificate"]["relaxation"]
-    closed = (
-        []
-        if relaxation is None
-        else [m for m in relaxation["modes"] if _closed(m["bound"], bound, asked)]
-    )
-    if closed:
-        offers = len(document["problem"]["catalog"]["offers"])
-        most = "; ".join(
-            f"{_name(m)} {'none fits' if m['bound'] is None else format_number(m['bound'])}"
-            for m in closed
-        )
-        confirmed.append(
-            f"weak duality over the {offers:,} offers in the file, worked out again, closes "
-            f"({asked.unit} at best): {most}"
-        )
-    names = {_name(mode) for mode in closed}
-    trusted = [
-        (
-            f"{_name(mode)}: "
-            f"{METHOD_WORDS[mode['method']].format(nodes=mode['nodes'], priced=mode['priced'])}"
-        )
-        for mode in modes
-        if _name(mode) not in names
-    ]
-    if not holds_market(document["certificate"]):
-        trusted.append(
-            "the market is not in this file: --certificate keeps it, so that bounds can be worked "
-            "out again"
-        )
-    return Checked(confirmed=tuple(confirmed), trusted=tuple(trusted))
-
-
-METHOD_WORDS = {
-    "alone": "every single machine was looked at",
-    "root": "ruled out by the solver's relaxation, without a search",
-    "search": "searched, {nodes:,} nodes, {priced:,} priced",
-    "stopped": "not finished; the bound is that of the solver's relaxation",
-}
-"""How a bound was found, in words."""
-
-
-def _closed(proved: float | None, bound: float | None, objective: Objective) -> bool:
-    """Return whether what weak duality proves about a mode keeps it behind the bound of all."""
-    if proved is None or bound is None:
-        return proved is None
-    return not objective.better(proved, bound, SAME)
 
 
 def _estimated(document: Mapping[str, Any]) -> Iterator[str]:

@@ -193,7 +193,7 @@ def check_result(document: Mapping[str, Any], where: str) -> str:
         ("totals", totals_document(priced, problem)),
         ("outlook", outlook_document(placement, priced, problem)),
     ):
-        difference = _difference(value, document.get(name), name)
+        difference = first_difference(value, document.get(name), name)
         if difference:
             raise PlacerError(
                 f"{where}: {difference}", "the file was edited, or made by another version"
@@ -226,7 +226,7 @@ def _wrong_status(document: Mapping[str, Any], priced: Estimate, problem: Proble
     objective, asked = document["objective"], objective_of(problem.requirements)
     value = asked.value(priced)
     written, bound, gap = objective["value"], objective["bound"], objective["gap"]
-    if objective["name"] != asked.name or _difference(value, written, "objective.value"):
+    if objective["name"] != asked.name or first_difference(value, written, "objective.value"):
         return f"the objective is written as {str(written)[:40]} but comes to {value:.9g}"
     if document["status"] not in ("optimal", "feasible", "time_limit"):
         return f"a placement with the status {str(document['status'])[:40]}"
@@ -234,7 +234,7 @@ def _wrong_status(document: Mapping[str, Any], priced: Estimate, problem: Proble
         return "an optimal answer without a bound" if document["status"] == "optimal" else ""
     if asked.beats_bound(value, bound):
         return f"the bound {bound:.9g} is beaten by the value {value:.9g}"
-    if _difference(gap_between(value, bound), gap, "objective.gap"):
+    if first_difference(gap_between(value, bound), gap, "objective.gap"):
         return "gap, bound and value do not fit each other"
     return (
         f"an optimal answer with a gap of {gap:.3g}"
@@ -243,20 +243,23 @@ def _wrong_status(document: Mapping[str, Any], priced: Estimate, problem: Proble
     )
 
 
-def _difference(computed: Any, written: Any, at: str) -> str:
+def first_difference(computed: Any, written: Any, at: str) -> str:
     """Say where a written document differs from the computed one; empty if it does not."""
     if isinstance(computed, dict) and isinstance(written, Mapping):
         if computed.keys() != written.keys():
             return f"{at} has other keys"
         return next(
-            filter(None, (_difference(computed[k], written[k], f"{at}.{k}") for k in computed)), ""
+            filter(
+                None, (first_difference(computed[k], written[k], f"{at}.{k}") for k in computed)
+            ),
+            "",
         )
     if isinstance(computed, list) and isinstance(written, list) and len(computed) == len(written):
         return next(
             filter(
                 None,
                 (
-                    _difference(c, w, f"{at}[{i}]")
+                    first_difference(c, w, f"{at}[{i}]")
                     for i, (c, w) in enumerate(zip(computed, written, strict=True))
                 ),
             ),

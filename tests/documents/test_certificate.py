@@ -7,6 +7,7 @@ import importlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -147,30 +148,44 @@ def test_weak_duality_by_hand() -> None:
     assert largest_sums([single, double], CHEAPEST, 1) == [0.0, -1.0]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
-def test_machines_that_another_replaces_change_no_sum(data: st.DataObject) -> None:
-    """Random machines, with and without quotas: for each multiplier the largest sums stay equal."""
-    quotas = data.draw(st.lists(st.sampled_from([None, 3, 40]), min_size=1, max_size=4))
+def test_machines_that_another_replaces_change_no_bound(data: st.DataObject) -> None:
+    """Random machines, with and without quotas, against every way to take N of them: without those
+    that another replaces the bound still holds, and is no looser.
+    """
     machines = [
         Machine(
             alone=1.0,
             speed=float(data.draw(st.integers(1, 9))),
             usd=float(data.draw(st.integers(1, 9))),
-            most=data.draw(st.sampled_from([1, 5])),
-            gpus=data.draw(st.sampled_from([1, 2])),
+            most=min(data.draw(st.sampled_from([1, 4])), 4 if number % 2 == 0 else 3 // gpus),
+            gpus=gpus,
             host="t4",
-            bucket=(str(number), "T4", "spot"),
-            quota=quota,
+            bucket=(str(number % 2), "T4", "spot"),
+            quota=(None, 3)[number % 2],
         )
-        for number, quota in enumerate(quotas)
-        for _ in range(data.draw(st.integers(1, 3)))
+        for number, gpus in enumerate(data.draw(st.lists(st.integers(1, 2), max_size=4)))
     ]
-    fewer = undominated(machines, 5)
-    for multiplier in (0.0, 0.5, 3.0, CHEAPEST):
-        assert largest_sums(fewer, multiplier, 5) == pytest.approx(
-            largest_sums(machines, multiplier, 5)
-        )
+    fewer = undominated(machines, 4)
+    for multiplier in (0.0, 0.5, CHEAPEST):
+        bounds = largest_sums(fewer, multiplier, 4)
+        for counts in product(*(range(m.most + 1) for m in machines)):
+            taken = list(zip(counts, machines, strict=True))
+            within = all(
+                sum(n * m.gpus for n, m in taken if m.bucket == key.bucket) <= key.quota
+                for key in machines
+                if key.quota is not None
+            )
+            if sum(counts) > 4 or not within:
+                continue
+            worth = sum(
+                n * (-m.usd if multiplier == CHEAPEST else m.speed - multiplier * m.usd)
+                for n, m in taken
+            )
+            assert worth <= bounds[sum(counts)] + 1e-9
+        for tighter, looser in zip(bounds, largest_sums(machines, multiplier, 4), strict=False):
+            assert tighter <= looser + 1e-9
 
 
 def best_by_mode(problem: Problem) -> dict[tuple[str, int], float]:
@@ -300,7 +315,10 @@ def test_unproved_answers_have_no_proof_and_old_files_are_read(saved: dict[str, 
     old["solver"] = {key: value for key, value in saved["solver"].items() if key != "nodes"}
     _, checked = examine_document(old, "r.json")
     assert checked is not None
-    assert checked.trusted == ("no certificate in this file: it was written by an older version",)
+    assert checked.trusted[0].startswith(
+        "no certificate in this file: it was written by an older version, or the certificate was "
+        "removed; not covered by this check: the bound"
+    )
 
 
 def test_infeasible_answers_say_that_every_mode_is_ruled_out() -> None:

@@ -200,6 +200,15 @@ class Relaxed:
         """Return the samples/s that count, of V samples/s that calculate."""
         return samples / multiplier / max(a * samples / speed + b for a, b in rounds)
 
+    def counted(
+        self, strategy: str, n: int, host: str, speed: float, samples: int, multiplier: float
+    ) -> float:
+        """Return the samples/s that count, of N equal machines in one place that average by a
+        butterfly.
+        """
+        rounds = self._rounds(strategy, self._average(host, n))
+        return self._counted(speed, rounds, samples, multiplier)
+
     def _needed(
         self, rounds: Sequence[tuple[float, float]], samples: int, multiplier: float
     ) -> float:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import accumulate, pairwise
 from typing import Any
@@ -24,7 +24,7 @@ CHEAPEST = float("inf")
 @dataclass(frozen=True)
 class Machine:
     """One admitted offer: samples/s alone and in a group, USD/h, most of them, GPUs of one, what
-    its quota counts with.
+    its quota counts with; the rows of the book and of the speeds that it is made of.
     """
 
     alone: float
@@ -35,6 +35,8 @@ class Machine:
     host: str
     bucket: tuple[str, str, str]
     quota: int | None
+    offer: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    speeds: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
 def machines_of(problem: Mapping[str, Any], speeds: Sequence[Mapping[str, Any]]) -> list[Machine]:
@@ -96,6 +98,8 @@ def _machine(
             class_of(offer, machines, problem),
             bucket,
             quota,
+            offer,
+            speed,
         )
     ]
 

@@ -1,0 +1,164 @@
+"""A placement that a claimed bound would rule out: equal machines in one place, priced a second
+time.
+
+A bound that rests on a search cannot be worked out again without the search. It can be refuted: by
+one placement that keeps every limit and beats it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from placer.documents.checker.averages import transport_of
+from placer.documents.checker.bound import Relaxed
+from placer.documents.checker.case import ALWAYS_OVERLAP, BUTTERFLIES, Case
+from placer.documents.checker.dollars import dollars_of
+from placer.documents.checker.limits import broken_limits
+from placer.documents.checker.market import Machine
+from placer.documents.checker.modes import MAY_OVERLAP
+from placer.documents.checker.seconds import round_of
+
+PRICED = 40
+"""Placements that are priced in full at most, the most promising first."""
+CLEARLY = 1e-6
+"""Relative difference above which a placement beats a bound."""
+OBJECTIVES = ("throughput", "time", "cost", "cost-per-sample")
+"""Objectives that the second implementation works out."""
+
+
+def witness(
+    problem: Mapping[str, Any],
+    machines: Sequence[Machine],
+    modes: Sequence[Mapping[str, Any]],
+    bound: float | None,
+) -> str:
+    """Look for equal machines in one place that keep every limit and beat a bound.
+
+    Parameters
+    ----------
+    problem
+        A ``placer.problem/v1`` document with the whole market.
+    machines
+        What it admits: `machines_of`.
+    modes
+        Rows with ``strategy``, ``local_steps`` and ``samples_to_target``.
+    bound
+        What is claimed that nothing beats; None: that nothing keeps the limits.
+
+    Returns
+    -------
+    str
+        The placement in words; empty if none was found.
+    """
+    objective = problem["requirements"]["objective"]
+    if objective not in OBJECTIVES:
+        return ""
+    sign = -1.0 if objective == "throughput" else 1.0
+    limit = float("inf") if bound is None else sign * bound - CLEARLY * abs(bound)
+    quick = sorted(
+        (row for row in _quick(problem, machines, modes) if sign * row[0] < limit),
+        key=lambda row: sign * row[0],
+    )
+    for _, machine, count, mode in quick[:PRICED]:
+        value = _value(problem, machine, count, mode)
+        if value is not None and sign * value < limit:
+            return f"{count} x {_name(machine)} with {mode['strategy']} reach {value:.9g}"
+    return ""
+
+
+def _quick(
+    problem: Mapping[str, Any], machines: Sequence[Machine], modes: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[float, Machine, int, Mapping[str, Any]]]:
+    """Yield the objective of equal machines before egress and data, with what they are."""
+    relaxed, wish = Relaxed(problem, (), ()), problem["requirements"]
+    cheapest: dict[tuple[Any, ...], Machine] = {}
+    for machine in machines:
+        kind = machine.host, machine.speed, machine.gpus, machine.bucket[1:]
+        if kind not in cheapest or machine.usd < cheapest[kind].usd:
+            cheapest[kind] = machine
+    for machine in cheapest.values():
+        for mode in modes:
+            alone, factor = mode["strategy"] == "none", mode["samples_to_target"]
+            if not (alone or mode["strategy"] in BUTTERFLIES):
+                continue
+            counts = range(1, 2) if alone else range(2, machine.most + 1)
+            for n in counts:
+                if n < wish["min_workers"] or n * machine.usd > relaxed.budget:
+                    continue
+                if alone:
+                    counted = machine.alone / factor
+                else:
+                    samples = relaxed.batch * mode["local_steps"]
+                    counted = relaxed.counted(
+                        mode["strategy"], n, machine.host, n * machine.speed, samples, factor
+                    )
+                if counted >= relaxed.floor:
+                    yield (_objective(problem, counted, n * machine.usd), machine, n, mode)
+
+
+def _objective(problem: Mapping[str, Any], samples_per_second: float, usd: float) -> float:
+    """Return the objective of samples/s that count and USD/h."""
+    wish = problem["requirements"]
+    if wish["objective"] == "throughput":
+        return samples_per_second
+    if wish["objective"] == "time":
+        return float(wish["samples"]) / samples_per_second
+    return usd if wish["objective"] == "cost" else usd / 3600 / samples_per_second * 1e6
+
+
+def _value(
+    problem: Mapping[str, Any], machine: Machine, count: int, mode: Mapping[str, Any]
+) -> float | None:
+    """Price equal machines in full; None if they break a limit, or the book lacks a price."""
+    offer, speeds = machine.offer, machine.speeds
+    placement = _placement(problem, machine, count, mode)
+    small = {**problem, "catalog": {**problem["catalog"], "offers": [offer]}}
+    row = {**placement["workers"][0], **{k: speeds[k] for k in ("alone", "in_group", "basis")}}
+    case = Case(small, placement, {"machines": [row], "links": []}, mode["samples_to_target"])
+    try:
+        bill = round_of(case)
+        usd = dollars_of(case, bill)["total"]
+        counted = case.batch * case.local_steps / bill.seconds / case.multiplier
+        broken = broken_limits(case, bill, counted, usd)
+    except (KeyError, StopIteration, IndexError, ZeroDivisionError):
+        return None
+    return None if broken else _objective(problem, counted, usd)
+
+
+def _placement(
+    problem: Mapping[str, Any], machine: Machine, count: int, mode: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Build the placement as a result has it."""
+    offer, wish, strategy = machine.offer, problem["requirements"], mode["strategy"]
+    overlap = strategy in ALWAYS_OVERLAP or (wish["overlap"] and strategy in MAY_OVERLAP)
+    keys = ("gpu", "gpu_count", "market", "usd_per_hour")
+    island = {key: machine.speeds[key] for key in ("machines", "inner") if key in machine.speeds}
+    return {
+        "workers": [
+            {
+                **{key: offer[key] for key in keys},
+                "offer": offer["instance_type"],
+                "place": machine.bucket[0],
+                "count": count,
+                **island,
+            }
+        ],
+        "exchange": strategy,
+        "compression": wish["compression"] or problem["profile"]["compression"],
+        "local_steps": mode["local_steps"],
+        "streams": 1 if strategy == "none" else wish["streams"],
+        "overlap": overlap,
+        "transport": transport_of(problem),
+        "server": None,
+        "aggregator": None,
+        "storage": None,
+    }
+
+
+def _name(machine: Machine) -> str:
+    offer = machine.offer
+    size = "" if offer["gpu_count"] == 1 else f":{offer['gpu_count']}"
+    several = machine.speeds.get("machines", 1)
+    island = "" if several == 1 else f"{several}x"
+    return f"{island}{offer['gpu']}{size} {offer['market']} in {machine.bucket[0]}"

@@ -1,0 +1,351 @@
+"""Check of a proof: the modes that must be there, the arithmetic of their bounds, bounds worked out
+again, and a search for a placement that the claimed bound rules out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from placer.cost_model.objective import Objective, objective_named
+from placer.documents.certificate import (
+    device_speeds,
+    holds_market,
+    mode_factor,
+    relaxed_modes,
+)
+from placer.documents.checker.market import machines_of
+from placer.documents.checker.modes import required_modes
+from placer.documents.checker.witness import OBJECTIVES, witness
+from placer.problem.problem import Problem
+from placer.units import format_number
+
+SAME = 1e-9
+"""Relative difference up to which a figure counts as the same."""
+PROVING = "exact"
+"""The solver that proves strategy by strategy."""
+ALONE = "one machine"
+"""Name of the mode without an exchange."""
+STOPPED = 1e-6
+"""Relative distance up to which a bound is the one that the gap leaves."""
+
+
+UNCOVERED = "not covered by this check:"
+"""How a sentence begins about what a document says and nothing here confirms."""
+
+
+def wrong_proof(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str]:
+    """Yield what is wrong about the proof of a result, the most telling first.
+
+    Parameters
+    ----------
+    document
+        A ``placer.result/v1`` document.
+    whole
+        Its question on the whole market, from the file or from the book of this machine; None
+        where neither has it.
+    """
+    if "proof" in document:
+        yield from _wrong_modes(document)
+        yield from _wrong_bounds(document)
+        yield from _wrong_methods(document)
+        if document.get("certificate") is not None:
+            yield from _wrong_gap(document)
+    yield from _wrong_relaxation(document)
+    yield from _refuted(document, whole)
+
+
+def _wrong_modes(document: Mapping[str, Any]) -> Iterator[str]:
+    """Compare the modes of proof and relaxation with those that the request asks for."""
+    question = document.get("problem", document.get("question"))
+    proof = [_key(mode) for mode in document["proof"]]
+    proved = document["status"] == "optimal" and document["solver"]["name"] == PROVING
+    if question is None or not (proof or proved):
+        return
+    needed = required_modes(question)
+    relaxation = (document.get("certificate") or {}).get("relaxation")
+    lists = [("proof", proof)]
+    if relaxation is not None:
+        lists.append(("relaxation", [_key(mode) for mode in relaxation["modes"]]))
+    for name, modes in lists:
+        lacking = sorted(needed - {*modes})
+        if lacking:
+            words = ", ".join(_name_of_key(key) for key in lacking[:3])
+            yield f"the {name} says nothing of {words}, which the request admits"
+        twice = [key for key in modes if modes.count(key) > 1]
+        if twice:
+            yield f"the {name} has {_name_of_key(twice[0])} twice"
+
+
+def _wrong_bounds(document: Mapping[str, Any]) -> Iterator[str]:
+    """Check the arithmetic of the bound: value, modes, total, counts."""
+    objective, modes = document["objective"], document["proof"]
+    if not modes:
+        return
+    bound, value, asked = objective["bound"], objective["value"], objective_named(objective["name"])
+    known = [mode["bound"] for mode in modes if mode["bound"] is not None]
+    unknown = [mode for mode in modes if mode["method"] == "stopped" and mode["bound"] is None]
+    if bound is not None and (unknown or not known or asked.best(known) != bound):
+        yield (
+            f"objective.bound is written as {bound:.9g}, which is not the best of the bounds of "
+            f"the modes"
+        )
+    for mode in modes:
+        name = _name(mode)
+        if mode["method"] == "stopped" and document["status"] == "optimal":
+            yield f"an optimal answer, but the search of {name} was stopped"
+        if document["status"] == "infeasible" and (
+            mode["bound"] is not None or mode["method"] == "stopped"
+        ):
+            yield f"nothing is said to fit, but {name} is not ruled out"
+        if mode["method"] == "root" and (mode["nodes"] or mode["priced"]):
+            yield f"{name} is said to need no search, but has {mode['nodes']} nodes"
+        own = document["placement"] is not None and name == _name_of(document["placement"])
+        if own and (
+            mode["bound"] is None
+            or (not _same(mode["bound"], value) and asked.better(value, mode["bound"]))
+        ):
+            yield f"the bound of {name} is beaten by the placement"
+    for key, total in (("nodes", "nodes"), ("priced", "candidates")):
+        counted = sum(mode[key] for mode in modes)
+        if counted > document["solver"][total]:
+            yield (
+                f"solver.{total} is written as {document['solver'][total]}, but the modes have "
+                f"{counted} together"
+            )
+
+
+def _wrong_methods(document: Mapping[str, Any]) -> Iterator[str]:
+    """Check whether each mode can have ended as it says."""
+    for mode in document["proof"]:
+        name, method = _name(mode), mode["method"]
+        if method not in METHOD_WORDS:
+            yield f"{name} is said to end by '{str(method)[:40]}'"
+        if (method == "alone") != (name == ALONE) and method != "stopped":
+            yield f"{name} is said to end by '{method}'"
+        if method == "search" and not (mode["nodes"] or mode["priced"]):
+            yield f"{name} is said to be searched, but has no nodes"
+
+
+def _reached(document: Mapping[str, Any]) -> float | None:
+    """Return the bound that a finished search leaves: the value, and the gap that was asked for."""
+    objective, certificate = document["objective"], document.get("certificate")
+    if certificate is None or objective["value"] is None or document["status"] != "optimal":
+        return None
+    slack, value = max(certificate["gap"], SAME), objective["value"]
+    if objective["name"] == "time":  # searched as samples/s
+        return float(value / (1 + slack))
+    return float(objective_named(objective["name"]).ahead(value, slack))
+
+
+def _wrong_gap(document: Mapping[str, Any]) -> Iterator[str]:
+    """Check that the gap which was asked for can be that of the proof."""
+    if _reached(document) is None or not document["proof"] or document["batches"]:
+        return
+    if not (_shows_gap(document) or any(_rests_on_root(m, document) for m in document["proof"])):
+        yield (
+            f"no bound of the proof follows from the gap of {document['certificate']['gap']:.3g} "
+            f"that was asked for"
+        )
+
+
+def _shows_gap(document: Mapping[str, Any]) -> bool:
+    """Tell whether a mode has the bound that the gap leaves."""
+    reached = _reached(document)
+    return reached is not None and any(
+        mode["bound"] is not None
+        and math.isclose(mode["bound"], reached, rel_tol=STOPPED, abs_tol=1e-12)
+        for mode in document["proof"]
+    )
+
+
+def _rests_on_root(mode: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
+    """Tell whether a mode has the bound of its relaxation, and that is not behind the value."""
+    value, asked = document["objective"]["value"], objective_named(document["objective"]["name"])
+    bound, root = mode["bound"], mode["root_bound"]
+    return (
+        bound is not None
+        and root is not None
+        and _same(bound, root)
+        and not asked.better(value, bound, SAME)
+    )
+
+
+def _same(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=SAME, abs_tol=1e-12)
+
+
+def _key(mode: Mapping[str, Any]) -> tuple[str, int]:
+    return mode["strategy"], mode["local_steps"]
+
+
+def _name_of_key(key: tuple[str, int]) -> str:
+    strategy, steps = key
+    return ALONE if strategy == "none" else strategy + (f" H={steps}" if steps > 1 else "")
+
+
+def _name(mode: Mapping[str, Any]) -> str:
+    return _name_of_key(_key(mode))
+
+
+def _name_of(placement: Mapping[str, Any]) -> str:
+    return _name({"strategy": placement["exchange"], "local_steps": placement["local_steps"]})
+
+
+def _wrong_relaxation(document: Mapping[str, Any]) -> Iterator[str]:
+    """Work the bounds by weak duality out again, and compare speeds by device with the model's."""
+    relaxation = (document.get("certificate") or {}).get("relaxation")
+    if relaxation is None:
+        return
+    problem = Problem.from_dict(document["problem"])
+    for mode in relaxation["modes"]:
+        factor = mode_factor(mode["strategy"], mode["local_steps"], problem)["samples_to_target"]
+        if not _same(mode["samples_to_target"], factor):
+            yield f"samples_to_target of {_name(mode)} in the certificate is not the model's"
+    if relaxation["speeds"] != device_speeds(problem):
+        yield "the speeds of the certificate are not those of the profile"
+    if any(not 0 <= multiplier < math.inf for multiplier in relaxation["multipliers"]):
+        yield "a multiplier of the certificate is below 0"
+    again = relaxed_modes(
+        document["problem"], relaxation["speeds"], relaxation["multipliers"], relaxation["modes"]
+    )
+    asked = objective_named(document["objective"]["name"])
+    for written, computed in zip(relaxation["modes"], again, strict=True):
+        one, other = written["bound"], computed["bound"]
+        # A looser one does no harm: earlier versions left fewer machines out.
+        if other is not None and (one is None or asked.better(other, one, SAME)):
+            yield (
+                f"the bound of {_name(written)} by weak duality is written as {one}, but comes "
+                f"to {other}"
+            )
+    if {_name(m) for m in relaxation["modes"]} != {_name(m) for m in document["proof"]}:
+        yield "the certificate bounds other strategies than the proof"
+
+
+def _refuted(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str]:
+    """Look for a placement that keeps the limits and beats the bound that is claimed."""
+    bound, objective = document["objective"]["bound"], document["objective"]
+    nothing = document["status"] == "infeasible" and document["placement"] is None
+    if not can_refute(whole) or whole is None or (bound is None and not nothing):
+        return
+    saved, speeds = whole.to_dict(), device_speeds(whole)
+    modes = [mode_factor(strategy, steps, whole) for strategy, steps in required_modes(saved)]
+    better = witness(saved, machines_of(saved, speeds), modes, bound)
+    if better and nothing:
+        yield f"nothing is said to fit, but {better} {objective_named(objective['name']).unit}"
+    elif better:
+        yield f"the bound {bound:.9g} is beaten: {better} and keep every limit"
+
+
+def can_refute(whole: Problem | None) -> bool:
+    """Tell whether placements of the whole market can be priced a second time."""
+    if whole is None:
+        return False
+    wish = whole.requirements
+    return wish.objective in OBJECTIVES and wish.max_carbon_g_per_hour is None
+
+
+def proof_words(document: Mapping[str, Any], whole: Problem | None) -> tuple[list[str], list[str]]:
+    """Return what is confirmed of a proof that holds, and what is taken on trust, in sentences."""
+    objective, modes = document["objective"], document["proof"]
+    asked, bound = objective_named(objective["name"]), objective["bound"]
+    confirmed: list[str] = []
+    if can_refute(whole) and (bound is not None or document["status"] == "infeasible"):
+        beaten = "keep every limit" if bound is None else "beat the claimed bound"
+        confirmed.append(f"no equal machines in one place {beaten}")
+    if not modes:
+        words = (
+            "nothing is proved"
+            if bound is None
+            else f"{UNCOVERED} the bound is the word of the solver; --again solves again"
+        )
+        return confirmed, [words]
+    if bound is not None:
+        gap = (
+            f", {100 * objective['gap']:.3g} % from the value"
+            if objective["gap"] > SAME
+            else ", and the value reaches it"
+        )
+        confirmed.append(
+            f"the bound of {format_number(bound)} {asked.unit} "
+            f"is the best of the {len(modes)} bounds claimed{gap}"
+        )
+    relaxation = document["certificate"]["relaxation"]
+    closed = (
+        []
+        if relaxation is None
+        else [m for m in relaxation["modes"] if _closed(m["bound"], bound, asked)]
+    )
+    if closed:
+        offers = len(document["problem"]["catalog"]["offers"])
+        most = "; ".join(
+            f"{_name(m)} {'none fits' if m['bound'] is None else format_number(m['bound'])}"
+            for m in closed
+        )
+        confirmed.append(
+            f"weak duality over the {offers:,} offers in the file, worked out again, closes "
+            f"({asked.unit} at best): {most}"
+        )
+    again = {} if relaxation is None else {_name(m): m["bound"] for m in relaxation["modes"]}
+    names = {_name(mode) for mode in closed}
+    trusted = [
+        f"{_name(mode)}: {_how(mode)}{_believed(mode, again)}"
+        for mode in modes
+        if _name(mode) not in names
+    ]
+    if trusted and document["status"] in ("optimal", "infeasible"):
+        what = "the answer is optimal" if document["status"] == "optimal" else "nothing fits"
+        trusted.insert(
+            0,
+            f"{UNCOVERED} that {what}: that rests on the solver's word for {len(trusted)} of "
+            f"{len(modes)} strategies; --again solves again",
+        )
+    if _reached(document) is not None and not document["batches"] and not _shows_gap(document):
+        gap_asked = 100 * document["certificate"]["gap"]
+        trusted.append(f"{UNCOVERED} the gap of {gap_asked:.3g} % that was asked for")
+    if not holds_market(document["certificate"]):
+        trusted.append(
+            "the market is not in this file: --certificate keeps it, so that bounds can be worked "
+            "out again"
+        )
+    return confirmed, trusted
+
+
+def _how(mode: Mapping[str, Any]) -> str:
+    """Say how a mode ended."""
+    return METHOD_WORDS[mode["method"]].format(nodes=mode["nodes"], priced=mode["priced"])
+
+
+def _believed(mode: Mapping[str, Any], again: Mapping[str, float | None]) -> str:
+    """Say that a claimed bound is not confirmed, and how far weak duality comes.
+
+    Notes
+    -----
+    How a mode ended is not confirmed either: a search also closes without a node what its
+    relaxation alone leaves open.
+    """
+    computed = again.get(_name(mode))
+    if computed is None:
+        return ""
+    claimed = "that none fits" if mode["bound"] is None else format_number(mode["bound"])
+    return (
+        f"; {UNCOVERED} the bound claimed is {claimed}, worked out again it is "
+        f"{format_number(computed)}"
+    )
+
+
+METHOD_WORDS = {
+    "alone": "every single machine was looked at",
+    "root": "ruled out by the solver's relaxation, without a search",
+    "search": "searched, {nodes:,} nodes, {priced:,} priced",
+    "stopped": "not finished; the bound is that of the solver's relaxation",
+}
+"""How a bound was found, in words."""
+
+
+def _closed(proved: float | None, bound: float | None, objective: Objective) -> bool:
+    """Return whether what weak duality proves about a mode keeps it behind the bound of all."""
+    if proved is None or bound is None:
+        return proved is None
+    return not objective.better(proved, bound, SAME)
