@@ -1,26 +1,31 @@
 """Sweeps: points, breakpoints, files that are taken up again, shards, processes and Dask."""
 
 import importlib.util
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import jsonschema
 import pytest
+from rich.console import Console
 
 import placer
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from instances import two_places
 from placer.advice.sweep.answer import Sweep, breakpoints, stretches
 from placer.advice.sweep.axes import parse_axis, parse_shard, points_of
-from placer.advice.sweep.file import read_points
+from placer.advice.sweep.file import append, merged, read_points
 from placer.advice.sweep.run import run_sweep
 from placer.advice.sweep.workers import processes
 from placer.advice.worlds.scenario import apply, parse_changes
+from placer.cli.report.sweep import sweep_view
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.solving.answer import SolveOptions
@@ -329,6 +334,35 @@ def test_dask_gives_the_same_rows() -> None:
     assert got.rows == placer.sweep("roberta-xlm", over, catalog="erben-2023", gpu="T4,A10").rows
 
 
+@pytest.mark.slow
+def test_dead_dask_workers_are_said_in_one_line(tmp_path: Path) -> None:
+    """Both processes of a cluster are killed after the second point: what is done is kept, and a
+    new sweep ends the file.
+    """
+    distributed = pytest.importorskip("distributed")
+    path, over = tmp_path / "s.jsonl", ["budget=1/h..5/h:30"]
+    ask = partial(
+        placer.sweep, "roberta-xlm", over, catalog="erben-2023", gpu="T4,A10", output=str(path)
+    )
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        killed: list[int] = []
+
+        def tell(done: int, of: int) -> None:
+            if done == 2 and not killed:
+                killed.extend(worker.pid for worker in cluster.workers.values())
+                for pid in killed:
+                    os.kill(pid, signal.SIGKILL)
+
+        with pytest.raises(PlacerError, match=r"the workers of the Dask cluster at .* died") as end:
+            ask(dask=cluster.scheduler_address, tell=tell)
+    assert end.value.exit_code == 1
+    assert "run the same command again" in end.value.hint
+    assert 3 <= path.read_bytes().count(b"\n") < 31
+    assert len(ask().rows) == 30
+
+
 def test_without_distributed_the_error_says_what_to_install(run: Run) -> None:
     """One line; with the package, that nobody answers."""
     if importlib.util.find_spec("distributed") is None:
@@ -377,3 +411,132 @@ def test_a_frame_has_a_column_for_each_range() -> None:
     frame = swept("price:gcp/*:T4=x1,x2", "tbs=1024,2048", objective="cost").to_frame()
     assert list(frame["tbs"]) == ["1024", "2048"] * 2
     assert len(frame) == 4
+
+
+def written(path: Path) -> list[str]:
+    """Lines of a sweep of four points: the header, two answers, two refusals."""
+    over = [parse_axis("price:gcp/*:T4=x1,x2"), parse_axis("budget=8/h,0.0001/h")]
+    run_sweep(two_places(), over, output=str(path))
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+WRONG: tuple[object, ...] = (
+    None,
+    True,
+    -1,
+    10**400,
+    1e300,
+    "x",
+    [],
+    [None],
+    {},
+    {"a": 1},
+    0.5,
+    ["x"],
+)
+
+
+def test_no_wrong_value_of_a_line_is_an_internal_failure(tmp_path: Path) -> None:
+    """Each value of the header and of each kind of point is removed, and replaced by values of
+    other types: the file is refused in one line, or it reads, and then its table can be printed.
+    """
+    path = tmp_path / "s.jsonl"
+    lines = [json.loads(line) for line in written(path)]
+    read, said = 0, list[str]()
+    for number in (0, 1, 2):
+        for key in lines[number]:
+            for value in ("removed", *WRONG):
+                changed = {**lines[number], key: value}
+                if value == "removed":
+                    del changed[key]
+                others = [*lines[:number], changed, *lines[number + 1 :]]
+                path.write_text("".join(json.dumps(line) + "\n" for line in others))
+                try:
+                    header, rows = merged([str(path)])
+                except PlacerError as error:
+                    said.append(error.message)
+                    continue
+                got = Sweep(header=header, rows=tuple(rows))
+                Console(file=io.StringIO(), width=120).print(sweep_view(got))
+                json.dumps(got.to_dict(), allow_nan=False)
+                read += 1
+    assert len(said) > read > 0
+    assert all(str(path) in words and len(words) < len(str(path)) + 260 for words in said)
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "says"),
+    [
+        (1, {"point": 3}, "point 3 is price:gcp/*:T4=x2 budget=0.0001/h, not"),
+        (1, {"point": 4}, "point 4 of 4"),
+        (1, {"samples_per_second": 1e300}, "samples_per_second is beyond 1e+30"),
+        (1, {"workers": "T4"}, "Expected `array`, got `str` - at `$.workers`"),
+        (0, {"points": 5}, "its ranges span 4 points, not 5"),
+        (0, {"over": []}, "1 to 3 ranges with values, not 0"),
+        (0, {"schema": "placer.sweep-points/v2"}, "schema 'placer.sweep-points/v2'"),
+    ],
+)
+def test_a_wrong_line_is_named(
+    tmp_path: Path, number: int, change: dict[str, object], says: str
+) -> None:
+    """With its number, and with what is wrong."""
+    path = tmp_path / "s.jsonl"
+    lines = [json.loads(line) for line in written(path)]
+    lines[number] |= change
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(PlacerError, match=f"{re.escape(str(path))}:{number + 1}: ") as caught:
+        merged([str(path)])
+    assert says in caught.value.message
+
+
+def test_two_sweeps_do_not_share_a_file(tmp_path: Path) -> None:
+    """The second one is refused while the first one solves, in another process as well; after its
+    end the file is free.
+    """
+    path = tmp_path / "s.jsonl"
+    over = [parse_axis("price:gcp/*:T4=x1,x2")]
+    refused: list[PlacerError] = []
+
+    def tell(done: int, of: int) -> None:
+        if done == 1:
+            with pytest.raises(PlacerError, match="another sweep is writing into") as caught:
+                run_sweep(two_places(), over, output=str(path))
+            refused.append(caught.value)
+
+    run_sweep(two_places(), over, output=str(path), tell=tell)
+    assert "--merge" in refused[0].hint
+    assert path.read_text().count("\n") == 3
+    run_sweep(two_places(), over, output=str(path))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_another_process_is_kept_out(tmp_path: Path, run: Run) -> None:
+    """Exit code 2 and one line; the kernel frees the lock of a process that is killed."""
+    process, path = started(tmp_path)
+    process.send_signal(signal.SIGSTOP)
+    try:
+        done = run(*QUESTION, "--over", "budget=1/h..5/h:16", "-o", str(path))
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=PROCESS_TIMEOUT_S)
+    assert done.returncode == 2
+    assert f"another sweep is writing into '{path}'" in done.stderr
+    finished(path, run, tmp_path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_names_the_file() -> None:
+    """As does a disk that is gone."""
+    with (
+        open("/dev/full", "ab", buffering=0) as full,  # noqa: PTH123 - as the sweep opens it
+        pytest.raises(PlacerError, match="cannot write '/dev/full': No space left") as caught,
+    ):
+        append(full, {"a": 1})
+    assert caught.value.exit_code == 1
+    assert "free some space" in caught.value.hint
+
+
+def test_a_device_is_no_file_of_a_sweep() -> None:
+    """A named pipe would wait for a reader."""
+    with pytest.raises(PlacerError, match="'/dev/full' is no regular file"):
+        run_sweep(two_places(), [parse_axis("budget=1/h,2/h")], output="/dev/full")

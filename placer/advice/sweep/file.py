@@ -7,17 +7,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from io import FileIO
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from placer.errors import PlacerError
-from placer.json_text import unique_keys
+from placer.advice.sweep.file_lock import opened_alone
+from placer.advice.sweep.point_rows import header_fault, row_fault
+from placer.errors import PlacerError, writing_hint
+from placer.json_text import parse_json
 from placer.market.sources.reading.bounded_file import MOST_LINES_BYTES, read_file
 from placer.problem.problem import Problem
 
 SCHEMA = "placer.sweep-points/v1"
 """Schema of the header line."""
+WROTE = "give a file that 'placer sweep -o' wrote"
 ANOTHER = "give another file, or ask the question that it was made with"
 
 
@@ -73,57 +78,71 @@ def read_points(
         row = _row(line, path, number)
         if "schema" in row:
             first = first or row
-            _check_header(row, dict(header) if header is not None else first, f"{path}:{number}")
-        elif (
-            first is None
-            or not isinstance(row.get("key"), str)
-            or not isinstance(row.get("point"), int)
-        ):
-            raise PlacerError(
-                f"{path}:{number}: not a point of a sweep",
-                "give a file that 'placer sweep -o' wrote",
-            )
-        elif rows.setdefault(row["key"], row) != row:
+            _check_header(row, header or first, f"{path}:{number}")
+            continue
+        _check_point(row, first and (header or first), f"{path}:{number}")
+        if rows.setdefault(row["key"], row) != row:
             raise PlacerError(
                 f"{path}:{number}: two answers for '{row['key']}'",
                 "one of them was edited, or stopped by the time limit; delete it",
             )
+    _check_alike(rows.values(), path)
     return first, list(rows.values()), whole
 
 
-def open_points(path: str, header: Mapping[str, Any]) -> tuple[list[dict[str, Any]], TextIO]:
+@contextmanager
+def open_points(
+    path: str, header: Mapping[str, Any]
+) -> Iterator[tuple[list[dict[str, Any]], FileIO]]:
     """Take a file up again, or start it: cut off a torn last line, write the header if there is
     none.
 
-    Returns
-    -------
-    tuple[list[dict], TextIO]
-        Points that are there already, and the file, open at its end.
+    Yields
+    ------
+    tuple[list[dict], FileIO]
+        Points that are there already, and the file, open at its end and locked.
 
     Raises
     ------
     PlacerError
-        If the file is another question's or cannot be written.
+        If the file is another question's, cannot be written, or another sweep adds to it.
     """
-    first, there, whole = read_points(path, header) if Path(path).exists() else (None, [], 0)
+    with ExitStack() as stack:
+        try:
+            if Path(path).exists() and not Path(path).is_file():
+                raise PlacerError(f"'{path}' is no regular file", "give the name of a file")
+            handle = stack.enter_context(opened_alone(path))
+            first, there, whole = read_points(path, header)
+            handle.truncate(whole)
+            if first is None:
+                append(handle, header)
+        except (OSError, ValueError) as error:
+            raise PlacerError(
+                f"cannot write '{path}': {getattr(error, 'strerror', None) or error}",
+                "choose a folder that exists and can be written",
+            ) from None
+        yield there, handle
+
+
+def append(handle: FileIO, row: Mapping[str, Any]) -> None:
+    """Write one line and see it on the disk before anything else is done.
+
+    Raises
+    ------
+    PlacerError
+        If the disk is full or gone; a part of the line is cut off when the file is taken up again.
+    """
+    left = memoryview(line_of(row).encode())
     try:
-        handle = Path(path).open("a", encoding="utf-8", newline="\n")  # noqa: SIM115 - the caller closes it
-        handle.truncate(whole)
-        if first is None:
-            append(handle, header)
+        while left:
+            left = left[handle.write(left) :]
+        os.fsync(handle.fileno())
     except OSError as error:
         raise PlacerError(
-            f"cannot write '{path}': {error.strerror or error}",
-            "choose a folder that exists and can be written",
+            f"cannot write '{handle.name}': {error.strerror or error}",
+            writing_hint(error, "choose another -o"),
+            exit_code=1,
         ) from None
-    return there, handle
-
-
-def append(handle: TextIO, row: Mapping[str, Any]) -> None:
-    """Write one line and see it on the disk before anything else is done."""
-    handle.write(line_of(row))
-    handle.flush()
-    os.fsync(handle.fileno())
 
 
 def merged(paths: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -152,12 +171,13 @@ def merged(paths: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         raise PlacerError(
             "nothing to merge", "name the files: placer sweep --merge a.jsonl b.jsonl -o all.jsonl"
         )
+    _check_alike(points.values(), paths[-1])
     return header, sorted(points.values(), key=lambda row: int(row["point"]))
 
 
 def _row(line: str, path: str | Path, number: int) -> dict[str, Any]:
     try:
-        row = json.loads(line, object_pairs_hook=unique_keys)
+        row = parse_json(line)
     except (ValueError, RecursionError) as error:
         raise PlacerError(
             f"{path}:{number}: not valid JSON: {error}",
@@ -170,13 +190,31 @@ def _row(line: str, path: str | Path, number: int) -> dict[str, Any]:
     return row
 
 
+def _check_point(row: Mapping[str, Any], header: Mapping[str, Any] | None, where: str) -> None:
+    fault = "it stands before the header" if header is None else row_fault(row, header)
+    if fault:
+        raise PlacerError(
+            f"{where}: not a point of this sweep: {fault[:200]}",
+            "delete the line; its point is solved again",
+        )
+
+
+def _check_alike(rows: Iterable[Mapping[str, Any]], path: str | Path) -> None:
+    """Refuse answers of a language model among those of others: one question has one model."""
+    if len({"usd_per_billion_tokens" in row for row in rows if "workers" in row}) > 1:
+        raise PlacerError(f"{path}: only some points have tokens: of two models", WROTE)
+
+
 def _check_header(row: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> None:
     if row.get("schema") != SCHEMA:
         raise PlacerError(
             f"{where}: schema '{str(row.get('schema'))[:40]}' is not {SCHEMA}",
-            "give a file that 'placer sweep -o' wrote",
+            WROTE,
         )
-    if row.get("question") != wanted.get("question"):
+    fault = header_fault(row)
+    if fault:
+        raise PlacerError(f"{where}: not the header of a sweep: {fault[:200]}", WROTE)
+    if any(row.get(key) != wanted.get(key) for key in ("question", "over")):
         raise PlacerError(
             f"{where}: points of another question, catalog or version of placer", ANOTHER
         )

@@ -9,8 +9,10 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future, wait
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from io import FileIO
 from typing import TYPE_CHECKING, Any
 
 from placer.advice.sweep.answer import Row, Sweep
@@ -33,6 +35,8 @@ AHEAD = 4
 """Points for each process that are handed out before the oldest one is back: rows are written in
 order.
 """
+CHECK_S = 2.0
+"""Between two looks whether anybody is left who solves."""
 REFUSED = "refused"
 """Status of a point whose question contradicts itself or admits no machine."""
 Tell = Callable[[int, int], None]
@@ -45,12 +49,14 @@ class Runner:
     Notes
     -----
     ``submit`` hands one point to the executor, however the question has got there; ``workers`` is
-    how many points run side by side; ``stop`` ends what is being solved when Ctrl-C came.
+    how many points run side by side; ``stop`` ends what is being solved when Ctrl-C came; ``check``
+    raises an error if nobody is left who could solve, and is called while a point is waited for.
     """
 
     submit: Callable[[tuple[str, ...]], Future[Row]]
     workers: int
     stop: Callable[[], None] = lambda: None
+    check: Callable[[], None] = lambda: None
 
 
 def solve_point(
@@ -188,24 +194,26 @@ def run_sweep(
     check_axes(problem, axes)
     header = header_of(problem, axes, solver, options)
     mine = [(i, words) for i, words in enumerate(points) if i % shard[1] == shard[0] - 1]
-    rows, handle = ([], None) if output is None else open_points(output, header)
-    known = {row["key"] for row in rows}
-    missing = [(i, words) for i, words in mine if " ".join(words) not in known]
-    done, stopped = len(mine) - len(missing), False
-    tell(done, len(mine))
-    try:
-        with _interrupts() as asked_to_stop:
-            for row in _solved(missing, runner or Here(problem, solver, options), asked_to_stop):
-                rows.append(row)
-                if handle is not None:
-                    append(handle, row)
-                done += 1
-                tell(done, len(mine))
-    except KeyboardInterrupt:
-        stopped = True
-    finally:
-        if handle is not None:
-            handle.close()
+    with ExitStack() as stack:
+        rows: list[Row] = []
+        handle: FileIO | None = None
+        if output is not None:
+            rows, handle = stack.enter_context(open_points(output, header))
+        known = {row["key"] for row in rows}
+        missing = [(i, words) for i, words in mine if " ".join(words) not in known]
+        done, stopped = len(mine) - len(missing), False
+        tell(done, len(mine))
+        try:
+            with _interrupts() as asked_to_stop:
+                solved = _solved(missing, runner or Here(problem, solver, options), asked_to_stop)
+                for row in solved:
+                    rows.append(row)
+                    if handle is not None:
+                        append(handle, row)
+                    done += 1
+                    tell(done, len(mine))
+        except KeyboardInterrupt:
+            stopped = True
     stopped = stopped or done < len(mine)
     if stopped and runner is not None:
         runner.stop()
@@ -245,7 +253,7 @@ def _solved(
             if not waiting or asked_to_stop():
                 return
             i, future = waiting.popleft()
-            row = future.result()
+            row = _awaited(future, runner)
             if asked_to_stop():
                 return
             yield {"point": i, **row}
@@ -258,6 +266,13 @@ def _solved(
     finally:
         for _, future in waiting:
             future.cancel()
+
+
+def _awaited(future: Future[Row], runner: Runner) -> Row:
+    """Wait for a point as long as there is somebody to solve it."""
+    while not wait([future], CHECK_S).done:
+        runner.check()
+    return future.result()
 
 
 @contextlib.contextmanager
@@ -282,7 +297,12 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 
 
 def on_executor(
-    executor: Executor, problem: Problem | Any, solver: str, options: SolveOptions, workers: int
+    executor: Executor,
+    problem: Problem | Any,
+    solver: str,
+    options: SolveOptions,
+    workers: int,
+    check: Callable[[], None],
 ) -> Runner:
     """Solve points with an executor that is given the question with each of them (Dask: a future of
     it, scattered once).
@@ -290,4 +310,5 @@ def on_executor(
     return Runner(
         submit=lambda words: executor.submit(solve_point, problem, words, solver, options),
         workers=workers,
+        check=check,
     )

@@ -6,8 +6,9 @@ import contextlib
 import importlib
 import multiprocessing
 import signal
+import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
 from dataclasses import replace
 
 from placer.advice.sweep.answer import Row
@@ -17,6 +18,8 @@ from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions
 
 MOST_JOBS = 1_024
+WORKERLESS_S = 15.0
+"""A cluster whose workers have been gone for so long gets no new ones by itself."""
 _question: tuple[Problem, str, SolveOptions] | None = None
 """In a child: the question, given once."""
 
@@ -94,7 +97,7 @@ def dask(address: str, problem: Problem, solver: str, options: SolveOptions) -> 
     Raises
     ------
     PlacerError
-        If ``distributed`` is not installed, or nobody answers at the address.
+        If ``distributed`` is not installed, nobody answers at the address, or all workers died.
     """
     try:
         distributed = importlib.import_module("distributed")
@@ -115,6 +118,34 @@ def dask(address: str, problem: Problem, solver: str, options: SolveOptions) -> 
             raise PlacerError(
                 f"the Dask cluster at '{address}' has no workers", "start some: dask worker ADDRESS"
             )
-        sent = client.scatter(bare(problem), broadcast=True)
-        with client.get_executor(pure=False) as executor:
-            yield on_executor(executor, sent, solver, replace(options, on_better=None), workers)
+        seen = [time.monotonic()]
+
+        def check() -> None:
+            """Give up where there has been no worker for `WORKERLESS_S`."""
+            if client.nthreads():
+                seen[0] = time.monotonic()
+            elif time.monotonic() - seen[0] > WORKERLESS_S:
+                raise _workers_died(address)
+
+        executor = client.get_executor(pure=False)
+        try:
+            sent = client.scatter(bare(problem), broadcast=True)
+            given = replace(options, on_better=None)
+            yield on_executor(executor, sent, solver, given, workers, check)
+        except (
+            CancelledError,  # with its workers went the question that was sent to them
+            OSError,  # its connections, and time-outs
+            distributed.KilledWorker,
+        ):
+            raise _workers_died(address) from None
+        finally:
+            executor.shutdown(wait=False)
+
+
+def _workers_died(address: str) -> PlacerError:
+    return PlacerError(
+        f"the workers of the Dask cluster at '{address}' died",
+        "what -o FILE has is kept: start workers (dask worker ADDRESS), and run the same command "
+        "again",
+        exit_code=1,
+    )
