@@ -555,6 +555,17 @@ class Problem:
                     ),
                 )
             )
+        failed = self.profile.ran_out_of_memory(offer.gpu, offer.gpu_count)
+        if built is None and failed is not None:
+            problems.append(
+                (
+                    "device-memory",
+                    (
+                        f"{self.profile.name} ran out of memory on a machine of "
+                        f"{failed.gpu_count} x {failed.gpu}: {failed.source}"
+                    ),
+                )
+            )
         if built is None and self.profile.host_memory_bytes > offer.memory_gib * GIB:
             need = self.profile.host_memory_bytes / GIB
             problems.append(

@@ -40,9 +40,10 @@ NODE_EFFICIENCY = {
 }
 """Speed-up per device of an unmeasured node with several GPUs by transport: value, low, high.
 
-hivemind: assumed for accumulation with one exchange per optimizer step; low is what Erben et al.
-(2024) got from 8 x V100 and 4 x T4 nodes that exchange every microbatch. nccl: median, lowest of 35
-public pairs of 1 and 8 GPUs (NVIDIA DeepLearningExamples, Lambda). gloo: assumed as hivemind's.
+hivemind: assumed for accumulation with one exchange per optimizer step; low is assumed, below the
+0.64 of Erben et al. (2024) for ConvNeXt on 4 x T4 under DDP, which exchanges every microbatch.
+nccl: median, lowest of 35 public pairs of 1 and 8 GPUs (NVIDIA DeepLearningExamples, Lambda). gloo:
+assumed as hivemind's.
 """
 GROUP_EFFICIENCY = {"nccl": (0.99, 0.93, 1.0), "gloo": (0.97, 0.9, 1.0)}
 """Speed of a machine that exchanges with others over that of the machine alone, where no figure of
@@ -99,6 +100,22 @@ class Efficiency:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class OutOfMemory:
+    """Machine on which somebody saw the model run out of memory, by device and number of them."""
+
+    gpu: str
+    gpu_count: int
+    source: str
+
+    def __post_init__(self) -> None:
+        """Refuse counts below one."""
+        if self.gpu_count < 1:
+            raise PlacerError(
+                f"out_of_memory: {self.gpu_count} x {self.gpu}", "a machine has 1 device or more"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ModelProfile:
     """One model: sizes in bytes, memory of one device and of its host, rates by device, and what
     they were measured from.
@@ -106,7 +123,7 @@ class ModelProfile:
     Notes
     -----
     A model with an ``architecture`` needs no rates: its speed and memory follow from its
-    dimensions; its samples are sequences.
+    dimensions; its samples are sequences. ``out_of_memory`` names machines on which it failed.
     """
 
     name: str
@@ -128,6 +145,7 @@ class ModelProfile:
     rates: tuple[Rate, ...]
     measurements: tuple[Measurement, ...] = ()
     architecture: Architecture | None = None
+    out_of_memory: tuple[OutOfMemory, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse sizes that are not positive."""
@@ -176,6 +194,15 @@ class ModelProfile:
                 f"profile {self.name} has no rates",
                 "measure one device with placer profile, or add a published rate",
             )
+
+    def ran_out_of_memory(self, gpu: str, gpu_count: int) -> OutOfMemory | None:
+        """Return the known failure that rules a machine out, None if there is none: each device of
+        a node keeps a full replica, so more of them do not help.
+        """
+        for row in self.out_of_memory:
+            if row.gpu == gpu and row.gpu_count <= gpu_count:
+                return row
+        return None
 
     def gradient_bytes(self, compression: str) -> float:
         """Return the bytes of one gradient on the wire, S in the formulas."""
@@ -359,7 +386,8 @@ def profile_from_json(data: bytes, where: str) -> ModelProfile:
         raise PlacerError(f"{where}: not valid JSON: {error}", "correct the file") from None
     if not isinstance(raw, dict) or raw.pop("schema", None) != SCHEMA:
         raise PlacerError(f"{where}: not a {SCHEMA} file", f'its "schema" must be "{SCHEMA}"')
-    for key, kind in (("rates", Rate), ("efficiency", Efficiency)):
+    kinds = (("rates", Rate), ("efficiency", Efficiency), ("out_of_memory", OutOfMemory))
+    for key, kind in kinds:
         rows = raw.get(key, [])
         if not isinstance(rows, list):
             raise PlacerError(f"{where}: {key} is not a list", "see profiles/roberta-xlm.json")
@@ -387,6 +415,8 @@ def profile_document(profile: ModelProfile, *, measurements: bool = True) -> dic
         del built["measurements"]
     if profile.architecture is None:
         del built["architecture"]
+    if not profile.out_of_memory:
+        del built["out_of_memory"]
     return built
 
 

@@ -290,7 +290,7 @@ def test_least_price_has_the_forced_machine() -> None:
 def used_market() -> Any:
     """Two pools, of which the second must be used."""
     problem = Advisor("erben-2023").problem(
-        "roberta-xlm", places="gcp/us-central1", gpu="T4", market="spot", use="*=1xT4:4"
+        "convnext-large", places="gcp/us-central1", gpu="T4", market="spot", use="*=1xT4:4"
     )
     market = importlib.import_module("placer.solvers._market.market").Market.of(problem)
     assert [pool.offer.device for pool in market.pools] == ["T4", "T4:4"]

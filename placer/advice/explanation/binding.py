@@ -281,9 +281,10 @@ def _memory_limits(result: Result, asker: Asker) -> Iterator[Limit]:
         if {code for code, _ in problem.offer_problems(offer)} & {"device-memory", "host-memory"}
     }
     if small:
-        light = replace(
-            problem, profile=replace(problem.profile, device_memory_bytes=1, host_memory_bytes=1)
+        profile = replace(
+            problem.profile, device_memory_bytes=1, host_memory_bytes=1, out_of_memory=()
         )
+        light = replace(problem, profile=profile)
         trial = asker.best(light, start=result.placement)
         words = f"memory of {', '.join(sorted(small))}"
         yield _limit("memory", words, None, None, trial, result, asker)

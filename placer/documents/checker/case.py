@@ -233,3 +233,11 @@ def offer_kind(offer: Mapping[str, Any]) -> tuple[str, str, str, int, str]:
         offer["gpu_count"],
         offer["market"],
     )
+
+
+def ran_out_of_memory(offer: Mapping[str, Any], profile: Mapping[str, Any]) -> bool:
+    """Tell whether the model is known to have failed on a machine of no more such devices."""
+    return any(
+        row["gpu"] == offer["gpu"] and row["gpu_count"] <= offer["gpu_count"]
+        for row in profile.get("out_of_memory", ())
+    )

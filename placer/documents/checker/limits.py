@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from placer.documents.checker.case import GIB, Case, kind_of
+from placer.documents.checker.case import GIB, Case, kind_of, ran_out_of_memory
 from placer.documents.checker.dollars import sends
 from placer.documents.checker.islands import least_device_bytes, machine_count, wrong_islands
 from placer.documents.checker.seconds import Bill
@@ -80,6 +80,8 @@ def _machines(case: Case) -> Iterator[str]:
             yield f"the model does not fit the devices of {name}"
         if not row.get("inner") and profile["host_memory_bytes"] > offer["memory_gib"] * GIB:
             yield f"the model does not fit the host memory of {name}"
+        if not row.get("inner") and ran_out_of_memory(offer, profile):
+            yield f"the model is known to run out of memory on {name}"
         if wish["gpus"] and row["gpu"] not in wish["gpus"]:
             yield f"{name} has GPUs that were not asked for"
         if wish["market"] not in ("any", row["market"]):

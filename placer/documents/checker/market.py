@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from placer.documents.checker.averages import class_of
-from placer.documents.checker.case import GIB
+from placer.documents.checker.case import GIB, ran_out_of_memory
 from placer.documents.checker.limits import other_quota
 
 MOST_COUNTED = 16
@@ -131,6 +131,7 @@ def _fits(offer: Mapping[str, Any], problem: Mapping[str, Any]) -> bool:
     return bool(
         profile["device_memory_bytes"] <= device["memory_gib"] * GIB
         and profile["host_memory_bytes"] <= offer["memory_gib"] * GIB
+        and not ran_out_of_memory(offer, profile)
     )
 
 
