@@ -5,6 +5,7 @@ JSON.
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import date
 from statistics import fmean
 from typing import Any
@@ -20,7 +21,15 @@ from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.validation import reproduction
-from placer.validation.reproduction import PAPERS, cloudless, intellect, reproduce
+from placer.validation.reproduction import (
+    PAPERS,
+    cloudless,
+    erben,
+    erben_costs,
+    erben_speeds,
+    intellect,
+    reproduce,
+)
 from placer.validation.reproduction.cloudless import Case, elastic_cases, speed_ups
 from placer.validation.reproduction.comparison import (
     Group,
@@ -28,8 +37,16 @@ from placer.validation.reproduction.comparison import (
     Row,
     Verdict,
     group_errors,
+    within,
 )
 from placer.validation.reproduction.erben import SENT, SPEED
+from placer.validation.reproduction.erben_costs import (
+    four_continents,
+    gib_per_hour,
+    multi_cloud,
+)
+from placer.validation.reproduction.erben_placements import AWS, AZURE, NLP, WEST, Bench
+from placer.validation.reproduction.published import PublishedClaim, published_claims
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +184,126 @@ def test_every_claim_has_a_verdict_and_a_reason(
 
 
 @pytest.mark.parametrize("paper", PAPERS)
+def test_every_claim_names_the_condition_it_is_judged_under(
+    reproduced: Callable[[str], Reproduction], printed: Callable[..., str], paper: str
+) -> None:
+    """It stands in the file, on the terminal and in the document, with what ours may miss."""
+    got = reproduced(paper)
+    text, document = " ".join(printed(paper).split()), json.loads(printed(paper, "--json"))
+    assert text.count(" under: ") == len(got.claims)
+    for claim, shown in zip(got.claims, document["claims"], strict=True):
+        said = claim.published
+        assert len(said.condition) > 10
+        assert (shown["condition"], shown["tolerance"]) == (said.condition, said.tolerance)
+        assert said.tolerance is None or 0 < said.tolerance <= 0.25
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_undecided_is_counted_apart(
+    reproduced: Callable[[str], Reproduction], printed: Callable[..., str], paper: str
+) -> None:
+    """In the line above the claims and in the document."""
+    counts = reproduced(paper).verdicts
+    assert list(counts) == ["reproduced", "undecided: inputs unpublished", "contradicted"]
+    assert sum(counts.values()) == len(reproduced(paper).claims)
+    assert f"Claims: {', '.join(f'{n} {v}' for v, n in counts.items())}" in printed(paper)
+    assert json.loads(printed(paper, "--json"))["verdicts"] == counts
+
+
+def test_documents_with_the_former_verdict_stay_valid(
+    reproduced: Callable[[str], Reproduction],
+) -> None:
+    """Older ones say "not reproducible", and have neither condition nor counts."""
+    document = reproduced("cloudless").to_dict()
+    del document["verdicts"]
+    for claim in document["claims"]:
+        claim["verdict"] = "not reproducible"
+        del claim["condition"], claim["tolerance"]
+    jsonschema.validate(document, json.loads(schema_text("reproduction")))
+
+
+def test_a_figure_is_judged_by_its_tolerance() -> None:
+    """10 % of 3.77 is 0.377: 4.1 is near enough, 4.2 and the 19.6 of internet prices are not."""
+    claim = PublishedClaim(
+        id="X",
+        statement="s",
+        value="3.77",
+        unit="USD/h",
+        condition="c",
+        tolerance=0.1,
+        passage="",
+        source="",
+        as_of="2024-02-01",
+    )
+    assert within(claim, 4.1) == within(claim, 3.4) == Verdict.REPRODUCED
+    assert within(claim, 4.2) == within(claim, 19.6) == Verdict.CONTRADICTED
+    with pytest.raises(ValueError, match="no tolerance"):
+        within(replace(claim, tolerance=None), 3.77)
+
+
+def test_every_claim_of_erben_has_one_check() -> None:
+    """And every check its claim."""
+    checks = [*erben.LOG_CHECKS, *erben_costs.CHECKS, *erben_speeds.CHECKS]
+    assert sorted(checks) == sorted(claim.id for claim in published_claims("erben-2023"))
+
+
+def test_more_than_ninety_percent_is_said_of_four_continents(erben_again: Reproduction) -> None:
+    """Section 5 (3): 4.329 of 4.804 USD/h of a VM of C-8; D-2 costs 3.77 USD/h, egress between its
+    clouds at 0.01 USD/GB and not at the price of the internet, with which it would be 19.6.
+    """
+    claims = {claim.published.id: claim for claim in erben_again.claims}
+    assert claims["E02"].published.statement.startswith("C-8")
+    assert "figure 11b" in claims["E02"].published.passage
+    assert float(claims["E50"].published.value) == pytest.approx(2 * 0.835 + 2 * 1.05)
+    bench = Bench(load_catalog("erben-2023"))
+    two = [multi_cloud(bench, NLP, "D-2", place) for place in (WEST, AWS)]
+    assert sum(2 * hour.total for hour in two) == pytest.approx(3.77, rel=0.15)
+    assert all(hour.outside < hour.total / 2 for hour in two)
+    hour = four_continents(bench, NLP, "gcp")
+    assert 0.85 < hour.outside / hour.total < 0.95
+
+
+def test_the_accounting_of_figure_11_by_hand() -> None:
+    """With the 57.2 GB/h that follow from the paper (0.381 USD/h at 2/3 and 0.01 USD/GB) a VM of
+    Google Cloud costs 0.180 + 0.191 + 0.381 + 0.083 = 0.835 USD/h.
+    """
+    bench = Bench(load_catalog("erben-2023"))
+    sent, loaded = gib_per_hour(bench, NLP, "D-2")
+    hour = multi_cloud(bench, NLP, "D-2", WEST)
+    assert hour.inside / sent * 57.2 == pytest.approx(0.191, abs=1e-3)
+    assert hour.outside / sent * 57.2 == pytest.approx(0.381, abs=1e-3)
+    assert (hour.vm, hour.loading) == (0.18, pytest.approx(loaded * 0.01))
+    azure = multi_cloud(bench, NLP, "D-3", AZURE)
+    assert azure.inside == 0
+    assert azure.outside > azure.vm
+    # 4.329 USD/h at 6/20 x 0.08 + 6/20 x 0.15 = 0.069 USD/GB are 62.7 GB/h
+    c8, (sent, _) = four_continents(bench, NLP, "gcp"), gib_per_hour(bench, NLP, "C-8")
+    assert c8.outside / sent * 62.74 == pytest.approx(4.329, abs=1e-3)
+    assert c8.inside / sent * 62.74 == pytest.approx(0.251, abs=1e-3)
+    assert c8.vm == pytest.approx(0.1825)
+
+
+def test_placer_is_near_the_papers_statements(erben_again: Reproduction) -> None:
+    """Of the figures that section 4 states of experiments without a shipped run (B-8, C) each is
+    within 15 %, three of four within their 10 %; nothing is fitted between regions.
+    """
+    claims = [c for c in erben_again.claims if "E33" <= c.published.id <= "E43"]
+    assert len(claims) == 11
+    errors = [float(c.finding.ours.split(":")[0]) / float(c.published.value) - 1 for c in claims]
+    assert max(map(abs, errors)) <= 0.15
+    held = [c.finding.verdict == Verdict.REPRODUCED for c in claims]
+    assert sum(held) >= 0.75 * len(held)
+
+
+def test_prices_that_do_not_depend_on_the_model_are_exact(erben_again: Reproduction) -> None:
+    """All 27 of table 1, the savings of spot, and nodes that exchange nothing."""
+    verdicts = {c.published.id: c.finding.verdict for c in erben_again.claims}
+    exact = ("E04", "E05", "E10", "E11", "E12", "E15")
+    assert {verdicts[name] for name in exact} == {Verdict.REPRODUCED}
+    assert verdicts["E81"] == Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize("paper", PAPERS)
 def test_every_claim_has_a_source_and_a_date_that_has_passed(
     reproduced: Callable[[str], Reproduction], paper: str
 ) -> None:
@@ -201,7 +338,10 @@ def test_intellect_lies_inside_its_intervals(
     seconds = next(r for r in compared if (r.label, r.quantity) == ("USA", "all-reduce"))
     assert seconds.ours == pytest.approx(2 * 13 / 14 * 10.211 * 8 / 1.41 * 1.9, rel=1e-3)
     claims = reproduced("intellect-1").claims
-    assert {claim.finding.verdict for claim in claims} == {Verdict.REPRODUCED}
+    assert [claim.finding.verdict for claim in claims] == [
+        *[Verdict.UNDECIDED] * 3,  # the link of no pair is published
+        *[Verdict.REPRODUCED] * 2,
+    ]
 
 
 def test_fourteen_nodes_over_three_continents_read_as_they_were_run() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console, RenderableType
@@ -15,7 +14,7 @@ from placer.validation.reproduction.comparison import Claim, Group, Reproduction
 
 STYLES = {
     Verdict.REPRODUCED: "green",
-    Verdict.NOT_REPRODUCIBLE: "yellow",
+    Verdict.UNDECIDED: "yellow",
     Verdict.CONTRADICTED: "red",
 }
 SHORT = {"calculation": "calc."}
@@ -54,10 +53,9 @@ def print_reproduction(console: Console, got: Reproduction, *, all_rows: bool = 
     if got.groups:
         _section(console, "Errors by group", _groups(got.groups))
     if got.claims:
-        counts = Counter(claim.finding.verdict for claim in got.claims)
         _section(
             console,
-            f"Claims: {', '.join(f'{counts[v]} {v}' for v in Verdict)}",
+            f"Claims: {', '.join(f'{count} {verdict}' for verdict, count in got.verdicts.items())}",
             _claims(got.claims, console.width),
         )
     console.print()
@@ -125,7 +123,9 @@ def _groups(groups: Sequence[Group]) -> Table:
 
 
 def _claims(claims: Sequence[Claim], width: int) -> Table:
-    """List each claim with its verdict, our figure and the reason."""
+    """List each claim with its verdict, the condition it is judged under, our figure and the
+    reason.
+    """
     table = Table.grid(padding=(0, 2))
     table.width = min(width, MOST_WIDTH)
     table.add_column(style="cyan", no_wrap=True)
@@ -142,6 +142,10 @@ def _claims(claims: Sequence[Claim], width: int) -> Table:
             (found.verdict, STYLES[found.verdict]), f": {published.statement}{value}{passage}"
         )
         table.add_row(published.id, text)
+        condition = f"under: {published.condition}"
+        if published.tolerance is not None:
+            condition += f"; {100 * published.tolerance:g} % allowed"
+        table.add_row("", Text(condition))
         if found.ours:
             table.add_row("", Text(f"ours: {found.ours}"))
         table.add_row("", Text(f"because: {found.why}", style="dim"))

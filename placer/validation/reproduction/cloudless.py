@@ -191,7 +191,7 @@ def _saving(cases: list[Case]) -> Finding:
         "the saving depends on how unequal devices and data are; the paper's workloads and "
         "prices are not known"
     )
-    return Finding(verdict=Verdict.NOT_REPRODUCIBLE, ours=ours, why=why)
+    return Finding(verdict=Verdict.UNDECIDED, ours=ours, why=why)
 
 
 def _speed(faster: list[SpeedUp]) -> Finding:
@@ -203,4 +203,4 @@ def _speed(faster: list[SpeedUp]) -> Finding:
         "the paper's baseline, links and models are not known; the samples to target are "
         "placer's table"
     )
-    return Finding(verdict=Verdict.NOT_REPRODUCIBLE, ours=ours, why=why)
+    return Finding(verdict=Verdict.UNDECIDED, ours=ours, why=why)

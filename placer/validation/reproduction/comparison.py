@@ -73,13 +73,13 @@ class Verdict(StrEnum):
 
     Notes
     -----
-    ``contradicted``: the figures of the books, or an estimate by more than its own error, say
-    otherwise. ``not reproducible``: what decides it was not published as a number, or placer cannot
-    tell the sides apart.
+    ``contradicted``: the figures of the books, or an estimate by more than its tolerance, say
+    otherwise. ``undecided``: what decides it was never published as a number, and placer's
+    assumptions in its place do not settle it.
     """
 
     REPRODUCED = "reproduced"
-    NOT_REPRODUCIBLE = "not reproducible"
+    UNDECIDED = "undecided: inputs unpublished"
     CONTRADICTED = "contradicted"
 
 
@@ -115,6 +115,12 @@ class Reproduction:
         """Errors by quantity and group, in the order of the rows."""
         return group_errors(self.rows)
 
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """Number of claims by verdict, all verdicts in their order."""
+        found = [claim.finding.verdict for claim in self.claims]
+        return {str(verdict): found.count(verdict) for verdict in Verdict}
+
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.reproduction/v1`` document; errors and coverage are shares of 1.
 
@@ -126,6 +132,7 @@ class Reproduction:
             "title": self.title,
             "rows": [_row_document(row) for row in self.rows],
             "groups": [to_builtins(group) for group in self.groups],
+            "verdicts": self.verdicts,
             "claims": [_claim_document(claim) for claim in self.claims],
             "notes": list(self.notes),
         }
@@ -177,11 +184,19 @@ def decided(margin: float) -> Verdict:
     Examples
     --------
     >>> [str(decided(margin)) for margin in (0.2, 0.01, -0.2)]
-    ['reproduced', 'not reproducible', 'contradicted']
+    ['reproduced', 'undecided: inputs unpublished', 'contradicted']
     """
     if margin > LINK_ERROR:
         return Verdict.REPRODUCED
-    return Verdict.CONTRADICTED if margin < -LINK_ERROR else Verdict.NOT_REPRODUCIBLE
+    return Verdict.CONTRADICTED if margin < -LINK_ERROR else Verdict.UNDECIDED
+
+
+def within(claim: PublishedClaim, ours: float) -> Verdict:
+    """Judge a published figure by the tolerance that stands beside it."""
+    if claim.tolerance is None:
+        raise ValueError(f"claim {claim.id} has no tolerance")
+    near = abs(ours / float(claim.value) - 1) <= claim.tolerance
+    return Verdict.REPRODUCED if near else Verdict.CONTRADICTED
 
 
 def percent_range(shares: Sequence[float]) -> str:
@@ -227,6 +242,8 @@ def _claim_document(claim: Claim) -> dict[str, Any]:
         "passage": said.passage,
         "source": said.source,
         "as_of": said.as_of,
+        "condition": said.condition,
+        "tolerance": said.tolerance,
         "verdict": str(found.verdict),
         "ours": found.ours,
         "why": found.why,

@@ -4,7 +4,7 @@ x 4 cities.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from placer.cost_model.estimate import Estimate, estimate
@@ -14,7 +14,8 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.solving.by_hand import place_by_hand
 from placer.units import SECONDS_PER_HOUR
-from placer.workload.profile import load_profile
+from placer.workload.constants import PUBLISHED, Calibration
+from placer.workload.profile import ModelProfile, load_profile
 
 BOOK = "phalak-2023"
 MODELS = ("niser", "imdb-lstm")
@@ -74,6 +75,8 @@ class Study:
 
     book: Catalog
     estimates: dict[str, dict[Choice, Estimate]]
+    calibration: Calibration = PUBLISHED
+    vm_speed: float = 1.0
 
     @cached_property
     def network(self) -> Network:
@@ -99,18 +102,39 @@ class Study:
         return self.estimates[model][choice].step.total
 
 
-def work_out(book: Catalog) -> Study:
-    """Estimate all placements of both models."""
-    return Study(
-        book=book,
-        estimates={
-            model: {choice: placed(model, choice, book) for choice in CHOICES} for model in MODELS
-        },
-    )
+def work_out(book: Catalog, calibration: Calibration = PUBLISHED, vm_speed: float = 1.0) -> Study:
+    """Estimate all placements of both models; ``vm_speed`` times the assumed speed of the VMs."""
+    study = Study(book=book, estimates={}, calibration=calibration, vm_speed=vm_speed)
+    estimates = {
+        model: {choice: placed(model, choice, study) for choice in CHOICES} for model in MODELS
+    }
+    return replace(study, estimates=estimates)
+
+
+def other_assumptions(book: Catalog) -> dict[str, Study]:
+    """Work everything out with half and twice the speeds that the paper does not publish."""
+    studies = {}
+    for words, times in (("half", 0.5), ("twice", 2.0)):
+        services = PUBLISHED.services
+        slower = replace(
+            services,
+            start_s=services.start_s / times,
+            function_bytes_per_s=services.function_bytes_per_s * times,
+            sum_bytes_per_s=services.sum_bytes_per_s * times,
+        )
+        studies[f"{words} the speed of functions and stores"] = work_out(
+            book, replace(PUBLISHED, services=slower)
+        )
+        studies[f"{words} the speed of the VMs"] = work_out(book, vm_speed=times)
+    return studies
 
 
 def placed(
-    model: str, choice: Choice, book: Catalog, workers_per_city: int = 1, exchange: str = "central"
+    model: str,
+    choice: Choice,
+    study: Study,
+    workers_per_city: int = 1,
+    exchange: str = "central",
 ) -> Estimate:
     """Estimate workers in each city on one cloud; the global function and store in one city on any
     two clouds.
@@ -122,8 +146,27 @@ def placed(
     wish = Requirements(
         exchange=exchange, aggregator=places[choice.function], storage=places[choice.store]
     )
-    problem = Problem(profile=load_profile(model), catalog=book, requirements=wish)
+    problem = Problem(
+        profile=_profile(model, study.vm_speed),
+        catalog=study.book,
+        requirements=wish,
+        calibration=study.calibration,
+    )
     return estimate(place_by_hand(workers, problem), problem)
+
+
+def _profile(model: str, vm_speed: float) -> ModelProfile:
+    profile = load_profile(model)
+    rates = tuple(
+        replace(
+            rate,
+            value=rate.value * vm_speed,
+            low=rate.low * vm_speed,
+            high=rate.high * vm_speed,
+        )
+        for rate in profile.rates
+    )
+    return replace(profile, rates=rates)
 
 
 def usd_per_step(estimate: Estimate) -> float:

@@ -13,12 +13,20 @@ from placer.market.books.folders import shipped_catalogs
 class PublishedClaim:
     """One claim; ``value`` is a figure in ``unit``, a placement, or empty where the statement says
     all.
+
+    Notes
+    -----
+    ``condition`` says under which machines, prices and accounting the claim is judged and
+    ``tolerance`` by which share of ``value`` ours may miss it; both stand in the file, so they are
+    fixed before anything is worked out.
     """
 
     id: str
     statement: str
     value: str
     unit: str
+    condition: str
+    tolerance: float | None = None
     passage: str
     source: str
     as_of: str
