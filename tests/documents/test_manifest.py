@@ -16,6 +16,7 @@ from conftest import ROOT, Run
 from placer.cost_model.estimate import estimate
 from placer.documents.manifest import document_digest, read_manifest
 from placer.documents.manifest.question import question_of
+from placer.documents.manifest.rendezvous import bucket_name
 from placer.documents.manifest.versions import STEPS, completed
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document, manifest_of
@@ -326,3 +327,16 @@ def test_groups_form_beside_the_calculation() -> None:
         found.add(waits["matchmaking_s"])
     assert min(found) == 5.0
     assert max(found) == 15.0
+
+
+def test_names_of_buckets_are_those_of_one_plan(hierarchical: dict[str, Any]) -> None:
+    """Names of buckets are global: another plan of the same model in the same regions has others,
+    the same plan the same. Google Cloud refuses names that hold google.
+    """
+    names = [bucket["name"] for bucket in hierarchical["buckets"]]
+    assert names == [bucket["name"] for bucket in made("hierarchical")["buckets"]]
+    assert all(re.fullmatch(r"placer-niser-[a-z0-9-]+-[0-9a-f]{10}", name) for name in names)
+    other = made("hierarchical", workers="2..2")["buckets"]
+    assert not {bucket["name"] for bucket in other} & set(names)
+    shared = {**hierarchical, "model": {**hierarchical["model"], "name": "google/t5"}}
+    assert bucket_name(shared, "us-west1").startswith("placer-t5-us-west1-")

@@ -83,7 +83,7 @@ def build_manifest(
         "groups": _groups(placement, problem, islands=islands),
         "exchange": _exchange(placement, estimate, problem),
         "aggregator": _aggregator(placement, problem),
-        "storage": _storage(placement, problem),
+        "storage": None,  # its bucket is named after the rest
         "data": _data(estimate, problem),
         "expected": {**_expected(estimate), "status": status, "gap": gap},
         "drift": {
@@ -97,6 +97,7 @@ def build_manifest(
         },
         "question": used_problem(problem, placement).to_dict(),
     }
+    document["storage"] = _storage(placement, problem, document)
     document = completed(document)
     return {**document, "digest": document_digest(document)}
 
@@ -167,14 +168,16 @@ def _aggregator(placement: Placement, problem: Problem) -> dict[str, Any] | None
     return {"kind": kind, "place": exchange.aggregator, "server": to_builtins(machine)}
 
 
-def _storage(placement: Placement, problem: Problem) -> dict[str, Any] | None:
+def _storage(
+    placement: Placement, problem: Problem, document: dict[str, Any]
+) -> dict[str, Any] | None:
     if placement.exchange.storage is None:
         return None
     offer = problem.catalog.store(placement.exchange.storage)
     return {
         "place": offer.place,
         "store": offer.store,
-        "bucket": bucket_name(problem.profile.name, offer.region),
+        "bucket": bucket_name(document, offer.region),
     }
 
 

@@ -4,6 +4,8 @@ parts of a manifest.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -24,6 +26,11 @@ STORES = {"aws": "s3", "azure": "blob", "gcp": "gcs"}
 STORE_TRANSPORTS = ("store", "regional-stores")
 LONGEST = 63
 """Longest name of a bucket, a host and a Kubernetes label."""
+RUN_KEYS = ("model", "aggregator", "inputs")
+GROUP_KEYS = ("place", "count", "offer")
+"""What names a run: parts that the earliest files have too, so that they get the same buckets."""
+DIGEST_DIGITS = 10
+"""40 bits: of a million plans, two have one digest with a chance of 0.4."""
 
 
 def meeting(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,23 +86,41 @@ def _buckets(document: Mapping[str, Any]) -> list[dict[str, Any]]:
         for place in sorted({group["place"] for group in document["groups"]}):
             provider, _, region = place.partition("/")
             store = STORES.get(provider, storage["store"])
-            name = bucket_name(document["model"]["name"], region, "workers")
+            name = bucket_name(document, region, "workers")
             built.append({"role": "workers", "place": place, "store": store, "name": name})
     return built
 
 
-def bucket_name(model: str, *words: str) -> str:
-    """Name of a bucket of this run; of a long one the model is cut, so that names of several
-    regions stay apart.
+def bucket_name(document: Mapping[str, Any], *words: str) -> str:
+    """Return the name of a bucket of this run.
+
+    Notes
+    -----
+    Names of buckets are global: the end of a name is a digest of the plan, so that two plans never
+    ask for one name. Of a long model's name the end is cut, and "google" is left out: Google Cloud
+    refuses it (cloud.google.com/storage/docs/buckets#naming).
 
     Examples
     --------
-    >>> bucket_name("niser", "ap-south-1"), len(bucket_name("m" * 80, "ap-south-1", "workers"))
-    ('placer-niser-ap-south-1', 63)
+    >>> bucket_name({"model": {"name": "niser"}}, "ap-south-1")
+    'placer-niser-ap-south-1-9cb03784ba'
+    >>> len(bucket_name({"model": {"name": "m" * 80}}, "ap-south-1", "workers"))
+    63
     """
-    tail = plain_name("-".join(words))
+    tail = plain_name("-".join((*words, _run_digest(document))))
+    model = plain_name(document["model"]["name"]).replace("google", "")
     head = plain_name(f"placer-{model}")[: LONGEST - 1 - len(tail)].strip("-")
     return plain_name(f"{head}-{tail}")
+
+
+def _run_digest(document: Mapping[str, Any]) -> str:
+    """Return the start of the SHA-256 of what is run and what it was worked out from."""
+    run = {key: document.get(key) for key in RUN_KEYS}
+    run["groups"] = [
+        {key: group.get(key) for key in GROUP_KEYS} for group in document.get("groups", ())
+    ]
+    text = json.dumps(run, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
 
 
 def plain_name(text: str) -> str:

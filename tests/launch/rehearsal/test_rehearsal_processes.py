@@ -112,7 +112,7 @@ def test_of_several_stores_the_one_that_is_killed_is_named(tmp_path: Path) -> No
             )
     assert (
         caught.value.message
-        == "the object store in gcp/b (placer-tiny-b-workers) has ended: killed by SIGKILL"
+        == f"the object store in gcp/b ({plan.buckets[2].name}) has ended: killed by SIGKILL"
     )
 
 
