@@ -4,6 +4,7 @@ check that it can run the plan.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -71,7 +72,8 @@ class Site:
     -----
     ``manifest`` is the path of the manifest there, after ``enter``, a line of shell. ``stays``: the
     machine and its files are still there when the run has ended; else its log is printed. ``rank``
-    is one, or from one to another; ``options``: more words.
+    is one, or from one to another; ``options``: more words. ``meet`` is the command that prints the
+    address of rank 0 where ``PLACER_MEETING`` is set; empty: the address is always given.
     """
 
     enter: str = ""
@@ -79,9 +81,10 @@ class Site:
     stays: bool = True
     rank: str = '"$PLACER_RANK"'
     options: str = ""
+    meet: str = ""
 
 
-def runtime_lines(plan: ExportPlan, site: Site, ask_address: str) -> list[str]:
+def runtime_lines(plan: ExportPlan, site: Site, ask_address: Sequence[str]) -> list[str]:
     """Write the lines that start ``placer run`` for the rank of this machine.
 
     Parameters
@@ -89,7 +92,7 @@ def runtime_lines(plan: ExportPlan, site: Site, ask_address: str) -> list[str]:
     site
         Of the target.
     ask_address
-        Line that refuses to go on without the address of rank 0.
+        Lines that refuse to go on without the address of rank 0.
     """
     alone = plan.manifest.rendezvous.method == "none"
     words = " ".join(["", site.options]).rstrip()
@@ -101,7 +104,7 @@ def runtime_lines(plan: ExportPlan, site: Site, ask_address: str) -> list[str]:
     )
     enter = [site.enter] if site.enter else []
     return [
-        ALONE if alone else ask_address,
+        *([ALONE] if alone else ask_address),
         *enter,
         *NEEDS,
         *MEET,

@@ -308,8 +308,8 @@ def test_two_processes_meet_through_the_scripts(tmp_path: Path) -> None:
 
 
 def test_skypilot_has_the_sites_counts_and_markets_of_the_plan(three: ExportPlan) -> None:
-    """One task a group; on Google Cloud the T4 stands beside its host; the address must be given at
-    launch.
+    """One task a group; on Google Cloud the T4 stands beside its host. Nobody has to know the
+    address: rank 0 tells it in a bucket of this plan, which every machine mounts.
     """
     header, *tasks = yaml.safe_load_all(export(three, "skypilot")["skypilot.yaml"])
     assert header == {
@@ -322,7 +322,12 @@ def test_skypilot_has_the_sites_counts_and_markets_of_the_plan(three: ExportPlan
         assert task["resources"]["infra"] == group.place
         assert task["resources"]["use_spot"] == (group.offer.market == "spot")
         assert task["envs"]["PLACER_RANK_OFFSET"] == str(group.rank_offset)
-        assert task["envs"]["PLACER_RENDEZVOUS_ADDRESS"] is None
+        assert "PLACER_RENDEZVOUS_ADDRESS" not in task["envs"]
+        assert task["envs"]["PLACER_MEETING"] == "/placer-meeting"
+        bucket = f"placer-meeting-{three.manifest.digest[:16]}"
+        assert task["envs"]["PLACER_MEETING_BUCKET"] == bucket
+        mount = {"name": "${PLACER_MEETING_BUCKET}", "mode": "MOUNT", "store": "gcs"}
+        assert task["file_mounts"] == {"/placer-meeting": mount}
     assert tasks[0]["resources"]["instance_type"] == "n1-standard-8"
     assert tasks[0]["resources"]["accelerators"] == {"T4": 1}
     assert "accelerators" not in tasks[2]["resources"]
@@ -339,21 +344,20 @@ def test_skypilot_runs_the_server_beside_the_workers(server: ExportPlan) -> None
 def test_skypilot_loads_the_job_group(
     three: ExportPlan, server: ExportPlan, some_islands: ExportPlan, tmp_path: Path
 ) -> None:
-    """By SkyPilot's own loader: parallel, and without the address refused before any machine is
-    rented.
+    """By SkyPilot's own loader: parallel, and nothing has to be given at launch: the bucket where
+    the tasks meet has a name.
     """
     executable = other_python("sky", "PLACER_SKYPILOT_PYTHON")
     code = (
         "import json, sys\nfrom sky.utils import dag_utils\nfound = []\n"
         "for path in sys.argv[1:]:\n"
-        "    dag = dag_utils.load_dag_from_yaml(path, [('PLACER_RENDEZVOUS_ADDRESS', "
-        "'10.0.0.1')])\n"
+        "    dag = dag_utils.load_dag_from_yaml(path)\n"
         "    rows = [(t.name, t.num_nodes, str(r.cloud).lower(), r.region, r.instance_type, "
         "r.use_spot)"
         " for t in dag.tasks for r in t.resources]\n"
         "    found.append([dag.name, dag.is_job_group(), dag.execution.value, rows])\n"
-        "    try:\n        dag_utils.load_dag_from_yaml(path)\n        found[-1].append('loaded')\n"
-        "    except ValueError as error:\n        found[-1].append(str(error))\n"
+        "    found[-1].append(sorted({m.name for t in dag.tasks for m in "
+        "t.storage_mounts.values()}))\n"
         "print('found', json.dumps(found))\n"
     )
     paths = []
@@ -383,7 +387,7 @@ def test_skypilot_loads_the_job_group(
         for g in three.manifest.groups
     ]
     assert first[3] == groups
-    assert "PLACER_RENDEZVOUS_ADDRESS" in first[4]
+    assert first[4] == [f"placer-meeting-{three.manifest.digest[:16]}"]
     assert [row[0] for row in second[3]] == ["workers-0", "workers-1", "server"]
     islands_of = [("workers-0-0", 2), ("workers-0-1", 2), ("workers-1", 3)]
     assert [tuple(row[:2]) for row in last[3]] == islands_of
@@ -482,7 +486,7 @@ def test_kubeflow_types_hold_the_objects(
         "import json, sys\nfrom kubeflow_trainer_api import models\n"
         "kinds = {'TrainJob': models.TrainerV1alpha1TrainJob, 'JobSet': "
         "models.JobsetV1alpha2JobSet}\n"
-        "for item in json.loads(sys.argv[1]):\n"
+        "for item in json.load(open(sys.argv[1])):\n"
         "    again = json.loads(kinds[item['kind']].from_dict(item).to_json())\n"
         "    assert again == item, (again, item)\n"
         "print('ok')\n"
@@ -495,7 +499,8 @@ def test_kubeflow_types_hold_the_objects(
         if name.endswith(".yaml")
     ]
     assert len(items) == 12 + 3 + 2  # three islands, in two clusters
-    assert "ok" in python(executable, code, json.dumps(items), home=tmp_path)
+    (tmp_path / "items.json").write_text(json.dumps(items), encoding="utf-8")
+    assert "ok" in python(executable, code, str(tmp_path / "items.json"), home=tmp_path)
 
 
 def test_compose_has_a_container_for_each_worker(three: ExportPlan) -> None:
@@ -613,7 +618,7 @@ def test_what_an_earlier_export_left_goes_and_other_files_stay(
     write_folder(folder, export(three, "torchrun"))
     (tmp_path / "launch" / "train.py").write_text("pass", encoding="utf-8")
     one = export(plan("auto", regions="1", workers="1..1"), "torchrun")
-    assert left_over(folder, one) == ["workers-1.sh", "workers-2.sh"]
+    assert left_over(folder, one) == ["meet.py", "workers-1.sh", "workers-2.sh"]
     assert f"--- {folder}/workers-1.sh" in difference(folder, one)
     write_folder(folder, one)
     assert sorted(p.name for p in (tmp_path / "launch").iterdir()) == [
@@ -637,6 +642,7 @@ def test_the_command_writes_lists_and_compares(run: Run, tmp_path: Path, three: 
     assert [file["name"] for file in json.loads(done.stdout)["files"]] == [
         "README.md",
         "manifest.json",
+        "meet.py",
         "skypilot.yaml",
     ]
     assert (

@@ -277,9 +277,9 @@ def test_skypilot_starts_each_rank_and_prints_the_log(tmp_path: Path) -> None:
     """Setup installs the wheel that lies in the folder; the machine goes, so its log is printed,
     and the failure stays one.
     """
-    header, *tasks = yaml.safe_load_all(
-        export(plan(document("parameter-server", (A, 1), (B, 2))), "skypilot")["skypilot.yaml"]
-    )
+    files = export(plan(document("parameter-server", (A, 1), (B, 2))), "skypilot")
+    (tmp_path / "meet.py").write_text(files["meet.py"], encoding="utf-8")
+    header, *tasks = yaml.safe_load_all(files["skypilot.yaml"])
     assert header["primary_tasks"] == ["workers-0", "workers-1"]
     (tmp_path / "placer-env" / "bin").mkdir(parents=True)
     (tmp_path / "placer-env" / "bin" / "activate").touch()
@@ -289,7 +289,12 @@ def test_skypilot_starts_each_rank_and_prints_the_log(tmp_path: Path) -> None:
         (tasks[2], "0", 3, "run-rank-3"),
     ):
         assert "pip install" in task["setup"]
-        envs = {name: value or "10.0.0.1" for name, value in task["envs"].items()}
+        known = (
+            {"SKYPILOT_NODE_IPS": "10.0.0.1"}
+            if rank == 0
+            else {"PLACER_RENDEZVOUS_ADDRESS": "10.0.0.1"}
+        )
+        envs = {**task["envs"], **known, "PLACER_MEETING": str(tmp_path / "meeting")}
         said = ran(task["run"], tmp_path, **envs, SKYPILOT_NODE_RANK=node)
         assert (
             f"10.0.0.1:29400  run manifest.json --train mymodel:workload --rank {rank} --steps 20 "
@@ -298,6 +303,8 @@ def test_skypilot_starts_each_rank_and_prints_the_log(tmp_path: Path) -> None:
         assert [line for line in said.splitlines() if line.startswith("placer-log ")] == [
             f'placer-log {{"{log}": 1}}'
         ]
+    (told,) = (tmp_path / "meeting").iterdir()
+    assert told.read_text(encoding="utf-8") == "10.0.0.1"
 
 
 @pytest.mark.parametrize("target", ["jobset", "trainjob"])

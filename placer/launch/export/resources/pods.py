@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from placer.documents.manifest.types import Group
+from placer.errors import PlacerError
 from placer.launch.export.export_plan import IMAGE, ExportPlan
 from placer.launch.export.reference_runtime import WISHES, Site
-from placer.launch.export.texts.heading import heading
+from placer.launch.export.texts.heading import heading, shown
+from placer.launch.export.texts.meeting import KINDS, meeting_program, meets_words
 from placer.launch.export.texts.parts import parts
 from placer.launch.export.texts.readme import Section
 from placer.launch.export.texts.runtime_readme import (
@@ -34,7 +37,11 @@ AZURE_SPOT_TAINT = {
 }
 MANIFEST = "/etc/placer"
 """Where a ConfigMap with the manifest is mounted."""
-SITE = Site(manifest=f"{MANIFEST}/manifest.json", stays=False)
+SITE = Site(
+    manifest=f"{MANIFEST}/manifest.json", stays=False, meet='python3 -c "$PLACER_MEET_PROGRAM"'
+)
+LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+"""Values of labels (kubernetes.io/docs/concepts/overview/working-with-objects/labels)."""
 POD_SUFFIX = 12
 """Room that JobSet needs behind the names of set and job: numbers of job and pod."""
 
@@ -58,8 +65,45 @@ def group_script(plan: ExportPlan, name: str, target: str, node: str = NODE) -> 
     return escaped(script(heading(plan, target), environment, start_lines(plan, node, SITE)))
 
 
+def places(plan: ExportPlan) -> list[str]:
+    """List places with machines, in the order of ranks: each has a cluster of its own."""
+    return list(dict.fromkeys(part.environment["PLACER_PLACE"] for part in parts(plan).values()))
+
+
+def several_clusters_meet(plan: ExportPlan) -> bool:
+    """Return whether pods have to find a pod of another cluster."""
+    return len(places(plan)) > 1 and plan.manifest.rendezvous.method == "address"
+
+
+def config_name(plan: ExportPlan) -> str:
+    """Return the name of the ConfigMap that says where several clusters meet."""
+    return f"{object_name(plan.manifest.name, len('rendezvous'))}-rendezvous"
+
+
+def config_commands(plan: ExportPlan) -> list[str]:
+    """Return the commands that make that ConfigMap, for each cluster."""
+    if not several_clusters_meet(plan):
+        return []
+    return [
+        f"kubectl --context CLUSTER{number} create configmap {config_name(plan)} "
+        f"--from-literal=meeting=WHERE"
+        for number in range(len(places(plan)))
+    ]
+
+
+def clusters_meet_words(plan: ExportPlan) -> list[str]:
+    """Say how pods of several clusters find rank 0, whose pod does not exist before the start."""
+    if not several_clusters_meet(plan):
+        return []
+    return [
+        f"WHERE is {KINDS}:",
+        *meets_words(),
+        "Pods of each cluster must reach WHERE, and those of the other clusters by their address.",
+    ]
+
+
 def container(
-    plan: ExportPlan, name: str, target: str, address: str | None, config: str, island: str
+    plan: ExportPlan, name: str, target: str, address: str | None, island: str
 ) -> dict[str, Any]:
     """Build the container of a part.
 
@@ -68,9 +112,7 @@ def container(
     name
         Of the part.
     address
-        Host name of rank 0 where it is known; None: from the key ``address`` of a ConfigMap.
-    config
-        Name of that ConfigMap.
+        Host name of rank 0 in its own cluster; None in others.
     island
         Host name of the part's first pod.
     """
@@ -79,14 +121,12 @@ def container(
         "name": "node",
         "image": plan.image,
         "command": command,
-        "env": variables(plan, address, config, island),
+        "env": variables(plan, address, island),
         **manifest_mount(plan),
     }
 
 
-def variables(
-    plan: ExportPlan, address: str | None, config: str, island: str
-) -> list[dict[str, Any]]:
+def variables(plan: ExportPlan, address: str | None, island: str) -> list[dict[str, Any]]:
     """List the variables of a container: the addresses of rank 0 and of the island where machines
     need them, and the options that may be changed before the start.
     """
@@ -100,10 +140,21 @@ def variables(
     meeting = plan.manifest.rendezvous
     if meeting.method != "address":
         return wishes
-    source: dict[str, Any] = {"valueFrom": {"configMapKeyRef": {"name": config, "key": "address"}}}
+    known = [] if address is None else [{"name": meeting.address_variable, "value": address}]
+    meets = _meeting_variables(plan) if several_clusters_meet(plan) else []
+    return [*known, *meets, *wishes]
+
+
+def _meeting_variables(plan: ExportPlan) -> list[dict[str, Any]]:
+    """List the variables by which pods of several clusters meet: where, the program, and the
+    address of the pod.
+    """
+    where = {"configMapKeyRef": {"name": config_name(plan), "key": "meeting"}}
+    own = {"fieldRef": {"fieldPath": "status.podIP"}}
     return [
-        {"name": meeting.address_variable, **(source if address is None else {"value": address})},
-        *wishes,
+        {"name": "PLACER_MEETING", "valueFrom": where},
+        {"name": "PLACER_OWN_ADDRESS", "valueFrom": own},
+        {"name": "PLACER_MEET_PROGRAM", "value": escaped(meeting_program())},
     ]
 
 
@@ -130,13 +181,21 @@ def manifest_volume(plan: ExportPlan) -> dict[str, Any]:
     )
 
 
-def manifest_command(plan: ExportPlan) -> list[str]:
-    """Return the command that makes the ConfigMap with the manifest, for every cluster."""
-    command = (
-        f"kubectl --context CLUSTER create configmap {manifest_map(plan)} "
-        f"--from-file=manifest.json    # in every cluster"
-    )
-    return [command] if plan.uses_runtime else []
+def manifest_commands(plan: ExportPlan) -> list[str]:
+    """Return the commands that make the ConfigMap with the manifest, for each cluster."""
+    commands = [
+        f"kubectl --context CLUSTER{number} create configmap {manifest_map(plan)} "
+        f"--from-file=manifest.json"
+        for number in range(len(places(plan)))
+    ]
+    return commands if plan.uses_runtime else []
+
+
+def removals(plan: ExportPlan, cluster: str) -> list[str]:
+    """Return the command that removes the ConfigMaps from a cluster, if there are any."""
+    maps = [manifest_map(plan)] if plan.uses_runtime else []
+    maps += [config_name(plan)] if several_clusters_meet(plan) else []
+    return [f"{cluster} delete configmap {' '.join(maps)}"] if maps else []
 
 
 def image_words(plan: ExportPlan) -> list[str]:
@@ -173,9 +232,21 @@ def devices(group: Group | None) -> dict[str, Any]:
 
 
 def node_labels(provider: str, region: str, instance_type: str, market: str) -> dict[str, str]:
-    """Return the labels of the nodes that the plan means."""
+    """Return the labels of the nodes that the plan means.
+
+    Raises
+    ------
+    PlacerError
+        If no node can have such a label.
+    """
     host = instance_type.split("+", 1)[0] if provider == "gcp" else instance_type
     spot = SPOT_LABELS.get(provider, {}) if market == "spot" else {}
+    for value in (host, region):
+        if not value or not LABEL.fullmatch(value):
+            raise PlacerError(
+                f"no node of Kubernetes can have the label '{shown(value)}'",
+                "rename the machine or region in the price book, or use --to torchrun",
+            )
     return {
         "node.kubernetes.io/instance-type": host,
         "topology.kubernetes.io/region": region,

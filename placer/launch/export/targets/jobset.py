@@ -9,13 +9,17 @@ from typing import Any
 from placer.documents.manifest.rendezvous import plain_name
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.pods import (
+    clusters_meet_words,
+    config_commands,
     container,
     devices,
     image_words,
-    manifest_command,
+    manifest_commands,
     manifest_volume,
     node_labels,
     object_name,
+    places,
+    removals,
     runtime_sections,
     tolerations,
 )
@@ -35,11 +39,6 @@ def files(plan: ExportPlan) -> dict[str, str]:
         file_name(plan, place): yaml_text([job_set(plan, place)], lines) for place in places(plan)
     }
     return {**built, "README.md": _readme(plan)}
-
-
-def places(plan: ExportPlan) -> list[str]:
-    """List places with machines, in the order of ranks."""
-    return list(dict.fromkeys(part.environment["PLACER_PLACE"] for part in parts(plan).values()))
 
 
 def file_name(plan: ExportPlan, place: str) -> str:
@@ -82,7 +81,8 @@ def job_set(plan: ExportPlan, place: str) -> dict[str, Any]:
 def _job(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
     set_, group, environment = set_name(plan), part.group, part.environment
     first = next(iter(parts(plan)))
-    address = f"{set_}-{first}-0-0.{set_}" if len(places(plan)) == 1 else None
+    here = environment["PLACER_PLACE"] == places(plan)[0]
+    address = f"{set_}-{first}-0-0.{set_}" if here else None
     island = f"{set_}-{name}-0-0.{set_}"
     provider, _, region = environment["PLACER_PLACE"].partition("/")
     if group is not None:
@@ -94,7 +94,7 @@ def _job(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
         "tolerations": tolerations(provider, market),
         "containers": [
             {
-                **container(plan, name, "jobset", address, f"{set_}-rendezvous", island),
+                **container(plan, name, "jobset", address, island),
                 "resources": devices(group),
             }
         ],
@@ -113,13 +113,7 @@ def _job(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
 def _readme(plan: ExportPlan) -> str:
     name = set_name(plan)
     several = len(places(plan)) > 1
-    asks = several and plan.manifest.rendezvous.method == "address"
-    config = [
-        (
-            f"kubectl --context CLUSTER create configmap {name}-rendezvous "
-            f"--from-literal=address=ADDRESS    # in every cluster"
-        )
-    ]
+    clusters = [f"kubectl --context CLUSTER{number}" for number in range(len(places(plan)))]
     start = [
         f"kubectl --context CLUSTER{number} apply -f {file_name(plan, place)}"
         for number, place in enumerate(places(plan))
@@ -132,20 +126,35 @@ def _readme(plan: ExportPlan) -> str:
         *image_words(plan),
         "Clusters:",
         *[f"* CLUSTER{number}: {plain(place)}" for number, place in enumerate(places(plan))],
-        *(["", *meeting_words(plan)] if several or plan.manifest.buckets else []),
-        *(["Pods of one cluster must reach those of the others by their address."] if asks else []),
+        *(
+            ["", *meeting_words(plan, clusters_meet_words(plan))]
+            if several or plan.manifest.buckets
+            else []
+        ),
     ]
     sections = [
-        ("Launch", words, [*manifest_command(plan), *(config if asks else []), *start]),
+        ("Launch", words, [*manifest_commands(plan), *config_commands(plan), *start]),
         (
             "Watch",
             [],
             [
-                f"kubectl get jobset {name}",
-                f"kubectl logs -f -l jobset.sigs.k8s.io/jobset-name={name} --prefix",
+                line
+                for cluster in clusters
+                for line in (
+                    f"{cluster} get jobset {name}",
+                    f"{cluster} logs -f -l jobset.sigs.k8s.io/jobset-name={name} --prefix",
+                )
             ],
         ),
-        ("Tear down", ["In every cluster:"], [f"kubectl delete jobset {name}"]),
+        (
+            "Tear down",
+            [],
+            [
+                line
+                for cluster in clusters
+                for line in (f"{cluster} delete jobset {name}", *removals(plan, cluster))
+            ],
+        ),
         *runtime_sections(plan),
     ]
     return readme(plan, "jobset", sections)

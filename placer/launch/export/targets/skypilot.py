@@ -4,14 +4,22 @@ per island.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from placer.documents.manifest.types import Group
+from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import WISHES, Site
 from placer.launch.export.texts.environment import SERVER
-from placer.launch.export.texts.heading import comments, heading
-from placer.launch.export.texts.parts import Part, parts
+from placer.launch.export.texts.heading import comments, heading, shown
+from placer.launch.export.texts.meeting import (
+    MEET_FILE,
+    meeting_bucket,
+    meeting_files,
+    meets_words,
+)
+from placer.launch.export.texts.parts import Part, one_by_one, parts
 from placer.launch.export.texts.readme import meeting_words, readme
 from placer.launch.export.texts.runtime_readme import (
     WHEEL,
@@ -23,7 +31,12 @@ from placer.launch.export.texts.runtime_readme import (
 )
 from placer.launch.export.texts.start import start_lines
 from placer.launch.export.texts.yaml_text import yaml_text
-from placer.market.sources.prices.skypilot.names import skypilot_device
+from placer.market.sources.prices.skypilot.names import (
+    PROVIDERS,
+    skypilot_device,
+    skypilot_machine,
+    skypilot_place,
+)
 
 FILE = "skypilot.yaml"
 NODE = 'PLACER_NODE="$SKYPILOT_NODE_RANK"'
@@ -34,7 +47,18 @@ task only.
 HEAD_OF_ISLAND = 'PLACER_ISLAND_ADDRESS="$(head -n 1 <<< "$SKYPILOT_NODE_IPS")"'
 """An island is one task, so its first node has the island's first machine."""
 SETUP = "python3 -c 'import torch' || pip install torch\n"
-SITE = Site(stays=False)
+BOTO3 = "python3 -c 'import boto3' || pip install boto3\n"
+SITE = Site(stays=False, meet=f"python3 {MEET_FILE}")
+MEETING = "/placer-meeting"
+"""Where every machine mounts the bucket in which rank 0 tells its address."""
+STORES = {"aws": "s3", "azure": "azure", "gcp": "gcs"}
+"""SkyPilot's names of the stores of its clouds; others have none of their own."""
+ONE_NODE = ("runpod",)
+"""Clouds whose tasks have one node and mount no buckets (MULTI_NODE and STORAGE_MOUNTING of
+sky/clouds/runpod.py, SkyPilot 0.14).
+"""
+_REGION = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
+_MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 ENVIRONMENT = '. "$HOME/placer-env/bin/activate"'
 SETUP_RUNTIME = f"""\
 set -e
@@ -45,7 +69,7 @@ if [ ! -e "$1" ]; then
 fi
 uv="$HOME/.local/bin/uv"
 "$uv" venv --python 3.11 --allow-existing "$HOME/placer-env"
-"$uv" pip install --python "$HOME/placer-env/bin/python" torch "./$1"
+"$uv" pip install --python "$HOME/placer-env/bin/python" torch boto3 "./$1"
 if [ -f requirements.txt ]; then
   "$uv" pip install --python "$HOME/placer-env/bin/python" -r requirements.txt
 fi
@@ -55,9 +79,21 @@ fi
 
 
 def files(plan: ExportPlan) -> dict[str, str]:
-    """Return the job group, as ``sky jobs launch`` reads it."""
+    """Return the job group, as ``sky jobs launch`` reads it, and what its tasks meet by.
+
+    Raises
+    ------
+    PlacerError
+        If SkyPilot has no such place or machine.
+    """
     text = yaml_text(documents(plan), comments(heading(plan, "skypilot")))
-    return {FILE: text, "README.md": _readme(plan)}
+    meet = {} if _one_task(plan) else meeting_files(plan, "skypilot")
+    return {FILE: text, **meet, "README.md": _readme(plan)}
+
+
+def tasks(plan: ExportPlan) -> dict[str, Part]:
+    """Return the parts that are tasks: machines of clouds that join none are tasks of their own."""
+    return one_by_one(parts(plan), ONE_NODE)
 
 
 def documents(plan: ExportPlan) -> list[dict[str, Any]]:
@@ -67,10 +103,9 @@ def documents(plan: ExportPlan) -> list[dict[str, Any]]:
     -----
     Without ``execution: parallel`` SkyPilot (0.14.1) reads the same file as a pipeline of one task
     after the other. ``inter_connection: false``: the tasks are on several clouds and get no names
-    for each other. A variable that is null must be given at launch (``--env``), so that no machine
-    is rented before the address is known.
+    for each other. A variable that is null must be given at launch (``--env``).
     """
-    names = list(parts(plan))
+    names = list(tasks(plan))
     header: dict[str, Any] = {
         "name": plan.manifest.name,
         "execution": "parallel",
@@ -78,22 +113,17 @@ def documents(plan: ExportPlan) -> list[dict[str, Any]]:
     }
     if SERVER in names:  # the server has no end of its own: it goes when the workers are done
         header["primary_tasks"] = [name for name in names if name != SERVER]
-    return [header, *(_task(plan, name, part) for name, part in parts(plan).items())]
+    return [header, *(_task(plan, name, part) for name, part in tasks(plan).items())]
 
 
 def _task(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
     group = part.group
     variable = plan.manifest.rendezvous.address_variable
-    asked = (
-        {variable: None}
-        if plan.manifest.rendezvous.method == "address" and not _one_task(plan)
-        else {}
-    )
     wishes = WISHES if plan.uses_runtime else {}
     enter = [ENVIRONMENT] if plan.uses_runtime else []
     own = (
         [HEAD_NODE, f"export {variable}"]
-        if plan.manifest.rendezvous.method == "address" and _one_task(plan)
+        if plan.manifest.rendezvous.method == "address" and name == next(iter(tasks(plan)))
         else []
     )
     if group is not None and group.is_island:
@@ -103,22 +133,51 @@ def _task(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
         "num_nodes": part.machines,
         "resources": _server_resources(plan) if group is None else _resources(group),
         "workdir": ".",
-        "envs": {**part.environment, **asked, **wishes},
-        "setup": SETUP_RUNTIME if plan.uses_runtime else SETUP,
+        "envs": {**part.environment, **_meeting_variables(plan), **wishes},
+        **_mounts(plan),
+        "setup": SETUP_RUNTIME if plan.uses_runtime else SETUP + (BOTO3 if _asks(plan) else ""),
         "run": "\n".join([*enter, *own, *start_lines(plan, NODE, SITE)]) + "\n",
     }
 
 
 def _one_task(plan: ExportPlan) -> bool:
-    return len(parts(plan)) == 1
+    return len(tasks(plan)) == 1
+
+
+def _meets(plan: ExportPlan) -> bool:
+    """Return whether tasks have to find a machine of another task."""
+    return plan.manifest.rendezvous.method == "address" and not _one_task(plan)
+
+
+def _asks(plan: ExportPlan) -> bool:
+    """Return whether the meeting point has to be given at launch: some machine mounts no bucket."""
+    places = (part.environment["PLACER_PLACE"] for part in parts(plan).values())
+    return _meets(plan) and any(place.partition("/")[0] in ONE_NODE for place in places)
+
+
+def _meeting_variables(plan: ExportPlan) -> dict[str, str | None]:
+    """Return where the tasks meet."""
+    if not _meets(plan):
+        return {}
+    if _asks(plan):
+        return {"PLACER_MEETING": None}
+    return {"PLACER_MEETING": MEETING, "PLACER_MEETING_BUCKET": meeting_bucket(plan)}
+
+
+def _mounts(plan: ExportPlan) -> dict[str, Any]:
+    """Mount a bucket of this plan, which SkyPilot makes if it is not there, on every machine."""
+    if not _meets(plan) or _asks(plan):
+        return {}
+    store = STORES.get(plan.manifest.groups[0].provider)
+    mount = {"name": "${PLACER_MEETING_BUCKET}", "mode": "MOUNT"}
+    return {"file_mounts": {MEETING: {**mount, **({"store": store} if store else {})}}}
 
 
 def _resources(group: Group) -> dict[str, Any]:
     """Pin place and machine; on Google Cloud devices are asked for beside their host."""
     offer = group.offer
     built: dict[str, Any] = {
-        "infra": f"{group.provider}/{group.region}",
-        "instance_type": _host(group.provider, offer.instance_type),
+        **_place_and_machine(group.provider, group.region, offer.instance_type),
     }
     if group.provider == "gcp" and not group.on_cpu:
         built["accelerators"] = {
@@ -127,36 +186,44 @@ def _resources(group: Group) -> dict[str, Any]:
     return {**built, "use_spot": offer.market == "spot"}
 
 
-def _host(provider: str, instance_type: str) -> str:
-    """Return the machine type without the devices that a price book appends: n1-standard-8+1xT4."""
-    return instance_type.split("+", 1)[0] if provider == "gcp" else instance_type
+def _place_and_machine(provider: str, region: str, instance_type: str) -> dict[str, str]:
+    """Pin a place and a machine by SkyPilot's names; `PlacerError` if it has none."""
+    if provider not in PROVIDERS or not _REGION.fullmatch(region):
+        raise PlacerError(
+            f"SkyPilot rents no machines in {shown(f'{provider}/{region}')}",
+            f"plan in places of {', '.join(PROVIDERS)}, or use --to torchrun",
+        )
+    if not _MACHINE.fullmatch(instance_type):
+        raise PlacerError(
+            f"'{shown(instance_type)}' is no machine type of {provider}",
+            "plan without it, or use --to torchrun",
+        )
+    return {
+        "infra": skypilot_place(provider, region),
+        "instance_type": skypilot_machine(provider, instance_type),
+    }
 
 
 def _server_resources(plan: ExportPlan) -> dict[str, Any]:
     aggregator = plan.manifest.aggregator
     assert aggregator is not None
     assert aggregator.server is not None
-    machine = aggregator.server.instance_type
+    provider, _, region = aggregator.place.partition("/")
     return {
-        "infra": aggregator.place,
-        "instance_type": _host(aggregator.place.split("/", 1)[0], machine),
+        **_place_and_machine(provider, region, aggregator.server.instance_type),
         "use_spot": aggregator.server.market == "spot",
     }
 
 
 def _readme(plan: ExportPlan) -> str:
-    meeting, name = plan.manifest.rendezvous, plan.manifest.name
-    asked = (
-        f" --env {meeting.address_variable}=ADDRESS"
-        if meeting.method == "address" and not _one_task(plan)
-        else ""
-    )
+    name = plan.manifest.name
+    asked = " --env PLACER_MEETING=s3://BUCKET" if _asks(plan) else ""
     words = [
         (
             "Needs SkyPilot 0.14 or newer. Put the training script into this folder and launch "
             "from here: every machine gets a copy of it."
         ),
-        *([] if _one_task(plan) else meeting_words(plan)),
+        *([] if _one_task(plan) else meeting_words(plan, _found_words(plan))),
     ]
     if plan.uses_runtime:
         words = [
@@ -171,12 +238,14 @@ def _readme(plan: ExportPlan) -> str:
             "The setup of each task does that: it needs the wheel in this folder.",
             "Steps are asked for with `--env PLACER_STEPS=1000`.",
             *wish_words(arguments=False),
-            *([] if _one_task(plan) else ["", *meeting_words(plan)]),
+            *([] if _one_task(plan) else ["", *meeting_words(plan, _found_words(plan))]),
         ]
+    mounts = _meets(plan) and not _asks(plan)
+    remove = [f"sky storage delete {meeting_bucket(plan)}"] if mounts else []
     sections = [
         ("Launch", words, ["sky check", f"sky jobs launch{asked} {FILE}"]),
         ("Watch", [], ["sky jobs queue", f"sky jobs logs --name {name}"]),
-        ("Tear down", [], [f"sky jobs cancel --name {name}"]),
+        ("Tear down", [], [f"sky jobs cancel --name {name}", *remove]),
         *(
             [
                 log_section(plan, stays=False),
@@ -187,3 +256,21 @@ def _readme(plan: ExportPlan) -> str:
         ),
     ]
     return readme(plan, "skypilot", sections)
+
+
+def _found_words(plan: ExportPlan) -> list[str]:
+    """Say how tasks of several places find rank 0, whose machine does not exist before."""
+    if not _meets(plan):
+        return []
+    where = (
+        (
+            "Machines of RunPod mount no buckets: give a bucket of yours that all machines may "
+            "write, as `PLACER_MEETING`:"
+        )
+        if _asks(plan)
+        else (
+            f"SkyPilot makes the bucket `{meeting_bucket(plan)}` and mounts it on every machine; "
+            f"`--env PLACER_MEETING_BUCKET=NAME` takes another name:"
+        )
+    )
+    return [where, *meets_words()]

@@ -6,6 +6,7 @@ from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import HERE, Site
 from placer.launch.export.texts.environment import machines
 from placer.launch.export.texts.heading import heading
+from placer.launch.export.texts.meeting import BESIDE, meeting_files, unknown_address_words
 from placer.launch.export.texts.readme import Section, meeting_words, readme, start_commands
 from placer.launch.export.texts.runtime_readme import (
     copy_words,
@@ -21,15 +22,19 @@ from placer.launch.export.texts.start import ASK_NODE, ONLY_NODE, start_lines
 
 def files(plan: ExportPlan) -> dict[str, str]:
     """Return ``GROUP.sh`` for each group."""
-    return {**group_scripts(plan, "torchrun"), "README.md": _readme(plan)}
+    return {
+        **group_scripts(plan, "torchrun"),
+        **meeting_files(plan, "torchrun"),
+        "README.md": _readme(plan),
+    }
 
 
 def group_scripts(plan: ExportPlan, target: str) -> dict[str, str]:
     """Write the scripts of the groups by file name."""
-    lines, built = heading(plan, target), {}
+    lines, built, site = heading(plan, target), {}, Site(enter=HERE, meet=BESIDE)
     for name, environment in machines(plan).items():
         node = ONLY_NODE if environment["PLACER_GROUP_SIZE"] == "1" else ASK_NODE
-        built[f"{name}.sh"] = script(lines, environment, start_lines(plan, node, Site(enter=HERE)))
+        built[f"{name}.sh"] = script(lines, environment, start_lines(plan, node, site))
     return built
 
 
@@ -47,7 +52,7 @@ def _readme(plan: ExportPlan) -> str:
             "Copy this folder and the training script to every machine, then, on each, start the "
             "script of its group."
         ),
-        *meeting_words(plan),
+        *_meeting_words(plan),
     ]
     sections = [
         ("Launch", words, [*needs, *start]),
@@ -77,6 +82,11 @@ def _readme(plan: ExportPlan) -> str:
     return readme(plan, "torchrun", sections)
 
 
+def _meeting_words(plan: ExportPlan) -> list[str]:
+    unknown = unknown_address_words() if plan.manifest.rendezvous.method == "address" else []
+    return [*meeting_words(plan), *unknown]
+
+
 def _runtime_sections(plan: ExportPlan, start: list[str]) -> list[Section]:
     words = [
         *needs_words(plan),
@@ -84,7 +94,7 @@ def _runtime_sections(plan: ExportPlan, start: list[str]) -> list[Section]:
         *copy_words(plan),
         "Copy the folder to every machine, then, on each, start the script of its group.",
         *wish_words(arguments=True),
-        *meeting_words(plan),
+        *_meeting_words(plan),
     ]
     again = "the same lines with `--resume` behind the script's name, or with `PLACER_RESUME=1`."
     return [

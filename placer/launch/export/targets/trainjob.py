@@ -10,14 +10,18 @@ from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.resources.pods import (
+    clusters_meet_words,
+    config_commands,
     devices,
     group_script,
     image_words,
-    manifest_command,
+    manifest_commands,
     manifest_mount,
     manifest_volume,
     node_labels,
     object_name,
+    places,
+    removals,
     runtime_sections,
     tolerations,
     variables,
@@ -58,9 +62,10 @@ def job_name(plan: ExportPlan, name: str) -> str:
     return f"{object_name(plan.manifest.name, len(name) + len('--node'))}-{name}"
 
 
-def config_name(plan: ExportPlan) -> str:
-    """Return the name of the ConfigMap with the address of rank 0."""
-    return f"{object_name(plan.manifest.name, len('rendezvous'))}-rendezvous"
+def first_pod(plan: ExportPlan, name: str) -> str:
+    """Return the host name of a part's first pod, within its cluster."""
+    job = job_name(plan, name)
+    return f"{job}-node-0-0.{job}"
 
 
 def train_job(plan: ExportPlan, part_name: str, part: Part) -> dict[str, Any]:
@@ -74,8 +79,8 @@ def train_job(plan: ExportPlan, part_name: str, part: Part) -> dict[str, Any]:
     group = part.group
     assert group is not None  # a parameter server was refused
     name = job_name(plan, part_name)
-    first_pod = f"{name}-node-0-0.{name}"
-    address = first_pod if len(parts(plan)) == 1 else None
+    here = group.place == places(plan)[0]
+    address = first_pod(plan, next(iter(parts(plan)))) if here else None
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
@@ -96,7 +101,7 @@ def train_job(plan: ExportPlan, part_name: str, part: Part) -> dict[str, Any]:
             "trainer": {
                 "image": plan.image,
                 "command": ["bash", "-c", group_script(plan, part_name, "trainjob")],
-                "env": variables(plan, address, config_name(plan), first_pod),
+                "env": variables(plan, address, first_pod(plan, part_name)),
                 "numNodes": part.machines,
                 "numProcPerNode": 1 if group.on_cpu else group.offer.gpu_count,
                 "resourcesPerNode": devices(group),
@@ -128,33 +133,52 @@ def _pods(plan: ExportPlan, group: Group) -> dict[str, Any]:
 
 
 def _readme(plan: ExportPlan) -> str:
-    names = list(parts(plan))
-    asks = len(names) > 1 and plan.manifest.rendezvous.method == "address"
-    config = [
-        (
-            f"kubectl --context CLUSTER create configmap {config_name(plan)} "
-            f"--from-literal=address=ADDRESS    # in every cluster"
-        )
-    ]
+    clusters = {
+        name: f"kubectl --context CLUSTER{places(plan).index(part.environment['PLACER_PLACE'])}"
+        for name, part in parts(plan).items()
+    }
     words = [
         (
             f"Needs Kubeflow Trainer 2.2 or newer with the runtime `{RUNTIME}` in every cluster, "
             f"and an image that holds"
         ),
         *image_words(plan),
-        "Each job goes to the cluster of its place:",
-        *[
-            f"* `{name}.yaml`: {plain(part.environment['PLACER_PLACE'])}"
-            for name, part in parts(plan).items()
-        ],
-        *(["", *meeting_words(plan)] if len(names) > 1 else []),
+        "Clusters:",
+        *[f"* CLUSTER{number}: {plain(place)}" for number, place in enumerate(places(plan))],
+        *(
+            ["", *meeting_words(plan, clusters_meet_words(plan))]
+            if len(places(plan)) > 1 or plan.manifest.buckets
+            else []
+        ),
     ]
-    start = [f"kubectl --context CLUSTER apply -f {name}.yaml" for name in names]
-    jobs = [job_name(plan, name) for name in names]
+    start = [f"{cluster} apply -f {name}.yaml" for name, cluster in clusters.items()]
+    jobs = {job_name(plan, name): cluster for name, cluster in clusters.items()}
     sections = [
-        ("Launch", words, [*manifest_command(plan), *(config if asks else []), *start]),
-        ("Watch", [], [f"kubectl get trainjob {job}" for job in jobs]),
-        ("Tear down", [], [f"kubectl delete trainjob {job}" for job in jobs]),
+        ("Launch", words, [*manifest_commands(plan), *config_commands(plan), *start]),
+        (
+            "Watch",
+            [],
+            [
+                line
+                for job, cluster in jobs.items()
+                for line in (
+                    f"{cluster} get trainjob {job}",
+                    f"{cluster} logs -f -l jobset.sigs.k8s.io/jobset-name={job} --prefix",
+                )
+            ],
+        ),
+        (
+            "Tear down",
+            [],
+            [
+                *(f"{cluster} delete trainjob {job}" for job, cluster in jobs.items()),
+                *(
+                    line
+                    for cluster in dict.fromkeys(clusters.values())
+                    for line in removals(plan, cluster)
+                ),
+            ],
+        ),
         *runtime_sections(plan),
     ]
     return readme(plan, "trainjob", sections)

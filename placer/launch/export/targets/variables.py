@@ -15,23 +15,36 @@ from placer.launch.export.texts.runtime_readme import (
     watch_words,
 )
 from placer.launch.export.texts.shell import script
+from placer.launch.export.texts.start import ASK_NODE, ONLY_NODE, sourced_lines
 
 
 def files(plan: ExportPlan) -> dict[str, str]:
     """Return ``GROUP.env.sh`` for each group, to be sourced."""
-    lines = heading(plan, "env")
-    built = {
-        f"{name}.env.sh": script(lines, environment, sourced=True)
-        for name, environment in machines(plan).items()
-    }
+    lines, built = heading(plan, "env"), {}
+    for name, environment in machines(plan).items():
+        node = ONLY_NODE if environment["PLACER_GROUP_SIZE"] == "1" else ASK_NODE
+        tail = sourced_lines(plan, node)
+        built[f"{name}.env.sh"] = script(lines, environment, tail, sourced=True)
     first = next(iter(built))
+    meeting = plan.manifest.rendezvous
+    before = [
+        *([f"export {meeting.address_variable}=ADDRESS"] if meeting.method == "address" else []),
+        "export PLACER_NODE=0    # the number of this machine in its group",
+        f"source {first}    # on each machine the file of its group",
+    ]
     if plan.uses_runtime:
-        return {**built, "README.md": readme(plan, "env", _runtime_sections(plan, first))}
+        return {**built, "README.md": readme(plan, "env", _runtime_sections(plan, before))}
     sections = [
         (
             "Launch",
-            meeting_words(plan),
-            [f"source {first}    # on each machine the file of its group", f"python {plan.train}"],
+            [
+                *meeting_words(plan),
+                (
+                    "The file sets `PLACER_NODE`, `PLACER_RANK` and, as `PET_*`, the options of "
+                    "torchrun."
+                ),
+            ],
+            [*before, f"torchrun {plan.train}"],
         ),
         (
             "Watch",
@@ -57,28 +70,25 @@ def files(plan: ExportPlan) -> dict[str, str]:
     return {**built, "README.md": readme(plan, "env", sections)}
 
 
-def _runtime_sections(plan: ExportPlan, first: str) -> list[Section]:
-    meeting = plan.manifest.rendezvous
+def _runtime_sections(plan: ExportPlan, before: list[str]) -> list[Section]:
     words = [
         *needs_words(plan),
         "",
         *copy_words(plan),
         *meeting_words(plan),
-        "RANK is `PLACER_RANK_OFFSET` plus the number in the group.",
+        "The file sets `PLACER_NODE` and `PLACER_RANK`.",
     ]
-    address = (
-        f"export "
-        f"{meeting.address_variable}={'ADDRESS' if meeting.method == 'address' else '127.0.0.1'}"
-    )
+    alone = plan.manifest.rendezvous.method == "none"
+    address = [f"export {plan.manifest.rendezvous.address_variable}=127.0.0.1"] if alone else []
     run = (
-        f"placer run manifest.json --train {plan.train} --rank RANK --steps 20 --out "
+        f'placer run manifest.json --train {plan.train} --rank "$PLACER_RANK" --steps 20 --out '
         f"{out_folder(plan)}"
     )
     return [
         (
             "Launch",
             words,
-            [f"source {first}    # on each machine the file of its group", address, run],
+            [*address, *before, run],
         ),
         ("Watch", watch_words(), []),
         (

@@ -84,8 +84,16 @@ def start_commands(plan: ExportPlan, names: Sequence[str]) -> list[str]:
     return lines
 
 
-def meeting_words(plan: ExportPlan) -> list[str]:
-    """Say how the machines find each other, and what has to be open between them."""
+def meeting_words(plan: ExportPlan, found: Sequence[str] = ()) -> list[str]:
+    """Say how the machines find each other, and what has to be open between them.
+
+    Parameters
+    ----------
+    plan
+        Of the export.
+    found
+        How the address of rank 0 is found, if nobody has to give it.
+    """
     meeting = plan.manifest.rendezvous
     if meeting.method == "none":
         return ["One machine: nothing is exchanged."]
@@ -107,9 +115,14 @@ def meeting_words(plan: ExportPlan) -> list[str]:
             "writes stacks of the buckets and the aggregator: deploy them first.",
         ]
     return [
-        (
-            f"`{meeting.address_variable}` is an address of rank 0 (the first machine of "
-            f"`{meeting.group}`) that every machine reaches."
+        *(
+            found
+            or [
+                (
+                    f"`{meeting.address_variable}` is an address of rank 0 (the first machine of "
+                    f"`{meeting.group}`) that every machine reaches."
+                )
+            ]
         ),
         (
             "torch.distributed also opens ports of its own choice between all machines, without "

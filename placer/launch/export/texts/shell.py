@@ -64,6 +64,11 @@ def require(name: str, words: str) -> str:
     return f'if [ -z "${{{name}:-}}" ]; then echo "{name}: {words}" >&2; exit 2; fi'
 
 
+def returning(lines: Iterable[str]) -> list[str]:
+    """Turn lines that end a script into lines of a file that is sourced: the shell goes on."""
+    return [line.replace("exit 2", "return 2") for line in lines]
+
+
 def assignments(text: str) -> dict[str, str]:
     """Read the variables that ``export NAME=value`` lines of a script set, as a shell does."""
     words = shlex.split(text, comments=True)

@@ -13,6 +13,12 @@ prices in any book.
 """
 ZONES_ARE_REGIONS = ("runpod",)
 """Providers whose data centres are zones of a country for SkyPilot and regions for placer."""
+CONTINENTS = ("AP", "EU", "EUR", "OC", "SEA")
+"""How RunPod's data centres begin where a country follows (REGION_ZONES of SkyPilot 0.14,
+sky/catalog/data_fetchers/fetch_runpod.py).
+"""
+RUNPOD_GPUS = {"A100-PCIE": "A100-80GB", "A100-SXM": "A100-80GB-SXM", "H100-PCIE": "H100"}
+"""RunPod's devices that SkyPilot calls otherwise (GPU_NAME_OVERRIDES, as above)."""
 DEVICES = {
     "A100": "A100-40",
     "A100-80GB": "A100-80",
@@ -114,6 +120,38 @@ def skypilot_device(provider: str, gpu: str, instance_type: str, known: Collecti
     return next(
         (name for name in words if placer_device(provider, name, instance_type, known) == gpu), gpu
     )
+
+
+def skypilot_place(provider: str, region: str) -> str:
+    """Return what SkyPilot calls a place: ``infra`` of a task.
+
+    Examples
+    --------
+    >>> skypilot_place("aws", "us-west-2"), skypilot_place("runpod", "EU-SE-1")
+    ('aws/us-west-2', 'runpod/SE/EU-SE-1')
+    """
+    if provider not in ZONES_ARE_REGIONS:
+        return f"{provider}/{region}"
+    first, _, rest = region.partition("-")
+    country = rest.partition("-")[0] if first in CONTINENTS else first
+    return f"{provider}/{country}/{region}"
+
+
+def skypilot_machine(provider: str, instance_type: str) -> str:
+    """Return what SkyPilot calls a machine: on Google Cloud the host without its devices, at RunPod
+    with SkyPilot's name of the device.
+
+    Examples
+    --------
+    >>> skypilot_machine("gcp", "n1-standard-8+1xT4"), skypilot_machine("runpod", "8x_A100-SXM")
+    ('n1-standard-8', '8x_A100-80GB-SXM_SECURE')
+    """
+    if provider == "gcp":
+        return instance_type.split("+", 1)[0]
+    count, _, gpu = instance_type.partition("x_")
+    if provider != "runpod" or not gpu or gpu.endswith("_SECURE"):
+        return instance_type
+    return f"{count}x_{RUNPOD_GPUS.get(gpu, gpu)}_SECURE"
 
 
 def hosts_of(device: str, count: int, hosts: Mapping[str, tuple[float, float, float]]) -> list[str]:
