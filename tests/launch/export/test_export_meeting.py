@@ -1,0 +1,379 @@
+"""Machines whose addresses nobody knows before they are there find rank 0 by what was exported:
+processes on the loopback, each with the environment that SkyPilot or Kubernetes would give it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from run_plans import A, B, C, document, islands
+
+from conftest import PROCESS_TIMEOUT_S, free_port
+from placer.documents.manifest import read_manifest
+from placer.launch.export import export
+from placer.launch.export.export_plan import ExportPlan
+from placer.launch.export.texts.meeting import meeting_program
+
+PUBLIC = "192.0.2.7"
+"""An address at which nobody answers (RFC 5737)."""
+TORCHRUN = f"""#!{sys.executable}
+import json, socket, sys, time
+words = dict(word[2:].split("=") for word in sys.argv[1:] if word.startswith("--"))
+where = (words["master-addr"], int(words["master-port"]))
+if words["node-rank"] == "0":
+    with socket.create_server(where) as server:
+        server.settimeout(20)
+        heard = set()
+        while len(heard) < int(words["nnodes"]) - 1:
+            heard.add(server.accept()[0].recv(9))
+            heard.discard(b"")
+else:
+    for _ in range(200):
+        try:
+            socket.create_connection(where).sendall(words["node-rank"].encode())
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+print(json.dumps(sys.argv[1:]))
+"""
+"""Stands in for torchrun where the arguments matter: rank 0 listens, the others reach it."""
+SUM = """
+import torch, torch.distributed as d
+d.init_process_group("gloo")
+x = torch.tensor([float(d.get_rank())])
+d.all_reduce(x)
+print(f"sum {x.item():g} of {d.get_world_size()}", flush=True)
+d.destroy_process_group()
+"""
+
+
+def plan(told: dict[str, Any], **words: Any) -> ExportPlan:
+    """A manifest to be exported."""
+    return ExportPlan(manifest=read_manifest(told, "m.json"), text=json.dumps(told), **words)
+
+
+def stand_in(folder: Path) -> str:
+    """A PATH with the stand-in of torchrun, and the Python of the tests as python3."""
+    bin_ = folder / "bin"
+    bin_.mkdir()
+    (bin_ / "torchrun").write_text(TORCHRUN, encoding="utf-8")
+    (bin_ / "torchrun").chmod(0o755)
+    (bin_ / "python3").symlink_to(sys.executable)
+    return f"{bin_}{os.pathsep}{os.environ['PATH']}"
+
+
+def real(folder: Path) -> str:
+    """A PATH with torch's own torchrun."""
+    path = stand_in(folder)
+    (folder / "bin" / "torchrun").write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" -m torch.distributed.run "$@"\n', encoding="utf-8"
+    )
+    return path
+
+
+def outputs(scripts: Iterable[tuple[str, dict[str, str]]], folder: Path, path: str) -> list[str]:
+    """Start each script with its variables, the last first and a while before the others; return
+    what they print.
+    """
+    port = str(free_port())
+    processes: list[subprocess.Popen[str]] = []
+    alike = {
+        "PATH": path,
+        "HOME": str(folder),
+        "PLACER_PORT": port,
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": "1",
+    }
+    machines = list(scripts)
+    try:
+        for number, (text, variables) in reversed(list(enumerate(machines))):
+            (folder / f"{number}.sh").write_text(text, encoding="utf-8")
+            process = subprocess.Popen(
+                ["bash", f"{number}.sh"],
+                cwd=folder,
+                env={**alike, **variables},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            processes.insert(0, process)
+            time.sleep(0.3 if number == len(machines) - 1 else 0)
+        ends = [process.communicate(timeout=PROCESS_TIMEOUT_S) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert [process.returncode for process in processes] == [0] * len(processes), ends
+    return [said.strip() for said, _ in ends]
+
+
+def skypilot(told: dict[str, Any], folder: Path) -> list[tuple[str, dict[str, str]]]:
+    """What SkyPilot starts on each machine, with a folder in place of the mounted bucket."""
+    files = export(plan(told), "skypilot")
+    (folder / "meet.py").write_text(files["meet.py"], encoding="utf-8")
+    _, *tasks = yaml.safe_load_all(files["skypilot.yaml"])
+    given = {"SKYPILOT_NODE_IPS": "127.0.0.1", "PLACER_MEETING": str(folder / "bucket")}
+    return [
+        (task["run"], {**task["envs"], **given, "SKYPILOT_NODE_RANK": str(node)})
+        for task in tasks
+        for node in range(task["num_nodes"])
+    ]
+
+
+def pods(told: dict[str, Any], target: str, **given: str) -> list[tuple[str, dict[str, str]]]:
+    """What Kubernetes starts in each pod, with values for what it looks up."""
+    files = export(plan(told), target)
+    made: list[tuple[str, dict[str, str]]] = []
+    for name, body in sorted(files.items()):
+        if not name.endswith(".yaml"):
+            continue
+        spec = yaml.safe_load(body)["spec"]
+        if target == "jobset":
+            jobs = [job["template"]["spec"] for job in spec["replicatedJobs"]]
+            containers = [
+                (job["template"]["spec"]["containers"][0], job["completions"]) for job in jobs
+            ]
+        else:
+            containers = [(spec["trainer"], spec["trainer"]["numNodes"])]
+        for container, count in containers:
+            known = {
+                entry["name"]: entry.get("value", given.get(entry["name"], "")).replace("$$", "$")
+                for entry in container["env"]
+            }
+            text = container["command"][2].replace("$$", "$")
+            made += [(text, {**known, "JOB_COMPLETION_INDEX": str(n)}) for n in range(count)]
+    return made
+
+
+def arguments(said: list[str]) -> list[tuple[int, int, str]]:
+    """Machines, rank and address that torch's own parser reads from the arguments."""
+    run = pytest.importorskip("torch.distributed.run")
+    read = [run.get_args_parser().parse_args(json.loads(words)) for words in said]
+    return [(int(words.nnodes), words.node_rank, words.master_addr) for words in read]
+
+
+@pytest.mark.slow
+def test_tasks_of_two_places_meet_in_a_bucket(tmp_path: Path) -> None:
+    """SkyPilot's two tasks, the second started first, where an earlier start left an address that
+    nobody has any more; torch's own torchrun sums the ranks 0 and 1.
+    """
+    pytest.importorskip("torch")
+    machines = skypilot(document("all-reduce", (A, 1), (C, 1)), tmp_path)
+    (tmp_path / "train.py").write_text(SUM, encoding="utf-8")
+    name = "{PLACER_RUN}-{PLACER_MANIFEST_DIGEST:.16}".format_map(machines[0][1])
+    (tmp_path / "bucket").mkdir()
+    (tmp_path / "bucket" / name).write_text(PUBLIC, encoding="utf-8")
+    assert outputs(machines, tmp_path, real(tmp_path)) == ["sum 1 of 2"] * 2
+    assert (tmp_path / "bucket" / name).read_text(encoding="utf-8") == "127.0.0.1"
+
+
+@pytest.mark.parametrize("target", ["jobset", "trainjob"])
+def test_pods_of_two_clusters_meet_in_a_bucket(tmp_path: Path, target: str, endpoint: str) -> None:
+    """By an object of S3; the first cluster's pods know rank 0 by its name there."""
+    boto3 = pytest.importorskip("boto3")
+    boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket="mine")
+    access = {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    told = document("all-reduce", (A, 1), (B, 2))
+    machines = pods(told, target, PLACER_MEETING="s3://mine/runs", PLACER_OWN_ADDRESS="127.0.0.1")
+    said = outputs(
+        ((text, {**given, **access}) for text, given in machines), tmp_path, stand_in(tmp_path)
+    )
+    assert arguments(said) == [(3, rank, "127.0.0.1") for rank in range(3)]
+
+
+@pytest.fixture
+def etcd(tmp_path: Path) -> Iterator[str]:
+    """A server of etcd, where it is installed."""
+    program = os.environ.get("PLACER_ETCD") or shutil.which("etcd")
+    if program is None:
+        pytest.skip("etcd is not installed; PLACER_ETCD may name it")
+    clients, peers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    words = [
+        f"--data-dir={tmp_path / 'etcd'}",
+        f"--listen-client-urls={clients}",
+        f"--advertise-client-urls={clients}",
+        f"--listen-peer-urls={peers}",
+        f"--initial-advertise-peer-urls={peers}",
+        f"--initial-cluster=default={peers}",
+    ]
+    with subprocess.Popen(
+        [program, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as server:
+        yield clients.replace("http", "etcd")
+        server.kill()
+
+
+def test_pods_of_two_clusters_meet_in_etcd(tmp_path: Path, etcd: str) -> None:
+    """Where pods have no store: etcd needs an address and no credentials."""
+    machines = pods(
+        document("all-reduce", (A, 1), (B, 1)),
+        "trainjob",
+        PLACER_MEETING=etcd,
+        PLACER_OWN_ADDRESS="127.0.0.1",
+    )
+    said = outputs(machines, tmp_path, stand_in(tmp_path))
+    assert arguments(said) == [(2, 0, "127.0.0.1"), (2, 1, "127.0.0.1")]
+
+
+def host_names(folder: Path, names: Iterable[str]) -> list[str]:
+    """A command that runs another where names lead to the loopback, as a headless service's do in
+    a cluster; skips where the system lets nobody mount.
+    """
+    hosts = folder / "hosts"
+    hosts.write_text("".join(f"127.0.0.1 {name}\n" for name in names), encoding="utf-8")
+    words = ["unshare", "-rm", "sh", "-c", f'mount --bind "{hosts}" /etc/hosts && exec "$@"', "sh"]
+    if shutil.which("unshare") is None or subprocess.run([*words, "true"], check=False).returncode:
+        pytest.skip("no mount name spaces for users here")
+    return words
+
+
+@pytest.mark.parametrize(
+    ("target", "first"),
+    [
+        ("jobset", "tiny-all-reduce-2-workers-0-0-0.tiny-all-reduce-2"),
+        ("trainjob", "tiny-all-reduce-2-workers-0-node-0-0.tiny-all-reduce-2-workers-0"),
+    ],
+)
+def test_pods_of_one_cluster_meet_by_name(tmp_path: Path, target: str, first: str) -> None:
+    """A headless service gives the first pod a name before it is there: JobSet calls it
+    SET-JOB-0-INDEX.SET (jobset.sigs.k8s.io), Trainer's set is called as the TrainJob and its job
+    node. No ConfigMap is needed.
+    """
+    told = document("all-reduce", (A, 2))
+    enter = " ".join(f"'{word}'" for word in host_names(tmp_path, [first]))
+    path = stand_in(tmp_path)
+    python = tmp_path / "bin" / "torchrun"
+    python.rename(tmp_path / "bin" / "torchrun.py")
+    python.write_text(f'#!/bin/sh\nexec {enter} "{python}.py" "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    machines = pods(told, target)
+    assert arguments(outputs(machines, tmp_path, path)) == [(2, 0, first), (2, 1, first)]
+    assert "configmap" not in export(plan(told), target)["README.md"]
+
+
+def test_train_jobs_of_one_cluster_meet_by_name() -> None:
+    """Two islands in one place are two TrainJobs of one name space: both know the first's pod."""
+    files = export(plan(islands("all-reduce", ("aws/us-east-1", 2, 2))), "trainjob")
+    environments = [
+        {
+            entry["name"]: entry.get("value")
+            for entry in yaml.safe_load(body)["spec"]["trainer"]["env"]
+        }
+        for name, body in sorted(files.items())
+        if name.endswith(".yaml")
+    ]
+    first = [environment["PLACER_ISLAND_ADDRESS"] for environment in environments]
+    assert len(set(first)) == 2
+    assert [one["PLACER_RENDEZVOUS_ADDRESS"] for one in environments] == [first[0]] * 2
+
+
+def test_scripts_of_torchrun_meet_without_an_address(tmp_path: Path) -> None:
+    """`PLACER_MEETING` in place of an address, by the program beside the scripts."""
+    files = export(plan(document("all-reduce", (A, 1), (B, 1))), "torchrun")
+    (tmp_path / "meet.py").write_text(files["meet.py"], encoding="utf-8")
+    given = {"PLACER_MEETING": str(tmp_path / "share")}
+    machines = [(files[f"workers-{n}.sh"], given) for n in range(2)]
+    said = outputs(machines, tmp_path, stand_in(tmp_path))
+    assert arguments(said) == [(2, 0, "127.0.0.1"), (2, 1, "127.0.0.1")]
+
+
+def test_nobody_waits_for_ever(tmp_path: Path) -> None:
+    """Rank 0 never tells its address: after the time of the plan the machine says where it looked,
+    and the script ends.
+    """
+    program = tmp_path / "meet.py"
+    program.write_text(meeting_program(), encoding="utf-8")
+    given = {
+        "PLACER_RANK": "1",
+        "PLACER_MEETING": str(tmp_path),
+        "PLACER_RUN": "a",
+        "PLACER_MANIFEST_DIGEST": "b",
+        "PLACER_RENDEZVOUS_PORT": "29400",
+        "PLACER_JOIN_TIMEOUT_S": "0.1",
+    }
+    done = subprocess.run(
+        [sys.executable, program], env=given, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"rank 0 did not answer at port 29400 of the address in {tmp_path}\n"
+
+
+@pytest.mark.parametrize("target", ["jobset", "trainjob"])
+@pytest.mark.parametrize("train", ["train.py", "mymodel:workload"])
+def test_every_line_of_kubectl_names_its_cluster(target: str, train: str) -> None:
+    """Two clusters: what is made in each is looked at and removed there."""
+    text = export(plan(document("all-reduce", (A, 1), (B, 1)), train=train), target)["README.md"]
+    lines = [line for line in text.splitlines() if line.startswith("kubectl")]
+    assert len(lines) >= 8
+    assert all(
+        line.split()[1:3] in (["--context", f"CLUSTER{n}"] for n in (0, 1)) for line in lines
+    )
+    for verb in ("create configmap", "apply -f", f"get {target}", "logs -f", f"delete {target}"):
+        assert {line.split()[2] for line in lines if f" {verb}" in line} == {
+            "CLUSTER0",
+            "CLUSTER1",
+        }
+
+
+def test_env_numbers_the_machine_and_tells_torchrun(tmp_path: Path) -> None:
+    """After the file of its group is sourced, machine 1 of the second group is rank 2 of 3, and
+    torchrun gets all of it from variables; a wrong number does not end the shell.
+    """
+    files = export(plan(document("all-reduce", (A, 1), (B, 2))), "env")
+    (tmp_path / "env.sh").write_text(files["workers-1.env.sh"], encoding="utf-8")
+    read = (
+        "import torch.distributed.run as r; a = r.get_args_parser().parse_args(['train.py']); "
+        "print(a.nnodes, a.node_rank, a.nproc_per_node, a.master_addr, a.master_port)"
+    )
+    code = f'. ./env.sh; echo "$? ${{PLACER_RANK:-}}"; [ -z "$1" ] || "$1" -c "{read}"'
+
+    def sourced(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-c", code, "bash", *words],
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"], **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    address = {"PLACER_RENDEZVOUS_ADDRESS": "10.0.0.1"}
+    pytest.importorskip("torch")
+    assert sourced(sys.executable, PLACER_NODE="1", **address).stdout.splitlines() == [
+        "0 2",
+        "3 2 1 10.0.0.1 29400",
+    ]
+    for variables, words in (
+        ({"PLACER_NODE": "2", **address}, "workers-1 has only 2, counted from 0"),
+        (address, "PLACER_NODE: set it to the number of this machine"),
+        ({"PLACER_NODE": "0"}, "PLACER_RENDEZVOUS_ADDRESS: set it"),
+    ):
+        done = sourced("", **variables)
+        assert done.stdout.split()[0] == "2"
+        assert words in done.stderr
+
+
+def test_the_port_probe_of_a_closed_port() -> None:
+    """Nobody listens: the address is not taken."""
+    scope: dict[str, Any] = {"__name__": "meeting_point"}
+    exec(meeting_program(), scope)  # noqa: S102 - the shipped text itself
+    port = free_port()
+    assert not scope["answers"]("127.0.0.1", port)
+    with socket.create_server(("127.0.0.1", port)):
+        assert scope["answers"]("127.0.0.1", port)
