@@ -241,6 +241,39 @@ def test_functions_have_their_least_billed_time(default: Catalog) -> None:
     assert found == {"lambda": 1, "lambda-arm": 1, "cloud-run-functions": 100, "functions": 100}
 
 
+@pytest.mark.parametrize(
+    ("src", "dst", "usd_per_gib"),
+    [
+        ("us-east-1", "us-east-2", 0.01),
+        ("us-east-1", "eu-west-1", 0.02),
+        ("us-west-2", "ap-southeast-7", 0.08),
+        ("eu-central-1", "mx-central-1", 0.05),
+        ("eu-west-3", "ca-west-1", 0.05),
+        ("ca-west-1", "eu-west-3", 0.05),
+        ("ca-west-1", "us-east-1", 0.02),
+        ("mx-central-1", "ap-northeast-1", 0.08),
+        ("mx-central-1", "me-south-1", 0.14),
+        ("ap-southeast-4", "ap-southeast-6", 0.08),
+        ("ap-southeast-4", "il-central-1", 0.14),
+        ("ap-southeast-4", "us-east-1", 0.1),
+        ("ap-east-2", "ap-northeast-3", 0.09),
+        ("ap-northeast-3", "ap-east-2", 0.08),
+        ("il-central-1", "ap-southeast-2", 0.15),
+        ("sa-east-1", "ap-southeast-7", 0.14),
+        ("sa-east-1", "us-east-1", 0.138),
+        ("af-south-1", "ap-southeast-7", 0.147),
+    ],
+)
+def test_aws_charges_by_pair_of_regions(
+    default: Catalog, src: str, dst: str, usd_per_gib: float
+) -> None:
+    """Pairs of AWS's list of 2026: newer regions, and pairs that differ by direction. All 1,122 are
+    compared by `tests/benchmarks/aws_egress.py`.
+    """
+    price = Network(default).egress_price(f"aws/{src}", f"aws/{dst}")
+    assert (price.usd_per_gib, price.as_of) == (usd_per_gib, "2026-01-01")
+
+
 def test_r2_and_b2(default: Catalog) -> None:
     """Nothing leaves R2 for money; B2 asks 0.01 USD/GiB above its allowance; writes to B2 are
     free.
