@@ -274,6 +274,28 @@ def test_aws_charges_by_pair_of_regions(
     assert (price.usd_per_gib, price.as_of) == (usd_per_gib, "2026-01-01")
 
 
+@pytest.mark.parametrize(
+    ("place", "first", "last"),
+    [
+        ("azure/westeurope", 0.087, 0.05),
+        ("azure/israelcentral", 0.087, 0.05),
+        ("azure/chilecentral", 0.087, 0.05),
+        ("azure/southindia", 0.12, 0.08),
+        ("azure/uaenorth", 0.181, 0.16),
+        ("azure/southafricanorth", 0.181, 0.16),
+        ("aws/ap-southeast-3", 0.132, 0.09),
+        ("aws/ap-southeast-7", 0.108, 0.072),
+        ("aws/me-central-1", 0.11, 0.055),
+    ],
+)
+def test_tiers_to_the_internet(default: Catalog, place: str, first: float, last: float) -> None:
+    """First and last paid tier of the lists of July 2026; zones of Azure's list are no continents:
+    Israel and Chile pay as Europe does, South Africa and the Emirates as Brazil.
+    """
+    tiers = Network(default).egress_tiers(place, "gcp/us-central1")
+    assert (tiers[0].usd_per_gib, tiers[1].usd_per_gib, tiers[-1].usd_per_gib) == (0, first, last)
+
+
 def test_r2_and_b2(default: Catalog) -> None:
     """Nothing leaves R2 for money; B2 asks 0.01 USD/GiB above its allowance; writes to B2 are
     free.

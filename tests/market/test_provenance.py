@@ -131,25 +131,23 @@ def test_sources_are_counted_by_the_rows_that_name_them(default: Catalog) -> Non
 
 
 def test_what_nobody_read_is_counted(default: Catalog) -> None:
-    """Tiers of Azure (174) and pairs of Google Cloud (40) are from memory; estimates are those of
-    price_basis.
-    """
+    """Pairs of Google Cloud (40) are from memory; estimates are those of price_basis."""
     found = {(count.kind, count.words): count.rows for count in unsure(default)}
-    assert found["egress", "from memory of the list"] == 174 + 40
+    assert found["egress", "from memory of the list"] == 40
     assert found["machines", "estimates"] == sum(row.estimated for row in coverage(default))
 
 
 def test_show_lists_sources_and_what_nobody_read(run: Run) -> None:
     """In words and as JSON."""
     words = run("catalog", "show", "default").stdout
-    assert "214 of 752 rows of egress are from memory of the list" in words
+    assert "40 of 795 rows of egress are from memory of the list" in words
     assert "629  tsaol/aws-gpu (mirror)  https://github.com/tsaol/aws-gpu" in words
     document = json.loads(run("catalog", "show", "default", "--json").stdout)
     assert {
         "kind": "egress",
         "words": "from memory of the list",
-        "rows": 214,
-        "of": 752,
+        "rows": 40,
+        "of": 795,
     } in document["unsure"]
     assert document["own_sources"] == 0
     assert {"source", "publisher", "kind", "url", "rows"} == set(document["sources"][0])
