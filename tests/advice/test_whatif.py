@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import jsonschema
+import msgspec
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
+from placer.market.scaled_market import with_offers
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
@@ -136,6 +138,24 @@ def test_a_stopped_search_is_never_worse_than_keeping_the_old_choice(seed: int) 
                 if problem.requirements.objective == "throughput"
                 else new <= kept * (1 + 2e-3)
             )
+
+
+def test_a_given_price_is_that_of_each_gpu(run: Run) -> None:
+    """At 0.05 USD/h a V100, the DGX-2 with eight costs 0.40 and ten of them 4.00 USD/h; the line
+    says so, and machines with one GPU cost the price itself.
+    """
+    words = (*ERBEN, "--budget", "5/h", "--set", "price:gcp/*:V100=0.05/h")
+    assert "change  price:gcp/*:V100=0.05/h for each GPU" in run("whatif", *words).stdout
+    problem = two_places()
+    eight = replace(
+        problem,
+        catalog=with_offers(
+            problem.catalog,
+            tuple(msgspec.structs.replace(o, gpu_count=8) for o in problem.catalog.offers),
+        ),
+    )
+    assert {o.usd_per_hour for o in changed(eight, "price:*:T4=0.05").catalog.offers} == {0.4}
+    assert "USD/h  of each GPU" in run("whatif", "--help").stdout
 
 
 def test_prices_links_and_speeds_change_as_written() -> None:

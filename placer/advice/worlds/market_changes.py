@@ -32,6 +32,12 @@ Pair = tuple[str, str, bool]
 def set_prices(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
     """Change what machines cost by the hour, with the ends of their spread.
 
+    Parameters
+    ----------
+    rows
+        Text, target, factor and value of each change; a value is the price of one GPU in USD/h, so
+        that a machine with eight costs eight times as much.
+
     Raises
     ------
     PlacerError
@@ -43,17 +49,17 @@ def set_prices(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
             raise _no_offer(text, target, catalog)
         if factor is not None:
             catalog = with_scaled_prices(catalog, admits, factor, source)
-        else:
+        elif value is not None:
             offers = (_priced(o, value, source) if admits(o) else o for o in catalog.offers)
             catalog = with_offers(catalog, tuple(offers))
     return catalog
 
 
-def _priced(offer: VmOffer, usd_per_hour: float | None, source: str) -> VmOffer:
-    """Return an offer at a given price, which is exact, whatever the old one was."""
+def _priced(offer: VmOffer, usd_per_gpu_hour: float, source: str) -> VmOffer:
+    """Return an offer at a given price of each GPU, which is exact, whatever the old one was."""
     return msgspec.structs.replace(
         offer,
-        usd_per_hour=usd_per_hour,
+        usd_per_hour=usd_per_gpu_hour * offer.gpu_count,
         usd_per_hour_low=None,
         usd_per_hour_high=None,
         price_basis="negotiated",

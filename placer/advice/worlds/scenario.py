@@ -24,7 +24,7 @@ from placer.problem.words.wishes import CHANGES
 from placer.units import parse_bandwidth, parse_count, parse_rate
 
 TARGETS = {
-    "price": "price:PLACE:GPU[:spot|on-demand]=xF, +P%, -P% or USD/h of a machine",
+    "price": "price:PLACE:GPU[:spot|on-demand]=xF, +P%, -P% or USD/h of each GPU",
     "egress": (
         "egress:SRC:DST=xF, +P%, -P% or USD/GiB; DST is a place, internet, inter-region or "
         "inter-zone"
@@ -57,7 +57,7 @@ class Change:
     -----
     ``what`` is a key of `TARGETS`, a wish, or ``drop``; ``target`` the patterns that say where it
     holds. Either ``factor`` multiplies what is there, or ``value`` takes its place: USD/h, USD/GiB,
-    bytes/s, samples/s or a whole number; the text of a wish.
+    bytes/s, samples/s or a whole number; the text of a wish. A price is that of each GPU.
     """
 
     text: str

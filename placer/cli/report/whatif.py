@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.advice.worlds.scenario import Change
 from placer.advice.worlds.whatif import WhatIf, figures_of
 from placer.cli.report.recommend.sentences import brief, headline
 from placer.cli.report.recommend.terminal import reading
@@ -39,10 +40,7 @@ TOKEN_FIGURES = (
 
 def whatif_view(got: WhatIf) -> RenderableType:
     """Show what was asked and changed, the differences, and what the old choice would do now."""
-    notes = [
-        ("change" if i == 0 else "", f"{'without ' if c.what == 'drop' else ''}{c.text}")
-        for i, c in enumerate(got.changes)
-    ]
+    notes = [("change" if i == 0 else "", _asked(c)) for i, c in enumerate(got.changes)]
     lines = _reaction(got)
     if any(
         str(result.status) not in ("optimal", "infeasible") for result in (got.before, got.after)
@@ -59,6 +57,13 @@ def whatif_view(got: WhatIf) -> RenderableType:
     return Group(
         reading(got.before.problem), _lines(notes), Text(""), _table(got), Text(""), _lines(lines)
     )
+
+
+def _asked(change: Change) -> str:
+    """Return a change as it was written, and what a given price is the price of."""
+    if change.what == "drop":
+        return f"without {change.text}"
+    return f"{change.text}{' for each GPU' if change.what == 'price' and change.value else ''}"
 
 
 def _table(got: WhatIf) -> RenderableType:
