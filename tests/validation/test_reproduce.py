@@ -4,9 +4,11 @@ JSON.
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -45,7 +47,15 @@ from placer.validation.reproduction.erben_costs import (
     gib_per_hour,
     multi_cloud,
 )
-from placer.validation.reproduction.erben_placements import AWS, AZURE, NLP, WEST, Bench
+from placer.validation.reproduction.erben_placements import (
+    AWS,
+    AZURE,
+    CV,
+    NLP,
+    RUNS,
+    WEST,
+    Bench,
+)
 from placer.validation.reproduction.published import PublishedClaim, published_claims
 
 
@@ -245,6 +255,38 @@ def test_every_claim_of_erben_has_one_check() -> None:
     """And every check its claim."""
     checks = [*erben.LOG_CHECKS, *erben_costs.CHECKS, *erben_speeds.CHECKS]
     assert sorted(checks) == sorted(claim.id for claim in published_claims("erben-2023"))
+
+
+def test_experiments_have_as_many_gpus_as_their_names_say() -> None:
+    """Table 2: C-6 are six T4, E-B-8 eight and the RTX 8000 on site, 2xA10 two A10; all of D are
+    four.
+    """
+    bench = Bench(load_catalog("erben-2023"))
+    for name, workers in RUNS.items():
+        placement, _ = bench.place(CV, workers)
+        count = re.search(r"\d+$|^\d+(?=x)", name)
+        assert count is not None
+        if name not in ("4xT4 node", "DGX-2"):
+            gpus = 4 if name.startswith("D-") else int(count[0]) + name.startswith("E-")
+            assert placement.workers == gpus, name
+    devices = {
+        name: bench.place(CV, RUNS[name])[0].groups[0].device for name in ("4xT4 node", "DGX-2")
+    }
+    assert devices == {"4xT4 node": "T4:4", "DGX-2": "V100:8"}
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_the_page_lists_every_claim_with_its_condition(
+    reproduced: Callable[[str], Reproduction], paper: str
+) -> None:
+    """`python tests/benchmarks/claims.py --write` writes it; verdicts move with the model, and are
+    of its day.
+    """
+    page = (Path(__file__).parents[2] / "docs" / "claims.md").read_text(encoding="utf-8")
+    rows = {line.split(" | ")[0].lstrip("| "): line for line in page.splitlines()}
+    for claim in reproduced(paper).claims:
+        condition = claim.published.condition.replace("**", "^")
+        assert rows[claim.published.id].endswith(f" | {condition} |")
 
 
 def test_more_than_ninety_percent_is_said_of_four_continents(erben_again: Reproduction) -> None:

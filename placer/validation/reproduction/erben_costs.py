@@ -16,6 +16,7 @@ from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.units import GIB, SECONDS_PER_HOUR
 from placer.validation.reproduction.comparison import Finding, Verdict, within
 from placer.validation.reproduction.erben_placements import (
+    ASR,
     AWS,
     AZURE,
     CONTINENTS,
@@ -276,9 +277,7 @@ def cost_ratio(model: str, run: str, against: str) -> Check:
 
 def price_of_nobody(claim: PublishedClaim, bench: Bench) -> Finding:
     """Say what is missing for the A100 of the speech model."""
-    rate = next(
-        r for r in load_profile("whisper-small").rates if (r.gpu, r.gpu_count) == ("A100-80", 1)
-    )
+    rate = next(r for r in load_profile(ASR).rates if (r.gpu, r.gpu_count) == ("A100-80", 1))
     hourly = float(claim.value) * rate.value * SECONDS_PER_HOUR / 1e6
     return Finding(
         verdict=Verdict.UNDECIDED,
@@ -378,5 +377,7 @@ CHECKS: dict[str, Check] = {
     "E70": cost_ratio(NLP, "8xA10", "DGX-2"),
     "E71": eight_t4_are_mostly_egress,
     "E81": price_of_nobody,
+    "E85": per_million(ASR, "4xT4 node"),
+    "E86": per_million(ASR, "8xT4"),
 }
 """The function that judges each claim about dollars."""

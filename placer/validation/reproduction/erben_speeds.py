@@ -319,5 +319,7 @@ CHECKS: dict[str, Check] = {
     ),
     "E80": speed(ASR, "A-8", 1_024),
     "E82": interruptions_cost_their_share,
+    "E83": ratio((ASR, "A-8", 1_024), (ASR, "1xT4", None)),
+    "E84": ratio((ASR, "A-8", 512), (ASR, "1xT4", None)),
 }
 """The function that judges each claim about speeds, times and links."""
