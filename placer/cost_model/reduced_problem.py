@@ -26,26 +26,27 @@ def used_problem(problem: Problem, placement: Placement, *, links_fixed: bool = 
     links_fixed
         Write every link among the places down as it is, so that none is worked out again.
     """
-    exchange, book = placement.exchange, problem.catalog
-    places = {
-        *placement.places,
-        *filter(None, (exchange.aggregator, exchange.storage)),
-        *_data_places(problem),
-    }
-    offers = [
-        *(pool_of(group, problem).offer for group in placement.groups),
-        *([] if exchange.server is None else [server_offer(exchange.server, problem)]),
-        *largest_cards(book, sorted(places)),
-    ]
-    small = cut_down(problem, places, offers)
+    small = used_by_all(problem, [placement])
     if not links_fixed:
         return small
     links = tuple(
-        problem.network.link(a, b).row(book.as_of[1])
+        problem.network.link(a, b).row(problem.catalog.as_of[1])
         for a in small.catalog.regions
         for b in small.catalog.regions
     )
     return replace(small, catalog=replace(small.catalog, links=links))
+
+
+def used_by_all(problem: Problem, placements: Iterable[Placement]) -> Problem:
+    """Cut the price book down to what some placements use; their figures stay the same."""
+    places, offers = _data_places(problem), []
+    for placement in placements:
+        exchange = placement.exchange
+        places |= {*placement.places, *filter(None, (exchange.aggregator, exchange.storage))}
+        offers += [pool_of(group, problem).offer for group in placement.groups]
+        if exchange.server is not None:
+            offers.append(server_offer(exchange.server, problem))
+    return cut_down(problem, places, [*offers, *largest_cards(problem.catalog, sorted(places))])
 
 
 def question_alone(problem: Problem) -> Problem:

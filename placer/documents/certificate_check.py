@@ -134,7 +134,7 @@ def _faults(
         yield from _digests(certificate, document)
     if certificate is not None and document["placement"] is not None:
         yield from _odd_figures(certificate["figures"])
-        yield from _priced(certificate, document)
+        yield from wrong_prices(certificate["figures"], document)
     if certificate is not None:
         yield from _settings(certificate, document)
     if certificate is None and "proof" in document and "problem" in document:
@@ -214,9 +214,17 @@ def _settings(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> It
         )
 
 
-def _priced(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield where the second implementation differs from what is written."""
-    estimate, given = document["estimate"], certificate["figures"]
+def wrong_prices(given: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield where the second implementation differs from what is written.
+
+    Parameters
+    ----------
+    given
+        Speeds of machines and links: `placer.documents.certificate.figures`.
+    document
+        What has ``problem``, ``placement`` and ``estimate``.
+    """
+    estimate = document["estimate"]
     case = Case(
         document["problem"], document["placement"], given, estimate["samples_to_target"]["value"]
     )

@@ -1,38 +1,244 @@
-"""Check of a frontier document by itself: its points rise, and none beats its own bounds."""
+"""Check of a frontier document: its points rise, every figure follows from them, each is priced
+again, and none is ruled out by another placement.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from placer.cost_model.dollars.components import usd_per_million_samples
+from placer.cost_model.estimate import estimate
+from placer.cost_model.limits import violations
+from placer.documents.book_check import Compared, compare_with_book
+from placer.documents.certificate import device_speeds, figures, mode_factor
+from placer.documents.certificate_check import Checked, wrong_prices
+from placer.documents.checker.market import machines_of
+from placer.documents.checker.modes import required_modes
+from placer.documents.checker.witness import witness
+from placer.documents.proof_check import UNCOVERED, can_refute
+from placer.documents.request import request_document
+from placer.documents.result_parts import estimate_document, placement_document
+from placer.documents.saved_result import first_difference, is_request, placement_from
 from placer.errors import PlacerError
+from placer.problem.problem import Problem
 
 SAME = 1e-9
 """Relative difference up to which a figure counts as the same."""
+PROVED = 1e-7
+"""By so much more than the gap that was asked for a point still counts as proved."""
+FREE_USD_PER_HOUR = 1e-6
+"""What a point without a price counts as on a logarithmic scale."""
+ENDINGS = ("complete", "points", "open", "time_limit", "interrupted", "nothing")
+"""Why no further point was looked for."""
+FAILED = ("infeasible", "unknown", "time_limit", "feasible", "optimal")
+"""How the search ended of a frontier without points."""
+AXES = {"cost": "usd_per_hour", "gain": "samples_per_second"}
+NEVER_COVERED = (
+    "that no point is missing between two others",
+    "the gap that was asked for",
+    "status",
+    "solver",
+    "nearest",
+    "warnings",
+)
+"""What a frontier says and nothing works out again."""
 
 
 def check_frontier(document: Mapping[str, Any], where: str) -> str:
-    """Check that the points of a document rise in cost and throughput and that no bound is beaten.
+    """Check the figures of a frontier against each other, and price every point again where the
+    document has its problem.
 
     Raises
     ------
     PlacerError
         Names the first point that is wrong.
     """
+    for wrong in (_wrong_points(document), _wrong_summary(document), _wrong_prices(document)):
+        for text in wrong:
+            raise PlacerError(f"{where}: {text}", "the file was edited, or made by another version")
+    return f"frontier of {len(document['points'])} points, none beats another"
+
+
+def frontier_words(document: Mapping[str, Any], where: str) -> Checked:
+    """Compare a frontier that prices as it says with the book on this machine; say what is
+    confirmed and what is taken on trust.
+
+    Raises
+    ------
+    PlacerError
+        If a price differs from the book of the same digest, or a placement beats a bound.
+    """
+    points = document["points"]
+    if "problem" not in document:
+        left = ("placements, estimates and prices of the points", *_bounds_named(points))
+        words = f"{UNCOVERED} {', '.join((*left, 'request', 'data', *NEVER_COVERED))}"
+        note = "the problem is not in this file: a version of today writes it with placer pareto -o"
+        return Checked(confirmed=("figures of the points fit each other",), trusted=(words, note))
+    compared = _compared(document)
+    for text in (*compared.wrong, *_refuted(document, compared.problem)):
+        raise PlacerError(f"{where}: {text}", "the file was edited, or made by another version")
+    confirmed = ["every point is priced again, by two implementations, within all limits"]
+    if can_refute(compared.problem) and points:
+        confirmed.append("no equal machines in one place beat a point or its bounds")
+    left = (*_bounds_named(points), *NEVER_COVERED)
+    return Checked(
+        confirmed=(*confirmed, *compared.confirmed),
+        trusted=(
+            *(f"{UNCOVERED} {text}" for text in compared.uncovered),
+            f"{UNCOVERED} {', '.join(left)}",
+        ),
+    )
+
+
+def _bounds_named(points: Sequence[Any]) -> tuple[str, ...]:
+    """Name the figures of the points that rest on searches."""
+    names = ("most_samples_per_second", "least_usd_per_hour")
+    return names if points else ()
+
+
+def _wrong_points(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong about the points and the figures that follow from them."""
     usd_before = speed_before = -1.0
+    before: Mapping[str, Any] | None = None
     for number, point in enumerate(document["points"]):
         usd, speed = point["usd_per_hour"], point["samples_per_second"]
         most, least = point["most_samples_per_second"], point["least_usd_per_hour"]
-        wrong = (
-            (usd <= usd_before or speed <= speed_before, "is no better than the one before"),
-            (most is not None and most < speed * (1 - SAME), "is faster than its own bound"),
-            (least is not None and least > usd * (1 + SAME), "is cheaper than its own bound"),
+        priced = point["estimate"]
+        followed = {
+            "usd_per_hour": priced["usd_per_hour"]["total"],
+            "samples_per_second": priced["effective_samples_per_second"]["value"],
+            "usd_per_million_samples": usd_per_million_samples(usd, speed),
+            "marginal_usd_per_million_samples": None
+            if before is None
+            else usd_per_million_samples(usd - usd_before, speed - speed_before),
+            "gap": _gap(point),
+            "status": _status(point, document["gap"]),
+        }
+        yield from (
+            f"point {number} {words}"
+            for broken, words in (
+                (usd <= usd_before or speed <= speed_before, "is no better than the one before"),
+                (most is not None and most < speed * (1 - SAME), "is faster than its own bound"),
+                (least is not None and least > usd * (1 + SAME), "is cheaper than its own bound"),
+            )
+            if broken
         )
-        for broken, words in wrong:
-            if broken:
-                raise PlacerError(
-                    f"{where}: point {number} {words}",
-                    "the file was edited, or made by another version",
-                )
-        usd_before, speed_before = usd, speed
-    return f"frontier of {len(document['points'])} points, none beats another"
+        yield from (
+            difference
+            for key, value in followed.items()
+            if (difference := first_difference(value, point[key], f"points[{number}].{key}"))
+        )
+        usd_before, speed_before, before = usd, speed, point
+
+
+def _gap(point: Mapping[str, Any]) -> float | None:
+    """Return the larger relative distance of a point from its two bounds."""
+    most, least = point["most_samples_per_second"], point["least_usd_per_hour"]
+    if most is None or least is None:
+        return None
+    usd = point["usd_per_hour"]
+    saved = 0.0 if usd <= 0 else 1 - least / usd
+    return max(0.0, float(most / point["samples_per_second"] - 1), saved)
+
+
+def _status(point: Mapping[str, Any], asked_gap: float) -> str:
+    gap = _gap(point)
+    if gap is None:
+        return "feasible"
+    return "optimal" if gap <= asked_gap + PROVED else "time_limit"
+
+
+def _wrong_summary(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the document says of all points together and that does not follow from them."""
+    points, known = document["points"], (ENDINGS if document["points"] else (*ENDINGS, *FAILED))
+    if document["status"] not in known:
+        yield f"status is written as {str(document['status'])[:40]}"
+    if document["axes"] != AXES:
+        yield "the axes are not those of a frontier"
+    prices = [point["usd_per_million_samples"] for point in points]
+    for key, value in (
+        ("proved", bool(points) and all(point["status"] == "optimal" for point in points)),
+        ("best_value", prices.index(min(prices)) if prices else None),
+        ("knee", _knee(points)),
+    ):
+        if document[key] is not value and document[key] != value:
+            yield f"{key} is written as {str(document[key])[:40]}, but comes to {value}"
+
+
+def _knee(points: Sequence[Mapping[str, Any]]) -> int | None:
+    """Find the point that lies furthest above the chord of the ends, both axes logarithmic."""
+    if len(points) < 3:
+        return None
+    costs = [math.log(max(point["usd_per_hour"], FREE_USD_PER_HOUR)) for point in points]
+    speeds = [math.log(point["samples_per_second"]) for point in points]
+    wide, high = costs[-1] - costs[0], speeds[-1] - speeds[0]
+    above = [
+        (y - speeds[0]) / (high or 1.0) - (x - costs[0]) / (wide or 1.0)
+        for x, y in zip(costs, speeds, strict=True)
+    ]
+    best = above.index(max(above))
+    return best if above[best] > SAME else None
+
+
+def _wrong_prices(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield points that do not price as they say, by the model or by the second implementation."""
+    if "problem" not in document:
+        return
+    problem = Problem.from_dict(document["problem"])
+    request = request_document(problem)
+    del request["objective"]
+    if not is_request(document["request"], request):
+        yield "the request does not fit the problem"
+    for key, written in (("catalog", problem.catalog.name), ("digest", problem.catalog.digest)):
+        if document["data"][key] != written:
+            yield f"data.{key} does not fit the problem"
+    for number, point in enumerate(document["points"]):
+        placement = placement_from(point["placement"])
+        broken = violations(placement, problem)
+        if broken:
+            yield f"point {number} breaks a limit: {broken[0].message}"
+        for key, value in (
+            ("placement", placement_document(placement, problem)),
+            ("estimate", estimate_document(estimate(placement, problem))),
+        ):
+            difference = first_difference(value, point[key], f"points[{number}].{key}")
+            if difference:
+                yield difference
+        parts = {"problem": document["problem"], **{k: point[k] for k in ("placement", "estimate")}}
+        for text in wrong_prices(figures(placement, problem), parts):
+            yield f"point {number}: {text}"
+
+
+def _compared(document: Mapping[str, Any]) -> Compared:
+    placements = [placement_from(point["placement"]) for point in document["points"]]
+    problem = Problem.from_dict(document["problem"])
+    return compare_with_book(problem, placements, document["data"], whole=False)
+
+
+def _refuted(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str]:
+    """Yield points whose bounds equal machines in one place beat: faster for the same price, or
+    cheaper at the same speed.
+    """
+    if whole is None or not can_refute(whole):
+        return
+    saved = whole.to_dict()
+    machines = machines_of(saved, device_speeds(whole))
+    modes = [mode_factor(strategy, steps, whole) for strategy, steps in required_modes(saved)]
+    for number, point in enumerate(document["points"]):
+        usd, speed = point["usd_per_hour"], point["samples_per_second"]
+        for objective, limits, key in (
+            (
+                "throughput",
+                {"budget_usd_per_hour": usd, "min_samples_per_second": None},
+                "most_samples_per_second",
+            ),
+            ("cost", {"min_samples_per_second": speed}, "least_usd_per_hour"),
+        ):
+            if point[key] is None or (objective == "throughput" and usd <= 0):
+                continue
+            wishes = {**saved["requirements"], "objective": objective, **limits}
+            better = witness({**saved, "requirements": wishes}, machines, modes, point[key])
+            if better:
+                yield f"points[{number}].{key} is {point[key]:.9g}, but {better}"

@@ -200,7 +200,7 @@ def check_result(document: Mapping[str, Any], where: str) -> str:
             )
     wrong = _wrong_status(document, priced, problem)
     request = request_document(problem)
-    if not _is_request(document["request"], request) or wrong:
+    if not is_request(document["request"], request) or wrong:
         raise PlacerError(
             f"{where}: {wrong or 'the request does not fit the problem'}",
             "the file was edited, or made by another version",
@@ -211,7 +211,7 @@ def check_result(document: Mapping[str, Any], where: str) -> str:
     )
 
 
-def _is_request(written: Any, request: Mapping[str, Any]) -> bool:
+def is_request(written: Any, request: Mapping[str, Any]) -> bool:
     """Tell whether a request is that of the problem; keys that came later may be missing."""
     if not isinstance(written, Mapping):
         return False

@@ -8,7 +8,7 @@ from typing import Any
 
 from placer.cost_model.estimate import estimate
 from placer.documents.certificate_check import Checked, check_certificate
-from placer.documents.frontier_check import check_frontier
+from placer.documents.frontier_check import check_frontier, frontier_words
 from placer.documents.manifest.manifest_document import build_manifest
 from placer.documents.manifest.manifest_reader import read_manifest
 from placer.documents.manifest.versions import FAMILY as MANIFEST_FAMILY
@@ -30,8 +30,8 @@ def check_document(document: Any, where: str) -> str:
 
 
 def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
-    """Check a document by its schema; say what it is and, of a result, what its certificate
-    confirms.
+    """Check a document by its schema; say what it is and, of a result or a frontier, what is
+    confirmed and what is taken on trust.
 
     Raises
     ------
@@ -55,7 +55,9 @@ def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
         raise unknown("schema", str(schema), checks)
     try:
         kind = check(document, where)
-        return kind, check_certificate(document, where) if schema == RESULT_SCHEMA else None
+        confirms = {RESULT_SCHEMA: check_certificate, PARETO_SCHEMA: frontier_words}
+        confirm = confirms.get(str(schema))
+        return kind, None if confirm is None else confirm(document, where)
     except (
         KeyError,
         IndexError,

@@ -436,7 +436,9 @@ def test_command_prints_table_plot_and_knee(run: Run, columns: int) -> None:
 
 
 def test_command_writes_json_and_csv(run: Run, tmp_path: Path) -> None:
-    """Both hold all points; validate accepts the JSON; --json prints nothing else."""
+    """Both hold all points; validate accepts the JSON; --json prints nothing else. The file holds
+    the problem too, so that its points can be priced again.
+    """
     saved, table = tmp_path / "f.json", tmp_path / "f.csv"
     done = run(
         "pareto",
@@ -453,7 +455,9 @@ def test_command_writes_json_and_csv(run: Run, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert document == json.loads(saved.read_text(encoding="utf-8"))
+    written = json.loads(saved.read_text(encoding="utf-8"))
+    assert written.pop("problem")["profile"]["name"] == "roberta-xlm"
+    assert document == written
     rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
     assert [float(row["usd_per_hour"]) for row in rows] == [
         point["usd_per_hour"] for point in document["points"]

@@ -17,6 +17,7 @@ from msgspec import to_builtins
 
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import Estimate
+from placer.cost_model.reduced_problem import used_by_all
 from placer.documents.request import request_document
 from placer.documents.result_parts import data_document, estimate_document, placement_document
 from placer.documents.schemas import PARETO_SCHEMA
@@ -191,6 +192,13 @@ class Frontier:
             else [option_document(option, option.label, problem) for option in failed.nearest],
             "warnings": [to_builtins(warning) for warning in self.warnings],
         }
+
+    def to_saved(self) -> dict[str, Any]:
+        """Build the document that ``placer pareto -o`` writes: with the problem, so that every
+        point can be priced again.
+        """
+        used = used_by_all(self.problem, [point.placement for point in self.points])
+        return {**self.to_dict(), "problem": used.to_dict()}
 
     def rows(self) -> list[dict[str, Any]]:
         """List one flat row for each point, from the cheapest on."""

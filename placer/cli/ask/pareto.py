@@ -75,7 +75,7 @@ def command(ctx: click.Context, /, model: str, as_json: bool, **words: Any) -> N
 def _write(frontier: Any, output: str | None, table: str | None, plot: str | None) -> list[str]:
     """Write the files that were asked for; tables and drawings only if there are points."""
     if output:
-        write_json(output, frontier.to_dict())
+        write_json(output, frontier.to_saved())
     if table and frontier.points:
         rows = frontier.rows()
         text = io.StringIO()
