@@ -43,13 +43,17 @@ from placer.documents.result_parts import placement_document
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document, examine_document
 from placer.errors import PlacerError
+from placer.market.catalog import Catalog
 from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
 from placer.solving.answer import ModeProof, SolveOptions, Status
+from placer.solving.by_hand import place_by_hand
 from placer.solving.result import Result
 from placer.solving.solve import solve
 from placer.solving.solve_again import solved_again
+from placer.workload.profile import load_profile
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
 PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0, certificate=True)
@@ -126,6 +130,26 @@ def test_the_second_implementation_finds_the_same_limits_broken(
             assert bool(second) == bool(first), (seed, number, second, first)
             seen[bool(first)] += 1
     assert min(seen.values()) > 10
+
+
+@pytest.mark.parametrize(("workers", "refused"), [("1xT4:4", True), ("1xT4", False)])
+def test_both_refuse_a_machine_on_which_the_model_failed(
+    erben: Catalog, workers: str, refused: bool
+) -> None:
+    """XLM-RoBERTa ran out of memory on the node of 4 x T4 of Erben et al.; a profile of older days
+    that does not say so refuses nothing.
+    """
+    problem = Problem(
+        profile=load_profile("roberta-xlm"), catalog=erben, requirements=Requirements()
+    )
+    placement = place_by_hand(f"gcp/us-central1={workers}:spot", problem)
+    case = case_of(placement, problem)
+    bill = round_of(case)
+    second = broken_limits(case, bill, 1.0, 1.0)
+    assert [line for line in second if "known to run out of memory" in line] == second
+    assert bool(second) == bool(violations(placement, problem)) == refused
+    case.profile.pop("out_of_memory")
+    assert broken_limits(case, bill, 1.0, 1.0) == []
 
 
 def test_transfers_share_a_machine_by_hand() -> None:
