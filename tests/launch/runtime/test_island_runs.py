@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from run_plans import A, B, islands, plan_of, settings_of  # noqa: E402
 
 from placer.errors import PlacerError  # noqa: E402
 from placer.launch.runtime.log.comparison import summary  # noqa: E402
+from placer.launch.runtime.processes import launcher  # noqa: E402
 from placer.launch.runtime.processes.run import run_here  # noqa: E402
 from placer.launch.runtime.training.batch_shares import apportioned  # noqa: E402
 from placer.launch.runtime.training.trainer import batch_seed  # noqa: E402
@@ -258,11 +260,40 @@ def test_a_lost_machine_stops_a_synchronous_run_which_resumes_as_it_was(
         torch.testing.assert_close(torch.tensor(end["parameters"]), wanted, **TOLERANCE)
 
 
+def test_an_island_that_notices_a_loss_late_keeps_its_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The processes of island 0 stand still for a second after the loss, as on a busy machine: the
+    launcher waits for them as long as for any peer (120 s here), not for the least time (0.2 s).
+    """
+    monkeypatch.setattr(launcher, "GRACE_S", 0.2)
+    told = islands("all-reduce", (A, 1, 2), (B, 1, 2), inner={"sharding": "zero-3"})
+    still: list[int] = []
+
+    def watch(record: dict[str, Any]) -> None:
+        if record["kind"] == "step" and record["step"] == 1 and record["rank"] == 1 and not still:
+            still.extend((process_of(0), process_of(1)))
+            for process in still:
+                os.kill(process, signal.SIGSTOP)
+            os.kill(process_of(3), signal.SIGKILL)
+        if record["kind"] == "lost" and record["rank"] == 1:
+            threading.Timer(1.0, lambda: [os.kill(one, signal.SIGCONT) for one in still]).start()
+
+    with pytest.raises(PlacerError, match=r"machine 1 of 2: killed by SIGKILL") as caught:
+        ran(tmp_path, told, watch, steps=STEPS)
+    assert "it goes on before step 2" in caught.value.hint
+
+
 def member_of(island: int) -> int:
     """Return the process id of the second machine of an island of two."""
+    return process_of(2 * island + 1)
+
+
+def process_of(number: int) -> int:
+    """Return the process id of a process of the run."""
     import multiprocessing
 
-    name = f"placer rank {2 * island + 1}"
+    name = f"placer rank {number}"
     return next(p.pid for p in multiprocessing.active_children() if p.name == name and p.pid)
 
 

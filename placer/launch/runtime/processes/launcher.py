@@ -22,6 +22,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.launch.runtime.island.seats import Seat
+from placer.launch.runtime.processes.peer_loss import RESCUE
 from placer.launch.runtime.processes.rank_process import FAILED, GATHER_S, LOST, main
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.strategies import executed
@@ -35,7 +36,9 @@ EXIT_S = 60.0
 user's code can hang: see `placer.launch.runtime.processes.rank_process`.
 """
 GRACE_S = 10.0
-"""Time for the others to keep a checkpoint after one is lost; then they are ended."""
+"""Least time for the others to notice that one is lost; see `Launcher._notice_s`."""
+RESCUE_S = 600.0
+"""Time for the others to write a checkpoint once they have noticed; then they are ended."""
 LOOK_S = 0.2
 """Between two looks at the processes beside the run."""
 Record = dict[str, Any]
@@ -117,6 +120,7 @@ class Launcher:
         self.ended: set[int] = set()
         self.gone: set[int] = set()
         self.lost: list[tuple[int, str]] = []
+        self.rescuing: set[int] = set()
         self.exit_by: dict[int, float] = {}
         self.overdue: set[int] = set()
         self.oom_kills = oom_kills()
@@ -130,6 +134,14 @@ class Launcher:
     def _led(self) -> list[int]:
         """List the workers and hubs whose first process is on this machine."""
         return [seat.rank for seat in self.job.seats if seat.member == 0]
+
+    @property
+    def _notice_s(self) -> float:
+        """Return the seconds for the others to notice a loss: as long as everywhere in a run a peer
+        may be silent. They notice in their next exchange, which comes after a calculation, and on a
+        busy machine late.
+        """
+        return max(GRACE_S, self.settings.timeout_s)
 
     def run(self) -> None:
         """Start all, wait for all.
@@ -206,21 +218,22 @@ class Launcher:
         self.queue.put((number, None))
 
     def _collect(self) -> None:
-        """Take records until all processes have ended; after a loss that ends the run, only for
-        `GRACE_S`.
+        """Take records until all processes have ended; after a loss that ends the run, only until
+        the others have had time to notice it, and to write the checkpoint that they begin then.
         """
         running, until = set(self.seats), float("inf")
         while running:
             self._check_services()
             self._kill_overdue(running)
+            end_by = until + (RESCUE_S if self.rescuing & running else 0.0)
             try:
                 number, record = self.queue.get(
                     timeout=min(
-                        LOOK_S if self.services else 1.0, max(0.01, until - time.monotonic())
+                        LOOK_S if self.services else 1.0, max(0.01, end_by - time.monotonic())
                     )
                 )
             except Empty:
-                if time.monotonic() > until:
+                if time.monotonic() > end_by:
                     break
                 continue
             if record is not None:
@@ -230,7 +243,7 @@ class Launcher:
             self._fell_island(number)
             lost = self._lost_with(number, running)
             if lost is not None and not self._goes_on(lost, running):
-                until = min(until, time.monotonic() + GRACE_S)
+                until = min(until, time.monotonic() + self._notice_s)
             if running and {self.seats[other].rank for other in running} <= self._silent(until):
                 break
         if until != float("inf"):
@@ -289,6 +302,11 @@ class Launcher:
         return self.gone | accused
 
     def _take(self, number: int, record: Record) -> None:
+        if record["kind"] == RESCUE:  # between the processes of a run: no line of its log
+            self.rescuing.add(number)
+            return
+        if record["kind"] == "fault":
+            self.rescuing.discard(number)
         own = record["kind"] in ("end", "error", "fault")
         if own and record["rank"] == self.seats[number].rank:
             gather_s = self.settings.join_s + GATHER_S if self._gathers else 0.0

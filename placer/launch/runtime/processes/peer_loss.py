@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import re
 
+RESCUE = "rescue"
+"""Kind of the record of a process that has lost a peer and begins to keep its state. It goes to the
+launcher only, not into the log.
+"""
+
 
 class PeerLostError(Exception):
     """A peer that no longer answers.

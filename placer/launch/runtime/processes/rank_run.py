@@ -20,7 +20,7 @@ from placer.launch.runtime.island.island_trainer import IslandTrainer
 from placer.launch.runtime.island.lanes import exchanges_pieces
 from placer.launch.runtime.island.leader import LeaderTrainer, follow
 from placer.launch.runtime.island.seats import Seat
-from placer.launch.runtime.processes.peer_loss import PeerLostError
+from placer.launch.runtime.processes.peer_loss import RESCUE, PeerLostError
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.strategies import Executed, executed, saved_state, step_function
 from placer.launch.runtime.training.checkpoint import (
@@ -175,6 +175,7 @@ def _train(
         for step in range(start, settings.steps):
             _take_step(context, strategy, state, step, report, seat)
     except PeerLostError as lost:
+        report({"kind": RESCUE, "rank": rank})
         saved = _rescue(context, strategy, folder, step, seat)
         report(
             {
