@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from placer.documents.whole_files import write_whole
 from placer.errors import PlacerError, writing_hint
 from placer.json_text import parse_json
 from placer.market.sources.reading.bounded_file import read_file
@@ -145,20 +145,9 @@ def write_bytes(path: str, contents: bytes) -> None:
         If the folder is missing or cannot be written; an existing file stays as it was.
     """
     check_targets(path)
-    target = _resolved(path)
-    temporary: str | None = None
     try:
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(contents)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(target)
+        write_whole(_resolved(path), contents)
     except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
         hint = writing_hint(error, "choose a folder that exists and can be written")
         raise PlacerError(f"cannot write '{path}': {error.strerror or error}", hint) from None
 

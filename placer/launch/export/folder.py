@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import difflib
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Mapping
+from glob import escape
 from pathlib import Path
 
+from placer.documents.whole_files import MARK as TEMPORARY
+from placer.documents.whole_files import exchange_names, folder_beside
 from placer.errors import PlacerError, writing_hint
 from placer.launch.export.texts.heading import MARK
 
@@ -36,27 +39,25 @@ def write_folder(path: str, files: Mapping[str, str]) -> None:
         If the folder holds something else, or cannot be written.
     """
     target = _target(path)
-    beside: Path | None = None
     try:
+        _restore(target)
         if target.exists() and any(target.iterdir()) and not (target / MANIFEST).is_file():
             raise PlacerError(f"'{path}' holds files, but no export", "give an empty or new folder")
-        beside = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-        if target.exists():
-            shutil.copytree(target, beside, symlinks=True, dirs_exist_ok=True)
-        beside.chmod(0o755)
-        for name in left_over(str(beside), files):
-            (beside / name).unlink()
-        for name, text in files.items():
-            _write(beside / name, text)
-        _exchange(beside, target)
+        with folder_beside(target) as beside:
+            if target.exists():
+                shutil.copytree(
+                    target, beside, symlinks=True, dirs_exist_ok=True, copy_function=_keep
+                )
+            for name in left_over(str(beside), files):
+                (beside / name).unlink()
+            for name, text in files.items():
+                _write(beside / name, text)
+            _put_in_place(beside, target)
     except OSError as error:
         raise PlacerError(
             f"cannot write '{path}': {_words(error)}",
             writing_hint(error, "choose a folder that can be written"),
         ) from None
-    finally:
-        if beside is not None:
-            shutil.rmtree(beside, ignore_errors=True)
 
 
 def difference(path: str, files: Mapping[str, str]) -> str:
@@ -97,7 +98,13 @@ def left_over(path: str, files: Mapping[str, str]) -> list[str]:
         for entry in folder.iterdir()
         if entry.is_file() and not entry.is_symlink() and entry.name not in files
     )
-    return [entry.name for entry in others if MARK.encode() in entry.read_bytes()[:HEAD]]
+    return [entry.name for entry in others if MARK.encode() in _head(entry)]
+
+
+def _head(file: Path) -> bytes:
+    """Read as much of a file as its heading may need; the rest may be gigabytes."""
+    with file.open("rb", buffering=0) as stream:
+        return stream.read(HEAD)
 
 
 def _words(error: OSError) -> str:
@@ -123,21 +130,36 @@ def _target(path: str) -> Path:
     return target
 
 
+def _keep(source: str, copy: str) -> str:
+    """Give a file of the old folder a second name in the new one: it keeps its owner, a process
+    that writes into it goes on, and nothing is read.
+    """
+    try:
+        os.link(source, copy, follow_symlinks=False)
+    except OSError:  # a file system without links, or another owner's file
+        shutil.copy2(source, copy, follow_symlinks=False)
+    return copy
+
+
 def _write(file: Path, text: str) -> None:
     file.unlink(missing_ok=True)  # a link is replaced, never followed
-    with file.open("x", encoding="utf-8", newline="") as stream:
+    flags, mode = os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o777 if file.suffix == ".sh" else 0o666
+    with os.fdopen(os.open(file, flags, mode), "w", encoding="utf-8", newline="") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())
-    file.chmod(0o755 if file.suffix == ".sh" else 0o644)
 
 
-def _exchange(beside: Path, target: Path) -> None:
-    """Put the new folder in place of the old one; if that fails, the old one comes back."""
+def _put_in_place(beside: Path, target: Path) -> None:
+    """Put the new folder in place of the old one, in one step where the system can; else, if that
+    fails, the old one comes back.
+    """
     if not target.exists():
         beside.rename(target)
         return
-    old = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.old."))
+    if exchange_names(beside, target):
+        return
+    old = target.with_name(f"{_old_names(target)}{secrets.token_hex(4)}")
     target.replace(old)
     try:
         beside.rename(target)
@@ -145,3 +167,16 @@ def _exchange(beside: Path, target: Path) -> None:
         old.replace(target)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _restore(target: Path) -> None:
+    """Bring back a folder whose replacement was killed half way, or remove the rest of it."""
+    for old in sorted(target.parent.glob(f"{escape(_old_names(target))}*")):
+        if target.exists():
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            old.rename(target)
+
+
+def _old_names(target: Path) -> str:
+    return f".{target.name}.old{TEMPORARY}"

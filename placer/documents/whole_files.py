@@ -1,0 +1,186 @@
+"""Files that are there whole or not at all, and temporary ones that do not outlast their process.
+
+A temporary file or folder is locked (flock) by the process that writes it. The kernel frees the
+lock with the process, also after SIGKILL, so the next process that writes there knows what is left
+over and removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+MARK = ".placer-"
+"""In the names of temporary files and folders."""
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+
+
+def write_whole(target: Path, contents: bytes) -> None:
+    """Write a file at once or not at all, and leave nothing else.
+
+    Parameters
+    ----------
+    target
+        Not a link. A file that exists keeps its owner and mode; a new one follows the umask.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written, or could not keep its owner; what was there stays.
+    """
+    remove_left_over(target.parent, target.name)
+    present = target.stat() if target.exists() else None
+    descriptor, name = _open_temporary(target)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(contents)
+            stream.flush()
+            if present is not None:
+                _keep_owner(descriptor, present)
+                os.fchmod(descriptor, present.st_mode & 0o777)
+            os.fsync(descriptor)
+            if name is None and present is None and _link(descriptor, target):
+                return
+            if name is None:
+                name = _temporary_name(target)
+                if not _link(descriptor, name):
+                    raise FileExistsError(f"'{name}' exists")
+            name.replace(target)
+    except BaseException:
+        if name is not None:
+            name.unlink(missing_ok=True)
+        raise
+
+
+def remove_left_over(folder: Path, name: str) -> None:
+    """Remove temporary files and folders beside a target whose processes have ended."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            if entry.name.startswith(f".{name}{MARK}") and not entry.is_symlink():
+                _remove_unlocked(Path(entry.path))
+
+
+@contextmanager
+def folder_beside(target: Path) -> Iterator[Path]:
+    """Make a temporary folder beside a target, locked for the time of a ``with`` block; what lies
+    under its name afterwards is removed.
+
+    Raises
+    ------
+    OSError
+        If it cannot be made.
+    """
+    remove_left_over(target.parent, target.name)
+    made = _temporary_name(target)
+    made.mkdir()  # as the umask says
+    descriptor = os.open(made, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _lock(descriptor, wait=True)
+        made.mkdir(exist_ok=True)  # another process may have removed it before it was locked
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+        os.close(descriptor)
+
+
+def exchange_names(first: Path, second: Path) -> bool:
+    """Exchange the names of two files or folders in one step.
+
+    Returns
+    -------
+    bool
+        Whether it was done: only Linux can, and not on every file system.
+    """
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    names = os.fsencode(first), os.fsencode(second)
+    return bool(call(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE) == 0)
+
+
+def _open_temporary(target: Path) -> tuple[int, Path | None]:
+    """Open a locked temporary file; one without a name (None) where the file system has those, so
+    that nothing can be left.
+    """
+    if hasattr(os, "O_TMPFILE") and Path("/proc/self/fd").is_dir():
+        with contextlib.suppress(OSError):
+            descriptor = os.open(target.parent, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+            _lock(descriptor)
+            return descriptor, None
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+    while True:
+        name = _temporary_name(target)
+        descriptor = os.open(name, flags, 0o666)
+        _lock(descriptor, wait=True)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor, name
+        os.close(descriptor)  # another process has removed it before it was locked
+
+
+def _temporary_name(target: Path) -> Path:
+    return target.with_name(f".{target.name}{MARK}{secrets.token_hex(4)}")
+
+
+def _keep_owner(descriptor: int, present: os.stat_result) -> None:
+    """Give the new file the owner of the old one.
+
+    Raises
+    ------
+    PermissionError
+        If that may not be done: only root may give a file away.
+    """
+    made = os.fstat(descriptor)
+    if (made.st_uid, made.st_gid) == (present.st_uid, present.st_gid):
+        return
+    try:
+        os.fchown(descriptor, present.st_uid, present.st_gid)
+    except PermissionError as error:
+        raise PermissionError(
+            error.errno, "it belongs to another user or group, which a new file would not"
+        ) from None
+
+
+def _link(descriptor: int, name: Path) -> bool:
+    """Give a file without a name one; False if the name is taken."""
+    folder = os.open(name.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:  # with a folder, Python calls linkat and follows the link in /proc
+        os.link(f"/proc/self/fd/{descriptor}", name.name, src_dir_fd=folder, dst_dir_fd=folder)
+    except FileExistsError:
+        return False
+    finally:
+        os.close(folder)
+    return True
+
+
+def _lock(descriptor: int, *, wait: bool = False) -> bool:
+    """Lock a file for as long as it is open; False if another process has locked it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows has no flock, and removes nothing
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        return False
+    return True
+
+
+def _remove_unlocked(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not _lock(descriptor):
+                return
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        finally:
+            os.close(descriptor)
