@@ -225,8 +225,19 @@ def _measured(
     seen: Observed, problem: Problem, planned: Placement
 ) -> tuple[tuple[Change, ...], list[str]]:
     """Return the speeds and links as changes of the world; what the log does not tell is said."""
+    if not seen.speeds and not seen.lost and seen.links != "real":
+        what = "a rehearsal" if seen.links == "shaped" else "a run on one machine"
+        return (), [
+            f"the log is of {what}: its speed and links are not the plan's, so all is held as "
+            f"planned"
+        ]
     if not seen.speeds:
         return (), ["the log tells who was lost, not how fast the plan's machines and links are"]
+    if problem.profile.architecture is not None and not problem.profile.rates:
+        return (), [
+            "speeds of a language model follow from its architecture and the inner plan, so what "
+            "is below holds them as planned"
+        ]
     rates = parse_changes([f"rate:{s.gpu}:{s.gpu_count}=x{s.factor:.6g}" for s in seen.speeds])
     if seen.exchange_s is None:
         return rates, []

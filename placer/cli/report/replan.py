@@ -11,7 +11,7 @@ from placer.advice.worlds.replan import Replan
 from placer.cli.report.recommend.sentences import headline
 from placer.cost_model.estimate import Estimate
 from placer.problem.placement import Placement
-from placer.units import counted, format_duration, format_number, format_usd
+from placer.units import counted, format_duration, format_number, format_speed, format_usd
 
 
 def replan_view(got: Replan) -> Table:
@@ -27,11 +27,13 @@ def replan_view(got: Replan) -> Table:
 def _lines(got: Replan) -> Iterator[tuple[str, str]]:
     seen, running, answer = got.observed, got.running, got.answer
     yield "plan", f"{got.manifest.name}: {headline(got.planned)}"
+    architecture = got.answer.problem.profile.architecture
+    length = None if architecture is None else architecture.sequence_length
     where = f"a run of {counted(seen.rounds, 'round')} that count"
     for number, s in enumerate(seen.speeds):
         rates = (
-            f"{s.device} {s.measured:,.4g} samples/s a machine, planned {s.planned:,.4g} "
-            f"({100 * (s.factor - 1):+.1f} %)"
+            f"{s.device} {format_speed(s.measured, length)} a machine, planned "
+            f"{format_number(s.planned * (length or 1))} ({100 * (s.factor - 1):+.1f} %)"
         )
         yield "observed" if number == 0 else "", f"{where}: {rates}" if number == 0 else rates
     if seen.samples_per_second is not None:
@@ -39,8 +41,8 @@ def _lines(got: Replan) -> Iterator[tuple[str, str]]:
         yield (
             "",
             (
-                f"{format_number(seen.samples_per_second)} samples/s in all, planned "
-                f"{format_number(whole)}"
+                f"{format_speed(seen.samples_per_second, length)} in all, planned "
+                f"{format_number(whole * (length or 1))}"
             ),
         )
     if seen.exchange_s is not None:
@@ -78,7 +80,8 @@ def _lines(got: Replan) -> Iterator[tuple[str, str]]:
 
 def _choice(placement: Placement, found: Estimate) -> str:
     speed, usd = found.effective_samples_per_second.value, found.usd_per_hour.total
-    return f"{headline(placement)}: {format_number(speed)} samples/s for {format_usd(usd)}/h"
+    fast = format_speed(speed, found.tokens_per_sample)
+    return f"{headline(placement)}: {fast} for {format_usd(usd)}/h"
 
 
 def _verdict(got: Replan) -> str:
@@ -87,7 +90,7 @@ def _verdict(got: Replan) -> str:
         return "nothing fits and nothing can go on: relax a limit"
     if got.verdict == "keep":
         better = (
-            f": the best would gain {100 * gain:.1f} %"
+            f": the best would gain {_gain_words(got, gain)}"
             if gain is not None and gain > 0
             else ": nothing is better"
         )
@@ -109,10 +112,21 @@ def _verdict(got: Replan) -> str:
         )
         return f"{words}: {why}; {kept}"
     objective = got.answer.objective
-    better = f"{'more' if objective.maximised else 'less'} {objective.quantity}"
-    return (f"{words}: {100 * gain:.1f} % {better}{_difference(got)}; {kept}; ") + (
+    unit = objective.quantity
+    if got.answer.estimate is not None and got.answer.estimate.tokens_per_sample is not None:
+        unit = unit.replace("sample", "token")
+    better = f"{'more' if objective.maximised else 'less'} {unit}"
+    return (f"{words}: {_gain_words(got, gain)} {better}{_difference(got)}; {kept}; ") + (
         f"a stop of {format_duration(got.move_s)} has paid off after {format_duration(after)}"
     )
+
+
+def _gain_words(got: Replan, gain: float) -> str:
+    """Say how much better the answer is than what runs, in percent of what runs.
+
+    A gain of speed is kept as a share of the new speed; see `Objective.improvement`.
+    """
+    return f"{100 * (gain / (1 - gain) if got.answer.objective.maximised else gain):,.1f} %"
 
 
 def _difference(got: Replan) -> str:
@@ -123,4 +137,5 @@ def _difference(got: Replan) -> str:
     speed = new.effective_samples_per_second.value - old.effective_samples_per_second.value
     usd = new.usd_per_hour.total - old.usd_per_hour.total
     signs = ("+" if speed >= 0 else "-", "+" if usd >= 0 else "-")
-    return f" ({signs[0]}{format_number(abs(speed))} samples/s, {signs[1]}{format_usd(abs(usd))}/h)"
+    fast = format_speed(abs(speed), new.tokens_per_sample)
+    return f" ({signs[0]}{fast}, {signs[1]}{format_usd(abs(usd))}/h)"
