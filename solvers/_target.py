@@ -259,6 +259,8 @@ class Target:
         calculation_s = mode.most_calculation_s(round_s, communication_s)
         with np.errstate(divide="ignore", invalid="ignore"):
             least_v = np.where(calculation_s > 0, samples / calculation_s, np.inf)
+            # No workers together read more than their store gives.
+            least_v = np.where(least_v > self._most_loaded, np.inf, least_v)
             # Egress and data are charged for the least samples/s that an improvement can have, so
             # what is left for machines is never too little.
             most_c = self.max_usd_per_hour - usd_per_speed * np.maximum(speed, slowest)
@@ -277,6 +279,10 @@ class Target:
                 )
         # Lower by a little: sums that the search adds in another order must not miss by rounding.
         return built - 1e-9 * np.maximum(1.0, np.abs(np.where(np.isfinite(built), built, 0.0)))
+
+    @property
+    def _most_loaded(self) -> float:
+        return self.problem.most_loaded_samples_per_s * (1 + TOLERANCE)
 
     def _per_sample(
         self,

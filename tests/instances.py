@@ -292,6 +292,28 @@ def language_model(layers: int, width: int, batch: int) -> ModelProfile:
     return replace(base, family="transformer", rates=(), efficiency=(), architecture=shape)
 
 
+def loading_problem(seed: int) -> Problem:
+    """Draw a market whose workers read large samples from a store, over links, network cards and a
+    limit of the store that bind now and then.
+    """
+    draw = random.Random(seed)
+    base = random_problem(draw.randrange(10**6))
+    gbps = draw.choice((None, round(draw.uniform(0.5, 8), 2)))
+    stores = tuple(replace(store, read_gbps=gbps) for store in base.catalog.stores)
+    offers = tuple(
+        msgspec.structs.replace(offer, network_gbps=draw.choice((None, 1.0, 10.0)))
+        for offer in base.catalog.offers
+    )
+    return replace(
+        base,
+        profile=replace(base.profile, bytes_per_sample=draw.choice((10**5, 10**6, 5 * 10**6))),
+        catalog=replace(base.catalog, stores=stores, offers=offers),
+        requirements=replace(
+            base.requirements, data_store=draw.choice([store.place for store in stores])
+        ),
+    )
+
+
 def island_problem(seed: int, most: int = 3_000) -> Problem:
     """Draw a language model on machines of up to three regions, of which several may be one worker.
 

@@ -81,6 +81,8 @@ def figures(placement: Placement, problem: Problem) -> dict[str, Any]:
         if t.src != t.dst
     }
     pairs |= {(place, place) for place in places} | {(dst, src) for src, dst in pairs}
+    if problem.data_store is not None:
+        pairs |= {(problem.data_store.place, place) for place in placement.places}
     links = [network.link(src, dst) for src, dst in sorted(pairs)]
     return {
         "machines": [
@@ -182,5 +184,9 @@ def device_speeds(problem: Problem) -> list[dict[str, Any]]:
             **island_document(pool.machines, pool.inner),
             **({"network_gbps": offer.network_gbps, "fabric": offer.fabric} if islands else {}),
         }
-        rows.setdefault((offer.gpu, offer.gpu_count, pool.machines, *network), row)
+        kind = (offer.gpu, offer.gpu_count, pool.machines, *network)
+        # Of machines that read their samples at different speeds the fastest bounds them all.
+        kept = rows.setdefault(kind, row)
+        for speed in ("alone", "in_group"):
+            kept[speed] = max(kept[speed], row[speed])
     return [rows[kind] for kind in sorted(rows)]

@@ -167,7 +167,7 @@ class FunctionOffer(Placed):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreOffer(Placed):
     """An object store; USD per GiB and month, per thousand requests of each kind, and per GiB that
-    is read.
+    is read. ``read_gbps`` is what it gives to all readers together (None: no limit known).
     """
 
     provider: str
@@ -180,6 +180,7 @@ class StoreOffer(Placed):
     source: str
     as_of: str
     usd_per_gib_retrieved: float = 0.0
+    read_gbps: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -26,6 +26,7 @@ from placer.market.catalog import (
 )
 from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import Network, largest_cards, network_of
+from placer.problem.data_loading import loaded, machine_bytes_per_s, samples_per_s
 from placer.problem.exchange import traits
 from placer.problem.islands import IslandQuestion
 from placer.problem.kept_answers import Recent
@@ -239,6 +240,7 @@ class Problem:
             wish.require_measured,
             wish.oldest_price,
             wish.counts_carbon,
+            wish.data_store,
             self.transport,
             *self._island_limits,
         )
@@ -475,6 +477,10 @@ class Problem:
         alone, shared = rates
         if alone is None or shared is None:
             return None
+        if self.data_store is not None and self.profile.bytes_per_sample is not None:
+            read = self.read_bytes_per_s(offer)
+            size = self.profile.bytes_per_sample
+            alone, shared = (loaded(rate, read, machines, size) for rate in (alone, shared))
         quota = (
             self.quota(offer.place, offer.gpu, offer.market)
             if self.requirements.quotas
@@ -489,6 +495,24 @@ class Problem:
             machines=machines,
             inner=None if built is None else built.plan,
         )
+
+    def read_bytes_per_s(self, offer: VmOffer) -> Rate:
+        """Return the bytes/s that one machine of an offer reads from the dataset's store."""
+        kind = offer.place, offer.gpu, offer.gpu_count, offer.network_gbps
+        read = self._reads.get(kind)
+        if read is None:
+            assert self.data_store is not None
+            read = self._reads[kind] = machine_bytes_per_s(self.data_store, offer, self.network)
+        return read
+
+    @cached_property
+    def _reads(self) -> dict[tuple[object, ...], Rate]:
+        return {}
+
+    @cached_property
+    def most_loaded_samples_per_s(self) -> float:
+        """Samples/s that the dataset's store gives to all workers together, at most."""
+        return samples_per_s(self.data_store, self.profile.bytes_per_sample)
 
     def _machine_rates(self, offer: VmOffer) -> tuple[Rate | None, ...]:
         kind = offer.gpu, offer.gpu_count

@@ -37,6 +37,7 @@ GENERATORS: dict[str, Callable[[int], Problem]] = {
     "joint": instances.joint_problem,
     "sized": instances.sized_problem,
     "island": instances.island_problem,
+    "loading": instances.loading_problem,
 }
 """Generators of `tests/instances.py` by their short names."""
 RELATIVE = 1e-8

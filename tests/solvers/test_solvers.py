@@ -16,6 +16,7 @@ from instances import (
     OBJECTIVES,
     exchange_problem,
     island_problem,
+    loading_problem,
     random_problem,
     sized_problem,
     wide_problem,
@@ -158,6 +159,22 @@ def test_exact_equals_exhaustive_with_islands(chunk: int) -> None:
     """
     seeds = range(4_000 + chunk * 20, 4_000 + chunk * 20 + 20)
     assert sum(assert_same(island_problem(seed, most=600), seed) for seed in seeds) >= 10
+
+
+def test_exact_equals_exhaustive_where_workers_wait_for_data() -> None:
+    """30 instances that read from a store, of which links, cards or the store slow some down."""
+    seeds = range(5_000, 5_030)
+    slowed = sum(
+        any(
+            pool.shared.value * problem.profile.bytes_per_sample
+            == pytest.approx(pool.machines * problem.read_bytes_per_s(pool.offer).value)
+            for pool in problem.pools
+        )
+        for problem in map(loading_problem, seeds)
+        if problem.profile.bytes_per_sample
+    )
+    assert slowed >= 10
+    assert sum(assert_same(loading_problem(seed), seed) for seed in seeds) >= 10
 
 
 @pytest.mark.parametrize("chunk", range(5))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import date
 
 from placer.advice.recommendation.equal_parts import unlike_workers
+from placer.advice.recommendation.loading_warnings import loading_warnings
 from placer.advice.recommendation.promised_network import network_warnings
 from placer.cost_model.diloco_losses import REPLICAS, times_samples_of
 from placer.cost_model.estimate import Estimate, estimate, evaluate, offers_of
@@ -410,6 +411,7 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
         )
     yield from _part_warnings(problem, placement)
     yield from network_warnings(problem, placement, got)
+    yield from loading_warnings(problem, placement, got)
     yield from unlike_workers(problem, placement, got)
     yield from _exchange_warnings(problem, placement, got)
 

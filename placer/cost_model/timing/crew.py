@@ -12,6 +12,7 @@ from placer.cost_model.timing.lanes import DIRECT, Links, lanes
 from placer.cost_model.timing.plain_streams import DIRECT_SPREAD, GOODPUT
 from placer.cost_model.timing.transfer import transfer_seconds
 from placer.market.catalog import OLD_TRANSPORT
+from placer.problem.data_loading import loaded_share
 from placer.problem.data_shares import shares
 from placer.problem.exchange import traits
 from placer.problem.exchange.phase import Phase
@@ -146,6 +147,12 @@ def crew_of(
     """Gather what the timing of a placement looks at."""
     framework = traits(placement.exchange.strategy).framework
     rates = [(pool, n, worker_rate(pool, framework)) for pool, n in machines]
+    speeds = [(rate.value, rate.low, rate.high)[case] for _, _, rate in rates]
+    # All read from one store: what it lacks they lack in proportion.
+    share = loaded_share(
+        (n * speed for (_, n, _), speed in zip(rates, speeds, strict=True)),
+        problem.most_loaded_samples_per_s,
+    )
     hosts: dict[str, frozenset[str]] = {}
     smallest: dict[str, int] = {}
     for pool, _ in machines:
@@ -153,8 +160,8 @@ def crew_of(
         hosts[pool.offer.place] = hosts.get(pool.offer.place, frozenset()) | {pool.host}
     return Round(
         crew=tuple(
-            (pool.offer.place, n, (rate.value, rate.low, rate.high)[case])
-            for pool, n, rate in rates
+            (pool.offer.place, n, share * speed)
+            for (pool, n, _), speed in zip(rates, speeds, strict=True)
         ),
         hosts=hosts,
         machines=smallest,

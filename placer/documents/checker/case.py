@@ -5,7 +5,7 @@ book in the file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -100,7 +100,17 @@ class Case:
     @cached_property
     def crews(self) -> list[Crew]:
         """Return the worker groups."""
-        return [self._crew(row) for row in self.placement["workers"]]
+        crews = [self._crew(row) for row in self.placement["workers"]]
+        together = sum(crew.count * crew.speed for crew in crews)
+        share = min(1.0, self._store_samples_per_s / together) if together else 1.0
+        return [replace(crew, speed=share * crew.speed) for crew in crews]
+
+    @property
+    def _store_samples_per_s(self) -> float:
+        """Return what the dataset's store gives to all workers together."""
+        name, size = self.wish["data_store"], self.profile["bytes_per_sample"]
+        gbps = None if name is None else self.object_store(name).get("read_gbps")
+        return float("inf") if gbps is None or not size else float(gbps * 1e9 / 8 / size)
 
     def _crew(self, row: Mapping[str, Any]) -> Crew:
         speed = self.speeds[kind_of(row)]["alone" if self.strategy == "none" else "in_group"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from placer.documents.checker.case import Case
+from placer.documents.checker.case import Case, kind_of
 
 FIXED = ("sharding", "tensor_parallel", "checkpointing", "precision")
 """Parts of a plan that are as asked for, or free."""
 
+LOADER_STREAMS = 16
+"""Streams side by side in which one machine reads samples."""
 STATES = {"none": (0, 16), "zero-1": (8, 8), "zero-2": (12, 4), "zero-3": (16, 0)}
 """Bytes of each trainable parameter that are divided among the ranks, and that each rank holds:
 AdamW in mixed precision has 8 of optimizer, 4 of gradients, 4 of weights.
@@ -32,6 +34,25 @@ def least_device_bytes(row: Mapping[str, Any], profile: Mapping[str, Any]) -> fl
     ranks = row["gpu_count"] // degree * (1 if inner["sharding"] == "hybrid" else machines)
     divided, whole = STATES["zero-3" if inner["sharding"] == "hybrid" else inner["sharding"]]
     return float(shape["trainable_parameters"] / degree * (divided / ranks + whole))
+
+
+def unread(case: Case) -> Iterator[str]:
+    """Check that no worker calculates faster than its machines read from the dataset's store."""
+    name, size = case.wish["data_store"], case.profile["bytes_per_sample"]
+    if name is None or not size:
+        return
+    store = case.object_store(name)["place"]
+    for row in case.placement["workers"]:
+        gbps, road = case.offer(row).get("network_gbps"), case.roads.get((store, row["place"]))
+        if road is None:  # a certificate from before speeds counted what is read
+            continue
+        card = float("inf") if gbps is None else gbps * 1e9 / 8
+        inside = row["place"] == store and gbps is not None
+        read = card if inside else min(card, road.rate(LOADER_STREAMS))
+        most, figures = row.get("machines", 1) * read / size, case.speeds[kind_of(row)]
+        if max(figures["alone"], figures["in_group"]) > most * (1 + 1e-9):
+            where = f"{row['offer']} in {row['place']}"
+            yield f"{where} reads at most {most:,.6g} samples/s from {name}"
 
 
 def wrong_islands(case: Case) -> Iterator[str]:

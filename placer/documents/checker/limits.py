@@ -8,7 +8,12 @@ from typing import Any
 
 from placer.documents.checker.case import GIB, Case, kind_of, ran_out_of_memory
 from placer.documents.checker.dollars import sends
-from placer.documents.checker.islands import least_device_bytes, machine_count, wrong_islands
+from placer.documents.checker.islands import (
+    least_device_bytes,
+    machine_count,
+    unread,
+    wrong_islands,
+)
 from placer.documents.checker.seconds import Bill
 from placer.documents.checker.shares import moves
 
@@ -35,7 +40,7 @@ def broken_limits(
         case.wish,
         [
             *(*_machines(case), *_wishes(case), *_quotas(case), *_exchange(case, bill)),
-            *(*_data(case), *wrong_islands(case)),
+            *(*_data(case), *wrong_islands(case), *unread(case)),
         ],
     )
     for what, count, low, high in (

@@ -12,6 +12,7 @@ from math import fsum
 from placer.cost_model.estimate import pool_of
 from placer.cost_model.timing.averaging import averaging_seconds
 from placer.cost_model.timing.plain_streams import GOODPUT
+from placer.problem.data_loading import loaded_share
 from placer.problem.data_shares import shares
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
@@ -64,12 +65,15 @@ class Scene:
 
     def _hired(self, placement: Placement) -> list[Machine]:
         alone = traits(placement.exchange.strategy).framework == "none"
+        pools = [pool_of(group, self.problem) for group in placement.groups]
+        rates = [(pool.alone if alone else pool.shared).value for pool in pools]
+        every = [rate * g.count for rate, g in zip(rates, placement.groups, strict=True)]
+        share = loaded_share(every, self.problem.most_loaded_samples_per_s)
         machines: list[Machine] = []
-        for group in placement.groups:
-            pool = pool_of(group, self.problem)
-            rate, host = (pool.alone if alone else pool.shared).value, pool.host
+        for group, pool, rate in zip(placement.groups, pools, rates, strict=True):
             machines += [
-                self.machine(group.place, len(machines) + k, host, rate) for k in range(group.count)
+                self.machine(group.place, len(machines) + k, pool.host, share * rate)
+                for k in range(group.count)
             ]
         return machines
 

@@ -124,14 +124,14 @@ def _data_lines(got: Estimate, problem: Problem) -> list[tuple[str, str]]:
         )
     store, size = problem.requirements.data_store, problem.profile.bytes_per_sample
     if store is not None and size is not None:
-        hourly = format_bytes(size * got.samples_per_second.value * 3600)
+        reads = size * got.samples_per_second.value
+        hourly = f"{format_bytes(reads * 3600)} an hour ({format_bandwidth(reads)})"
         lines.append(
             (
                 "data",
                 (
-                    f"{format_bytes(size)} a sample, {hourly} an hour from {store}, read anew in "
-                    f"every "
-                    f"pass"
+                    f"{format_bytes(size)} a sample, {hourly} from {store}, read anew in every "
+                    f"pass (assumed: no local disk keeps them)"
                 ),
             )
         )

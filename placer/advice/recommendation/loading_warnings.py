@@ -1,0 +1,71 @@
+"""Warnings about samples that reach their workers more slowly than these calculate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from placer.cost_model.estimate import Estimate, pool_of
+from placer.cost_model.timing.crew import worker_rate
+from placer.problem.exchange import traits
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving.answer import Warn
+from placer.units import format_bandwidth, format_speed
+
+USUAL_LIMIT_BYTES_PER_S = 50e9 / 8
+"""What a store gives for sure where no limit of it is known: the least default limit that a large
+provider publishes (Azure Storage, 2025-10-31).
+"""
+
+
+def loading_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
+    """Yield the machines that wait for data, and what their store has to give if nobody knows that
+    it can.
+    """
+    store, size = problem.data_store, problem.profile.bytes_per_sample
+    if store is None or size is None:
+        return
+    name = problem.requirements.data_store
+    most, together = problem.most_loaded_samples_per_s, got.samples_per_second.value * size
+    framework = traits(placement.exchange.strategy).framework
+    able = sum(
+        group.count * worker_rate(pool_of(group, problem), framework).value
+        for group in placement.groups
+    )
+    yield from _waiting(problem, placement, got.tokens_per_sample)
+    if able > most:
+        yield Warn(
+            code="data-bound",
+            message=f"workers wait for data: {name} gives {format_bandwidth(most * size)} to all "
+            "readers together by default",
+        )
+    elif most == math.inf and together > USUAL_LIMIT_BYTES_PER_S:
+        yield Warn(
+            code="store-limit",
+            message=f"{name} has to give {format_bandwidth(together)} to all readers together; its "
+            "limit is not known, so none is assumed: ask the provider, or set read_gbps in a book",
+        )
+
+
+def _waiting(problem: Problem, placement: Placement, length: int | None) -> Iterator[Warn]:
+    """Yield the machines that read more slowly than they calculate."""
+    beside = replace(problem, requirements=replace(problem.requirements, data_store=None))
+    framework, told = traits(placement.exchange.strategy).framework, set()
+    for group in placement.groups:
+        pool = pool_of(group, problem)
+        speed = worker_rate(pool, framework).value
+        able = worker_rate(pool_of(group, beside), framework).value
+        kind = group.place, pool.name
+        if speed >= 0.99 * able or kind in told:
+            continue
+        told.add(kind)
+        read = problem.read_bytes_per_s(pool.offer)
+        yield Warn(
+            code="data-bound",
+            message=f"{pool.name} in {group.place} waits for data: a machine reads "
+            f"{format_bandwidth(read.value)} from {problem.requirements.data_store} "
+            f"({read.basis}), so a worker makes {format_speed(speed, length)} of "
+            f"{format_speed(able, length)}",
+        )
