@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+"""Halves of a character, as an escape or in UTF-8 that is none."""
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -12,7 +16,8 @@ def parse_json(text: str | bytes) -> Any:
     Raises
     ------
     ValueError
-        If the text is not JSON, an object has a key twice, or a number is NaN or infinite.
+        If the text is not JSON, an object has a key twice, a number is NaN or infinite, or a text
+        has half a character (a surrogate without its other half), which cannot be printed.
 
     Examples
     --------
@@ -21,7 +26,14 @@ def parse_json(text: str | bytes) -> Any:
     ...
     ValueError: the key 'usd' stands twice in an object
     """
-    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
+    document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
+    raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if _SURROGATE.search(raw):  # seldom: so the search is all that most documents cost
+        try:
+            json.dumps(document, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("a text has half a character") from None
+    return document
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

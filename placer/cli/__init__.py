@@ -6,6 +6,7 @@ Nothing else in placer prints.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import sys
@@ -87,6 +88,8 @@ def cli() -> None:
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and turn errors into one line, a tip and an exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what the terminal cannot show is written as \\x
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = cli.main(args=given, prog_name="placer", standalone_mode=False)
     except PlacerError as error:

@@ -60,3 +60,15 @@ def test_every_reader_of_documents_refuses_it(tmp_path: Path) -> None:
         with pytest.raises(PlacerError) as caught:
             read()
         assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("text", ['{"a": "\\ud800"}', '["x\\uDFFF"]', '{"\\udc00": 1}', '"\ud800"'])
+def test_half_a_character_is_refused(text: str) -> None:
+    """It is no Unicode text: to print it would fail later."""
+    with pytest.raises(ValueError, match="half a character"):
+        parse_json(text)
+
+
+def test_both_halves_are_a_character() -> None:
+    """U+1F600 is above the first plane; a Korean syllable begins with the same byte in UTF-8."""
+    assert parse_json('["\\ud83d\\ude00", "\ud55c"]') == ["\U0001f600", "\ud55c"]
