@@ -5,6 +5,7 @@ Hugging Face config.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import os
 import sys
@@ -120,8 +121,39 @@ def _hugging_face(path: str, seq_len: int | None) -> Workload:
     return workload
 
 
-def _called(target: str) -> Any:
-    """Call the user's function."""
+def check_target(target: str) -> None:
+    """Refuse a function whose module is not there, without importing the module: once here in place
+    of once in each process of a run.
+
+    Raises
+    ------
+    PlacerError
+        If the words have another form, or there is no such module.
+    """
+    if target.startswith("hf:"):
+        return
+    module_name, _ = _names(target)
+    try:
+        missing = importlib.util.find_spec(module_name) is None
+        words = f"No module named '{module_name}'"
+    except ModuleNotFoundError as error:  # of a package that holds it
+        missing, words = True, one_line(error)
+    except Exception:
+        return
+    if missing:
+        raise PlacerError(
+            f"cannot import {module_name}: {words}", "run placer in the folder that holds it"
+        )
+
+
+def _names(target: str) -> tuple[str, str]:
+    """Split the words into module and function; modules are looked for in the current folder too.
+
+    Raises
+    ------
+    PlacerError
+        If the words have another form.
+    """
     module_name, _, function_name = target.partition(":")
     if not all(map(str.isidentifier, (*module_name.split("."), function_name))):
         raise PlacerError(
@@ -131,6 +163,12 @@ def _called(target: str) -> Any:
     here = os.getcwd()  # noqa: PTH109 - sys.path holds text
     if here not in sys.path:
         sys.path.insert(0, here)
+    return module_name, function_name
+
+
+def _called(target: str) -> Any:
+    """Call the user's function."""
+    module_name, function_name = _names(target)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

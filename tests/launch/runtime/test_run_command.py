@@ -305,3 +305,23 @@ def test_ranks_from_the_environment(tmp_path: Path) -> None:
     steps = [(record["rank"], record["step"]) for record in records if record["kind"] == "step"]
     assert sorted(steps) == [(rank, step) for rank in range(3) for step in range(6)]
     assert "5 rounds measured" in said[0][0]
+
+
+@pytest.mark.parametrize(
+    ("train", "words"),
+    [
+        ("nothere:f", "cannot import nothere: No module named 'nothere'"),
+        ("nothere.inside:f", "cannot import nothere.inside: No module named 'nothere'"),
+        ("run_plans", "'run_plans' does not have the form package.module:function"),
+    ],
+)
+def test_a_module_that_is_missing_is_said_once(
+    command: Run, tmp_path: Path, train: str, words: str
+) -> None:
+    """Before any process starts: one line and its tip, not one of each worker; no log is made."""
+    plan = saved(tmp_path, document("all-reduce", (A, 2), (B, 1)))
+    done = command("run", str(plan), "--train", train, "--local", "--out", str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 2
+    assert words in done.stderr
+    assert not (tmp_path / "out" / "run.jsonl").exists()

@@ -23,6 +23,7 @@ from placer.launch.runtime.processes.store_processes import local_object_stores
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.context import Settings
 from placer.market.sources.reading.web_address import is_loopback
+from placer.profiler.target.target import check_target
 from placer.units import counted
 
 if TYPE_CHECKING:
@@ -201,6 +202,7 @@ def _logged(
     watch: Callable[[Record], None],
     services: Mapping[str, subprocess.Popen[str]] = MappingProxyType({}),
 ) -> list[Record]:
+    check_target(settings.train)
     first = job.seats[0].machine
     name = f"run-rank-{first}.jsonl" if first else "run.jsonl"
     set_aside(
