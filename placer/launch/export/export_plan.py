@@ -14,7 +14,13 @@ IMAGE = "pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime"
 """Image with PyTorch and torchrun; the newest at hand when this was written."""
 _PATH = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*")
 _FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*")
-_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9_.:/@-]*")
+_LABEL = r"[A-Za-z0-9]+(?:-+[A-Za-z0-9]+)*"
+_HOST = rf"{_LABEL}(?:\.{_LABEL})*(?::[0-9]+)?"
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(
+    rf"(?:{_HOST}/)?{_PART}(?:/{_PART})*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?"
+)
+"""The grammar of references (github.com/distribution/reference), with digests of SHA-256."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

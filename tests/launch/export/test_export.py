@@ -27,6 +27,8 @@ from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.folder import difference, left_over, write_folder
 from placer.launch.export.texts.heading import heading
 from placer.launch.export.texts.shell import assignments
+from placer.market.books.book_reader import load_catalog
+from placer.market.sources.prices.skypilot.names import skypilot_machine, skypilot_place
 
 WORDS: dict[str, Any] = {
     "catalog": "phalak-2023",
@@ -393,6 +395,117 @@ def test_skypilot_loads_the_job_group(
     assert [tuple(row[:2]) for row in last[3]] == islands_of
 
 
+def at_runpod(three: ExportPlan) -> ExportPlan:
+    """The plan with its first two groups at RunPod."""
+    groups = [dict(group) for group in json.loads(three.text)["groups"]]
+    for group, region, machine in zip(
+        groups, ("EU-SE-1", "US-KS-2"), ("1x_A100-SXM", "1x_H100-PCIE"), strict=False
+    ):
+        offer = {**group["offer"], "instance_type": machine}
+        place = {"provider": "runpod", "region": region, "place": f"runpod/{region}"}
+        group.update(place, offer=offer)
+    return plan_of(changed(json.loads(three.text), groups=groups))
+
+
+def test_runpod_has_the_names_and_limits_of_skypilot(three: ExportPlan) -> None:
+    """Data centre EU-SE-1 is a zone of SE; a task has one machine there, so two and three machines
+    are five tasks with the ranks 0 to 4. They mount no bucket: the launch asks for one.
+    """
+    files = export(at_runpod(three), "skypilot")
+    _, *tasks = yaml.safe_load_all(files["skypilot.yaml"])
+    assert [(task["name"], task["num_nodes"]) for task in tasks] == [
+        *((f"workers-0-{n}", 1) for n in range(2)),
+        *((f"workers-1-{n}", 1) for n in range(3)),
+        ("workers-2", 1),
+    ]
+    assert [task["envs"]["PLACER_RANK_OFFSET"] for task in tasks] == list("012345")
+    assert {task["envs"]["PLACER_GROUP_SIZE"] for task in tasks} == {"1"}
+    assert tasks[0]["resources"]["infra"] == "runpod/SE/EU-SE-1"
+    assert tasks[0]["resources"]["instance_type"] == "1x_A100-80GB-SXM_SECURE"
+    assert tasks[4]["resources"]["infra"] == "runpod/US/US-KS-2"
+    assert tasks[4]["resources"]["instance_type"] == "1x_H100_SECURE"
+    assert all(task["envs"]["PLACER_MEETING"] is None for task in tasks)
+    assert not any("file_mounts" in task for task in tasks)
+    assert "sky jobs launch --env PLACER_MEETING=s3://BUCKET skypilot.yaml" in files["README.md"]
+
+
+def test_islands_of_machines_at_runpod_are_refused_by_skypilot(some_islands: ExportPlan) -> None:
+    """SkyPilot joins no machines there; islands of one machine are tasks of their own."""
+    document = json.loads(some_islands.text)
+    first, *others = document["groups"]
+    first |= {"provider": "runpod", "region": "EU-SE-1", "place": "runpod/EU-SE-1"}
+    first["offer"]["instance_type"] = "8x_H100-SXM"
+    with pytest.raises(PlacerError, match="machines of runpod cannot be joined to islands"):
+        export(plan_of(changed(document, groups=[first, *others])), "skypilot")
+
+
+def test_every_place_of_runpod_is_one_of_skypilot(three: ExportPlan, tmp_path: Path) -> None:
+    """By its own validation, with a catalog of all data centres and devices that its fetcher names
+    (which no network is needed for), and its provisioner knows each device.
+    """
+    executable = other_python("sky", "PLACER_SKYPILOT_PYTHON")
+    code = (
+        "import ast, json, os, pathlib, sys, sky\n"
+        "from sky.provision.runpod.utils import GPU_NAME_MAP\n"
+        "fetcher = pathlib.Path(sky.__file__).parent / 'catalog/data_fetchers/fetch_runpod.py'\n"
+        "named = {(node.targets[0] if hasattr(node, 'targets') else node.target).id: node.value"
+        " for node in ast.parse(fetcher.read_text()).body"
+        " if isinstance(node, (ast.Assign, ast.AnnAssign))}\n"
+        "zones = ast.literal_eval(named['REGION_ZONES'])\n"
+        "gpus = ast.literal_eval(named['DEFAULT_GPU_INFO'])\n"
+        "file = pathlib.Path.home() / '.sky/catalogs/v8/runpod/vms.csv'\n"
+        "file.parent.mkdir(parents=True)\n"
+        "rows = [f'{n}x_{gpu}_SECURE,{gpu},{n},8,64,{region},1,2,{zone},' for gpu in gpus"
+        " for n in (1, 8) for region in zones for zone in zones[region]]\n"
+        "file.write_text('InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Region,"
+        "SpotPrice,Price,AvailabilityZone,GpuInfo\\n' + '\\n'.join(rows) + '\\n')\n"
+        "for row in json.loads(sys.argv[1]):\n"
+        "    task = sky.Task.from_yaml_config({'run': 'true', 'resources': row})\n"
+        "    (one,) = task.resources\n"
+        "    one.validate()\n"
+        "    assert one.instance_type.split('_')[1] in GPU_NAME_MAP, one\n"
+        "    assert one.zone in zones[one.region], one\n"
+        "print('all', len(json.loads(sys.argv[1])))\n"
+    )
+    book = load_catalog("default")
+    machines = {
+        (offer.region, offer.instance_type)
+        for offer in book.offers
+        if offer.provider == "runpod" and not offer.gpu.startswith("B300")
+    }  # of 11/2026: the provisioner of SkyPilot 0.14 has no B300
+    regions, types = ({row[n] for row in machines} for n in (0, 1))
+    each = {(region, "1x_A100-SXM") for region in regions} | {("US-KS-2", one) for one in types}
+    rows = [
+        {
+            "infra": skypilot_place("runpod", region),
+            "instance_type": skypilot_machine("runpod", machine),
+            "use_spot": False,
+        }
+        for region, machine in sorted(each)
+    ]
+    assert len(rows) >= 30  # all data centres, and all machines in one of them
+    assert f"all {len(rows)}" in python(executable, code, json.dumps(rows), home=tmp_path)
+    for place in {offer.place for offer in book.offers if offer.provider == "runpod"}:
+        region = book.region(place)
+        assert skypilot_place("runpod", region.region).split("/")[1] == region.country
+
+
+@pytest.mark.parametrize("target", ["torchrun", "compose", "env"])
+def test_nothing_is_escaped_that_stands_in_parentheses(three: ExportPlan, target: str) -> None:
+    """A machine of Erben et al. is called DGX-2 (8 x V100): its name is shown as it is."""
+    groups = json.loads(three.text)["groups"]
+    groups[0]["offer"]["instance_type"] = "DGX-2 (8 x V100)"
+    files = export(plan_of(changed(json.loads(three.text), groups=groups)), target)
+    assert "DGX-2 (8 x V100)" in files["README.md"]
+    assert not any("\\(" in body for body in files.values())
+
+
+@pytest.mark.parametrize("target", sorted(set(TARGETS) - {"cloudformation", "torchtitan"}))
+def test_no_parenthesis_of_any_export_is_escaped(three: ExportPlan, target: str) -> None:
+    """In names, tables or commands of any file."""
+    assert not any("\\(" in body or "\\)" in body for body in export(three, target).values())
+
+
 def test_one_group_of_skypilot_needs_no_address() -> None:
     """Within a task SkyPilot's own addresses serve; one worker asks for nothing at all."""
     several = plan("all-reduce", regions="1", workers="3..3")
@@ -565,9 +678,25 @@ def test_words_of_the_caller_are_checked(three: ExportPlan) -> None:
         {"train": ""},
         {"image": "a b"},
         {"image": "$(x)"},
+        {"image": "a//b"},
+        {"image": "a:"},
+        {"image": "a:b:c"},
+        {"image": "a@sha256:12"},
+        {"image": "A/b c"},
+        {"image": "café:1"},
+        {"image": "a-" * 40 + "!"},
+        {"image": "a." * 40 + "!"},
     ):
         with pytest.raises(PlacerError, match=r"is no path|is no name of a container"):
             plan_of(json.loads(three.text), **words)
+    for image in (
+        "ubuntu",
+        "ghcr.io/me/train:1",
+        "localhost:5000/a/b",
+        "123.dkr.ecr.us-east-1.amazonaws.com/x_y:v1.0",
+        f"pytorch/pytorch:2.8.0-cuda12.8@sha256:{'0a' * 32}",
+    ):
+        assert plan_of(json.loads(three.text), image=image).image == image
     with pytest.raises(PlacerError, match="a similar target exists: 'skypilot'"):
         export(three, "skypilto")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from test_export import other_python
 
 import placer
 from placer.documents.manifest import document_digest, read_manifest
@@ -298,6 +300,105 @@ def test_names_that_a_target_cannot_hold_are_refused(
         assert value in task["resources"]["infra"] + task["resources"]["instance_type"]
     elif key != "provider":
         assert re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", value)
+
+
+SKYPILOT = """
+import json, sys
+from sky.utils import dag_utils
+for name in sys.argv[2:]:
+    value = json.load(open(f"{name}.json"))
+    for task in dag_utils.load_dag_from_yaml(f"{name}.yaml").tasks:
+        assert task.envs["PLACER_MODEL"] == value, (name, task.envs["PLACER_MODEL"], value)
+        assert task.envs["PLACER_DATA_STORE"] == value
+"""
+KUBEFLOW = """
+import json, sys
+from kubeflow_trainer_api import models
+kinds = {"TrainJob": models.TrainerV1alpha1TrainJob, "JobSet": models.JobsetV1alpha2JobSet}
+for name in sys.argv[2:]:
+    item, value = json.load(open(f"{name}.item.json")), json.load(open(f"{name}.json"))
+    again = json.loads(kinds[item["kind"]].from_dict(item).to_json())
+    assert again == item, name
+    assert again["metadata"]["annotations"]["placer/model"] == value, name
+"""
+COMPOSE = """
+import sys
+from check_jsonschema import main
+files = [f"{name}.yaml" for name in sys.argv[2:]]
+try:
+    main(["--builtin-schema", "vendor.compose-spec", *files])
+except SystemExit as end:
+    assert not end.code, end.code
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "module", "variable", "code"),
+    [
+        ("skypilot", "sky", "PLACER_SKYPILOT_PYTHON", SKYPILOT),
+        ("jobset", "kubeflow_trainer_api", "PLACER_KUBEFLOW_PYTHON", KUBEFLOW),
+        ("trainjob", "kubeflow_trainer_api", "PLACER_KUBEFLOW_PYTHON", KUBEFLOW),
+        ("compose", "check_jsonschema", "PLACER_CHECK_JSONSCHEMA_PYTHON", COMPOSE),
+    ],
+)
+def test_the_parser_of_the_target_reads_hostile_names_back(
+    plans: dict[str, dict[str, Any]],
+    tmp_path: Path,
+    target: str,
+    module: str,
+    variable: str,
+    code: str,
+) -> None:
+    """Every hostile name and a hundred random ones, by what reads the files in the end."""
+    executable = other_python(module, variable)
+    drawn = random.Random(16)
+    letters = "aZ09 '\"`$(){}[]<>&|;:,.*?!#%@~^=+-/_\\\n\t\r\u0085\u2028é字😀\x07\x1b"
+    values = [*HOSTILE, *("".join(drawn.choices(letters, k=12)) for _ in range(100))]
+    names = []
+    for number, value in enumerate(values):
+        train = TRAINS[number % 2]
+        files = export(poisoned(plans["all-reduce"], value, target, train), target)
+        for name, body in files.items():
+            if name.endswith(".yaml"):
+                names.append(f"{number}-{name.removesuffix('.yaml')}")
+                (tmp_path / f"{names[-1]}.yaml").write_text(body, encoding="utf-8", newline="")
+                (tmp_path / f"{names[-1]}.json").write_text(json.dumps(value), encoding="utf-8")
+                items = list(yaml.safe_load_all(body))
+                (tmp_path / f"{names[-1]}.item.json").write_text(json.dumps(items[0]))
+    done = subprocess.run(
+        [executable, "-c", code, "-", *names],
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path), "PYTHONPATH": "", "PYTHONUTF8": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-2000:]
+
+
+@pytest.mark.parametrize("target", ["jobset", "trainjob"])
+def test_kubectl_reads_hostile_names_back(
+    plans: dict[str, dict[str, Any]], tmp_path: Path, target: str
+) -> None:
+    """By kubectl's own parser (its kustomize needs no cluster), for names that are hostile in YAML;
+    without U+0085, which kubectl reads and writes as it is and PyYAML reads as the end of a line.
+    """
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("kubectl is not installed")
+    for number, value in enumerate((HOSTILE[5], HOSTILE[6], HOSTILE[9], HOSTILE[16])):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        files = export(poisoned(plans["all-reduce"], value, target), target)
+        name = next(name for name in sorted(files) if name.endswith(".yaml"))
+        (folder / name).write_text(files[name], encoding="utf-8", newline="")
+        (folder / "kustomization.yaml").write_text(f"resources: [{name}]\n", encoding="utf-8")
+        done = subprocess.run(
+            [kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert yaml.safe_load(done.stdout) == yaml.safe_load(files[name])
 
 
 @settings(

@@ -23,7 +23,7 @@ from placer.launch.export.resources.stacks import (
     worker_policy,
 )
 from placer.launch.export.texts.heading import comments, heading
-from placer.launch.export.texts.readme import plain, readme
+from placer.launch.export.texts.readme import readme
 from placer.launch.export.texts.yaml_text import yaml_text
 from placer.problem.exchange import traits
 from placer.units import GIB
@@ -296,10 +296,7 @@ def _readme(plan: ExportPlan) -> str:
         for region, t in built.values()
         if "Function" in t["Resources"]
     ]
-    empty = [
-        f"aws s3 rm --recursive s3://{b.name} --region {plain(_region(b))}"
-        for b in manifest.buckets
-    ]
+    empty = [f"aws s3 rm --recursive s3://{b.name} --region {_region(b)}" for b in manifest.buckets]
     down = [
         f"aws cloudformation delete-stack --region {region} --stack-name {names[n]}"
         for n, (region, _) in built.items()
