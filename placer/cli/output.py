@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placer.documents.whole_files import write_whole
 from placer.errors import PlacerError, writing_hint
 from placer.json_text import parse_json
+from placer.launch.whole_files import write_whole
 from placer.market.sources.reading.bounded_file import read_file
 
 if TYPE_CHECKING:

@@ -196,7 +196,7 @@ def _print(rehearsal: Rehearsal, lines: list[Line], folder: Path, workers: int) 
     for words in _remarks(rehearsal, lines, workers):
         out.print(f"note  {escape(words)}")
     if not rehearsal.went_on:
-        out.print(escape(_verdict(lines)))
+        out.print(escape(_verdict(rehearsal, lines)))
     click.echo(f"wrote {folder / 'run.jsonl'}", err=True)
 
 
@@ -221,13 +221,20 @@ def _remarks(rehearsal: Rehearsal, lines: list[Line], workers: int) -> list[str]
     return remarks
 
 
-def _verdict(lines: list[Line]) -> str:
+def _verdict(rehearsal: Rehearsal, lines: list[Line]) -> str:
+    from placer.launch.rehearsal.comparison import blames_machine
+
     judged = [line for line in lines if line.within is not None]
     off = [
         f"{line.what} {line.difference:+.1%}"
         for line in judged
         if not line.within and line.difference is not None
     ]
+    if blames_machine(rehearsal, lines):
+        return (
+            f"undecided: {', '.join(off)}, but this machine was busy: {rehearsal.load}; rehearse "
+            f"again on a quiet one"
+        )
     if off:
         return f"not confirmed: {', '.join(off)}"
     return f"confirmed: {len(judged)} of {len(judged)} judged" if judged else "nothing is judged"

@@ -231,8 +231,25 @@ def document_of(rehearsal: Rehearsal, lines: Sequence[Line]) -> dict[str, Any]:
             for line in lines
         ],
         "deaths": list(rehearsal.deaths),
+        **_machine(rehearsal),
         "confirmed": confirmed(lines),
     }
+
+
+def _machine(rehearsal: Rehearsal) -> dict[str, Any]:
+    load = rehearsal.load
+    if load is None:
+        return {}
+    return {"machine": {"in_use": load.in_use, "stolen": load.stolen, "busy": load.is_busy}}
+
+
+def blames_machine(rehearsal: Rehearsal, lines: Sequence[Line]) -> bool:
+    """Return whether all that is off is a round that took longer, on a machine that was busy: this
+    says nothing about the plan.
+    """
+    off = [line for line in lines if line.within is False]
+    slow = all(line.kind == "seconds" and (line.difference or 0.0) > 0 for line in off)
+    return bool(off) and slow and rehearsal.load is not None and rehearsal.load.is_busy
 
 
 def confirmed(lines: Sequence[Line]) -> bool:

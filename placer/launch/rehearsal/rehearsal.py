@@ -18,6 +18,7 @@ from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder
 from placer.launch.rehearsal.island_hosts import as_hosts
 from placer.launch.rehearsal.machine_calibration import machine_calibration
+from placer.launch.rehearsal.machine_load import MachineLoad, cpu_ticks, load_between
 from placer.launch.rehearsal.options import (
     MACHINE_ROUNDS,
     WARM_ROUNDS,
@@ -67,6 +68,8 @@ class Rehearsal:
         Links that are faster in the plan than anything here: cut, for the prediction too.
     deaths
         What the death of a worker did, in words.
+    load
+        How busy this machine was during that run; None: it does not say.
     """
 
     small: Scaled
@@ -78,6 +81,7 @@ class Rehearsal:
     sent: Mapping[tuple[str, str], float]
     slower: tuple[tuple[str, str], ...]
     deaths: tuple[str, ...] = ()
+    load: MachineLoad | None = None
 
     @property
     def went_on(self) -> bool:
@@ -241,11 +245,13 @@ def _shaped(
         return last
 
     watch = _watch(plan, rounds, began, say)
+    ticks = cpu_ticks()
     records = (
         run(settings, watch)
         if options.kill is None
         else run_with_death(options.kill, plan, settings, run, watch, deaths.append)
     )
+    load = load_between(ticks, cpu_ticks())
     sent = Counter(network.sent_bytes())
     sent.subtract(
         before
@@ -260,6 +266,7 @@ def _shaped(
         sent=_by_places(sent, small.machines, max(1, len(_rounds(last, plan)))),
         slower=tuple((shape.src, shape.dst) for shape in network.slower),
         deaths=tuple(deaths),
+        load=load,
     )
 
 

@@ -19,12 +19,12 @@ from pathlib import Path
 import pytest
 
 from placer.cli.output import write_text
-from placer.documents import whole_files
-from placer.documents.whole_files import exchange_names, folder_beside, write_whole
 from placer.errors import PlacerError
+from placer.launch import whole_files
 from placer.launch.export import folder
 from placer.launch.export.folder import MANIFEST, left_over, write_folder
 from placer.launch.export.texts.heading import MARK
+from placer.launch.whole_files import exchange_names, folder_beside, write_whole
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_a_full_disk_leaves_the_old_file_alone(
 WRITER = """
 import os, sys
 from pathlib import Path
-from placer.documents.whole_files import write_whole
+from placer.launch.whole_files import write_whole
 if sys.argv[2] == "named":
     del os.O_TMPFILE
 print("begins", flush=True)
