@@ -27,7 +27,7 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.workload.profile import load_profile
 
-settings.register_profile("busy", deadline=None)
+settings.register_profile("busy", deadline=None, max_examples=50)
 settings.load_profile("busy")
 """Examples have no time limit of their own: tests share a busy machine."""
 pytest.register_assert_rewrite("book_contract")

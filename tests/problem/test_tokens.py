@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import placer
@@ -29,10 +29,11 @@ def shape(problem: Problem) -> Architecture:
     return problem.profile.architecture
 
 
+@settings(max_examples=20)
 @given(tokens=st.integers(1, 10**15), length=st.integers(1, 2**20))
 def test_tokens_are_samples_times_the_sequence_length(tokens: int, length: int) -> None:
     """As many sequences as hold all tokens, and not one more."""
-    problem = asked(tokens=tokens, seq_len=length)
+    problem = asked(tokens=tokens, seq_len=length, gpu="H100")
     samples = problem.requirements.samples
     assert samples is not None
     assert shape(problem).sequence_length == length

@@ -448,7 +448,9 @@ def test_a_second_solver_agrees(erben: Catalog) -> None:
     """On the book of Erben et al. HiGHS, told nothing, proves the same 1,106 samples/s for 5 USD/h;
     the document says so.
     """
-    result = recommend("roberta-xlm", budget="5/h", catalog=erben, verify="highs", time_limit=3600)
+    result = recommend(
+        "roberta-xlm", budget="5/h", catalog=erben, quota=8, verify="highs", time_limit=3600
+    )
     found = result.verification
     assert found is not None
     assert (found.verdict, found.status) == ("agree", Status.OPTIMAL)
@@ -494,7 +496,8 @@ def test_the_command_line_verifies(run: Run) -> None:
     """`--verify` shows what the second solver says, also where nothing fits; names are checked
     first.
     """
-    ask = ("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--budget")
+    words = ("--model", "roberta-xlm", "--catalog", "erben-2023", "--quota", "8")
+    ask = ("recommend", *words, "--budget")
     agreed, nothing = (
         run(*ask, "5/h", "--verify", "cpsat"),
         run(*ask, "0.001/h", "--verify", "highs"),

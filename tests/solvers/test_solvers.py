@@ -228,11 +228,15 @@ def test_the_bound_of_a_stopped_search_knows_small_multipliers() -> None:
 
 
 def test_exchange_instances_choose_every_strategy() -> None:
-    """Each strategy is the best of some of 400 instances, as often as it can be with a few
-    machines.
-    """
-    answers = (solve(exchange_problem(seed), "exact", PROOF).placement for seed in range(400))
-    assert {p.exchange.strategy for p in answers if p is not None} >= {*STRATEGIES}
+    """Each strategy is the best of some of the first 400 instances."""
+    chosen: set[str] = set()
+    for seed in range(400):
+        placement = solve(exchange_problem(seed), "exact", PROOF).placement
+        if placement is not None:
+            chosen.add(placement.exchange.strategy)
+        if chosen >= {*STRATEGIES}:
+            return
+    assert chosen >= {*STRATEGIES}
 
 
 def test_a_stopped_search_has_an_honest_bound() -> None:
