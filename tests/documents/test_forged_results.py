@@ -11,11 +11,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
 
 from conftest import Run
+from instances import exchange_problem, random_problem, wide_problem
 from placer.cost_model.estimate import estimate
 from placer.cost_model.objective import gap_between
 from placer.documents.certificate import input_digests
+from placer.documents.checker.modes import required_modes
 from placer.documents.proof_check import UNCOVERED
 from placer.documents.validate import examine_document
 from placer.errors import PlacerError
@@ -326,3 +330,25 @@ def test_the_gap_of_a_forged_file_still_fits_its_bound(files: Files) -> None:
     assert forged.value is not None
     assert forged.bound is not None
     assert forged.gap == gap_between(forged.value, forged.bound) == 0.0
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.integers(0, 100_000),
+    st.sampled_from([random_problem, exchange_problem, wide_problem]),
+    st.sampled_from([0.0, 0.001, 0.05]),
+    st.booleans(),
+)
+def test_no_true_certificate_is_refused(
+    seed: int, draw: Callable[[int], Problem], gap: float, whole: bool
+) -> None:
+    """Answers of `exact` to random questions: the modes that the checker asks for are those of the
+    question, no bound is refuted, and every gap fits its proof.
+    """
+    problem = draw(seed)
+    if not problem.pools:
+        reject()
+    result = solve(problem, "exact", SolveOptions(gap=gap, time_limit_s=600.0, certificate=whole))
+    assert required_modes(problem.to_dict()) - {("none", 1)} == {*problem.modes}
+    message = refused(result.to_saved(whole=whole))
+    assert not any(word in message for word in ("bound", "proof", "gap", "says nothing"))
