@@ -233,3 +233,31 @@ def test_a_target_that_is_made_meanwhile_is_replaced(
     monkeypatch.setattr(whole_files, "_link", late)
     write_whole(file, b"last")
     assert (names(tmp_path), file.read_bytes()) == (["plan.json"], b"last")
+
+
+SERVER = """
+import sys, time
+from multiprocessing import forkserver
+from placer.launch.runtime.processes.launcher import _template
+_template().set_forkserver_preload([])
+forkserver.ensure_running()
+print("runs", flush=True)
+time.sleep(float(sys.argv[1]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the names of folders are longer elsewhere")
+def test_the_next_run_removes_the_temporary_folder_of_a_killed_one() -> None:
+    """The socket of the fork server lies in a folder in TMPDIR, which SIGKILL leaves there: alone
+    after it, gone after the next process that ends as it should.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "TMPDIR": folder}
+        words = [sys.executable, "-c", SERVER]
+        with subprocess.Popen([*words, "60"], env=environment, stdout=subprocess.PIPE) as killed:
+            assert killed.stdout is not None
+            killed.stdout.readline()
+            killed.kill()
+        assert len(names(Path(folder))) == 1
+        subprocess.run([*words, "0"], env=environment, check=True, stdout=subprocess.PIPE)
+        assert names(Path(folder)) == []

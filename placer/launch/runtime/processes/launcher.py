@@ -4,18 +4,23 @@ them, whatever happens.
 
 from __future__ import annotations
 
+import atexit
 import json
 import multiprocessing
+import multiprocessing.util
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import MappingProxyType
 from typing import Any
@@ -29,6 +34,7 @@ from placer.launch.runtime.strategies import executed
 from placer.launch.runtime.training.context import Settings
 from placer.launch.runtime.training.memory import oom_kills
 from placer.launch.shaped_network import exit_text
+from placer.launch.whole_files import folder_beside
 from placer.market.sources.reading.web_address import is_loopback
 
 EXIT_S = 60.0
@@ -39,6 +45,8 @@ GRACE_S = 10.0
 """Least time for the others to notice that one is lost; see `Launcher._notice_s`."""
 RESCUE_S = 600.0
 """Time for the others to write a checkpoint once they have noticed; then they are ended."""
+LONGEST_PARENT = 50
+"""Characters: the name of a socket has at most 104, and that of the server adds 52."""
 LOOK_S = 0.2
 """Between two looks at the processes beside the run."""
 Record = dict[str, Any]
@@ -439,6 +447,25 @@ def _template() -> Any:
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
+    _own_temporary_folder()
     made = multiprocessing.get_context("forkserver")
     made.set_forkserver_preload(["placer.launch.runtime.processes.preload"])
     return made
+
+
+def _own_temporary_folder() -> None:
+    """Let multiprocessing make its folder (``pymp-*``, with the socket of the server) in one that
+    the next run removes if this process is killed.
+    """
+    parent = Path(tempfile.gettempdir())
+    if len(str(parent)) > LONGEST_PARENT:
+        return
+    before, stack = tempfile.tempdir, ExitStack()
+    try:
+        tempfile.tempdir = str(stack.enter_context(folder_beside(parent / "run")))
+        multiprocessing.util.get_temp_dir()
+    except OSError:  # multiprocessing itself says what is wrong with the folder
+        return
+    finally:
+        tempfile.tempdir = before
+    atexit.register(stack.close)
