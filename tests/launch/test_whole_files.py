@@ -259,5 +259,6 @@ def test_the_next_run_removes_the_temporary_folder_of_a_killed_one() -> None:
             killed.stdout.readline()
             killed.kill()
         assert len(names(Path(folder))) == 1
-        subprocess.run([*words, "0"], env=environment, check=True, stdout=subprocess.PIPE)
+        done = subprocess.run([*words, "0"], env=environment, check=True, capture_output=True)
+        assert done.stderr == b""
         assert names(Path(folder)) == []

@@ -4,7 +4,6 @@ them, whatever happens.
 
 from __future__ import annotations
 
-import atexit
 import json
 import multiprocessing
 import multiprocessing.util
@@ -47,6 +46,8 @@ RESCUE_S = 600.0
 """Time for the others to write a checkpoint once they have noticed; then they are ended."""
 LONGEST_PARENT = 50
 """Characters: the name of a socket has at most 104, and that of the server adds 52."""
+AFTER_ITS_FOLDER = -200
+"""Of what multiprocessing does at exit: it removes its own folder with priority -100."""
 LOOK_S = 0.2
 """Between two looks at the processes beside the run."""
 Record = dict[str, Any]
@@ -468,4 +469,4 @@ def _own_temporary_folder() -> None:
         return
     finally:
         tempfile.tempdir = before
-    atexit.register(stack.close)
+    multiprocessing.util.Finalize(None, stack.close, exitpriority=AFTER_ITS_FOLDER)
