@@ -42,7 +42,12 @@ from placer.problem.requirements import (
     sequences_taken,
 )
 from placer.units import GIB
-from placer.workload.constants import PUBLISHED, Calibration
+from placer.workload.constants import (
+    PUBLISHED,
+    Calibration,
+    calibration_document,
+    with_ring_kappa,
+)
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import Island, Refusal
 from placer.workload.island.machine_counts import MOST_ISLAND_MACHINES
@@ -670,6 +675,7 @@ class Problem:
                 *largest_cards(self.catalog, self.catalog.regions),
             )
         }
+        built["calibration"] = calibration_document(self.calibration)
         if not self.catalog.settings:
             built["catalog"].pop("settings", None)
         if self.requirements.quota_gpus == FORMER_QUOTA_GPUS:
@@ -697,6 +703,7 @@ class Problem:
         try:
             parts = {k: raw[k] for k in PARTS}
             parts["requirements"] = {"quota_gpus": FORMER_QUOTA_GPUS, **parts["requirements"]}
+            parts["calibration"] = with_ring_kappa(parts["calibration"])
             return msgspec.convert(parts, Problem)
         except (msgspec.ValidationError, KeyError, TypeError) as error:
             raise PlacerError(f"problem file: {error}", "write it with Problem.to_dict") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from placer.errors import PlacerError
 from placer.workload.peer import peer_of
@@ -12,18 +13,37 @@ NINETY_PERCENT = 1.645
 """Standard errors on each side that hold 90 % of a normal distribution: intervals of fits."""
 
 
+HIVEMIND = "hivemind"
+"""The software whose runs the constants of hosts and links were fitted to."""
+SITES = "onprem/"
+"""How the places of machines of one's own begin."""
+NO_SITE_KAPPA = (1.0, 1.0, 1.0)
+"""Links to sites take as long as all others: calibrations of older versions."""
+RING_KAPPA = (1.0, 1.2, 0.74)
+"""Multiples of bytes over bandwidth between regions for all software but hivemind: expected, slow,
+fast; assumed.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class HostConstants:
-    """What averaging costs a host inside one zone: seconds, s/GB, s/peer and s/tensor."""
+    """What averaging costs a host inside one zone under hivemind: seconds, s/GB, s/peer, s/tensor.
+
+    Notes
+    -----
+    ``s_per_gb`` counts the gradient, ``s_per_gb_sent`` what the host sends of it: 2 (N - 1) / N
+    gradients among N peers. Only calibrations of older versions hold the former.
+    """
 
     base_s: float
     s_per_gb: float
     s_per_peer: float
     s_per_tensor: float = 0.0
+    s_per_gb_sent: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse negative and infinite times."""
-        for name in ("base_s", "s_per_gb", "s_per_peer", "s_per_tensor"):
+        for name in ("base_s", "s_per_gb", "s_per_peer", "s_per_tensor", "s_per_gb_sent"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise PlacerError(
                     f"{name} of a host is {getattr(self, name)}", "give a time of 0 or more"
@@ -71,14 +91,15 @@ class ServiceConstants:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Host constants by class, the factor on links between regions, and how far measurements lie
+    """Host constants by class, the factors on links between regions, and how far measurements lie
     around them.
 
     Notes
     -----
-    The tuples are (value, slow, fast): multiples of a time. ``spreads`` holds the spread of
-    averaging of a host class where its own runs say it; ``most_workers`` is the largest run behind
-    the constants.
+    The tuples are (value, slow, fast): multiples of a time. ``kappa`` is hivemind's, ``site_kappa``
+    its multiple where one end is a site of one's own, ``ring_kappa`` that of all other software.
+    ``spreads`` holds the spread of averaging of a host class where its own runs say it;
+    ``most_workers`` is the largest run behind the constants.
     """
 
     name: str
@@ -88,12 +109,16 @@ class Calibration:
     spreads: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     most_workers: int = 10
     services: ServiceConstants = ServiceConstants()
+    site_kappa: tuple[float, float, float] = NO_SITE_KAPPA
+    ring_kappa: tuple[float, float, float] = RING_KAPPA
 
     def __post_init__(self) -> None:
         """Refuse factors that are not positive and ordered."""
         own = ((f"spread of {host}", spread) for host, spread in self.spreads.items())
         for what, (value, slow, fast) in (
             ("kappa", self.kappa),
+            ("site_kappa", self.site_kappa),
+            ("ring_kappa", self.ring_kappa),
             ("averaging_spread", self.averaging_spread),
             *own,
         ):
@@ -104,6 +129,19 @@ class Calibration:
                 )
         if self.most_workers < 1:
             raise PlacerError(f"most_workers is {self.most_workers}", "give a whole number from 1")
+
+    def line_factor(self, software: str, src: str, dst: str, case: int = 0) -> float:
+        """Return the multiple of bytes over bandwidth that a link between two places takes.
+
+        Examples
+        --------
+        >>> PUBLISHED.line_factor("nccl", "gcp/a", "onprem/b"), RING_KAPPA[0]
+        (1.0, 1.0)
+        """
+        if software != HIVEMIND:
+            return self.ring_kappa[case]
+        site = src.startswith(SITES) or dst.startswith(SITES)
+        return self.kappa[case] * (self.site_kappa[case] if site else 1.0)
 
     def spread(self, hosts: Iterable[str], case: int) -> float:
         """Return the multiple of the averaging time of some host classes; ``case`` 0 is expected, 1
@@ -121,16 +159,47 @@ class Calibration:
 PUBLISHED = Calibration(
     name="published",
     hosts={
-        "t4": HostConstants(0.386, 10.53, 0.978),
-        "a10": HostConstants(0.0, 7.26, 0.304, 0.00669),
+        "t4": HostConstants(0.0, 0.0, 0.395, 0.0086, 7.5),
+        "a10": HostConstants(0.0, 0.0, 0.279, 0.0064, 4.96),
     },
-    kappa=(1.0, 1.2, 0.74),
+    kappa=(0.77, 0.92, 0.65),
+    site_kappa=(2.65, 1.6 * 2.65, 2.65 / 1.6),
     averaging_spread=(1.0, 1.15, 0.87),
 )
-"""Fitted to the logs of Erben et al. (2024).
+"""Fitted to 63 runs of Erben et al. (2024) under hivemind.
 
-t4 on runs A-2 and A-8 (one zone, 2 and 8 x T4, two models of like tensor counts, so no term for
-them), a10 on the 2x and 8x runs of all eight models by non-negative least squares of the relative
-error in samples/s. Hosts of devices nobody measured use a10: assumed. kappa = 1 is conservative and
-needs no run between regions; 0.74 fits their two-continent runs.
+A host sends 2 (N - 1) / N gradients, meets N peers and handles T tensors; t4 on all runs with T4,
+a10, about 0.7 of it, on the runs of eight models with 2 and 8 machines. Hosts of devices nobody
+measured use a10: assumed. kappa: runs B, C and D, between regions of clouds, whose
+streams carry more than one stream of iperf. site_kappa: runs E-A and F-A, from one site to one
+region; its line wavers (iperf: 0.26 to 0.77 Gb/s), and a round waits for the slowest stream.
 """
+
+
+def calibration_document(calibration: Calibration) -> dict[str, Any]:
+    """Build the JSON document of a calibration; fields that older versions did not have are left
+    out where they say what those versions took.
+    """
+    import msgspec
+
+    built: dict[str, Any] = msgspec.to_builtins(calibration)
+    for row in built["hosts"].values():
+        drop_unused(row)
+    if calibration.site_kappa == NO_SITE_KAPPA:
+        built.pop("site_kappa", None)
+    if calibration.ring_kappa == calibration.kappa:
+        built.pop("ring_kappa", None)
+    return built
+
+
+def drop_unused(host: dict[str, Any]) -> None:
+    """Take the field of newer versions out of the document of a host class that does not use it."""
+    if not host["s_per_gb_sent"]:
+        del host["s_per_gb_sent"]
+
+
+def with_ring_kappa(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document of a calibration with the kappa that older versions took for all software
+    alike.
+    """
+    return {"ring_kappa": document["kappa"], **document}

@@ -14,7 +14,13 @@ from placer.json_text import parse_json
 from placer.market.catalog import Catalog, MeasuredLink
 from placer.market.network.graph import network_of
 from placer.market.sources.reading.bounded_file import bounded
-from placer.workload.constants import PUBLISHED, Calibration, HostConstants
+from placer.workload.constants import (
+    NO_SITE_KAPPA,
+    PUBLISHED,
+    Calibration,
+    HostConstants,
+    calibration_document,
+)
 from placer.workload.profile import Efficiency, ModelProfile, Rate
 
 SCHEMA = "placer.calibration/v1"
@@ -29,6 +35,8 @@ KEYS = (
         "runs",
         "hosts",
         "kappa",
+        "site_kappa",
+        "ring_kappa",
         "averaging_spread",
     ),
     *("spreads", "most_workers", "rates", "efficiencies", "links", "report"),
@@ -209,6 +217,9 @@ def overlay_from(raw: Any, where: str) -> Overlay:
         raise PlacerError(
             f"{where}: {f'schema {schema} is newer' if newer else f'not a {SCHEMA} file'}", hint
         )
+    # Files of older versions know one kappa for all software and links.
+    former = {"site_kappa": _triple(NO_SITE_KAPPA), "ring_kappa": raw.get("kappa")}
+    raw = {**former, **raw} if "kappa" in raw else raw
     _check_keys(raw, KEYS, where)
     try:
         return Overlay(
@@ -237,8 +248,10 @@ def overlay_document(overlay: Overlay) -> dict[str, Any]:
     fitted = overlay.calibration
     return {
         "name": fitted.name,
-        "hosts": {host: msgspec.to_builtins(constants) for host, constants in fitted.hosts.items()},
+        "hosts": calibration_document(fitted)["hosts"],
         "kappa": _triple(fitted.kappa),
+        "site_kappa": _triple(fitted.site_kappa),
+        "ring_kappa": _triple(fitted.ring_kappa),
         "averaging_spread": _triple(fitted.averaging_spread),
         "spreads": {host: _triple(spread) for host, spread in fitted.spreads.items()},
         "most_workers": fitted.most_workers,
@@ -271,6 +284,8 @@ def _calibration(raw: Mapping[str, Any], where: str) -> Calibration:
                 },
             },
             "kappa": _three(raw["kappa"], f"{where}: kappa"),
+            "site_kappa": _three(raw["site_kappa"], f"{where}: site_kappa"),
+            "ring_kappa": _three(raw["ring_kappa"], f"{where}: ring_kappa"),
             "averaging_spread": _three(raw["averaging_spread"], f"{where}: averaging_spread"),
             "spreads": {
                 host: _three(row, f"{where}: spreads.{host}")
@@ -284,6 +299,8 @@ def _calibration(raw: Mapping[str, Any], where: str) -> Calibration:
 
 
 def _host(row: Any, where: str) -> HostConstants:
+    if isinstance(row, Mapping):
+        row = {"s_per_gb_sent": 0.0, **row}
     _check_keys(row, [f.name for f in fields(HostConstants)], where)
     made: HostConstants = _made(HostConstants, dict(row), where)
     return made

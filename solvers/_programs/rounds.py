@@ -90,7 +90,11 @@ def _slowest_pairs(crew: Crew, shard: float) -> Iterable[Terms]:
     for a, b in _pairs(crew):
         both = Phase("", (Transfer(a, b, shard), Transfer(b, a, shard)))
         seconds = wan_seconds(
-            (both,), crew.network, problem.calibration, crew.frame.exchange.streams
+            (both,),
+            crew.network,
+            problem.calibration,
+            crew.frame.exchange.streams,
+            software=problem.transport,
         )
         yield {crew.used(a): seconds, crew.used(b): seconds, CONSTANT: -seconds}
 

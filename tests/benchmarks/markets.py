@@ -21,6 +21,7 @@ from placer.market.books.folders import shipped_catalogs
 from placer.market.catalog import Catalog, VmOffer
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.workload.constants import Calibration, HostConstants
 from placer.workload.profile import load_profile
 
 SIZES = {"small": (20, 20), "medium": (40, 30), "large": (100, 50)}
@@ -40,6 +41,18 @@ PRESENT = 0.31
 books.
 """
 BOOK = Path(__file__).parent / "book"
+PROFILES = BOOK / "profiles"
+"""Copies of the profiles of `MODELS`, so that new speeds do not change the instances."""
+CONSTANTS = Calibration(
+    name="published",
+    hosts={
+        "t4": HostConstants(0.386, 10.53, 0.978),
+        "a10": HostConstants(0.0, 7.26, 0.304, 0.00669),
+    },
+    kappa=(1.0, 1.2, 0.74),
+    averaging_spread=(1.0, 1.15, 0.87),
+)
+"""The constants that the instances were frozen with, so that new fits do not change the answers."""
 CLOUDS = ("aws", "azure", "gcp")
 COUNTS = (1, 2, 4, 8)
 DEVICE_USD_PER_HOUR = {
@@ -83,7 +96,7 @@ class Question:
     def problem(self) -> Problem:
         """Build the question."""
         draw = random.Random(f"question {self.seed} {self.regions} {self.types} {self.budget}")
-        profile = load_profile(draw.choice(MODELS))
+        profile = load_profile(str(PROFILES / f"{draw.choice(MODELS)}.json"))
         wishes = Requirements(
             budget_usd_per_hour=self.budget,
             max_local_steps=self.local_steps,
@@ -97,6 +110,7 @@ class Question:
             profile=profile,
             catalog=market(self.regions, self.types, self.seed),
             requirements=wishes,
+            calibration=CONSTANTS,
         )
 
 

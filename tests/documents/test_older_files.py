@@ -14,15 +14,25 @@ from conftest import ROOT, Run
 from placer.documents.manifest import read_manifest
 from placer.documents.reopen import reopened_problem
 from placer.documents.validate import examine_document, manifest_of
+from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.solving.solve_again import solved_again
+from placer.workload.constants import Calibration, HostConstants
 
 FILES = ROOT / "tests/fixtures/saved-2026-11"
+BOOKS = FILES / "books"
+"""The price book that they were written with: the shipped one of the name has new links since."""
 RESULTS = ("result", "certificate", "wishes", "central")
-SWEPT = (
-    *("--model", str(FILES / "profile.json"), "--catalog", "erben-2023", "--budget", "3/h"),
-    *("--over", "budget=2/h..4/h:3", "--quota", "8"),
+FORMER = Calibration(
+    name="published",
+    hosts={
+        "t4": HostConstants(0.386, 10.53, 0.978),
+        "a10": HostConstants(0.0, 7.26, 0.304, 0.00669),
+    },
+    kappa=(1.0, 1.2, 0.74),
+    averaging_spread=(1.0, 1.15, 0.87),
 )
+"""The constants that they were written with."""
 
 
 def document_of(name: str) -> dict[str, Any]:
@@ -73,8 +83,9 @@ def test_problems_are_written_as_they_were_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["result", "certificate"])
-def test_results_are_solved_again(name: str) -> None:
+def test_results_are_solved_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same book is here, or the market is in the file: the same value is found."""
+    monkeypatch.setattr("placer.market.books.layers.shipped_catalogs", lambda: BOOKS)
     value = f"{document_of(name)['objective']['value']:.3g}"
     words = solved_again(document_of(name), name, "exact")
     assert words.startswith("exact solved it again: ")
@@ -87,9 +98,25 @@ def test_questions_are_reopened_on_the_whole_book() -> None:
     where nothing fitted.
     """
     for name in ("result", "nothing"):
-        problem, changes = reopened_problem(document_of(name), name)
-        assert len(problem.catalog.offers) == len(placer.load_catalog("erben-2023").offers)
+        problem, changes = reopened_problem(
+            document_of(name), name, (str(BOOKS / "erben-2023"),)
+        )
+        assert len(problem.catalog.offers) == len(
+            placer.load_catalog(str(BOOKS / "erben-2023")).offers
+        )
         assert changes == ()
+
+
+def test_a_book_that_changed_is_told() -> None:
+    """The shipped book has other links than in November 2026: the question is reopened on it, with
+    a word, and not taken for the one that was solved.
+    """
+    changes = reopened_problem(document_of("result"), "result")[1]
+    assert [change.partition(" (")[0] for change in changes] == [
+        "catalog erben-2023 differs from the one of the plan"
+    ]
+    with pytest.raises(PlacerError, match="is not on this machine"):
+        solved_again(document_of("result"), "result", "exact")
 
 
 def test_results_are_explained(run: Run) -> None:
@@ -132,18 +159,35 @@ def test_a_plan_is_replanned_with_the_log_of_its_run(run: Run) -> None:
     assert [round(speed["factor"], 6) for speed in answer["observed"]["speeds"]] == [0.8]
 
 
-def test_a_sweep_is_taken_up_again(run: Run, tmp_path: Path) -> None:
-    """Of three points the last is missing: it alone is solved, and the file is as it was.
+def swept(file: Path, calibration: Calibration | None = None) -> placer.Sweep:
+    """Ask the question of the sweep, with the profile and the book of its day."""
+    return placer.sweep(
+        str(FILES / "profile.json"),
+        "budget=2/h..4/h:3",
+        output=str(file),
+        catalog=str(BOOKS / "erben-2023"),
+        budget="3/h",
+        quota="8",
+        calibration=calibration,
+    )
 
-    Asked with the profile of its time: the shipped one has lost the rate of a node that ran out of
-    memory.
-    """
+
+def test_a_sweep_is_taken_up_again(tmp_path: Path) -> None:
+    """Of three points the last is missing: it alone is solved, and the file is as it was."""
     lines = (FILES / "sweep.jsonl").read_text().splitlines(keepends=True)
     file = tmp_path / "sweep.jsonl"
     file.write_text("".join(lines[:-1]))
-    done = run("sweep", *SWEPT, "-o", str(file))
-    assert done.returncode == 0, done.stderr
+    swept(file, FORMER)
     assert file.read_text().splitlines(keepends=True) == lines
+
+
+def test_a_sweep_by_other_constants_is_not_mixed(tmp_path: Path) -> None:
+    """By today's constants the points would be others: one clear line, and the file stays."""
+    file = tmp_path / "sweep.jsonl"
+    shutil.copy(FILES / "sweep.jsonl", file)
+    with pytest.raises(PlacerError, match="points of another question"):
+        swept(file)
+    assert file.read_text() == (FILES / "sweep.jsonl").read_text()
 
 
 def test_a_calibration_is_used(tmp_path: Path) -> None:

@@ -113,10 +113,10 @@ def a10(erben: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Calibration
 
 
 def test_held_out_runs_are_met(t4: CalibrationReport, erben: Catalog, tmp_path: Path) -> None:
-    """Six T4 runs calibrate; over the 28 other T4 and A10 runs samples/s are off by 1.6 % in the
-    mean, 4.6 % at worst.
+    """Six T4 runs calibrate; over the 28 other T4 and A10 runs samples/s are off by 1.7 % in the
+    mean, 5.3 % at worst.
 
-    Exchange times of the 12 held-out T4 runs are off by 4.2 % in the mean. Required: 3 %, 10 % and
+    Exchange times of the 12 held-out T4 runs are off by 4.7 % in the mean. Required: 3 %, 10 % and
     9 %.
     """
     path = published(
@@ -137,30 +137,26 @@ def test_held_out_runs_are_met(t4: CalibrationReport, erben: Catalog, tmp_path: 
 
 
 def test_t4_constants_come_near_the_published_fit(t4: CalibrationReport) -> None:
-    """Published 10.53 s/GB and 0.978 s/worker within their 90 % intervals, kappa 0.70 (0.74 in the
-    paper's logs); no term of tensors.
-
-    Two models cannot tell tensors from bytes and the base: both stay as published.
+    """Published 7.5 s per GB sent, 0.395 s/worker and 0.0086 s/tensor, which are fitted to nine
+    times as many runs; kappa 0.73 (0.77 in all runs between clouds); no constant part.
     """
     got = fitted(t4)
-    assert got["s_per_gb of t4 hosts"] == pytest.approx(10.53, rel=0.05)
-    assert got["s_per_peer of t4 hosts"] == pytest.approx(0.978, rel=0.05)
-    assert got["kappa of links between regions"] == pytest.approx(0.72, abs=0.03)
-    assert {parameter.label for parameter, _ in t4.unfitted} == {
-        "base_s of t4 hosts",
-        "s_per_tensor of t4 hosts",
-    }
+    assert got["s_per_gb_sent of t4 hosts"] == pytest.approx(7.5, rel=0.05)
+    assert got["s_per_peer of t4 hosts"] == pytest.approx(0.395, rel=0.05)
+    assert got["s_per_tensor of t4 hosts"] == pytest.approx(0.0086, rel=0.05)
+    assert got["kappa of links between regions"] == pytest.approx(0.73, abs=0.03)
+    assert {parameter.label for parameter, _ in t4.unfitted} == {"base_s of t4 hosts"}
     assert t4.overlay.calibration.hosts["a10"] == PUBLISHED.hosts["a10"]
 
 
 def test_the_report_counts_errors_before_after_and_left_out(t4: CalibrationReport) -> None:
-    """Published figures are off by 2.0 % and 6.8 % at worst, calibrated by 1.0 % and 2.0 %, each
-    run left out by 2.2 % and 4.0 %.
+    """Published figures are off by 0.7 % and 1.1 % at worst, calibrated by 0.4 % and 0.9 %, each
+    run left out by 1.3 % and 3.7 %.
     """
     for found, (average, worst) in (
-        (t4.before, (0.0203, 0.068)),
-        (t4.after, (0.0097, 0.020)),
-        (t4.left_out, (0.0218, 0.040)),
+        (t4.before, (0.0067, 0.011)),
+        (t4.after, (0.0039, 0.009)),
+        (t4.left_out, (0.0129, 0.037)),
     ):
         assert found is not None
         assert found.runs == 6
@@ -169,15 +165,15 @@ def test_the_report_counts_errors_before_after_and_left_out(t4: CalibrationRepor
 
 
 def test_a10_hosts_with_tensor_counts(a10: CalibrationReport) -> None:
-    """Eight models tell seconds per tensor: 5 ms; samples/s of their 16 runs are met within 1.6 %
+    """Eight models tell seconds per tensor: 7 ms; samples/s of their 16 runs are met within 1.4 %
     in the mean (required: 2 %).
     """
     assert a10.after is not None
     assert a10.after.mean <= 0.018
     assert a10.after.worst <= 0.07
     got = fitted(a10)
-    assert got["s_per_tensor of a10 hosts"] == pytest.approx(0.00669, rel=0.35)
-    assert got["s_per_gb of a10 hosts"] == pytest.approx(7.26, rel=0.1)
+    assert got["s_per_tensor of a10 hosts"] == pytest.approx(0.0064, rel=0.35)
+    assert got["s_per_gb_sent of a10 hosts"] == pytest.approx(4.96, rel=0.1)
 
 
 def test_leaving_a_model_out(erben: Catalog, tmp_path: Path) -> None:
@@ -207,8 +203,8 @@ def test_leaving_a_model_out(erben: Catalog, tmp_path: Path) -> None:
 
 
 def test_one_row_fits_a_link_of_an_own_site(erben: Catalog, tmp_path: Path) -> None:
-    """One probe row makes 0.28 Gb/s of 0.45 by iperf: the other exchange is met within 3 %
-    (required: 9 %), before 27 % short.
+    """One row of its own makes more of the line than other days' runs did: the other exchange is
+    met within 9 %, by the published factor of sites 14 % off.
     """
     runs = read_runs(published(tmp_path / "all.csv", lambda run: run.experiment == "E-A-1"), erben)
     path = published(
@@ -218,11 +214,11 @@ def test_one_row_fits_a_link_of_an_own_site(erben: Catalog, tmp_path: Path) -> N
     assert "link gcp/europe-west1:onprem/erben-eu" in fitted(report)
     other = [run for run in runs if run.model == "convnext-large"]
     before, after = (errors(other, overlay)[1][0] for overlay in (as_overlay(None), report.overlay))
-    assert before > 0.25
+    assert before > 0.1
     assert after <= 0.09
 
 
-KNOWN = HostConstants(1.2, 9.0, 0.6, 0.004)
+KNOWN = HostConstants(1.2, 0.0, 0.6, 0.004, 6.0)
 MODELS = ("resnet18", "resnet50", "resnet152", "roberta-base", "roberta-xlm", "convnext-large")
 
 
@@ -291,12 +287,12 @@ def test_exact_runs_give_exact_constants(
     erben: Catalog, tmp_path: Path, base: float, per_gb: float, per_peer: float, per_tensor: float
 ) -> None:
     """Without noise the four constants come back within 1 %."""
-    constants = HostConstants(base, per_gb, per_peer, per_tensor)
+    constants = HostConstants(base, 0.0, per_peer, per_tensor, per_gb)
     runs = read_runs(
         synthetic(tmp_path / "runs.csv", erben, with_host(constants), noise=0.0, seed=1), erben
     )
     found = overlay_of(solve(Equations(runs)).values, runs).calibration.hosts["a10"]
-    for name in ("base_s", "s_per_gb", "s_per_peer", "s_per_tensor"):
+    for name in ("base_s", "s_per_gb_sent", "s_per_peer", "s_per_tensor"):
         assert getattr(found, name) == pytest.approx(getattr(constants, name), rel=0.01), name
 
 
@@ -307,7 +303,7 @@ def test_speeds_are_found_without_calculation_times(erben: Catalog, tmp_path: Pa
     asked = [("roberta-xlm", f"{PLACES}={n}xT4", 300) for n in (2, 3, 4, 5, 6, 8)]
     truth = Overlay(
         calibration=replace(
-            PUBLISHED, hosts={**PUBLISHED.hosts, "t4": HostConstants(0.386, 15.0, 1.5)}
+            PUBLISHED, hosts={**PUBLISHED.hosts, "t4": HostConstants(0.0, 0.0, 0.6, 0.0086, 11.0)}
         )
     )
     rows = [
@@ -375,15 +371,15 @@ def test_one_row_fits_one_figure(tmp_path: Path, erben: Catalog, row: str, label
 
 
 def test_the_common_factor_moves_all_constants(tmp_path: Path, erben: Catalog) -> None:
-    """A slower run of 4 x T4 scales 0.386, 10.53 and 0.978 alike; the report says by how much."""
+    """A slower run of 4 x T4 scales 0.0086, 7.5 and 0.395 alike; the report says by how much."""
     report = one(tmp_path, erben, ONE_ROW)
     found, factor = (
         report.overlay.calibration.hosts["t4"],
         fitted(report)["averaging time of t4 hosts"],
     )
     assert factor > 1.3
-    assert (found.base_s, found.s_per_gb, found.s_per_peer) == pytest.approx(
-        (0.386 * factor, 10.53 * factor, 0.978 * factor)
+    assert (found.s_per_tensor, found.s_per_gb_sent, found.s_per_peer) == pytest.approx(
+        (0.0086 * factor, 7.5 * factor, 0.395 * factor)
     )
     assert all(
         f"scaled by {factor:.3g}" in why
@@ -475,7 +471,7 @@ BAD = [
         f"{HEAD},calculation_s,communication_s\nroberta-xlm,{PLACES}=2xT4,211,20,20\n",
         [":2", "sum to 40 s"],
     ),
-    (f"{HEAD}\nroberta-xlm,{PLACES}=4xT4,9e8\n", [":2", "more than a factor 20 from the 377"]),
+    (f"{HEAD}\nroberta-xlm,{PLACES}=4xT4,9e8\n", [":2", "more than a factor 20 from the 371"]),
     (f"{HEAD}\nroberta-xlm,{PLACES}=4xT4,0.001\n", [":2", "more than a factor 20"]),
     (f"{HEAD},compression\nroberta-xlm,{PLACES}=2xT4,211,fp17\n", [":2", "compression 'fp17'"]),
 ]
@@ -722,7 +718,7 @@ def test_command_line_from_runs_to_recommendation(run: Run, tmp_path: Path) -> N
         columns=120,
     )
     assert done.returncode == 0, done.stderr
-    for phrase in ("s_per_gb of t4 hosts", "kappa", "left out", "Not fitted", "each run left out"):
+    for phrase in ("s_per_gb_sent of t4 hosts", "kappa", "left out", "Not fitted", "each run left out"):
         assert phrase in done.stdout
     assert "wrote calibration to calibration.json" in done.stderr
     words = [

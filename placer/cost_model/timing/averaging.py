@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from placer.cost_model.timing.lanes import Links
 from placer.cost_model.timing.transfer import load_seconds, transfer_seconds
 from placer.problem.exchange.phase import Phase
-from placer.workload.constants import Calibration
+from placer.workload.constants import HIVEMIND, Calibration
 from placer.workload.peer import peer_of
 
 GB = 1e9
@@ -30,7 +30,7 @@ def averaging_seconds(
     ----------
     hosts
         Names of classes: of ``calibration.hosts``, whose seconds to serialise, average and
-        deserialise are l0 + l1 S + l2 N + l3 T, or of `placer.workload.peer`, rings over a network.
+        deserialise are l0 + l1 S + l2 N + l3 T + l4 2 (N - 1) / N S, or of `placer.workload.peer`, rings over a network.
     gradient_bytes
         S, compressed.
     workers
@@ -41,9 +41,9 @@ def averaging_seconds(
     Examples
     --------
     >>> from placer.workload.constants import PUBLISHED
-    >>> # 7.26 x 1.12 + 0.304 x 8 + 0.00669 x 394
+    >>> # 4.96 x 1.75 x 1.12 + 0.279 x 8 + 0.0064 x 394
     >>> round(averaging_seconds(["a10"], 1.12e9, 8, 394, PUBLISHED), 2)
-    13.2
+    14.48
     """
     if workers < 2:
         return 0.0
@@ -60,7 +60,7 @@ def _class_seconds(
     host = calibration.hosts[name]
     return (
         host.base_s
-        + host.s_per_gb * gradient_bytes / GB
+        + (host.s_per_gb + host.s_per_gb_sent * 2 * (workers - 1) / workers) * gradient_bytes / GB
         + host.s_per_peer * workers
         + host.s_per_tensor * tensors
     )
@@ -72,9 +72,11 @@ def wan_seconds(
     calibration: Calibration,
     streams: int = 1,
     case: int = 0,
+    *,
+    software: str = HIVEMIND,
 ) -> float:
-    """Return the slowest pair between regions, phase after phase, times kappa; not faster than the
-    busiest machine can send.
+    """Return the slowest pair between regions, phase after phase, times its factor; not faster than
+    the busiest machine can send.
 
     Parameters
     ----------
@@ -82,16 +84,17 @@ def wan_seconds(
         TCP streams side by side on each pair.
     case
         0 expected, 1 slow, 2 fast.
+    software
+        What averages: hivemind's factors on links are its own.
     """
     total = 0.0
     for phase in phases:
         between = [
-            transfer_seconds(t.bytes, network.link(t.src, t.dst), streams, case)
+            calibration.line_factor(software, t.src, t.dst, case)
+            * transfer_seconds(t.bytes, network.link(t.src, t.dst), streams, case)
             for t in phase.transfers
             if t.src != t.dst
         ]
         if between:
-            total += max(
-                calibration.kappa[case] * max(between), load_seconds(phase, network, inside=False)
-            )
+            total += max(*between, load_seconds(phase, network, inside=False))
     return total

@@ -129,7 +129,12 @@ class Round:
     def wan(self, phases: Sequence[Phase]) -> float:
         """Return the seconds of the slowest pair between regions."""
         return wan_seconds(
-            phases, self.network, self.problem.calibration, self.exchange.streams, self.case
+            phases,
+            self.network,
+            self.problem.calibration,
+            self.exchange.streams,
+            self.case,
+            software=self.exchange.transport,
         )
 
     def named(self, *names: str) -> list[Phase]:

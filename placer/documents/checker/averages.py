@@ -38,8 +38,8 @@ def class_of(offer: Mapping[str, Any], machines: int, problem: Mapping[str, Any]
 
 
 def class_seconds(name: str, size: float, workers: int, problem: Mapping[str, Any]) -> float:
-    """Return the seconds of one class: l0 + l1 S + l2 N + l3 T of fitted hosts, times their spread,
-    or a ring over a network.
+    """Return the seconds of one class: l0 + l1 S + l2 N + l3 T + l4 2 (N - 1) / N S of fitted
+    hosts, times their spread, or a ring over a network.
     """
     fitted, tensors = problem["calibration"], problem["profile"]["tensors"]
     row = fitted["hosts"].get(name)
@@ -56,10 +56,22 @@ def class_seconds(name: str, size: float, workers: int, problem: Mapping[str, An
         * (
             row["base_s"]
             + row["s_per_gb"] * size / GB
+            + row.get("s_per_gb_sent", 0.0) * size / GB * (2 - 2 / workers)
             + row["s_per_peer"] * workers
             + row["s_per_tensor"] * (TENSORS if tensors is None else tensors)
         )
     )
+
+
+def link_factor(problem: Mapping[str, Any], src: str, dst: str) -> float:
+    """Return the multiple of bytes over bandwidth between two places; old files know one for all
+    software and sites.
+    """
+    fitted = problem["calibration"]
+    if transport_of(problem) != "hivemind":
+        return float(fitted.get("ring_kappa", fitted["kappa"])[0])
+    site = any(place.split("/")[0] == "onprem" for place in (src, dst))
+    return float(fitted["kappa"][0] * (fitted.get("site_kappa", [1.0])[0] if site else 1.0))
 
 
 def window(strategy: str, problem: Mapping[str, Any]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from placer.documents.checker.averages import class_seconds, straight_rounds, window
+from placer.documents.checker.averages import class_seconds, link_factor, straight_rounds, window
 from placer.documents.checker.case import Case, Crew
 from placer.documents.checker.queue import last_arrival
 from placer.documents.checker.shares import shares
@@ -67,18 +67,21 @@ def _hosts(case: Case, place: str | None = None) -> set[str]:
 
 
 def _between(case: Case, counts: dict[str, int]) -> float:
-    """Time reduce-scatter and all-gather: the slowest pair of S / N times kappa, or the machine
-    that sends the most.
+    """Time reduce-scatter and all-gather: the slowest pair of S / N times the factor of its link,
+    or the machine that sends the most.
     """
     if len(counts) < 2:
         return 0.0
     total = sum(counts.values())
     shard = case.size / total
     slowest = max(
-        shard / case.road(a, b).rate(case.streams) for a in counts for b in counts if a != b
+        link_factor(case.problem, a, b) * shard / case.road(a, b).rate(case.streams)
+        for a in counts
+        for b in counts
+        if a != b
     )
     busiest = max(shard * (total - n) / case.machine(p) for p, n in counts.items())
-    return float(2 * max(case.problem["calibration"]["kappa"][0] * slowest, busiest))
+    return float(2 * max(slowest, busiest))
 
 
 def _alone(case: Case) -> Bill:

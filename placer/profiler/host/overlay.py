@@ -130,7 +130,7 @@ def host_report(measured: HostMeasurement, host: str, today: str | None = None) 
             "the published constants are of FP16: measure it as well",
         )
     terms = _terms(fits["fp16"], kind)
-    constants = HostConstants(**{term.name: term.value for term in terms})
+    constants = HostConstants(s_per_gb=0.0, **{term.name: term.value for term in terms})
     name = (
         f"placer profile exchange on {measured.processor}, "
         f"{created}{' (partial)' if measured.partial else ''}"
@@ -244,7 +244,7 @@ def _terms(fit: HostFit, kind: str) -> tuple[HostTerm, ...]:
         )
 
     return (
-        scaled("s_per_gb", "s/GB", fit.s_per_gb, REFERENCE_S_PER_GB),
+        scaled("s_per_gb_sent", "s/GB", fit.s_per_gb, REFERENCE_S_PER_GB),
         scaled("s_per_tensor", "s/tensor", fit.s_per_tensor, REFERENCE_S_PER_TENSOR),
         kept("base_s", "s", "as matchmaking needs peers"),
         kept("s_per_peer", "s/worker", "as it needs peers"),

@@ -97,9 +97,11 @@ def finished(
                 link, gbps_low=link.gbps_one_stream * low, gbps_high=link.gbps_one_stream * high
             )
         )
+    kappa = _kappa(solution, bare, runs)
     calibration = replace(
         bare.calibration,
-        kappa=_kappa(solution, bare, runs),
+        kappa=kappa or PUBLISHED.kappa,
+        ring_kappa=kappa or PUBLISHED.ring_kappa,
         spreads=_spreads(solution, bare, runs),
         most_workers=max(PUBLISHED.most_workers, *(run.placement.workers for run in runs)),
     )
@@ -109,14 +111,14 @@ def finished(
 
 def _kappa(
     solution: Solution, overlay: Overlay, runs: Sequence[MeasuredRun]
-) -> tuple[float, float, float]:
-    """Estimate kappa, slow and fast, from the runs between regions."""
+) -> tuple[float, float, float] | None:
+    """Estimate kappa, slow and fast, from the runs between regions; None where they do not tell."""
     value, published = (
         next((v for p, v in solution.values.items() if p.kind == KAPPA), None),
         PUBLISHED.kappa,
     )
     if value is None:
-        return published
+        return None
     fitted = {p.key for p in solution.values if p.kind == LINK}
     ratios = []
     for run, weight in zip(runs, solution.weights, strict=True):

@@ -14,11 +14,16 @@ from placer.workload.overlay import LinkSpeed, ModelRate, Overlay
 from placer.workload.profile import Rate
 
 RATE, LINK, KAPPA, SCALE, CONSTANT = "rate", "link", "kappa", "scale", "constant"
-CONSTANTS = {"s_per_gb": 1.0, "s_per_peer": 0.1, "base_s": 1.0, "s_per_tensor": 0.0025}
+CONSTANTS = {"s_per_gb_sent": 1.0, "s_per_peer": 0.1, "base_s": 1.0, "s_per_tensor": 0.0025}
 """Constants of a host class in the order in which they are set free, and the least step in which
 they are counted.
 """
-UNITS = {"base_s": "s", "s_per_gb": "s/GB", "s_per_peer": "s/worker", "s_per_tensor": "s/tensor"}
+UNITS = {
+    "base_s": "s",
+    "s_per_gb_sent": "s/GB",
+    "s_per_peer": "s/worker",
+    "s_per_tensor": "s/tensor",
+}
 RANGE = {RATE: 20.0, LINK: 100.0, KAPPA: 10.0, SCALE: 100.0}
 """Most that a figure may be above or below the published one; more is a slip in the runs file."""
 GBPS = 8 / 1e9
@@ -157,11 +162,10 @@ def overlay_of(
     ]
     factor = next((value for p, value in values.items() if p.kind == KAPPA), None)
     hosts = {host: _host(host, values) for host in PUBLISHED.hosts}
-    fitted = replace(
-        PUBLISHED,
-        hosts=hosts,
-        kappa=PUBLISHED.kappa if factor is None else (factor, factor, factor),
-    )
+    fitted = replace(PUBLISHED, hosts=hosts)
+    if factor is not None:
+        same = (factor, factor, factor)
+        fitted = replace(fitted, kappa=same, ring_kappa=same)
     return Overlay(calibration=fitted, rates=tuple(rates), links=tuple(links))
 
 
@@ -208,5 +212,6 @@ def _host(host: str, values: Values) -> HostConstants:
         p.key[1]: value for p, value in values.items() if p.kind == CONSTANT and p.key[0] == host
     }
     return HostConstants(
-        **{name: free.get(name, factor * getattr(published, name)) for name in CONSTANTS}
+        s_per_gb=factor * published.s_per_gb,
+        **{name: free.get(name, factor * getattr(published, name)) for name in CONSTANTS},
     )

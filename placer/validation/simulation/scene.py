@@ -190,11 +190,12 @@ class Scene:
         )
 
     def shard(self, src: Machine, dst: Machine, size: float) -> Signal:
-        """Send a shard as averaging peers do; the measured factor kappa is on the link."""
+        """Send a shard as averaging peers do; the factor of the software is on the link."""
         self.moved(src.place, dst.place, size)
         return self.fluid.send(
             size,
-            self.bandwidth(src.place, dst.place) / self.problem.calibration.kappa[0],
+            self.bandwidth(src.place, dst.place)
+            / self.problem.calibration.line_factor(self.exchange.transport, src.place, dst.place),
             (src.sends, dst.receives),
         )
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from placer.cost_model.timing.averaging import averaging_seconds
 from placer.problem.exchange.allreduce import pair_bytes
+from placer.workload.constants import SITES
 
 from ..._market.arrays import Array, Indices
 from ..._market.market import Market
@@ -351,7 +352,14 @@ class Relaxation:
         """`pair_wan` of all pairs of places, 0 from a place to itself; shape (places, places)."""
         one_way = 1.0 / self.problem.network.speeds(self.market.places, self.mode.streams)
         np.fill_diagonal(one_way, 0.0)
-        built: Array = self.problem.calibration.kappa[0] * np.maximum(one_way, one_way.T)
+        fitted, software = self.problem.calibration, self.problem.transport
+        own = np.array([place.startswith(SITES) for place in self.market.places])
+        factors = np.where(
+            own[:, None] | own,
+            fitted.line_factor(software, SITES, SITES),
+            fitted.line_factor(software, "", ""),
+        )
+        built: Array = factors * np.maximum(one_way, one_way.T)
         return built
 
     @cached_property
