@@ -25,6 +25,14 @@ fast; assumed.
 """
 
 
+MEASURED_BESIDE = frozenset({"T4", "A10", "RTX8000", "V100"})
+"""Devices beside which hosts averaged in the runs of Erben et al. (2024)."""
+UNMEASURED_HOSTS = (1.0, 1.5, 0.67)
+"""Multiples of the averaging time of hosts nobody measured: the two classes of hosts that were lie
+1.5 apart.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class HostConstants:
     """What averaging costs a host inside one zone under hivemind: seconds, s/GB, s/peer, s/tensor.
@@ -149,6 +157,13 @@ class Calibration:
         """
         spreads = [self._spread(host)[case] for host in hosts]
         return min(spreads) if case == 2 else max(spreads)
+
+    def host_spread(self, host: str, gpu: str, case: int) -> float:
+        """Return the multiple of the averaging time of one host beside a device: that of its class,
+        or the wider one of hosts that nobody measured.
+        """
+        fitted = peer_of(host) is not None or host in self.spreads or gpu in MEASURED_BESIDE
+        return self.spread([host], case) if fitted else UNMEASURED_HOSTS[case]
 
     def _spread(self, host: str) -> tuple[float, float, float]:
         peer = peer_of(host)

@@ -98,9 +98,7 @@ def test_questions_are_reopened_on_the_whole_book() -> None:
     where nothing fitted.
     """
     for name in ("result", "nothing"):
-        problem, changes = reopened_problem(
-            document_of(name), name, (str(BOOKS / "erben-2023"),)
-        )
+        problem, changes = reopened_problem(document_of(name), name, (str(BOOKS / "erben-2023"),))
         assert len(problem.catalog.offers) == len(
             placer.load_catalog(str(BOOKS / "erben-2023")).offers
         )

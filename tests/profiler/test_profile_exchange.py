@@ -177,7 +177,9 @@ def test_constants_scale_with_the_arithmetic(factor: float) -> None:
         synthetic(REFERENCE_S_PER_GB * factor, REFERENCE_S_PER_TENSOR), "t4", TODAY
     )
     here = report.overlay.calibration.hosts["t4"]
-    assert here.s_per_gb_sent == pytest.approx(PUBLISHED.hosts["a10"].s_per_gb_sent * factor, rel=1e-3)
+    assert here.s_per_gb_sent == pytest.approx(
+        PUBLISHED.hosts["a10"].s_per_gb_sent * factor, rel=1e-3
+    )
     _, slow, fast = report.overlay.calibration.spreads["t4"]
     assert slow >= ALIKE
     assert slow * fast == pytest.approx(1.0)

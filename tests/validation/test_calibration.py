@@ -718,7 +718,13 @@ def test_command_line_from_runs_to_recommendation(run: Run, tmp_path: Path) -> N
         columns=120,
     )
     assert done.returncode == 0, done.stderr
-    for phrase in ("s_per_gb_sent of t4 hosts", "kappa", "left out", "Not fitted", "each run left out"):
+    for phrase in (
+        "s_per_gb_sent of t4 hosts",
+        "kappa",
+        "left out",
+        "Not fitted",
+        "each run left out",
+    ):
         assert phrase in done.stdout
     assert "wrote calibration to calibration.json" in done.stderr
     words = [

@@ -30,7 +30,8 @@ def averaging_seconds(
     ----------
     hosts
         Names of classes: of ``calibration.hosts``, whose seconds to serialise, average and
-        deserialise are l0 + l1 S + l2 N + l3 T + l4 2 (N - 1) / N S, or of `placer.workload.peer`, rings over a network.
+        deserialise are l0 + l1 S + l2 N + l3 T + l4 2 (N - 1) / N S, or of
+        `placer.workload.peer`, rings over a network.
     gradient_bytes
         S, compressed.
     workers

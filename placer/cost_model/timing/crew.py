@@ -31,11 +31,12 @@ class Round:
     Notes
     -----
     ``crew`` holds place, workers and samples/s of one worker, by group; ``hosts`` the classes of
-    averaging time by place, ``machines`` those of the smallest worker of each place.
+    averaging time and the devices beside them by place, ``machines`` those of the smallest worker
+    of each place.
     """
 
     crew: tuple[tuple[str, int, float], ...]
-    hosts: Mapping[str, frozenset[str]]
+    hosts: Mapping[str, frozenset[tuple[str, str]]]
     machines: Mapping[str, int]
     exchange: Exchange
     phases: tuple[Phase, ...]
@@ -95,8 +96,10 @@ class Round:
         """
         calibration, tensors = self.problem.calibration, self.problem.profile.tensors
         hosts = frozenset().union(*self.hosts.values()) if place is None else self.hosts[place]
-        return calibration.spread(hosts, self.case) * averaging_seconds(
-            hosts, self.size, workers, tensors, calibration
+        return max(
+            calibration.host_spread(host, gpu, self.case)
+            * averaging_seconds([host], self.size, workers, tensors, calibration)
+            for host, gpu in hosts
         )
 
     def averaging_inside(self) -> float:
@@ -158,11 +161,13 @@ def crew_of(
         (n * speed for (_, n, _), speed in zip(rates, speeds, strict=True)),
         problem.most_loaded_samples_per_s,
     )
-    hosts: dict[str, frozenset[str]] = {}
+    hosts: dict[str, frozenset[tuple[str, str]]] = {}
     smallest: dict[str, int] = {}
     for pool, _ in machines:
         smallest[pool.place] = min(pool.machines, smallest.get(pool.place, pool.machines))
-        hosts[pool.offer.place] = hosts.get(pool.offer.place, frozenset()) | {pool.host}
+        hosts[pool.offer.place] = hosts.get(pool.offer.place, frozenset()) | {
+            (pool.host, pool.offer.gpu)
+        }
     return Round(
         crew=tuple(
             (pool.offer.place, n, share * speed)

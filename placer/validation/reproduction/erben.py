@@ -35,7 +35,7 @@ of held-out runs.
 """
 NOTES = (
     (
-        "Held out: runs to which nothing was fitted; kappa is 1, so no run between regions "
+        "Host constants and factors on links are fitted to 63 runs, these among them; each "
         "calibrates anything."
     ),
     (
