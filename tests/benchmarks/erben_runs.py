@@ -204,7 +204,7 @@ def calibration_of(values: Sequence[float]) -> Calibration:
     )
 
 
-START = (7.5, 0.395, 0.0086, 0.7, 0.77, 2.65)
+START = (7.7, 0.40, 0.0086, 0.7, 0.77, 2.65)
 
 
 def fitted(runs: Sequence[Run], speeds: Speeds) -> tuple[float, ...]:

@@ -113,13 +113,13 @@ def groups(paper: Reproduction, quantity: str) -> dict[str, Group]:
 
 
 def test_held_out_runs_are_within_four_percent(erben_again: Reproduction) -> None:
-    """Mean absolute error at most 4 %, worst 12 %, over the 16 runs that calibrated nothing; kappa
-    is 1.
+    """Mean absolute error at most 3 %, worst 5 %, over the 8 runs that calibrated nothing: A-3, A-4,
+    A-6 and D-2; those of B and E-A calibrate the links since.
     """
     held_out = groups(erben_again, SPEED)["held out"]
-    assert held_out.rows == 16
-    assert held_out.mean_error <= 0.04
-    assert abs(held_out.worst_error) <= 0.12
+    assert held_out.rows == 8
+    assert held_out.mean_error <= 0.03
+    assert abs(held_out.worst_error) <= 0.05
 
 
 def test_calibrating_runs_are_reproduced(erben_again: Reproduction) -> None:

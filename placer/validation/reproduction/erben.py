@@ -35,8 +35,8 @@ of held-out runs.
 """
 NOTES = (
     (
-        "Host constants and factors on links are fitted to 63 runs, these among them; each "
-        "calibrates anything."
+        "Held out: runs to which neither speeds of devices nor costs of hosts and links were "
+        "fitted; docs/decisions/hivemind.md leaves each series out."
     ),
     (
         "No run across three or four continents (experiment C) is among the shipped runs: its "
