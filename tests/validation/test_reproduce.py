@@ -113,7 +113,7 @@ def groups(paper: Reproduction, quantity: str) -> dict[str, Group]:
 
 
 def test_held_out_runs_are_within_four_percent(erben_again: Reproduction) -> None:
-    """Mean absolute error at most 3 %, worst 5 %, over the 8 runs that calibrated nothing: A-3, A-4,
+    """Mean absolute error at most 3 %, worst 5 %, over the runs that calibrated nothing: A-3, A-4,
     A-6 and D-2; those of B and E-A calibrate the links since.
     """
     held_out = groups(erben_again, SPEED)["held out"]
