@@ -36,9 +36,9 @@ how to print the same with the figures. Each claim is judged under the condition
 it in `claims.csv` of its book, and by the tolerance there: 10 % for a figure, 25 % for a bandwidth
 (the paper reports wide variation), 15 % for a ratio of granularities. The conditions were written
 with the figures in sight, so agreement is weaker evidence than a blind test would be. One choice is
-the project's, not the paper's, and was made after the figures were seen: the paper prices traffic by
-the GB; clouds bill, and the book counts, GiB, so a GB of a price is 2**30 bytes here. With 10**9
-bytes egress and loading are 7 % higher, and E50, E54 and E57 would be contradicted.
+the project's, not the paper's, and was made after the figures were seen: the paper prices traffic
+by the GB; clouds bill, and the book counts, GiB, so a GB of a price is 2**30 bytes here. With
+10**9 bytes egress and loading are 7 % higher, and E50, E54 and E57 would be contradicted.
 
 *Before* is the verdict of 22 November 2026. What changed since:
 

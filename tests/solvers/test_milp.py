@@ -496,7 +496,7 @@ def test_the_command_line_verifies(run: Run) -> None:
     """`--verify` shows what the second solver says, also where nothing fits; names are checked
     first.
     """
-    words = ("--model", "roberta-xlm", "--catalog", "erben-2023", "--quota", "8")
+    words = ("--model", "roberta-xlm", "--catalog", "erben-2023", "--gpu", "A10")
     ask = ("recommend", *words, "--budget")
     agreed, nothing = (
         run(*ask, "5/h", "--verify", "cpsat"),
