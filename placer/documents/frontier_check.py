@@ -236,7 +236,7 @@ def _refuted(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str
             ),
             ("cost", {"min_samples_per_second": speed}, "least_usd_per_hour"),
         ):
-            if point[key] is None or (objective == "throughput" and usd <= 0):
+            if point[key] is None or (key == "most_samples_per_second" and usd <= 0):
                 continue
             wishes = {**saved["requirements"], "objective": objective, **limits}
             better = witness({**saved, "requirements": wishes}, machines, modes, point[key])
