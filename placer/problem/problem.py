@@ -26,7 +26,6 @@ from placer.market.catalog import (
 )
 from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import Network, largest_cards, network_of
-from placer.problem.data_loading import loaded, machine_bytes_per_s, samples_per_s
 from placer.problem.exchange import traits
 from placer.problem.islands import IslandQuestion
 from placer.problem.kept_answers import Recent
@@ -48,6 +47,7 @@ from placer.workload.constants import (
     calibration_document,
     with_ring_kappa,
 )
+from placer.workload.data_loading import loaded, machine_bytes_per_s, samples_per_s
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import Island, Refusal
 from placer.workload.island.machine_counts import MOST_ISLAND_MACHINES

@@ -18,10 +18,10 @@ from placer.documents.checker.case import Case
 from placer.documents.checker.islands import unread
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
-from placer.problem.data_loading import LOADER_STREAMS
 from placer.problem.problem import Problem
 from placer.solving.by_hand import place_by_hand
 from placer.validation.simulation.replay import replay
+from placer.workload.data_loading import LOADER_STREAMS
 
 B2 = "backblaze/us-west"
 SAMPLE_BITS = 122800 * 8

@@ -12,7 +12,6 @@ from math import fsum
 from placer.cost_model.estimate import pool_of
 from placer.cost_model.timing.averaging import averaging_seconds
 from placer.cost_model.timing.plain_streams import GOODPUT
-from placer.problem.data_loading import loaded_share
 from placer.problem.data_shares import shares
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
@@ -20,6 +19,7 @@ from placer.problem.problem import Problem
 from placer.validation.simulation.event_loop import Loop, Process, Signal
 from placer.validation.simulation.flows import Fluid, Port
 from placer.validation.simulation.noise import Noise
+from placer.workload.data_loading import loaded_share
 
 
 @dataclass(frozen=True, eq=False, slots=True)
