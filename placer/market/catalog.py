@@ -43,6 +43,12 @@ def offer_document(offer: VmOffer) -> dict[str, Any]:
     return {k: v for k, v in built.items() if k not in LATER_OFFER_FIELDS or v not in ("", None)}
 
 
+def store_document(store: StoreOffer) -> dict[str, Any]:
+    """Return a store ready for JSON, without a limit that nobody knows, as `offer_document`."""
+    built: dict[str, Any] = msgspec.to_builtins(store)
+    return {k: v for k, v in built.items() if k != "read_gbps" or v is not None}
+
+
 def gpu_document(gpu: Gpu) -> dict[str, Any]:
     """Return a device ready for JSON, without the figures that accelerators.csv adds to it when it
     is read.

@@ -22,6 +22,7 @@ from placer.market.catalog import (
     VmOffer,
     gpu_document,
     offer_document,
+    store_document,
     worker_name,
 )
 from placer.market.network.geography import great_circle_km
@@ -684,6 +685,7 @@ class Problem:
         built["catalog"]["offers"] = [
             offer_document(o) for o in self.catalog.offers if servers or id(o) in kept
         ]
+        built["catalog"]["stores"] = [store_document(store) for store in self.catalog.stores]
         built["catalog"]["gpus"] = {
             name: gpu_document(gpu) for name, gpu in self.catalog.gpus.items()
         }
