@@ -327,7 +327,8 @@ def documents(folder: Path) -> list[str]:
     """Copy one document of each kind; returns their names."""
     for path in (*SAVED.iterdir(), EXAMPLES / "hosts.toml", EXAMPLES / "runs.csv",
                  EXAMPLES / "quote.csv", SAVED.parent / "links" / "one.json"):  # fmt: skip
-        shutil.copy(path, folder)
+        if path.is_file():
+            shutil.copy(path, folder)
     shutil.copy(ROOT / "profiles" / "roberta-xlm.json", folder / "profile.json")
     (folder / "quota.csv").write_text("place,gpu,market,gpus\n*,T4,spot,4\ngcp/*,*,*,8\n")
     return sorted(path.name for path in folder.iterdir())

@@ -213,7 +213,7 @@ def test_validate_refuses_broken_files_in_one_line(run: Run, tmp_path: Path, tex
 def test_validate_checks_books_and_quota_files(run: Run, tmp_path: Path) -> None:
     """A folder is a price book, a CSV file a quota file."""
     assert (
-        "price book with 20 offers" in run("validate", str(ROOT / "catalogs" / "erben-2023")).stdout
+        "price book with 21 offers" in run("validate", str(ROOT / "catalogs" / "erben-2023")).stdout
     )
     quota = tmp_path / "q.csv"
     quota.write_text("place,gpu,market,gpus\n*,T4,spot,4\n", encoding="utf-8")

@@ -152,7 +152,7 @@ def test_show_has_a_text_and_a_json_form(run: Run) -> None:
     assert "RTX8000" in text.stdout
     document = json.loads(run("catalog", "show", "erben-2023", "--json").stdout)
     assert document["schema"] == "placer.coverage/v1"
-    assert document["regions"]["onprem"] == 1
+    assert document["regions"]["onprem"] == 2
 
 
 def test_groups_have_the_cheapest_offer_of_their_kind(default: Catalog) -> None:

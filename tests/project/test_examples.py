@@ -97,8 +97,8 @@ def test_every_example_is_in_the_table() -> None:
 
 
 def test_first_recommendation(examples: Path, environment: dict[str, str]) -> None:
-    """Eight A10 at 0.60 USD/h each are 4.80 USD/h; a step of 32,768 samples at 1,106 samples/s is
-    29.6 s.
+    """Eight A10 at 0.60 USD/h each are 4.80 USD/h; a step of 32,768 samples at 1,060 samples/s is
+    30.9 s.
     """
     said = python("first_recommendation.py", examples, environment)
     assert "8 x gpu_1x_a10" in said

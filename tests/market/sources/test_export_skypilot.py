@@ -169,6 +169,7 @@ def test_what_skypilot_cannot_say_is_counted(erben: Catalog, tmp_path: Path) -> 
     tally = Tally(skip_bad=True)
     skypilot_lines(erben, tally)
     assert tally.reasons() == {
+        "owned machine: onprem/erben-dgx2": 1,
         "owned machine: onprem/erben-eu": 2,
         "spot machine without an on-demand price": 1,
         "machine that SkyPilot does not attach devices to: DGX-2 (8 x V100)": 1,
