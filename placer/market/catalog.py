@@ -318,7 +318,7 @@ class Catalog:
         """
         return {}
 
-    @property
+    @cached_property
     def transport(self) -> str:
         """Software that averages gradients inside a zone, unless a question names another."""
         named = {row.setting: row.value for row in self.settings}
