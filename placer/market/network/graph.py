@@ -143,6 +143,11 @@ class Network:
         return LinkGrid(self._catalog) if self._linked is None else self._linked._grid
 
     @cached_property
+    def _index(self) -> dict[str, int]:
+        """Row of each place in the tables of links and prices: the order of the book."""
+        return {place: at for at, place in enumerate(self._catalog.regions)}
+
+    @cached_property
     def _prices(self) -> EgressGrid:
         return EgressGrid(self._catalog)
 
@@ -179,11 +184,8 @@ class Network:
 
     def _at(self, place: str) -> int:
         """Return the row of a place in every table; raises PlacerError if it is unknown."""
-        at = self._prices.index.get(place)
-        if at is None:
-            self._catalog.region(place)
-            raise AssertionError(f"{place} came after the tables")
-        return at
+        self._catalog.region(place)
+        return self._index[place]
 
     def link(self, src: str, dst: str) -> Link:
         """Find the link from ``src`` to ``dst``: measured if the book has it, else estimated.

@@ -44,14 +44,14 @@ def card_bytes_per_s(catalog: Catalog, place: str) -> float:
 
 
 class LinkGrid:
-    """Links from every place to every other; tables have the shape (sources, destinations).
+    """Links from every place to every other; tables have the shape (places, places).
 
     Parameters
     ----------
     catalog
         Regions, offers and measured links.
-    sources, destinations
-        Places; by default all of the book. What it has measured counts only then.
+    ends
+        Places; by default all of the book. What the book has measured counts only then.
 
     Attributes
     ----------
