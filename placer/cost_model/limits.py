@@ -72,9 +72,7 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
                 f"{placement.workers} workers",
             )
         )
-    ranks = sum(
-        group.count * sequences_taken(pool_of(group, problem)) for group in placement.groups
-    )
+    ranks = sum(sequences_taken(group) for group in placement.groups)
     if ranks > problem.batch:
         broken.append(
             Violation(

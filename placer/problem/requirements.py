@@ -117,9 +117,21 @@ class Counted(Protocol):
         """The plan inside a worker."""
 
 
-def sequences_taken(worker: Counted) -> int:
-    """Return the ranks of a worker that each take a sequence of their own in every step; 0 without
-    a plan.
+class Planned(Protocol):
+    """GPUs that work by a plan."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs in all."""
+
+    @property
+    def inner(self) -> InnerPlan | None:
+        """The plan inside a worker."""
+
+
+def sequences_taken(worker: Planned) -> int:
+    """Return the ranks of a worker, or of a group of them, that each take a sequence of their own
+    in every step; 0 without a plan.
     """
     return 0 if worker.inner is None else worker.gpus // worker.inner.tensor_parallel
 

@@ -22,7 +22,7 @@ from placer.market.catalog import FREE, OLD_TRANSPORT, Catalog, VmOffer
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import NO_QUOTA_GPUS, Problem
-from placer.problem.requirements import ALL_REGIONS
+from placer.problem.requirements import ALL_REGIONS, sequences_taken
 from placer.solving.answer import Warn
 from placer.solving.result import Option, Result
 from placer.units import (
@@ -418,11 +418,7 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
 
 def _part_warnings(problem: Problem, placement: Placement) -> Iterator[Warn]:
     """Yield that a step has fewer sequences than GPUs that take one: such a plan cannot run."""
-    takers = sum(
-        group.gpus // group.inner.tensor_parallel
-        for group in placement.groups
-        if group.inner is not None
-    )
+    takers = sum(sequences_taken(group) for group in placement.groups)
     if problem.batch < takers:
         yield Warn(
             code="small-batch",
