@@ -275,6 +275,51 @@ def test_aws_charges_by_pair_of_regions(
 
 
 @pytest.mark.parametrize(
+    ("src", "dst", "usd_per_gib"),
+    [
+        ("us-central1", "me-west1", 0.11),
+        ("asia-southeast2", "australia-southeast1", 0.08),
+        ("me-central1", "me-west1", 0.08),
+        ("europe-west4", "southamerica-east1", 0.14),
+        ("africa-south1", "europe-west4", 0.11),
+        ("africa-south1", "asia-southeast2", 0.14),
+        ("australia-southeast1", "africa-south1", 0.14),
+    ],
+)
+def test_google_charges_by_pair_of_continents(
+    default: Catalog, src: str, dst: str, usd_per_gib: float
+) -> None:
+    """The table of the storage price list of May 2026: Africa's ways to Indonesia and Oceania cost
+    0.14 and not the 0.11 that was written down from memory.
+    """
+    price = Network(default).egress_price(f"gcp/{src}", f"gcp/{dst}")
+    assert (price.usd_per_gib, price.as_of) == (usd_per_gib, "2026-05-16")
+
+
+@pytest.mark.parametrize(
+    ("place", "usd_per_gib_second", "usd_per_million_requests"),
+    [
+        ("aws/eu-central-2", 1.83334e-05, 0.22),
+        ("aws/ap-southeast-5", 1.5e-05, 0.18),
+        ("aws/af-south-1", 2.21e-05, 0.27),
+        ("gcp/asia-south1", 2.5e-06, 0.4),
+        ("gcp/asia-southeast3", 2.5e-06, 0.4),
+    ],
+)
+def test_functions_that_cost_more_or_less_than_in_most_regions(
+    default: Catalog, place: str, usd_per_gib_second: float, usd_per_million_requests: float
+) -> None:
+    """Lambda by AWS's metered units of November 2024; Mumbai and Bangkok are of Cloud Run's tier 1
+    by Google's documentation of 2026.
+    """
+    found = default.function(place)
+    assert (found.usd_per_gib_second, found.usd_per_million_requests) == (
+        usd_per_gib_second,
+        usd_per_million_requests,
+    )
+
+
+@pytest.mark.parametrize(
     ("place", "first", "last"),
     [
         ("azure/westeurope", 0.087, 0.05),

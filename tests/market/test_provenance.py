@@ -131,22 +131,22 @@ def test_sources_are_counted_by_the_rows_that_name_them(default: Catalog) -> Non
 
 
 def test_what_nobody_read_is_counted(default: Catalog) -> None:
-    """Pairs of Google Cloud (40) are from memory; estimates are those of price_basis."""
+    """No row is from memory any more; estimates are those of price_basis."""
     found = {(count.kind, count.words): count.rows for count in unsure(default)}
-    assert found["egress", "from memory of the list"] == 40
+    assert "from memory of the list" not in {words for _, words in found}
     assert found["machines", "estimates"] == sum(row.estimated for row in coverage(default))
 
 
 def test_show_lists_sources_and_what_nobody_read(run: Run) -> None:
     """In words and as JSON."""
     words = run("catalog", "show", "default").stdout
-    assert "40 of 795 rows of egress are from memory of the list" in words
+    assert "16 of 795 rows of egress are assumed in part" in words
     assert "629  tsaol/aws-gpu (mirror)  https://github.com/tsaol/aws-gpu" in words
     document = json.loads(run("catalog", "show", "default", "--json").stdout)
     assert {
         "kind": "egress",
-        "words": "from memory of the list",
-        "rows": 40,
+        "words": "assumed in part",
+        "rows": 16,
         "of": 795,
     } in document["unsure"]
     assert document["own_sources"] == 0
