@@ -12,11 +12,11 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
 from placer.errors import PlacerError
+from placer.files.whole_files import temporary_folder
 from placer.problem.problem import Problem
 from placer.solving.answer import Answer, SolveOptions
 
@@ -73,7 +73,7 @@ def cbc_path() -> str:
 
 def engine(model: Model, seconds: float) -> Solved:
     """Minimise with CBC; "Optimal" and "Infeasible" alone are proofs."""
-    with tempfile.TemporaryDirectory(prefix="placer-cbc-") as folder:
+    with temporary_folder("cbc") as folder:
         program, answer = Path(folder, "m.mps"), Path(folder, "m.sol")
         unit = write_mps(model, program)
         words = [

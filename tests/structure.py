@@ -31,7 +31,8 @@ FLOORS = (
     ("workload",),
     ("market",),
     ("units",),
-    ("errors", "json_text", "version"),
+    ("files",),
+    ("errors", "version"),
 )
 """Rooms of placer from the top: a room imports only from floors below its own."""
 SOURCES = ("placer", "solvers")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from placer.errors import PlacerError, writing_hint
-from placer.json_text import parse_json
-from placer.launch.whole_files import write_whole
-from placer.market.sources.reading.bounded_file import read_file
+from placer.files.bounded_file import read_file
+from placer.files.json_text import parse_json
+from placer.files.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -24,11 +24,11 @@ from placer.documents.manifest import read_manifest
 from placer.documents.manifest.question import question_of
 from placer.documents.reopen import with_present_book
 from placer.errors import PlacerError
+from placer.files.bounded_file import bounded
+from placer.files.json_text import parse_json
 from placer.interface.advisor import Advisor, Books
 from placer.interface.options import solve_options, whole_number
 from placer.interface.signatures import with_wishes
-from placer.json_text import parse_json
-from placer.market.sources.reading.bounded_file import bounded
 from placer.problem.words.wishes import Wishes
 from placer.validation.calibration.observations import observe
 from placer.workload.profile import ModelProfile

@@ -16,6 +16,7 @@ from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
 from placer.errors import PlacerError, unknown
+from placer.files.whole_files import write_whole
 from placer.market.carbon import NO_GRID
 from placer.problem.problem import STALE, Problem
 from placer.solving.answer import Answer, SolveOptions
@@ -171,7 +172,7 @@ def _reproducer(problem: Problem) -> Path:
     folder = platformdirs.user_cache_path("placer")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"problem-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
-    path.write_text(text, encoding="utf-8")
+    write_whole(path, text.encode())
     return path
 
 

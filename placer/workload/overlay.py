@@ -10,10 +10,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from placer.errors import PlacerError, unknown
-from placer.json_text import parse_json
+from placer.files.bounded_file import bounded
+from placer.files.json_text import parse_json
 from placer.market.catalog import Catalog, MeasuredLink
 from placer.market.network.graph import network_of
-from placer.market.sources.reading.bounded_file import bounded
 from placer.workload.constants import (
     NO_SITE_KAPPA,
     PUBLISHED,

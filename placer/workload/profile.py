@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError, unknown
-from placer.json_text import parse_json
+from placer.files.bounded_file import bounded
+from placer.files.json_text import parse_json
 from placer.market.books.folders import shipped_folder
 from placer.market.catalog import Catalog, Gpu
-from placer.market.sources.reading.bounded_file import bounded
 from placer.workload.architecture import Architecture
 from placer.workload.measurement import Measurement
 from placer.workload.profile_rows import build, check_measurements

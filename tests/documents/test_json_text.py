@@ -7,7 +7,7 @@ import pytest
 
 from conftest import Run
 from placer.errors import PlacerError
-from placer.json_text import parse_json
+from placer.files.json_text import parse_json
 from placer.launch.runtime.run_plan import read_document
 from placer.validation.calibration.run_log import read_log
 from placer.workload.models.configuration import read_configuration

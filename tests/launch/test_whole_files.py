@@ -14,17 +14,25 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from placer.cli.output import write_text
 from placer.errors import PlacerError
-from placer.launch import whole_files
+from placer.files import whole_files
+from placer.files.whole_files import (
+    exchange_names,
+    folder_beside,
+    temporary_folder,
+    whole_file,
+    write_whole,
+)
 from placer.launch.export import folder
 from placer.launch.export.folder import MANIFEST, left_over, write_folder
 from placer.launch.export.texts.heading import MARK
-from placer.launch.whole_files import exchange_names, folder_beside, write_whole
 
 
 @pytest.fixture
@@ -130,7 +138,7 @@ def test_a_full_disk_leaves_the_old_file_alone(
 WRITER = """
 import os, sys
 from pathlib import Path
-from placer.launch.whole_files import write_whole
+from placer.files.whole_files import write_whole
 if sys.argv[2] == "named":
     del os.O_TMPFILE
 print("begins", flush=True)
@@ -233,6 +241,84 @@ def test_a_target_that_is_made_meanwhile_is_replaced(
     monkeypatch.setattr(whole_files, "_link", late)
     write_whole(file, b"last")
     assert (names(tmp_path), file.read_bytes()) == (["plan.json"], b"last")
+
+
+def test_a_folder_that_is_removed_meanwhile_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank that is steps ahead removes the folder of a step as soon as it is empty, here just
+    before the checkpoint gets its name there: nothing lies elsewhere afterwards.
+    """
+    file, put = tmp_path / "step-1" / "rank-0.pt", whole_files._put_in_place
+    removed: list[Path] = []
+
+    def late(*words: Any, unnamed: bool) -> None:
+        if not removed:
+            removed.append(file.parent)
+            file.parent.rmdir()
+        put(*words, unnamed=unnamed)
+
+    monkeypatch.setattr(whole_files, "_put_in_place", late)
+    with whole_file(file, made_in=tmp_path) as stream:
+        stream.write(b"state")
+    assert removed
+    assert [names(tmp_path), names(file.parent)] == [["step-1"], ["rank-0.pt"]]
+
+
+def test_of_several_files_none_is_replaced_if_one_cannot_be_written(tmp_path: Path) -> None:
+    """The second does not fit (RLIMIT_FSIZE): the first, which did, stays as it was as well."""
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    first.write_bytes(b"old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            _write_both(first, second)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert (names(tmp_path), first.read_bytes()) == (["first.csv"], b"old")
+
+
+def _write_both(first: Path, second: Path) -> None:
+    with ExitStack() as stack:
+        for file, size in ((first, 10), (second, 1000)):
+            stream = stack.enter_context(whole_file(file))
+            stream.write(b"x" * size)
+            stream.flush()
+
+
+FOLDER = """
+import time
+from placer.files.whole_files import temporary_folder
+with temporary_folder("cbc") as folder:
+    (folder / "m.mps").write_text("NAME")
+    print("runs", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_temporary_folder_of_a_killed_process_is_removed_by_the_next(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The programs of CBC lie in one that nobody else may read; that of the living one stays."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with subprocess.Popen(
+        [sys.executable, "-c", FOLDER],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+    ) as killed:
+        assert killed.stdout is not None
+        killed.stdout.readline()
+        with temporary_folder("cbc") as made:
+            assert (len(names(tmp_path)), mode(made)) == (2, 0o700)
+        assert len(names(tmp_path)) == 1
+        killed.kill()
+    assert len(names(tmp_path)) == 1
+    with temporary_folder("cbc") as made:
+        assert names(tmp_path) == [made.name]
+    assert names(tmp_path) == []
 
 
 SERVER = """

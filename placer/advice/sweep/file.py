@@ -16,8 +16,8 @@ from typing import Any
 from placer.advice.sweep.file_lock import opened_alone
 from placer.advice.sweep.point_rows import header_fault, row_fault
 from placer.errors import PlacerError, writing_hint
-from placer.json_text import parse_json
-from placer.market.sources.reading.bounded_file import MOST_LINES_BYTES, read_file
+from placer.files.bounded_file import MOST_LINES_BYTES, read_file
+from placer.files.json_text import parse_json
 from placer.problem.problem import Problem
 
 SCHEMA = "placer.sweep-points/v1"

@@ -11,9 +11,9 @@ from glob import escape
 from pathlib import Path
 
 from placer.errors import PlacerError, writing_hint
+from placer.files.whole_files import MARK as TEMPORARY
+from placer.files.whole_files import exchange_names, folder_beside
 from placer.launch.export.texts.heading import MARK
-from placer.launch.whole_files import MARK as TEMPORARY
-from placer.launch.whole_files import exchange_names, folder_beside
 
 MANIFEST = "manifest.json"
 """A folder with it is an export and may be replaced."""

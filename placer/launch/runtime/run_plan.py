@@ -20,11 +20,11 @@ from placer.documents.manifest.types import (
     groups_by_worker,
 )
 from placer.errors import PlacerError
-from placer.json_text import parse_json
+from placer.files.bounded_file import bounded
+from placer.files.json_text import parse_json
 from placer.launch.runtime.hubs import Hub, hubs_of
 from placer.launch.runtime.island.seats import Seat, seats_of
 from placer.launch.runtime.training.batch_shares import apportioned, weights
-from placer.market.sources.reading.bounded_file import bounded
 from placer.problem.exchange import strategy, traits
 from placer.problem.exchange.phase import Phase
 from placer.problem.placement import Exchange

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.files.bounded_file import bounded
 from placer.market.books.folders import shipped_catalogs
-from placer.market.sources.reading.bounded_file import bounded
 from placer.units import parse_date
 
 KEYS: dict[str, tuple[str, ...]] = {

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from placer.errors import PlacerError, unknown
+from placer.files.bounded_file import bounded
 from placer.market.books.csv_rows import MOST_BOOK_BYTES, file_columns, optional_columns
 from placer.market.books.folders import own_book_names, own_books, shipped_catalogs
-from placer.market.sources.reading.bounded_file import bounded
 
 BOOK_FILES = (
     "gpus.csv",

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.json_text import parse_json
+from placer.files.bounded_file import bounded
+from placer.files.json_text import parse_json
 from placer.market.books.folders import own_books
 from placer.market.books.layers import find_layer, is_path
-from placer.market.sources.reading.bounded_file import bounded
 
 SCHEMA = "placer.pin/v1"
 DEFAULT_CATALOG = "default"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -130,7 +130,8 @@ def _unwritable(name: str, folder: Path, error: Exception) -> PlacerError:
 
 
 def _checked_folder(harvest: Harvest, name: str, folder: Path) -> Path:
-    made = Path(tempfile.mkdtemp(dir=folder, prefix=f".{name}@"))
+    made = folder / f".{name}@{secrets.token_hex(4)}"
+    made.mkdir()
     try:
         _write(harvest, made)
         _check(harvest, made)
@@ -143,7 +144,6 @@ def _checked_folder(harvest: Harvest, name: str, folder: Path) -> Path:
 def _write(harvest: Harvest, made: Path) -> None:
     import msgspec
 
-    made.chmod(0o755)
     for file, rows in harvest.rows.items():
         columns = [
             c

@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from placer.errors import PlacerError, unknown
+from placer.files.bounded_file import bounded
 from placer.market.catalog import Catalog
-from placer.market.sources.reading.bounded_file import bounded
 from placer.problem.requirements import Quota
 
 QUOTA_COLUMNS = ["place", "gpu", "market", "gpus"]

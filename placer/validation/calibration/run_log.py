@@ -11,8 +11,8 @@ from statistics import fmean, median
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.json_text import unique_keys
-from placer.market.sources.reading.bounded_file import bounded
+from placer.files.bounded_file import bounded
+from placer.files.json_text import unique_keys
 from placer.validation.calibration.log_records import wrong_field
 from placer.workload.profile import COMPRESSION_BYTES
 

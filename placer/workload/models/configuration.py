@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.json_text import parse_json
-from placer.market.sources.reading.bounded_file import bounded
+from placer.files.bounded_file import bounded
+from placer.files.json_text import parse_json
 
 MOST_BYTES = 2**22
 """Configurations are a few kB; those with many label names reach some MB."""

@@ -12,8 +12,8 @@ import pytest
 
 from conftest import Run
 from placer.errors import PlacerError
-from placer.market.sources.reading import bounded_file
-from placer.market.sources.reading.bounded_file import bounded, read_file
+from placer.files import bounded_file
+from placer.files.bounded_file import bounded, read_file
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="devices and pipes of Linux")
 

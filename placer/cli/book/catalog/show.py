@@ -95,7 +95,7 @@ def _origin(layer: Layer) -> Any:
     """Read what the command that wrote a book recorded; None for other books."""
     import msgspec
 
-    from placer.market.sources.reading.bounded_file import bounded
+    from placer.files.bounded_file import bounded
     from placer.market.sources.save import ORIGIN
 
     path: Path = next(iter(layer.files.values())).path.parent / ORIGIN

@@ -19,12 +19,12 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import MappingProxyType
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.files.whole_files import temporary_folder
 from placer.launch.runtime.island.seats import Seat
 from placer.launch.runtime.processes.peer_loss import RESCUE
 from placer.launch.runtime.processes.rank_process import FAILED, GATHER_S, LOST, main
@@ -33,7 +33,6 @@ from placer.launch.runtime.strategies import executed
 from placer.launch.runtime.training.context import Settings
 from placer.launch.runtime.training.memory import oom_kills
 from placer.launch.shaped_network import exit_text
-from placer.launch.whole_files import folder_beside
 from placer.market.sources.reading.web_address import is_loopback
 
 EXIT_S = 60.0
@@ -44,8 +43,10 @@ GRACE_S = 10.0
 """Least time for the others to notice that one is lost; see `Launcher._notice_s`."""
 RESCUE_S = 600.0
 """Time for the others to write a checkpoint once they have noticed; then they are ended."""
-LONGEST_PARENT = 50
-"""Characters: the name of a socket has at most 104, and that of the server adds 52."""
+LONGEST_PARENT = 44
+"""Characters: the name of a socket has at most 104, and that of the server adds 60."""
+SHORT_PARENT = "/tmp"  # noqa: S108 - the folder that is made there has a random name
+"""Where a longer name is given."""
 AFTER_ITS_FOLDER = -200
 """Of what multiprocessing does at exit: it removes its own folder with priority -100."""
 LOOK_S = 0.2
@@ -458,12 +459,11 @@ def _own_temporary_folder() -> None:
     """Let multiprocessing make its folder (``pymp-*``, with the socket of the server) in one that
     the next run removes if this process is killed.
     """
-    parent = Path(tempfile.gettempdir())
-    if len(str(parent)) > LONGEST_PARENT:
-        return
+    given = tempfile.gettempdir()
     before, stack = tempfile.tempdir, ExitStack()
     try:
-        tempfile.tempdir = str(stack.enter_context(folder_beside(parent / "run")))
+        tempfile.tempdir = given if len(given) <= LONGEST_PARENT else SHORT_PARENT
+        tempfile.tempdir = str(stack.enter_context(temporary_folder("run")))
         multiprocessing.util.get_temp_dir()
     except OSError:  # multiprocessing itself says what is wrong with the folder
         return

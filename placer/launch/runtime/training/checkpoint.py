@@ -1,21 +1,17 @@
-"""Checkpoints: one file per rank and step, tensors only, written under another name and then
-renamed.
-"""
+"""Checkpoints: one file per rank and step, tensors only, there whole or not at all."""
 
 from __future__ import annotations
 
-import os
 import pickle
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.files.whole_files import whole_file
 
 KEPT = 2
 """Newest steps whose checkpoints are kept: the last may be missing on another machine."""
-ATTEMPTS = 100
 
 
 def save_checkpoint(
@@ -37,20 +33,14 @@ def save_checkpoint(
     import torch
 
     target = _file(folder, step, rank)
-    temporary, mark = "", f".writing-{rank}-"
-    for left in folder.glob(f"{mark}*"):  # of an attempt that was killed while it wrote
+    for left in folder.glob(f".writing-{rank}-*"):  # of an older version that was killed
         left.unlink(missing_ok=True)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=mark)
-        with os.fdopen(handle, "wb") as file:
+        # A rank that is steps ahead may remove the folder of the step, not the one of all steps.
+        with whole_file(target, made_in=folder) as file:
             torch.save({"step": step, **state}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        _rename(Path(temporary), target)
     except (OSError, RuntimeError) as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
         words = f"cannot write the checkpoint {target}: {_cause(error)}"
         raise PlacerError(words, "free some space or choose another --out", exit_code=1) from None
     present = sorted(steps_of(folder, rank))
@@ -62,19 +52,6 @@ def save_checkpoint(
         _file(folder, old, rank).unlink(missing_ok=True)
         with suppress(OSError):  # other ranks have files there, or were first
             _file(folder, old, rank).parent.rmdir()
-
-
-def _rename(temporary: Path, target: Path) -> None:
-    """Put a file in the folder of its step, which a rank that is steps ahead may remove as soon as
-    it is empty.
-    """
-    for _ in range(ATTEMPTS - 1):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):
-            temporary.replace(target)
-            return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary.replace(target)
 
 
 def _cause(error: BaseException) -> str:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from placer.errors import PlacerError
+from placer.files.bounded_file import bounded
 from placer.market.sources.harvest import Origin
-from placer.market.sources.reading.bounded_file import bounded
 from placer.market.sources.reading.deadline import within
 from placer.market.sources.reading.web_address import DIRECT, public
 

@@ -6,7 +6,7 @@ import tomllib
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.market.sources.reading.bounded_file import read_file
+from placer.files.bounded_file import read_file
 
 MOST_BYTES = 1 << 20
 """Largest file: 200 hosts have about 20 kB."""

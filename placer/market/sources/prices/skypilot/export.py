@@ -5,13 +5,14 @@ the same offers again.
 from __future__ import annotations
 
 import csv
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from placer.errors import PlacerError
+from placer.files.whole_files import whole_file
 from placer.market.books.csv_rows import file_columns
 from placer.market.catalog import FREE, Catalog, Gpu, VmOffer
 from placer.market.sources.harvest import FORMULA, Row
@@ -147,34 +148,26 @@ def write_lines(
         raise PlacerError(
             f"'{there[0]}' exists", "choose another folder, or replace it with --force"
         )
-    beside: dict[Path, Path] = {}
     try:
-        for path, (columns, rows) in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-            beside[path] = Path(name)
-            _write(handle, columns, rows)
-            Path(name).chmod(0o644)
-        for path, made in beside.items():
-            made.replace(path)
+        with ExitStack() as stack:  # at its end all are whole
+            for path, (columns, rows) in files.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _write(stack.enter_context(whole_file(path)), columns, rows)
     except OSError as error:
         raise PlacerError(
             f"cannot write into '{folder}': {error.strerror or error}",
             "choose a folder that can be written",
         ) from None
-    finally:
-        for made in beside.values():
-            made.unlink(missing_ok=True)
     return paths
 
 
-def _write(handle: int, columns: Sequence[str], rows: Sequence[Row]) -> None:
-    with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        stream.flush()
-        os.fsync(stream.fileno())
+def _write(stream: BinaryIO, columns: Sequence[str], rows: Sequence[Row]) -> None:
+    text = StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    stream.write(text.getvalue().encode())
+    stream.flush()
 
 
 def _columns(provider: str) -> list[str]:

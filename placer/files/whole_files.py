@@ -12,50 +12,77 @@ import ctypes
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 MARK = ".placer-"
 """In the names of temporary files and folders."""
+ATTEMPTS = 100
+"""Times that a folder is made again which another process removes."""
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
 def write_whole(target: Path, contents: bytes) -> None:
-    """Write a file at once or not at all, and leave nothing else.
+    """Write a file at once or not at all, and leave nothing else; see `whole_file`."""
+    with whole_file(target) as stream:
+        stream.write(contents)
+
+
+@contextmanager
+def whole_file(target: Path, *, made_in: Path | None = None) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of the target at the end of a ``with`` block, or never.
 
     Parameters
     ----------
     target
         Not a link. A file that exists keeps its owner and mode; a new one follows the umask.
+    made_in
+        A folder above that of the target, where the file lies until the end. The folders between
+        are made then, and again if another process removes them. None: the folder of the target,
+        which must exist.
 
     Raises
     ------
     OSError
         If the file cannot be written, or could not keep its owner; what was there stays.
     """
-    remove_left_over(target.parent, target.name)
-    present = target.stat() if target.exists() else None
-    descriptor, name = _open_temporary(target)
+    beside = (made_in or target.parent) / target.name
+    remove_left_over(beside.parent, beside.name)
+    descriptor, name = _open_temporary(beside)
+    spare = name or _temporary_name(beside)
     try:
         with os.fdopen(descriptor, "wb") as stream:
-            stream.write(contents)
+            yield stream
             stream.flush()
-            if present is not None:
+            if target.exists():
+                present = target.stat()
                 _keep_owner(descriptor, present)
                 os.fchmod(descriptor, present.st_mode & 0o777)
             os.fsync(descriptor)
-            if name is None and present is None and _link(descriptor, target):
-                return
-            if name is None:
-                name = _temporary_name(target)
-                if not _link(descriptor, name):
-                    raise FileExistsError(f"'{name}' exists")
-            name.replace(target)
+            for left in reversed(range(1 if made_in is None else ATTEMPTS)):
+                try:
+                    if made_in is not None:
+                        target.parent.mkdir(parents=True, exist_ok=True)
+                    return _put_in_place(descriptor, spare, target, unnamed=name is None)
+                except FileNotFoundError:
+                    if not left:
+                        raise
     except BaseException:
-        if name is not None:
-            name.unlink(missing_ok=True)
+        spare.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def temporary_folder(name: str) -> Iterator[Path]:
+    """Make a folder of this user alone in the system's temporary one, as `folder_beside` does: the
+    next process that makes one of this name removes what a killed one left.
+    """
+    with folder_beside(Path(tempfile.gettempdir(), f"placer-{name}")) as made:
+        made.chmod(0o700)
+        yield made
 
 
 def remove_left_over(folder: Path, name: str) -> None:
@@ -77,12 +104,8 @@ def folder_beside(target: Path) -> Iterator[Path]:
         If it cannot be made.
     """
     remove_left_over(target.parent, target.name)
-    made = _temporary_name(target)
-    made.mkdir()  # as the umask says
-    descriptor = os.open(made, os.O_RDONLY | os.O_CLOEXEC)
+    made, descriptor = _made_folder(target)
     try:
-        _lock(descriptor, wait=True)
-        made.mkdir(exist_ok=True)  # another process may have removed it before it was locked
         yield made
     finally:
         shutil.rmtree(made, ignore_errors=True)
@@ -103,6 +126,30 @@ def exchange_names(first: Path, second: Path) -> bool:
         return False
     names = os.fsencode(first), os.fsencode(second)
     return bool(call(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE) == 0)
+
+
+def _made_folder(target: Path) -> tuple[Path, int]:
+    """Make a locked folder as the umask says."""
+    while True:
+        made = _temporary_name(target)
+        made.mkdir()
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(made, os.O_RDONLY | os.O_CLOEXEC)
+            _lock(descriptor, wait=True)
+            if made.exists():
+                return made, descriptor
+            os.close(descriptor)  # another process has removed it before it was locked
+
+
+def _put_in_place(descriptor: int, spare: Path, target: Path, *, unnamed: bool) -> None:
+    """Give a temporary file the name of its target; ``spare`` is its own name, or the one that it
+    gets where the target exists.
+    """
+    if unnamed and not target.exists() and _link(descriptor, target):
+        return
+    if unnamed and not spare.exists() and not _link(descriptor, spare):
+        raise FileExistsError(f"'{spare}' exists")
+    spare.replace(target)
 
 
 def _open_temporary(target: Path) -> tuple[int, Path | None]:
