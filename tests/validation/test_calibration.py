@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import placer
-from conftest import Run
+from conftest import ROOT, Run
 from placer.cost_model.estimate import estimate
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
@@ -744,6 +744,15 @@ def test_command_line_from_runs_to_recommendation(run: Run, tmp_path: Path) -> N
     ):
         done = run(*arguments, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
+
+
+def test_runs_on_a_book_whose_machines_average_by_nccl(run: Run) -> None:
+    """Rings have constants of their software and none of hosts, so nothing is fitted there; it was
+    a KeyError.
+    """
+    done = run("calibrate", str(ROOT / "examples" / "runs.csv"), "--json")
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)["hosts"]) == {"t4", "a10"}
 
 
 def test_command_line_json_and_errors(run: Run, tmp_path: Path) -> None:

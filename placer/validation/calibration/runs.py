@@ -24,6 +24,7 @@ from placer.problem.requirements import Requirements
 from placer.solving.by_hand import place_by_hand
 from placer.validation.calibration.run_log import run_log_row
 from placer.workload.overlay import NOTHING, Overlay
+from placer.workload.peer import peer_of
 from placer.workload.profile import ModelProfile, load_profile
 
 TABLE = "measured.csv"
@@ -96,8 +97,11 @@ class MeasuredRun:
         return [(pool_of(group, problem), group.count) for group in self.placement.groups]
 
     def hosts(self) -> set[str]:
-        """Return the classes of the hosts."""
-        return {pool_of(group, self.problem).host for group in self.placement.groups}
+        """Return the classes of the hosts whose averaging is fitted: rings of NCCL and Gloo have
+        constants of their software alone.
+        """
+        classes = {pool_of(group, self.problem).host for group in self.placement.groups}
+        return {name for name in classes if peer_of(name) is None}
 
     def step(self, overlay: Overlay) -> StepSeconds:
         """Estimate the step with some figures over the published ones."""
