@@ -10,7 +10,7 @@ from placer.launch.runtime.island.full_state import full_state, load_full_state
 from placer.launch.runtime.island.inner_group import InnerGroup
 from placer.launch.runtime.island.sharded_model import ShardedModel
 from placer.launch.runtime.training.batch_shares import apportioned
-from placer.launch.runtime.training.trainer import Trainer, batch_seed, digest_of, flat
+from placer.launch.runtime.training.trainer import Trainer, batch_seed, digest_of, flat, seed_draws
 from placer.profiler.workload import Workload
 from placer.workload.inner_plan import InnerPlan
 
@@ -82,7 +82,7 @@ class IslandTrainer(Trainer):
         self.optimizer.zero_grad(set_to_none=True)
         for number in range(count):
             size = mine // count + (number < mine % count)
-            torch.manual_seed(batch_seed(self.seed, step, self.rank, number))
+            seed_draws(batch_seed(self.seed, step, self.rank, number), self.device)
             with self.model.microbatch(last=number + 1 == count):
                 batch = self.workload.batch(max(1, size), self.device)
                 # DDP and FSDP take the mean over the processes; the sum is wanted.

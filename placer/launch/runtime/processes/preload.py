@@ -7,6 +7,8 @@ here once for all. Nothing here starts a thread, which would not survive a fork.
 from __future__ import annotations
 
 import contextlib
+import gc
+import importlib
 
 
 def load() -> None:
@@ -14,8 +16,25 @@ def load() -> None:
     import torch
     import torch.distributed
 
+    from placer.launch.runtime.processes import rank_run  # noqa: F401 - what a rank works with
+    from placer.launch.runtime.strategies import MODULES
+    from placer.profiler.devices import device_facts  # noqa: F401
+    from placer.profiler.target import target  # noqa: F401
+
     torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    for name in {*MODULES.values()}:
+        importlib.import_module(name)
+    importlib.import_module("boto3")  # last, as a machine without object stores may not have it
+
+
+def keep_from_collector() -> None:
+    """Keep what is loaded out of the garbage collector: a rank that walked through it would copy
+    every page.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 with contextlib.suppress(ImportError):  # the command itself says what is missing
     load()
+keep_from_collector()
