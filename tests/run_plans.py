@@ -165,7 +165,7 @@ def settings_of(folder: Path, plan: RunPlan, **other: Any) -> Settings:
         checkpoints=str(folder / "checkpoints"),
         timeout_s=120.0,
         join_s=600.0,
-        poll_s=0.01,
+        poll_s=0.04,
     )
     return replace(usual, **other)
 
