@@ -45,7 +45,7 @@ def machine_calibration(small: Scaled, rounds: Sequence[Sequence[Record]]) -> Ca
     under way is left out: with shaped links it passes while the slowest of them is waited for. The
     published form of an average inside a zone knows no way between regions; at full size it is
     nothing beside the bytes, in small it is not: a round trip of the slowest pair is added here for
-    each of the two phases, as gloo asks before it sends.
+    each of the two phases, as gloo asks before it sends, and of fragments for each of them.
     """
     placement, problem = small.placement, small.problem
     transport = traits(placement.exchange.strategy).transport
@@ -56,7 +56,8 @@ def machine_calibration(small: Scaled, rounds: Sequence[Sequence[Record]]) -> Ca
             hosts=_hosts(small, 0.0),
             services=_services(small, rounds),
         )
-    beside_s = max(_beside_s(rounds, placement.workers), LEAST_S)
+    seconds = _thread_s if small.always_overlaps else _in_turn_s
+    beside_s = max(_median(rounds, seconds, max, range(placement.workers)), LEAST_S)
     if transport == "server":
         services = replace(
             NOTHING.services, sum_bytes_per_s=placement.workers * problem.gradient_bytes / beside_s
@@ -77,24 +78,26 @@ def _hosts(small: Scaled, base_s: float) -> dict[str, HostConstants]:
     }
 
 
-def _beside_s(rounds: Sequence[Sequence[Record]], workers: int) -> float:
-    """Return the seconds of a round that are neither calculation nor messages: those of the slowest
-    rank in each round, then their median.
-    """
-    return _median(
-        rounds, lambda r: r["step_s"] - r["calculation_s"] - r["wire_s"], max, range(workers)
-    )
+def _in_turn_s(record: Record) -> float:
+    """Return the seconds of a step that are neither calculation nor messages."""
+    return float(record["step_s"] - record["calculation_s"] - record["wire_s"])
+
+
+def _thread_s(record: Record) -> float:
+    """Return the seconds of an exchange in a thread of its own that are not messages."""
+    beside = record.get("beside", {"exchange_s": 0.0, "flushed_s": 0.0})
+    return float(beside["exchange_s"] + beside["flushed_s"] - record["wire_s"])
 
 
 def _way_s(small: Scaled, transport: str) -> float:
-    """Return two round trips of the slowest pair of regions that average together; averages inside
-    regions have none.
+    """Return two round trips of the slowest pair of regions that average together, for each
+    exchange of a round; averages inside regions have none.
     """
     places, network = small.placement.places, small.problem.network
     if transport not in ("butterfly", "leaders"):
         return 0.0
     slowest = max((network.link(a, b).rtt_s for a in places for b in places if a != b), default=0.0)
-    return 2 * slowest / AVERAGES[transport]
+    return 2 * slowest * small.exchanges_per_round / AVERAGES[transport]
 
 
 def _services(small: Scaled, rounds: Sequence[Sequence[Record]]) -> ServiceConstants:

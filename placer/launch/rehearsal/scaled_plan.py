@@ -15,6 +15,8 @@ from placer.launch.runtime.run_plan import plan_from
 from placer.launch.shaped_network import Shape
 from placer.market.catalog import Catalog, MeasuredLink
 from placer.market.network.link_grid import GBPS
+from placer.problem.exchange import traits
+from placer.problem.exchange.streaming_diloco import fragments
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.workload.constants import Calibration, HostConstants, ServiceConstants
@@ -43,8 +45,6 @@ NOTHING = Calibration(
     ),
 )
 """Links alone: hosts, stores and functions that take no time."""
-IN_TURN = {"streaming-diloco": "diloco"}
-"""What an exchange that always overlaps is in turn: the same bytes, waited for."""
 FREE_HOST = HostConstants(0.0, 0.0, 0.0)
 
 
@@ -71,14 +71,24 @@ class Scaled:
         """Return the same plan with other times of hosts, stores and functions."""
         return replace(self, problem=replace(self.problem, calibration=calibration))
 
+    @property
+    def always_overlaps(self) -> bool:
+        """Return whether the exchange cannot be run in turn."""
+        return traits(self.placement.exchange.strategy).always_overlaps
+
+    @property
+    def exchanges_per_round(self) -> int:
+        """Return the number of exchanges from round to round: of fragments, else one."""
+        return fragments(self.placement.exchange.local_steps) if self.always_overlaps else 1
+
     def in_turn(self) -> Scaled:
-        """Return the same plan with the exchange after the calculation, not overlapped."""
-        used = self.placement.exchange
-        name = IN_TURN.get(used.strategy, used.strategy)
-        exchange = replace(used, strategy=name, overlap=False)
-        wish = self.problem.requirements
-        asked = IN_TURN.get(wish.exchange, wish.exchange)
-        problem = replace(self.problem, requirements=replace(wish, exchange=asked, overlap=False))
+        """Return the same plan with the exchange after the calculation, where it may be in turn."""
+        if self.always_overlaps:
+            return self
+        problem = replace(
+            self.problem, requirements=replace(self.problem.requirements, overlap=False)
+        )
+        exchange = replace(self.placement.exchange, overlap=False)
         return replace(self, problem=problem, placement=replace(self.placement, exchange=exchange))
 
     @property

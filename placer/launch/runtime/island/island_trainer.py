@@ -96,6 +96,14 @@ class IslandTrainer(Trainer):
         ]
         return self._piece(flat(gradients)), self.group.sum(loss_sum)[0]
 
+    def local_step(
+        self, step: int, samples: int, of: int, between: Callable[[], None] = lambda: None
+    ) -> float:
+        """Take a step with the gradient of the island's own samples; see `Trainer.local_step`."""
+        gradient, loss = self.gradient(step, samples, of, between)
+        self.apply(gradient)
+        return loss
+
     def apply(self, gradient: Any) -> None:
         """Take one optimizer step with the pieces of a gradient."""
         for parameter, part in zip(self.parameters, self._parts(gradient), strict=True):

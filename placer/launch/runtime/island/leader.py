@@ -33,6 +33,13 @@ class LeaderTrainer(Trainer):
         piece, loss = self.trainer.gradient(step, samples, of)
         return self.trainer.whole_of(piece), loss
 
+    def local_step(
+        self, step: int, samples: int, of: int, between: Callable[[], None] = lambda: None
+    ) -> float:
+        """Take a step of the island's own optimizer; see `Trainer.local_step`."""
+        self.group.from_leader(("local_step", step, samples, of))
+        return self.trainer.local_step(step, samples, of)
+
     def first_digest(self) -> str:
         """Return the digest of the whole model before it was cut."""
         return self.trainer.first_digest()
@@ -51,6 +58,16 @@ class LeaderTrainer(Trainer):
         """Set the island's parameters."""
         self.group.from_leader(("load",))
         self.trainer.load_vector(_received(self.trainer, vector))
+
+    def part(self, part: slice) -> Any:
+        """Copy of a part of the island's parameters."""
+        return self.vector()[part]
+
+    def move_part(self, part: slice, towards: Any, share: float) -> None:
+        """Move a part of the island's parameters; see `Trainer.move_part`."""
+        vector = self.vector()
+        vector[part].lerp_(towards, share)
+        self.load_vector(vector)
 
     def whole(self) -> Any:
         """Copy of the island's parameters."""
@@ -84,6 +101,8 @@ def _do(trainer: IslandTrainer, call: str, words: list[Any]) -> None:
     if call == "gradient":
         piece, _ = trainer.gradient(*words)
         trainer.whole_of(piece)
+    elif call == "local_step":
+        trainer.local_step(*words)
     elif call == "apply":
         trainer.apply(_received(trainer, None))
     elif call == "whole":

@@ -49,15 +49,7 @@ def feedback_of(compression: str, elements: int) -> Feedback | None:
 
 def calculate(context: Context, state: Outer, step: int) -> tuple[Any, float]:
     """Take an inner step on the own samples."""
-    return None, inner_step(context, step)
-
-
-def inner_step(context: Context, step: int) -> float:
-    """Take a step of the worker's own optimizer on its own samples; return its part of the loss."""
-    mine, batch = context.shares()[context.rank], context.settings.target_batch_size
-    gradient, loss = context.gradient(step, max(1, mine))
-    context.update(gradient)
-    return loss * mine / batch
+    return None, context.local_step(step)
 
 
 def share_of(context: Context) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from placer.launch.runtime.strategies.diloco import feedback_of, inner_step, share_of
+from placer.launch.runtime.strategies.diloco import feedback_of, share_of
 from placer.launch.runtime.training.context import Context
 from placer.launch.runtime.training.outer_optimizer import STREAMING_RATE, OuterOptimizer
 from placer.launch.runtime.wire.butterfly import butterfly_sum
@@ -93,7 +93,7 @@ def step(context: Context, state: Stream, step: int) -> float:
     Nothing stays under way before a checkpoint or at the end. A run that ends inside a round sums
     all fragments once more, as nothing comes later.
     """
-    loss = inner_step(context, step)
+    loss = context.local_step(step)
     last = step + 1 == context.settings.steps
     steps = context.plan.steps_per_round
     due = due_fragment(step + 1, steps, len(state.parts))
@@ -113,27 +113,34 @@ def _begin(context: Context, state: Stream, number: int, step: int) -> None:
     """Send a fragment's change since its last outer step, without waiting."""
     assert context.overlapped is not None
     part = state.parts[number]
-    change = (context.trainer.vector() - state.optimizer.common)[part] * share_of(context)
-    context.overlapped.begin(step, _summing(context, change, state.feedback[number]))
+    change = context.trainer.part(part).sub_(state.optimizer.common[part]).mul_(share_of(context))
+    context.overlapped.begin(step, _outer_step(context, state, number, change))
     state.under_way = number
 
 
-def _summing(context: Context, change: Any, feedback: Feedback | None) -> Callable[[], Any]:
-    return lambda: butterfly_sum(context.connected, change, context.members, feedback=feedback)
+def _outer_step(context: Context, state: Stream, number: int, change: Any) -> Callable[[], None]:
+    """Return what runs beside the inner steps: the sum of the changes of a fragment, and its outer
+    step.
+    """
+
+    def run() -> None:
+        wire, members, feedback = context.connected, context.members, state.feedback[number]
+        total = butterfly_sum(wire, change, members, feedback=feedback)
+        state.optimizer.step(total, state.parts[number])
+
+    return run
 
 
 def _settle(context: Context, state: Stream, *, flush: bool) -> None:
-    """Wait for the sum that is under way, take the outer step of its fragment, and move the own
-    parameters towards it.
+    """Wait for the outer step of the fragment that is under way, and move the own parameters
+    towards its result.
     """
     if state.under_way is None:
         return
     assert context.overlapped is not None
     part, state.under_way = state.parts[state.under_way], None
-    state.optimizer.step(context.overlapped.end(flush=flush), part)
-    own = context.trainer.vector()
-    own[part] = OWN_SHARE * own[part] + (1 - OWN_SHARE) * state.optimizer.common[part]
-    context.trainer.load_vector(own)
+    context.overlapped.end(flush=flush)
+    context.trainer.move_part(part, state.optimizer.common[part], 1 - OWN_SHARE)
 
 
 def saved(context: Context, state: Stream) -> dict[str, Any]:

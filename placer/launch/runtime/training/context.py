@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -140,21 +141,38 @@ class Context:
         """Calculate gradient and loss of this rank's share, no sooner than its pace allows; see
         `Trainer.gradient`.
         """
+        with self._paced() as between:
+            return self.trainer.gradient(step, self.shares()[self.rank], of, between)
+
+    def local_step(self, step: int) -> float:
+        """Take a step of the worker's own optimizer on its own samples, no sooner than its pace
+        allows; return its part of the loss.
+
+        Notes
+        -----
+        The update counts as calculation, as in a machine's samples/s; nothing is exchanged between
+        gradient and update.
+        """
+        mine, batch = self.shares()[self.rank], self.settings.target_batch_size
+        with self._paced() as between:
+            return self.trainer.local_step(step, mine, max(1, mine), between) * mine / batch
+
+    @contextmanager
+    def _paced(self) -> Iterator[Callable[[], None]]:
+        """Count a block as calculation, and wait at its end if it was faster than the pace; the
+        block calls what it gets between two microbatches.
+        """
+        check, pause = (
+            (self.overlapped.check, self.overlapped.pause)
+            if self.overlapped is not None
+            else (lambda: None, time.sleep)
+        )
         with self.meter.phase("calculation"):
-            began, samples, pace = (
-                time.perf_counter(),
-                self.shares()[self.rank],
-                self.settings.paced,
-            )
-            check, pause = (
-                (self.overlapped.check, self.overlapped.pause)
-                if self.overlapped is not None
-                else (lambda: None, time.sleep)
-            )
-            gradient_and_loss = self.trainer.gradient(step, samples, of, check)
-            if pace:
-                pause(max(0.0, began + samples / pace[self.rank] - time.perf_counter()))
-            return gradient_and_loss
+            began, samples = time.perf_counter(), self.shares()[self.rank]
+            yield check
+            if self.settings.paced:
+                seconds = samples / self.settings.paced[self.rank]
+                pause(max(0.0, began + seconds - time.perf_counter()))
 
     def together(self, exchange: Callable[[], Any]) -> Any:
         """Take part in an exchange that holds for all processes of this worker, or for none.

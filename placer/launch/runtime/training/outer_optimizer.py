@@ -41,12 +41,10 @@ class OuterOptimizer:
         return OuterOptimizer(common, rate)
 
     def step(self, change: Any, part: slice = slice(None)) -> None:
-        """Move the common parameters, or a part of them, by a mean change."""
-        velocity = self.momentum * self.velocity[part] + change
-        self.velocity[part] = velocity
-        moved = self.common.clone()
-        moved[part] += self.rate * (change + self.momentum * velocity)
-        self.common = moved
+        """Move the common parameters, or a part of them, by a mean change, in place."""
+        velocity = self.velocity[part]
+        velocity.mul_(self.momentum).add_(change)
+        self.common[part].add_(change.add(velocity, alpha=self.momentum), alpha=self.rate)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps: tensors."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
@@ -102,6 +102,22 @@ class Trainer:
         tuple
             Flat gradient, and the weighted loss.
         """
+        loss = self._backward(step, samples, of, between)
+        return flat([p.grad for p in self.parameters]), loss
+
+    def local_step(
+        self, step: int, samples: int, of: int, between: Callable[[], None] = lambda: None
+    ) -> float:
+        """Take a step of the worker's own optimizer with the gradient of its own samples; return
+        their weighted loss. See `gradient`: here nothing leaves the device.
+        """
+        loss = self._backward(step, samples, of, between)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    def _backward(self, step: int, samples: int, of: int, between: Callable[[], None]) -> float:
+        """Leave the gradient at the parameters, zeros where there is none; return the loss."""
         import torch
 
         loss_sum = 0.0
@@ -115,9 +131,10 @@ class Trainer:
             )
             loss.backward()
             loss_sum += float(loss.detach())
-        return flat(
-            [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
-        ), loss_sum
+        for parameter in self.parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        return loss_sum
 
     def apply(self, gradient: Any) -> None:
         """Take one optimizer step with a flat gradient."""
@@ -145,6 +162,33 @@ class Trainer:
         with torch.no_grad():
             for parameter, part in zip(self.parameters, self._parts(vector), strict=True):
                 parameter.copy_(part)
+
+    def part(self, part: slice) -> Any:
+        """Copy of a part of the trainable parameters."""
+        return flat([p.detach().reshape(-1)[own] for p, own, _ in self._within(part)])
+
+    def move_part(self, part: slice, towards: Any, share: float) -> None:
+        """Move a part of the trainable parameters by a share of the way to other values."""
+        for parameter, own, place in self._within(part):
+            values, there = parameter.detach().reshape(-1), towards[place]
+            values[own].lerp_(there.to(values.device, values.dtype), share)
+            if not parameter.is_contiguous():  # the values are a copy
+                parameter.detach().copy_(values.view(parameter.shape))
+
+    def _within(self, part: slice) -> Iterator[tuple[Any, slice, slice]]:
+        """Iterate over the parameters that have values in a part of the vector: where these are in
+        the parameter, and where in the part.
+        """
+        start = 0
+        for parameter in self.parameters:
+            first, end = max(part.start, start), min(part.stop, start + parameter.numel())
+            if first < end:
+                yield (
+                    parameter,
+                    slice(first - start, end - start),
+                    slice(first - part.start, end - part.start),
+                )
+            start += parameter.numel()
 
     def whole_of(self, piece: Any) -> Any:
         """Put the pieces of a vector together; of one process it is whole."""
