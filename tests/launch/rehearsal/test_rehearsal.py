@@ -245,6 +245,19 @@ class TestMachine:
             0.4 + 2 * rtt_s + small.problem.gradient_bytes / 26.25e6
         )
 
+    def test_each_fragment_waits_for_its_own_round_trips(self) -> None:
+        """Four fragments in four steps, each twice 103 ms to the other continent; the thread took
+        0.5 + 0.1 s, of them 0.35 s messages.
+        """
+        words = {"exchange": "streaming-diloco", "local_steps": "4", "tbs": "2048"}
+        words["samples_to_target"] = "streaming-diloco=1.2"
+        small = scaled(*by_hand(**words), 0.01, 1e9)
+        thread = {"exchange_s": 0.5, "waited_s": 0.0, "flushed_s": 0.1}
+        records = rounds_of({"calculation_s": 0.25, "wire_s": 0.35, "beside": thread})
+        found = machine_calibration(small, records)
+        rtt_s = small.problem.network.link(US, EU).rtt_s
+        assert found.hosts["t4"].base_s == pytest.approx(0.25 + 4 * 2 * rtt_s, rel=1e-3)
+
     def test_stores_take_the_fastest_transfers_and_the_function_its_sums(self) -> None:
         """Up 0.2 s and down 0.4 s at best: 0.3 s an object; the function's 0.5 s hold one of them,
         the other 0.2 s are 3 gradients.

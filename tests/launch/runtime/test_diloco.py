@@ -38,9 +38,11 @@ from placer.launch.runtime.training.outer_optimizer import (  # noqa: E402
     RATE,
     OuterOptimizer,
 )
+from placer.launch.runtime.training.trainer import Trainer  # noqa: E402
 from placer.launch.runtime.wire.codec import Codec  # noqa: E402
 from placer.launch.runtime.wire.feedback import Feedback  # noqa: E402
 from placer.problem.exchange.streaming_diloco import fragments  # noqa: E402
+from placer.profiler.workload import Workload  # noqa: E402
 
 torch.set_num_threads(1)
 COARSE = ("int8", "int4", "sparse")
@@ -134,6 +136,27 @@ def test_a_resumed_run_keeps_momentum_and_errors(tmp_path: Path, strategy: str) 
     whole = ran(tmp_path, told, steps=8, checkpoint_every=4)
     assert ends(resumed) == ends(whole)
     assert len(ends(whole)) == 1
+
+
+def test_a_fragment_is_read_and_moved_alone() -> None:
+    """Values 2 to 5 of eight, over two parameters of which one lies in memory column by column:
+    halfway to 100.
+    """
+    module = torch.nn.ParameterList([torch.arange(4.0).view(2, 2).T, torch.arange(4.0, 8.0)])
+    workload = Workload(
+        name="two",
+        title="two parameters",
+        family="other",
+        module=module,
+        batch=lambda count, device: torch.zeros(count),
+        loss=lambda module, batch: module[0].sum(),
+        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1.0),
+        source="test",
+    )
+    trainer = Trainer(workload, torch.device("cpu"), rank=0, seed=0, microbatch=1)
+    assert trainer.part(slice(2, 6)).tolist() == [1, 3, 4, 5]
+    trainer.move_part(slice(2, 6), torch.full((4,), 100.0), 0.5)
+    assert trainer.vector().tolist() == [0, 2, 50.5, 51.5, 52, 52.5, 6, 7]
 
 
 @pytest.mark.parametrize("compression", ["none", "int4"])
