@@ -314,6 +314,45 @@ def loading_problem(seed: int) -> Problem:
     )
 
 
+def server_problem(seed: int) -> Problem:
+    """Draw a market around a parameter server whose vCPUs, and with them its sum, differ by machine
+    and by the memory that the gradients need.
+    """
+    draw = random.Random(f"server {seed}")
+    base = exchange_problem(draw.randrange(10**6))
+    offers = tuple(
+        msgspec.structs.replace(
+            offer,
+            vcpus=draw.choice((1, 2, 4, 8, 96)),
+            memory_gib=offer.memory_gib * draw.choice((1, 2, 8)),
+            available=None,
+        )
+        for offer in base.catalog.offers
+    )
+    size = draw.choice((10**8, 10**9, 5 * 10**9))
+    return replace(
+        base,
+        profile=replace(base.profile, gradient_bytes_fp32=size),
+        catalog=replace(base.catalog, offers=offers),
+        requirements=replace(
+            base.requirements,
+            exchange="parameter-server",
+            compression=draw.choice((None, "none", "fp16", "int8")),
+            overlap=False,
+            min_local_steps=None,
+            max_local_steps=None,
+            budget_usd_per_hour=draw.choice((5.0, 20.0, 100.0)),
+            min_samples_per_second=None,
+            datasets=(),
+            storage=None,
+            aggregator=None,
+            min_regions=1,
+            min_workers=2,
+            max_workers=max(3, base.requirements.max_workers),
+        ),
+    )
+
+
 def island_problem(seed: int, most: int = 3_000) -> Problem:
     """Draw a language model on machines of up to three regions, of which several may be one worker.
 

@@ -12,6 +12,7 @@ from placer.cost_model.convergence import Multiplier, multiplier_of
 from placer.cost_model.diloco_losses import REPLICAS, times_samples_of
 from placer.cost_model.dollars import components as cost
 from placer.cost_model.dollars.data import data_usd_per_sample, moves_of
+from placer.cost_model.exchange_bases import exchange_bases
 from placer.cost_model.timing.crew import (
     EXPECTED,
     FAST,
@@ -32,9 +33,7 @@ from placer.problem.exchange.phase import Phase, bytes_by_link
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Pool, Problem
 from placer.units import SECONDS_PER_HOUR, Interval
-from placer.workload.constants import PUBLISHED
 from placer.workload.island import Refusal
-from placer.workload.peer import ASSUMED_GBPS, RINGS, peer_of
 
 PRICE_SPREAD = {"estimated": (0.7, 1.6), "published": (0.9, 1.1)}
 """Low and high of a price that is no list price: an estimated spot price, or one that a paper
@@ -368,51 +367,6 @@ def _links(
     )
 
 
-TRANSPORT_BASES = {
-    "butterfly": (
-        "averaging time: measured: runs of Erben et al. (2024) inside one zone; hosts of "
-        "unmeasured devices: assumed alike"
-    ),
-    "leaders": (
-        "averaging time: estimated: measured averages inside a zone (Erben et al., 2024), "
-        "put together by level"
-    ),
-    "region-hub": (
-        "transfers between servers: published: 2 to 5 % of runs through emulated links; "
-        "averages inside regions as measured"
-    ),
-    "region-gossip": (
-        "transfers between servers: published: 2 to 5 % of runs through emulated "
-        "links; averages inside regions as measured"
-    ),
-    "server": "push and pull: published: 1 to 5 % of runs through emulated links; the server's "
-    "sums and network, "
-    "and the loss of speed beside it: assumed",
-    "store": "store and function times: assumed",
-    "regional-stores": "store and function times: assumed",
-}
-"""How the time of each transport is known."""
-
-
-RING_BASES = {
-    "leaders": "averages of several levels: estimated: rings put together by level",
-    "region-hub": "transfers between servers: published: 2 to 5 % of runs through emulated links",
-    "region-gossip": "transfers between servers: published: 2 to 5 % of runs through emulated "
-    "links",
-}
-"""How the rest of a transport's time is known where averages inside a zone are rings."""
-
-
-def _ring_basis(name: str) -> str:
-    """Say how the averaging time of a class of a ring is known."""
-    peer = peer_of(name)
-    if peer is None:
-        return ""
-    rate = f"{peer.gbps:g} Gb/s of each worker"
-    assumed = ", assumed where a provider promises none" if peer.gbps == ASSUMED_GBPS else ""
-    return f"averaging time: {peer.via.title} over {rate}{assumed}: published: {peer.via.source}"
-
-
 def _provenance(
     machines: Sequence[tuple[Pool, int]],
     placement: Placement,
@@ -434,19 +388,7 @@ def _provenance(
     for src, dst in sorted(between):
         link = problem.network.link(src, dst)
         sentences.append(f"link {src} to {dst}: {link.basis}: {link.source}")
-    if placement.exchange.transport in RINGS and "averag" in TRANSPORT_BASES.get(
-        chosen.transport, ""
-    ):
-        sentences += sorted({_ring_basis(pool.host) for pool, _ in machines})
-        sentences.append(RING_BASES.get(chosen.transport, ""))
-    elif chosen.transport in TRANSPORT_BASES:
-        sentences.append(TRANSPORT_BASES[chosen.transport])
-    if problem.calibration.name != PUBLISHED.name and "averaging" in TRANSPORT_BASES.get(
-        chosen.transport, ""
-    ):
-        sentences.append(
-            f"averaging time and links between regions: calibrated: {problem.calibration.name}"
-        )
+    sentences += exchange_bases([pool.host for pool, _ in machines], placement, problem)
     if (multiplier.low, multiplier.high) != (1, 1):
         sentences.append(f"samples to target: {multiplier.basis}: {multiplier.source}")
     if chosen.outer and multiplier.basis != "given":

@@ -46,7 +46,7 @@ from placer.workload.constants import (
     PUBLISHED,
     Calibration,
     calibration_document,
-    with_ring_kappa,
+    with_former_figures,
 )
 from placer.workload.data_loading import loaded, machine_bytes_per_s, samples_per_s
 from placer.workload.inner_plan import InnerPlan
@@ -705,7 +705,7 @@ class Problem:
         try:
             parts = {k: raw[k] for k in PARTS}
             parts["requirements"] = {"quota_gpus": FORMER_QUOTA_GPUS, **parts["requirements"]}
-            parts["calibration"] = with_ring_kappa(parts["calibration"])
+            parts["calibration"] = with_former_figures(parts["calibration"])
             return msgspec.convert(parts, Problem)
         except (msgspec.ValidationError, KeyError, TypeError) as error:
             raise PlacerError(f"problem file: {error}", "write it with Problem.to_dict") from None

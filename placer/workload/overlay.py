@@ -38,6 +38,7 @@ KEYS = (
         "site_kappa",
         "ring_kappa",
         "averaging_spread",
+        "server_sum_bytes_per_s",
     ),
     *("spreads", "most_workers", "rates", "efficiencies", "links", "report"),
 )
@@ -218,7 +219,11 @@ def overlay_from(raw: Any, where: str) -> Overlay:
             f"{where}: {f'schema {schema} is newer' if newer else f'not a {SCHEMA} file'}", hint
         )
     # Files of older versions know one kappa for all software and links.
-    former = {"site_kappa": _triple(NO_SITE_KAPPA), "ring_kappa": raw.get("kappa")}
+    former = {
+        "site_kappa": _triple(NO_SITE_KAPPA),
+        "ring_kappa": raw.get("kappa"),
+        "server_sum_bytes_per_s": PUBLISHED.services.server_sum_bytes_per_s,
+    }
     raw = {**former, **raw} if "kappa" in raw else raw
     _check_keys(raw, KEYS, where)
     try:
@@ -253,6 +258,7 @@ def overlay_document(overlay: Overlay) -> dict[str, Any]:
         "site_kappa": _triple(fitted.site_kappa),
         "ring_kappa": _triple(fitted.ring_kappa),
         "averaging_spread": _triple(fitted.averaging_spread),
+        "server_sum_bytes_per_s": fitted.services.server_sum_bytes_per_s,
         "spreads": {host: _triple(spread) for host, spread in fitted.spreads.items()},
         "most_workers": fitted.most_workers,
         "rates": [{"model": row.model, **msgspec.to_builtins(row.rate)} for row in overlay.rates],
@@ -292,6 +298,7 @@ def _calibration(raw: Mapping[str, Any], where: str) -> Calibration:
                 for host, row in raw["spreads"].items()
             },
             "most_workers": raw["most_workers"],
+            "services": {"server_sum_bytes_per_s": raw["server_sum_bytes_per_s"]},
         },
         where,
     )

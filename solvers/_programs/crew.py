@@ -18,6 +18,7 @@ from placer.cost_model.dollars.data import sample_usd
 from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.timing.crew import worker_rate
 from placer.cost_model.timing.lanes import Links, lanes
+from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import needs_quota, server_at
 from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
@@ -159,13 +160,19 @@ class Crew:
             counted = zip(self.counts, self.pools, strict=True)
             self.model.at_most({n: float(row.taken(pool)) for n, pool in counted}, row.most)
 
+    @cached_property
+    def servers(self) -> list[VmOffer]:
+        """Machines that are the parameter server for some number of workers of the part."""
+        hub, workers = str(self.frame.aggregator), range(self.part.low, self.part.high + 1)
+        offers = (server_at(hub, n, self.problem) for n in workers)
+        return [offer for offer in offers if offer is not None]
+
     def _server(self) -> dict[tuple[str, str, str], int]:
         """Price of the parameter server, and the quota that it takes for certain."""
         hub = self.frame.aggregator
         if self.coarse or self.frame.transport != "server" or hub is None:
             return {}
-        offers = [server_at(hub, n, self.problem) for n in range(self.part.low, self.part.high + 1)]
-        there = [offer for offer in offers if offer is not None]
+        there = self.servers
         if not there:
             self.model.at_least({}, 1.0)
             return {}

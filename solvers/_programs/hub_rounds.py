@@ -11,7 +11,8 @@ from operator import truediv
 from placer.cost_model.dollars import components as cost
 from placer.cost_model.timing import store as stores
 from placer.cost_model.timing.plain_streams import share_seconds
-from placer.cost_model.timing.transfer import sum_seconds, transfer_seconds
+from placer.cost_model.timing.server_sum import server_sum_seconds, summing_vcpus
+from placer.cost_model.timing.transfer import transfer_seconds
 from placer.problem.exchange import strategy
 from placer.problem.exchange.central import memory_gib
 from placer.problem.exchange.phase import Phase, Transfer
@@ -77,7 +78,7 @@ def server(crew: Crew) -> None:
     crew.exact = False
     round_s = plus(
         crew.model.largest(pushed, exact=False),
-        {CONSTANT: sum_seconds(size, part.low, problem.calibration.services)},
+        {CONSTANT: _least_sum_s(crew)},
         crew.model.largest(pulled, exact=False),
     )
     each = [
@@ -89,6 +90,15 @@ def server(crew: Crew) -> None:
         for p, phases in zip(crew.places, each, strict=True)
     ]
     close(crew, round_s, plus(*usd, crew.data_usd()), 0.0)
+
+
+def _least_sum_s(crew: Crew) -> float:
+    """Return the seconds in which a server sums the fewest gradients of the part, with the most
+    vCPUs that the server of any number of workers has.
+    """
+    vcpus = max(map(summing_vcpus, crew.servers), default=summing_vcpus(None))
+    seconds: float = server_sum_seconds(crew.part.low, vcpus, crew.problem)
+    return seconds
 
 
 def _function_usd(crew: Crew, place: str, gradients: int) -> tuple[float, float]:

@@ -239,7 +239,7 @@ def problem_digest(problem: Problem) -> str:
     document["requirements"] = {
         name: value for name, value in document["requirements"].items() if name in given
     }
-    if problem.calibration.services == ServiceConstants():
+    if problem.calibration.services == ServiceConstants(server_sum_bytes_per_s=None):
         document["calibration"].pop("services")
     for name in ("name", "digest"):
         document["catalog"].pop(name, None)

@@ -21,7 +21,7 @@ from placer.market.books.folders import shipped_catalogs
 from placer.market.catalog import Catalog, VmOffer
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
-from placer.workload.constants import Calibration, HostConstants
+from placer.workload.constants import Calibration, HostConstants, ServiceConstants
 from placer.workload.profile import load_profile
 
 SIZES = {"small": (20, 20), "medium": (40, 30), "large": (100, 50)}
@@ -51,6 +51,7 @@ CONSTANTS = Calibration(
     },
     kappa=(1.0, 1.2, 0.74),
     averaging_spread=(1.0, 1.15, 0.87),
+    services=ServiceConstants(server_sum_bytes_per_s=None),
 )
 """The constants that the instances were frozen with, so that new fits do not change the answers."""
 CLOUDS = ("aws", "azure", "gcp")

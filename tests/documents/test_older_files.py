@@ -17,7 +17,7 @@ from placer.documents.validate import examine_document, manifest_of
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.solving.solve_again import solved_again
-from placer.workload.constants import Calibration, HostConstants
+from placer.workload.constants import Calibration, HostConstants, ServiceConstants
 
 FILES = ROOT / "tests/fixtures/saved-2026-11"
 BOOKS = FILES / "books"
@@ -31,6 +31,7 @@ FORMER = Calibration(
     },
     kappa=(1.0, 1.2, 0.74),
     averaging_spread=(1.0, 1.15, 0.87),
+    services=ServiceConstants(server_sum_bytes_per_s=None),
 )
 """The constants that they were written with."""
 

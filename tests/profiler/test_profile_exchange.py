@@ -33,6 +33,7 @@ from placer.profiler.host.overlay import (
     host_report,
     warnings_of,
 )
+from placer.profiler.host.summing import SumPoint, measure_sums, sum_once
 from placer.workload.constants import PUBLISHED
 from placer.workload.overlay import overlay_from, read_overlay
 
@@ -301,6 +302,80 @@ def test_a_real_measurement_of_tiny_gradients() -> None:
     assert math.isfinite(report.overlay.calibration.hosts["a10"].s_per_gb_sent)
 
 
+def test_sums_are_measured_on_one_thread_and_on_all() -> None:
+    """FP16 and FP32 on one and on two threads, medians between the quickest and slowest round, and
+    PyTorch has as many threads as before.
+    """
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    points = measure_sums(values=200_000, rounds=3, threads=(1, 2))
+    assert torch.get_num_threads() == before
+    assert [(p.compression, p.threads) for p in points] == [
+        ("fp16", 1),
+        ("fp16", 2),
+        ("none", 1),
+        ("none", 2),
+    ]
+    for point in points:
+        assert 0 < point.least_s <= point.seconds <= point.most_s
+
+
+def test_a_sum_adds_what_arrives() -> None:
+    """FP16 messages come back in FP16; 0.01 four times is 0.04 up to 11 bits."""
+    torch = pytest.importorskip("torch")
+    for kind in (torch.float16, torch.float32):
+        total = sum_once([torch.full((5,), 0.01, dtype=kind)] * 4, 5)
+        assert total.dtype == kind
+        assert total.tolist() == pytest.approx([0.04] * 5, rel=2**-10)
+
+
+def test_the_measured_sum_is_taken_up(tmp_path: Path) -> None:
+    """4 x 24 M values of 4 bytes in 0.192 s on two threads are 2 GB/s, 1 GB/s each: the file holds
+    it, and a server of an answer sums by it.
+    """
+    slow, fast = (
+        SumPoint(
+            compression=kind,
+            threads=2,
+            values=24_000_000,
+            gradients=4,
+            seconds=seconds,
+            least_s=seconds / 2,
+            most_s=seconds * 2,
+            rounds=5,
+        )
+        for kind, seconds in (("fp16", 0.192), ("none", 0.04))
+    )
+    measured = replace(synthetic(2, 1e-5), sums=(slow, fast))
+    document = json.loads(json.dumps(host_report(measured, "a10", TODAY).to_dict()))
+    jsonschema.validate(document, json.loads(schema_text("calibration")))
+    assert document["server_sum_bytes_per_s"] == pytest.approx(1e9)
+    row = document["report"]["fitted"][-1]
+    assert (row["low"], row["value"], row["high"]) == pytest.approx((0.5e9, 1e9, 2e9))
+    path = tmp_path / "here.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    words: dict[str, Any] = {
+        "workers": "gcp/us-central1=8xT4:spot",
+        "exchange": "parameter-server",
+        "catalog": "erben-2023",
+    }
+    shipped, here = (
+        dict(placer.estimate("roberta-xlm", calibration=file, **words).step.parts)["sum"]
+        for file in (None, str(path))
+    )
+    assert here / shipped == pytest.approx(1.06)
+    del document["server_sum_bytes_per_s"]  # a file of an older version
+    assert overlay_from(document, "file").calibration.services == PUBLISHED.services
+
+
+@pytest.mark.parametrize("rate", [0, -1.0, "fast", True])
+def test_a_sum_that_is_none_is_refused(slow_host: HostReport, rate: object) -> None:
+    """The file is named, and what is wrong with it."""
+    document = {**slow_host.to_dict(), "server_sum_bytes_per_s": rate}
+    with pytest.raises(PlacerError, match=r"^here\.json: "):
+        overlay_from(document, "here.json")
+
+
 def test_ctrl_c_keeps_whole_rounds() -> None:
     """In the first round there is nothing to keep; later, what is measured is marked partial."""
     pytest.importorskip("torch")
@@ -344,6 +419,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         "placer.profiler.host.averaging.SIZES",
         {"quick": (2e5, 8e5), "usual": (2e5, 8e5), "thorough": (2e5, 8e5)},
     )
+    monkeypatch.setattr("placer.profiler.host.summing.VALUES", 100_000)
     monkeypatch.setattr(
         "placer.profiler.host.averaging.SECONDS", {"quick": 0.0, "usual": 0.0, "thorough": 0.0}
     )
@@ -367,6 +443,8 @@ def test_command_writes_a_calibration(tmp_path: Path) -> None:
         "estimated: a10 x",
         "assumed: as a10",
         "A step of roberta-xlm",
+        "sums of a parameter server",
+        "counts",
         "samples/s",
     ):
         assert phrase in done.stdout

@@ -28,6 +28,7 @@ from instances import (
     profile,
     random_problem,
     region,
+    server_problem,
     store_at,
     wide_problem,
 )
@@ -91,6 +92,12 @@ def test_the_formulation_equals_plain_enumeration(market: str) -> None:
     local steps, placed data.
     """
     same = [assert_same(MARKETS[market](seed), ENGINES["highs"], seed) for seed in range(300, 315)]
+    assert sum(same) >= 3
+
+
+def test_servers_sum_by_their_vcpus() -> None:
+    """Eight instances with servers of 1 to 96 vCPUs: no bound is on the wrong side."""
+    same = [assert_same(server_problem(seed), ENGINES["highs"], seed) for seed in range(300, 308)]
     assert sum(same) >= 3
 
 

@@ -18,6 +18,7 @@ from instances import (
     island_problem,
     loading_problem,
     random_problem,
+    server_problem,
     sized_problem,
     wide_problem,
 )
@@ -150,6 +151,12 @@ def test_exact_equals_exhaustive_with_sizes_that_share_a_quota(chunk: int) -> No
     """
     seeds = range(3_000 + chunk * 20, 3_000 + chunk * 20 + 20)
     assert sum(assert_same(sized_problem(seed, most=600), seed) for seed in seeds) >= 10
+
+
+def test_exact_equals_exhaustive_where_servers_sum_by_their_vcpus() -> None:
+    """16 instances around a parameter server with 1 to 96 vCPUs, which its sum follows."""
+    seeds = range(6_000, 6_016)
+    assert sum(assert_same(server_problem(seed), seed) for seed in seeds) >= 3
 
 
 @pytest.mark.parametrize("chunk", range(3))

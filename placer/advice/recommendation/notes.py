@@ -33,6 +33,7 @@ from placer.units import (
     format_usd,
     parse_date,
 )
+from placer.workload.constants import PUBLISHED
 from placer.workload.peer import peer_of
 
 SHORTEST_STEP_S = 5.5
@@ -47,6 +48,9 @@ TIGHT = 0.8
 """Memory that is fuller than this is worth a word."""
 SMALL_QUOTA_GPUS = 8
 """What new accounts often may rent of one type in a region: a note says if an answer needs more."""
+LARGE_SUM = 0.1
+"""Share of a step from which the assumed time of a server's sum may decide an answer."""
+PUBLISHED_SUM = PUBLISHED.services.server_sum_bytes_per_s
 STALE_DAYS = 120
 """Prices older than this are announced."""
 ODD = 10.0
@@ -456,6 +460,21 @@ def _odd_prices(catalog: Catalog, offers: Sequence[VmOffer]) -> Iterator[Warn]:
             )
 
 
+def _sum_warnings(problem: Problem, got: Estimate) -> Iterator[Warn]:
+    """Yield a word where a server's sum, whose speed nobody measured on this server, is a large
+    part of a step.
+    """
+    sum_s = dict(got.step.parts).get("sum", 0.0)
+    rate = problem.calibration.services.server_sum_bytes_per_s
+    if sum_s > LARGE_SUM * got.step.total and rate in (None, PUBLISHED_SUM):
+        yield Warn(
+            code="server-sum",
+            message=f"the server's sum takes {format_seconds(sum_s)} of a step of "
+            f"{format_seconds(got.step.total)}; nobody measured its speed on such a machine: do so "
+            "there with 'placer profile exchange'",
+        )
+
+
 def _exchange_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
     """Yield what may surprise about the exchange of a placement."""
     chosen = traits(placement.exchange.strategy)
@@ -514,6 +533,7 @@ def _exchange_warnings(problem: Problem, placement: Placement, got: Estimate) ->
             "to have one"
         )
         yield Warn(code="no-exchange", message=text)
+    yield from _sum_warnings(problem, got)
     if chosen.transport in ("store", "regional-stores"):
         yield Warn(
             code="assumed-store", message="store and function times are assumed, not measured"

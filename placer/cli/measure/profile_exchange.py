@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -27,6 +28,7 @@ Example:
 \b
 Averaging takes L(S, N) = l0 + l1 S + l2 N + l3 T seconds: S in GB, N workers, T tensors.
 l1 and l3 follow from what is measured here; l0 and l2 need other machines and stay as published.
+These are hivemind's. How fast a parameter server sums is measured as well, whatever the software.
 """
 EXAMPLES = {"t4": "gcp/us-central1=8xT4:spot", "a10": "lambda/us-west-1=8xA10"}
 """Workers of the published runs with each class of hosts."""
@@ -63,6 +65,7 @@ def command(
     from placer.market.books.book_reader import load_catalog
     from placer.profiler.host.averaging import SECONDS, SIZES, measure_host
     from placer.profiler.host.overlay import host_class, host_report
+    from placer.profiler.host.summing import measure_sums
     from placer.workload.profile import load_profile
 
     if quick and thorough:
@@ -76,8 +79,14 @@ def command(
     load_profile(model)
     check_targets(output)
     length = "quick" if quick else "thorough" if thorough else "usual"
-    with _bar() as progress:
+    with _bar("averaging on one core") as progress:
         measured = measure_host(SIZES[length], seconds=SECONDS[length], progress=progress)
+    if not measured.partial:
+        with _bar("sums of a parameter server") as progress:
+            try:
+                measured = replace(measured, sums=measure_sums(progress=progress))
+            except KeyboardInterrupt:
+                measured = replace(measured, partial=True)
     report = host_report(measured, kind)
     if output:
         write_json(output, report.to_dict())
@@ -89,7 +98,7 @@ def command(
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[float], None]]:
+def _bar(words: str) -> Iterator[Callable[[float], None]]:
     """Show a transient bar with the time that is left, on a terminal only."""
     import sys
 
@@ -111,7 +120,7 @@ def _bar() -> Iterator[Callable[[float], None]]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:
-        task = bar.add_task("averaging on one core", total=1.0)
+        task = bar.add_task(words, total=1.0)
         yield lambda share: bar.update(task, completed=share)
 
 
@@ -124,8 +133,15 @@ def _print(out: Console, report: HostReport, model: str) -> None:
     )
     out.print("\nMeasured: arithmetic of one peer on one core, 90 % intervals", style="bold")
     out.print(_arithmetic(report))
+    if report.measured.sums:
+        out.print(
+            "\nMeasured: sums of a parameter server; bytes of gradients in FP32, whatever arrives",
+            style="bold",
+        )
+        out.print(_sums(report))
+    devices = ", ".join(report.devices)
     out.print(
-        f"\nAveraging constants of {report.host} hosts ({', '.join(report.devices)})", style="bold"
+        f"\nAveraging constants of {report.host} hosts under hivemind ({devices})", style="bold"
     )
     out.print(_constants(report))
     out.print(f"\nA step of {model} with {EXAMPLES[report.host]} ({BOOK})", style="bold")
@@ -161,6 +177,27 @@ def _arithmetic(report: HostReport) -> Table:
             f"{a.low:.3g} to {a.high:.3g}",
             *per_tensor,
             *stages,
+        )
+    return table
+
+
+def _sums(report: HostReport) -> Table:
+    from placer.workload.constants import PUBLISHED
+
+    right = ("threads", "GB/s", "each vCPU", "shipped")
+    table = new_table(("messages", *right, "rounds"), right=right)
+    shipped = PUBLISHED.services.server_sum_bytes_per_s or 0.0
+    for point in report.measured.sums:
+        counts = point is report.server_sum
+        least, most = point.bytes_per_s(point.most_s), point.bytes_per_s(point.least_s)
+        table.add_row(
+            {"none": "fp32"}.get(point.compression, point.compression),
+            str(point.threads),
+            f"{point.bytes_per_s() / 1e9:.3g}",
+            f"{point.bytes_per_s() / point.threads / 1e9:.3g}",
+            f"{shipped / 1e9:.3g}" if counts else "",
+            f"{point.rounds}, from {least / 1e9:.3g} to {most / 1e9:.3g} GB/s"
+            + (": counts" if counts else ""),
         )
     return table
 

@@ -12,6 +12,7 @@ from placer.cost_model.timing.plain_streams import (
     direct_phase_seconds,
     share_seconds,
 )
+from placer.cost_model.timing.server_sum import server_sum_seconds, sum_spread, summing_vcpus
 from placer.cost_model.timing.step import (
     FunctionRun,
     StepSeconds,
@@ -20,8 +21,7 @@ from placer.cost_model.timing.step import (
     overlap_window,
     overlapped,
 )
-from placer.cost_model.timing.store import STORE_SPREAD
-from placer.cost_model.timing.transfer import sum_seconds
+from placer.problem.admitted_exchanges import server_offer
 from placer.problem.exchange import traits
 from placer.problem.exchange.phase import Phase
 from placer.problem.placement import Placement
@@ -173,7 +173,11 @@ def _server(this: Round) -> StepSeconds:
         pulls += [this.streaming(hub, place)] * count
     slowest, pull = max(calculation), arrival_seconds(waits, pulls, shared)
     push = arrival_seconds(starts, pushes, shared) - slowest
-    summing = STORE_SPREAD[this.case] * sum_seconds(this.size, this.workers, this.services)
+    server = this.exchange.server
+    vcpus = summing_vcpus(None if server is None else server_offer(server, this.problem))
+    summing = sum_spread(this.services, this.case) * server_sum_seconds(
+        this.workers, vcpus, this.problem
+    )
     parts = (("push", push), ("sum", summing), ("pull", pull))
     return StepSeconds(
         calculation=slowest,

@@ -9,7 +9,7 @@ from placer.workload.constants import ServiceConstants
 
 
 def sum_seconds(gradient_bytes: float, gradients: int, services: ServiceConstants) -> float:
-    """Time in which one machine or function sums some gradients."""
+    """Time in which one cloud function sums some gradients."""
     return gradients * gradient_bytes / services.sum_bytes_per_s
 
 

@@ -16,6 +16,8 @@ from placer.documents.checker.seconds import (
     STORE_START_S,
     STORE_STREAM_BYTES_PER_S,
     SUM_BYTES_PER_S,
+    SUMMING_VCPUS,
+    server_sum,
 )
 
 SLACK = 1e-9
@@ -136,7 +138,7 @@ class Relaxed:
                 for k, r in groups
             )
         if strategy == "parameter-server":
-            return n * summing
+            return server_sum(n, size, SUMMING_VCPUS, self.problem)
         moved = 2 * (STORE_START_S + size / (STORE_STREAM_BYTES_PER_S * streams))
         reading = size / FUNCTION_BYTES_PER_S
         if strategy == "central":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from placer.documents.checker.averages import class_seconds, link_factor, straight_rounds, window
 from placer.documents.checker.case import Case, Crew
@@ -16,6 +18,8 @@ FUNCTION_BYTES_PER_S = 75e6
 STORE_STREAM_BYTES_PER_S = 90e6
 STORE_START_S = 0.5
 ROUND_TRIPS = 4
+SUMMING_VCPUS = 8
+SUM_WORK = {"fp16": 1.0, "none": 0.5, "int8": 1.7, "int4": 4.0, "sparse": 1.3}
 """Figures that nobody measured here, as ARCHITECTURE.md names them: assumed by the model, so
 assumed again.
 """
@@ -187,7 +191,7 @@ def _gossip(case: Case) -> Bill:
 
 
 def _server(case: Case) -> Bill:
-    hub = case.hub
+    hub, vcpus = case.hub, case.offer(case.placement["server"])["vcpus"]
     through = case.size / case.machine(hub) / GOODPUT
     push, pull = [], []
     for crew, own in _apiece(case):
@@ -203,9 +207,21 @@ def _server(case: Case) -> Bill:
         )
     return Bill(
         last_arrival(push, through)
-        + case.workers * case.size / SUM_BYTES_PER_S
+        + server_sum(case.workers, case.size, vcpus, case.problem)
         + last_arrival(pull, through)
     )
+
+
+def server_sum(gradients: int, size: float, vcpus: float, problem: Mapping[str, Any]) -> float:
+    """Time a parameter server that sums N gradients of S bytes: by vCPUs, up to eight; old files
+    know one rate for all.
+    """
+    rate = problem["calibration"]["services"].get("server_sum_bytes_per_s")
+    if rate is None:
+        return gradients * size / SUM_BYTES_PER_S
+    packed = problem["requirements"]["compression"] or problem["profile"]["compression"]
+    work = problem["profile"]["gradient_bytes_fp32"] * SUM_WORK[packed]
+    return float(gradients * work / (rate * min(vcpus, SUMMING_VCPUS)))
 
 
 def _object(case: Case, src: str, dst: str, *, by_function: bool) -> float:

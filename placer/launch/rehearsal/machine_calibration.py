@@ -126,6 +126,7 @@ def _services(small: Scaled, rounds: Sequence[Sequence[Record]]) -> ServiceConst
         stream_bytes_per_s=FAST,
         function_bytes_per_s=FAST,
         sum_bytes_per_s=gradients * small.problem.gradient_bytes / max(LEAST_S, summed_s),
+        server_sum_bytes_per_s=None,
     )
 
 

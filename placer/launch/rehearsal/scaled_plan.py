@@ -42,6 +42,7 @@ NOTHING = Calibration(
         stream_bytes_per_s=1e15,
         function_bytes_per_s=1e15,
         sum_bytes_per_s=1e15,
+        server_sum_bytes_per_s=None,
     ),
 )
 """Links alone: hosts, stores and functions that take no time."""

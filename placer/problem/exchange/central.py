@@ -12,7 +12,8 @@ from placer.problem.exchange.traits import Traits
 from placer.problem.placement import Exchange
 from placer.units import GIB
 
-# Nobody published what a worker loses beside a serverless aggregator: assumed as under hivemind.
+# Nobody published what a worker loses beside a serverless aggregator: assumed as in an average
+# under the software of the question.
 TRAITS = Traits(division="equal", transport="store", hub="function")
 
 

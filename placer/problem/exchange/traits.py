@@ -11,7 +11,8 @@ class Traits:
 
     Notes
     -----
-    ``framework`` names the efficiency that slows its workers. ``division`` is ``adaptive`` (fast
+    ``framework`` is ``none`` where workers have nothing to exchange; all others are slowed by the
+    software that averages, hivemind or another. ``division`` is ``adaptive`` (fast
     workers do more of the batch) or ``equal``. ``transport`` names the timing in
     `round_seconds`. ``hub`` is what ``Exchange.aggregator`` is the place of: a
     ``function``, a ``server`` machine of its own, the server of a ``region`` among the workers, or

@@ -7,8 +7,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from placer.errors import PlacerError
+from placer.profiler.host.summing import SumPoint, one_thread
 from placer.profiler.target.torch_import import load_torch
 
 if TYPE_CHECKING:
@@ -62,13 +62,16 @@ class HostPoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostMeasurement:
-    """All points of a machine; ``partial`` if Ctrl-C ended the rounds early."""
+    """All points of a machine; ``partial`` if Ctrl-C ended the rounds early. ``sums`` are those of
+    a parameter server.
+    """
 
     points: tuple[HostPoint, ...]
     partial: bool
     processor: str
     logical_cpus: int
     torch_version: str
+    sums: tuple[SumPoint, ...] = ()
 
     def of(self, compression: str) -> tuple[HostPoint, ...]:
         """Return the points of one compression."""
@@ -221,17 +224,6 @@ def make_gradient(torch: Any, compression: str, size: int, count: int) -> list[t
     """Build ``count`` equal FP32 tensors that take about ``size`` bytes in messages."""
     elements = max(1, round(size / ELEMENT_BYTES[compression] / count))
     return [torch.full((elements,), 0.01 * (1 + i % 7)) for i in range(count)]
-
-
-@contextmanager
-def one_thread(torch: Any) -> Iterator[None]:
-    """Let PyTorch use one thread, as each of hivemind's steps does with parts of this size."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def processor() -> str:

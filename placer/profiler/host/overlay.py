@@ -17,6 +17,7 @@ from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.profiler.host.averaging import HostMeasurement
 from placer.profiler.host.cost_fit import HostFit, fit
+from placer.profiler.host.summing import SumPoint
 from placer.units import Interval
 from placer.version import __version__
 from placer.workload.constants import PUBLISHED, Calibration, HostConstants
@@ -70,6 +71,12 @@ class HostReport:
     terms: tuple[HostTerm, ...]
     overlay: Overlay
     created: str
+
+    @property
+    def server_sum(self) -> SumPoint | None:
+        """The measured sum that counts: FP16 messages on the most threads."""
+        measured = [point for point in self.measured.sums if point.compression == "fp16"]
+        return max(measured, key=lambda point: point.threads, default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.calibration/v1`` document."""
@@ -142,7 +149,7 @@ def host_report(measured: HostMeasurement, host: str, today: str | None = None) 
         spreads={kind: _spread(PUBLISHED, fits["fp16"])},
     )
     devices = tuple(sorted(device.gpu for device in catalog.gpus.values() if device.host == kind))
-    return HostReport(
+    report = HostReport(
         measured=measured,
         fits=fits,
         host=kind,
@@ -151,6 +158,13 @@ def host_report(measured: HostMeasurement, host: str, today: str | None = None) 
         overlay=Overlay(calibration=calibration),
         created=created,
     )
+    summed = report.server_sum
+    if summed is None:
+        return report
+    services = replace(
+        PUBLISHED.services, server_sum_bytes_per_s=summed.bytes_per_s() / summed.threads
+    )
+    return replace(report, overlay=Overlay(calibration=replace(calibration, services=services)))
 
 
 def host_document(report: HostReport) -> dict[str, Any]:
@@ -171,7 +185,10 @@ def host_document(report: HostReport) -> dict[str, Any]:
         },
         **figures,
         "report": {
-            "fitted": [_fitted(report, term) for term in report.terms if term.basis == "estimated"],
+            "fitted": [
+                *(_fitted(report, term) for term in report.terms if term.basis == "estimated"),
+                *_summed(report),
+            ],
             "not_fitted": [
                 _not_fitted(report, term) for term in report.terms if term.basis == "assumed"
             ],
@@ -192,6 +209,7 @@ def host_document(report: HostReport) -> dict[str, Any]:
                     "alike_within_factor": ALIKE,
                 },
                 "points": points,
+                "sums": [asdict(point) for point in report.measured.sums],
             },
         },
     }
@@ -272,6 +290,31 @@ def _fitted(report: HostReport, term: HostTerm) -> dict[str, Any]:
         "runs": len(report.measured.of("fp16")),
         "at_limit": term.value == 0.0,
     }
+
+
+def _summed(report: HostReport) -> list[dict[str, Any]]:
+    """List the row of the measured sum of a parameter server, if there is one."""
+    point = report.server_sum
+    if point is None:
+        return []
+    value, low, high = (
+        point.bytes_per_s(seconds) / point.threads
+        for seconds in (point.seconds, point.most_s, point.least_s)
+    )
+    return [
+        {
+            "figure": "sum of a parameter server, each vCPU",
+            "kind": "constant",
+            "key": ["server_sum_bytes_per_s"],
+            "unit": "bytes/s",
+            "published": PUBLISHED.services.server_sum_bytes_per_s,
+            "value": value,
+            "low": low,
+            "high": high,
+            "runs": point.rounds,
+            "at_limit": False,
+        }
+    ]
 
 
 def _not_fitted(report: HostReport, term: HostTerm) -> dict[str, Any]:

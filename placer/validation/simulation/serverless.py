@@ -4,6 +4,8 @@ functions.
 
 from __future__ import annotations
 
+from placer.cost_model.timing.server_sum import server_sum_seconds, summing_vcpus
+from placer.problem.admitted_exchanges import server_offer
 from placer.validation.simulation.event_loop import Process, Signal
 from placer.validation.simulation.flows import Port
 from placer.validation.simulation.scene import Machine, Scene
@@ -13,7 +15,9 @@ def server(scene: Scene) -> Process:
     """Let every worker compute and push at once; all pull when the last gradient has arrived."""
     hub = scene.machine(str(scene.exchange.aggregator))
     yield from scene.meet([((worker,), _push(scene, worker, hub)) for worker in scene.workers])
-    yield len(scene.workers) * scene.size / scene.services.sum_bytes_per_s
+    group = scene.exchange.server
+    vcpus = summing_vcpus(None if group is None else server_offer(group, scene.problem))
+    yield server_sum_seconds(len(scene.workers), vcpus, scene.problem)
     yield from scene.meet([((), scene.direct(hub, worker)) for worker in scene.workers])
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from placer.cost_model.dollars import components as cost
 from placer.cost_model.timing import store as stores
 from placer.cost_model.timing.plain_streams import direct_seconds, share_seconds
-from placer.cost_model.timing.transfer import sum_seconds
+from placer.cost_model.timing.server_sum import server_sum_seconds, summing_vcpus
 from placer.market.catalog import VmOffer
 from placer.market.network.graph import Link
 from placer.problem.admitted_exchanges import holds, needs_quota, servers_at
@@ -111,7 +111,7 @@ class Hub:
         an array.
         """
         if self.transport == "server":
-            return sum_seconds(self.size, workers, self.services)
+            return server_sum_seconds(workers, self._vcpus(workers), self.problem)
         fetch, put = (
             self.link(self.storage, self.aggregator),
             self.link(self.aggregator, self.storage),
@@ -119,6 +119,15 @@ class Hub:
         return stores.aggregate_seconds(
             self.size, self.gradients(workers), fetch, put, self.services
         )
+
+    def _vcpus(self, workers: Any) -> Any:
+        """Return the vCPUs that sum in the server of some numbers of workers; as many as may count
+        where there is none; of the shape of ``workers``.
+        """
+        vcpus = np.full(np.shape(workers), summing_vcpus(None))
+        for offer in reversed(self._servers):
+            vcpus = np.where(holds(offer, workers, self.problem), summing_vcpus(offer), vcpus)
+        return vcpus
 
     def shared(self, workers: Any) -> Any:
         """Return the seconds in which all gradients pass through the hub's own network, one way;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from placer.cli.report.recommend.inner_words import inner_lines, software_words
 from placer.cli.report.recommend.sentences import hub_words
 from placer.cost_model.estimate import Estimate, LinkUse
+from placer.cost_model.exchange_bases import sum_words
 from placer.cost_model.outlook.outlook import month_outlook, spot_outlook
 from placer.cost_model.outlook.totals import totals_of
 from placer.cost_model.timing.lanes import DIRECT
@@ -248,7 +249,9 @@ def _exchange_words(placement: Placement, got: Estimate, problem: Problem) -> st
     elif exchange.overlap:
         text += ", beside the next step"
     if exchange.aggregator is None or exchange.storage is None:
-        return text + hub_words(placement).replace(",", ";", 1)
+        text += hub_words(placement).replace(",", ";", 1)
+        summing = sum_words(exchange, problem)
+        return f"{text}, {summing}" if summing else text
     function, store = problem.function(exchange.aggregator), problem.catalog.store(exchange.storage)
     text += (
         f"; aggregator {function.function} in {function.place} "

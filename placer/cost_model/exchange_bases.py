@@ -1,0 +1,153 @@
+"""How each time of an exchange is known: measured, published, estimated or assumed, and under what
+software.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from placer.cost_model.timing.server_sum import SUM_WORK, summing_vcpus
+from placer.problem.admitted_exchanges import server_offer
+from placer.problem.exchange import traits
+from placer.problem.placement import Exchange, Placement
+from placer.problem.problem import Problem
+from placer.workload.constants import HIVEMIND, PUBLISHED
+from placer.workload.island.transports import transport
+from placer.workload.peer import ASSUMED_GBPS, peer_of
+
+RINGS_BETWEEN = ("butterfly", "leaders")
+"""Transports whose bytes between regions take a multiple of bytes over bandwidth."""
+STREAMS = "transfers between servers: published: 2 to 5 % of runs through emulated links"
+STORES = "store and function times: assumed"
+HIVEMIND_BASES = {
+    "butterfly": "averaging time: measured: runs of Erben et al. (2024){under} inside one zone; "
+    "hosts of unmeasured devices: assumed alike",
+    "leaders": "averaging time: estimated: measured averages{under} inside a zone (Erben et al., "
+    "2024), put together by level",
+    "region-hub": f"{STREAMS}; averages inside regions as measured{{under}}",
+    "region-gossip": f"{STREAMS}; averages inside regions as measured{{under}}",
+}
+"""How the time of each transport is known where hivemind averages inside zones."""
+RING_BASES = {
+    "butterfly": "",
+    "leaders": "averages of several levels: estimated: rings put together by level",
+    "region-hub": STREAMS,
+    "region-gossip": STREAMS,
+}
+"""How the rest of a transport's time is known where averages inside a zone are rings."""
+BASES = {
+    "server": "push and pull: published: 1 to 5 % of runs through emulated links; the server's "
+    "network: assumed",
+    "store": STORES,
+    "regional-stores": STORES,
+}
+"""How the time of the other transports is known."""
+FORMER_SERVER = (
+    "push and pull: published: 1 to 5 % of runs through emulated links; the server's sums and "
+    "network, and the loss of speed beside it: assumed"
+)
+
+
+def exchange_bases(hosts: Iterable[str], placement: Placement, problem: Problem) -> list[str]:
+    """Return a sentence on each time of an exchange.
+
+    Parameters
+    ----------
+    hosts
+        Classes of averaging time of the workers.
+
+    Notes
+    -----
+    Questions of older versions, whose servers sum like functions, keep the words that were saved
+    with them.
+    """
+    used, calibrated = placement.exchange, problem.calibration.name != PUBLISHED.name
+    kind = traits(used.strategy).transport
+    former = problem.calibration.services.server_sum_bytes_per_s is None
+    sentences = []
+    if kind in RING_BASES and used.transport == HIVEMIND:
+        sentences.append(HIVEMIND_BASES[kind].format(under="" if former else " under hivemind"))
+    elif kind in RING_BASES:
+        sentences += [*sorted({_ring_basis(host) for host in hosts}), RING_BASES[kind]]
+    elif kind in BASES:
+        sentences.append(FORMER_SERVER if former and kind == "server" else BASES[kind])
+    if not former:
+        sentences += _later_bases(kind, placement, problem)
+    if calibrated and kind in RINGS_BETWEEN:
+        sentences.append(
+            f"averaging time and links between regions: calibrated: {problem.calibration.name}"
+        )
+    return sentences
+
+
+def _later_bases(kind: str, placement: Placement, problem: Problem) -> list[str]:
+    """Return what older versions did not say: of a server's sum, the loss of speed beside servers
+    and stores, and bytes between regions.
+    """
+    used, sentences = placement.exchange, []
+    if kind == "server":
+        sentences.append(_sum_basis(used, problem))
+    if kind in BASES:
+        title = transport(used.transport).title
+        sentences.append(f"loss of speed beside the exchange: assumed: as under {title}")
+    if kind in RINGS_BETWEEN and problem.calibration.name == PUBLISHED.name:
+        sentences += _line_bases(placement, problem)
+    return sentences
+
+
+def _ring_basis(name: str) -> str:
+    """Say how the averaging time of a class of a ring is known."""
+    peer = peer_of(name)
+    if peer is None:
+        return ""
+    rate = f"{peer.gbps:g} Gb/s of each worker"
+    assumed = ", assumed where a provider promises none" if peer.gbps == ASSUMED_GBPS else ""
+    return f"averaging time: {peer.via.title} over {rate}{assumed}: published: {peer.via.source}"
+
+
+def _sum_basis(used: Exchange, problem: Problem) -> str:
+    """Say how the time of a server's sum is known."""
+    rate = problem.calibration.services.server_sum_bytes_per_s
+    if rate is None or used.server is None:
+        return "the server's sum: assumed"
+    server = server_offer(used.server, problem)
+    return (
+        f"the server's sum: {rate / 1e9:.2f} GB/s a vCPU, in FP32: {_sum_source(problem)}; times "
+        f"{summing_vcpus(server):g} for the {server.vcpus:g} vCPUs of {server.instance_type}: "
+        f"assumed"
+    )
+
+
+def sum_words(used: Exchange, problem: Problem) -> str:
+    """Say how fast a server sums, and how that is known, for a line of an answer; empty where there
+    is none.
+    """
+    rate = problem.calibration.services.server_sum_bytes_per_s
+    if used.server is None:
+        return ""
+    if rate is None:
+        return "sums at an assumed speed"
+    total = rate * summing_vcpus(server_offer(used.server, problem)) / SUM_WORK[used.compression]
+    return f"sums {total / 1e9:.1f} GB/s of FP32 by its vCPUs ({_sum_source(problem)})"
+
+
+def _sum_source(problem: Problem) -> str:
+    if problem.calibration.services.server_sum_bytes_per_s == (
+        PUBLISHED.services.server_sum_bytes_per_s
+    ):
+        return "measured on 2 vCPUs of another machine, November 2026"
+    return f"measured: {problem.calibration.name}"
+
+
+def _line_bases(placement: Placement, problem: Problem) -> list[str]:
+    """Say how the time of bytes between regions is known: hivemind's factors were fitted."""
+    software, places = placement.exchange.transport, placement.places
+    factors = {
+        problem.calibration.line_factor(software, a, b) for a in places for b in places if a != b
+    }
+    known = "measured: runs of Erben et al. (2024)" if software == HIVEMIND else "assumed"
+    title = transport(software).title
+    return [
+        f"between regions: {factor:g} x bytes over bandwidth under {title}: {known}"
+        for factor in sorted(factors)
+    ]
