@@ -44,7 +44,7 @@ class Target:
     -----
     Mutable on purpose: searches call `offer`, and read what an improvement still needs. ``skipped``
     says that some part was too large to enumerate, so nothing is proved; ``first`` that any
-    placement within the limits ends the search.
+    placement within the limits ends the search; ``beat`` is a value known without a placement.
     """
 
     problem: Problem
@@ -63,6 +63,7 @@ class Target:
     candidates: int = 0
     skipped: bool = False
     first: bool = False
+    beat: float | None = None
     tied: tuple[Objective, float] | None = None
     ticks: int = field(default=0, repr=False)
 
@@ -75,6 +76,7 @@ class Target:
         node_limit: int | None = None,
         on_better: Callable[[float], None] | None = None,
         first: bool = False,
+        beat: float | None = None,
     ) -> Target:
         """Read objective and limits from the wishes; ``deadline`` is by the monotonic clock."""
         wish = problem.requirements
@@ -91,6 +93,7 @@ class Target:
             node_limit=node_limit,
             on_better=on_better,
             first=first,
+            beat=beat,
         )
 
     def offer(self, placement: Placement) -> None:
@@ -110,6 +113,10 @@ class Target:
         outcome = evaluate(placement, self.problem)
         key = self.objective.score(outcome)
         if key >= self.best_key or self._loses_tie(outcome) or broken_limits(outcome, wish):
+            return
+        if self.beat is not None and not self.objective.better(
+            self.objective.value(outcome), self.beat
+        ):
             return
         if not violations(placement, self.problem):
             self.best, self.best_key = placement, key
@@ -156,42 +163,42 @@ class Target:
         """Relative improvement that is worth finding."""
         return max(self.gap, STRICT)
 
-    @property
-    def _improved_value(self) -> float:
-        """Value of the least improvement that is worth finding."""
-        return self.objective.ahead(self.best_value, self.slack)
+    def _improved_value(self, objective: str) -> float | None:
+        """Return the value of the least improvement that is worth finding; None where nothing is
+        known, or another objective is searched.
+        """
+        known = self.beat if self.best is None else self.best_value
+        if known is None or self.objective.name != objective:
+            return None
+        return self.objective.ahead(known, self.slack)
 
     @property
     def min_speed(self) -> float:
         """Samples/s that a better placement has at least; 0 without a limit."""
         floor = self.floor_samples_per_second * (1 - TOLERANCE)
-        if self.objective.name == "throughput" and self.best is not None:
-            return max(floor, self._improved_value)
-        return floor
+        improved = self._improved_value("throughput")
+        return floor if improved is None else max(floor, improved)
 
     @property
     def max_usd_per_hour(self) -> float:
         """USD/h that a better placement has at most."""
         limit = self.budget_usd_per_hour * (1 + TOLERANCE)
-        if self.objective.name == "cost" and self.best is not None:
-            return min(limit, self._improved_value)
-        return limit
+        improved = self._improved_value("cost")
+        return limit if improved is None else min(limit, improved)
 
     @property
     def max_usd_per_sample(self) -> float:
         """USD per sample that a better placement has at most; infinite without a limit."""
         limit = self.limit_usd_per_sample * (1 + TOLERANCE)
-        if self.objective.name == "cost-per-sample" and self.best is not None:
-            return min(limit, self._improved_value / 1e6)
-        return limit
+        improved = self._improved_value("cost-per-sample")
+        return limit if improved is None else min(limit, improved / 1e6)
 
     @property
     def max_carbon_g_per_hour(self) -> float:
         """Emissions that a better placement has at most; infinite without a limit."""
         limit = self.limit_carbon_g_per_hour * (1 + TOLERANCE)
-        if self.objective.name == "carbon" and self.best is not None:
-            return min(limit, self._improved_value)
-        return limit
+        improved = self._improved_value("carbon")
+        return limit if improved is None else min(limit, improved)
 
     @property
     def limits(self) -> tuple[float, ...]:

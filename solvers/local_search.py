@@ -5,8 +5,10 @@ rebuilt in part.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from itertools import zip_longest
 
+from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import Answer, SolveOptions, Status
 
@@ -34,7 +36,11 @@ REBUILT = 100
 """Drafts that may be ranked to fill up one from which some machines were taken away."""
 
 
-def solve(problem: Problem, options: SolveOptions) -> Answer:
+def solve(
+    problem: Problem,
+    options: SolveOptions,
+    goes_on: Callable[[Placement | None], bool] = lambda _: True,
+) -> Answer:
     """Construct placements and improve them by small changes.
 
     Parameters
@@ -44,6 +50,8 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     options
         Time limit, and the seed of the shaking; the search ends by itself, gap and nodes are not
         used.
+    goes_on
+        Hears the best placement of the construction and says whether to improve it.
 
     Returns
     -------
@@ -56,14 +64,15 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
         return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=0)
     judge = judge_of(market, options)
     try:
-        _search(judge, options.seed)
+        start = construct(judge)
+        if goes_on(judge.target.best):
+            _improve(judge, start, options.seed)
     except (OutOfTimeError, KeyboardInterrupt) as why:
         return answer_of(judge, stopped=True, interrupted=isinstance(why, KeyboardInterrupt))
     return answer_of(judge, stopped=False)
 
 
-def _search(judge: Judge, seed: int) -> None:
-    start = construct(judge)
+def _improve(judge: Judge, start: Start, seed: int) -> None:
     around = Neighbourhood(judge, start.near)
     descent = Descent(
         judge, (around.moved, around.swapped, around.grown, around.shrunk, around.exchanged)

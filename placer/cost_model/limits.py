@@ -34,6 +34,15 @@ class Violation:
 
 def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
     """List every limit and wish that a placement breaks; empty if it may be recommended."""
+    return evaluated(placement, problem)[1]
+
+
+def evaluated(
+    placement: Placement, problem: Problem
+) -> tuple[Outcome | None, tuple[Violation, ...]]:
+    """Return what a placement does and costs with its `violations`; None where they leave nothing
+    to evaluate.
+    """
     broken = [
         *_group_violations(placement, problem),
         *_island_violations(placement, problem),
@@ -83,11 +92,11 @@ def violations(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
         )
     broken += [*_unplaced_data(placement, problem), *_unused(placement, problem)]
     if any(v.code in ("function", "exchange", "data") for v in broken):
-        return tuple(broken)
+        return None, tuple(broken)
     outcome = evaluate(placement, problem)
     moves = estimate(placement, problem).moves if wish.datasets else ()
     broken += [*_function_time(outcome, problem), *_data_violations(placement, moves, problem)]
-    return (*broken, *broken_limits(outcome, wish))
+    return outcome, (*broken, *broken_limits(outcome, wish))
 
 
 def broken_limits(outcome: Outcome, wish: Requirements) -> tuple[Violation, ...]:

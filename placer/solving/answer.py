@@ -39,7 +39,9 @@ class SolveOptions:
     Relative gap, limits in seconds and in nodes of the search, seed, a placement to start from if
     one is known, a function that hears the objective value of every better placement, whether a
     stopped search should work out a bound, whether to stop at the first placement that keeps every
-    limit (`exact` alone), and whether ties are broken by a second search.
+    limit (`exact` alone), whether ties are broken by a second search, and a value of the objective
+    that is known: only a better placement is wanted, and infeasible then says that there is none
+    (`exact` alone; others may return a worse one).
     """
 
     gap: float = 0.001
@@ -51,6 +53,7 @@ class SolveOptions:
     first: bool = False
     certificate: bool = False
     break_ties: bool = True
+    beat: float | None = None
     on_better: Callable[[float], None] | None = None
 
 

@@ -142,6 +142,8 @@ def _asked(run: Run, problem: Problem, options: SolveOptions) -> Answer:
         options = replace(
             options, on_better=lambda searched: tell(objective.from_searched(searched))
         )
+    if options.beat is not None:  # seconds and samples/s are each other's reciprocal
+        options = replace(options, beat=objective.from_searched(options.beat))
     answer = run(
         replace(problem, requirements=replace(wish, objective=objective.searched)), options
     )
@@ -191,7 +193,7 @@ def _result(
         candidates=answer.candidates,
         nodes=answer.nodes,
         proof=answer.proof,
-        limits=replace(options, on_better=None, start=None),
+        limits=replace(options, on_better=None, start=None, beat=None),
         interrupted=answer.interrupted,
     )
 

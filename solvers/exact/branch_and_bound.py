@@ -94,6 +94,7 @@ class Prepared:
             node_limit=options.node_limit,
             on_better=options.on_better,
             first=options.first,
+            beat=options.beat,
         )
         ledger, self._interrupted = Ledger(target), False
         finished = self._offer_starts(target, options) and self._search(
@@ -150,7 +151,7 @@ class Prepared:
         Notes
         -----
         With options for an ``opening``, local search makes the first incumbent, unless the
-        relaxations already prove that nothing beats a single machine.
+        relaxations already prove that nothing beats a single machine or the value that is known.
         """
         try:
             if self.market.fewest_regions <= 1 and target.problem.requirements.min_workers == 1:
@@ -161,6 +162,8 @@ class Prepared:
             market = self.market.with_moving_data(
                 target.min_speed * _least_multiplier(self.market.problem), target.max_usd_per_hour
             )
+            if target.beat is not None:
+                market = _aimed(market, target)
             searches = self.searches(market, target)
             closed = (
                 set()
@@ -168,10 +171,10 @@ class Prepared:
                 else {id(search) for search in searches if not search.may_improve()}
             )
             if opening is not None and len(closed) < len(searches):
-                start = local_search.solve(target.problem, opening).placement
-                if start is not None:
-                    target.offer(start)
-            if len(closed) < len(searches) and target.max_usd_per_sample < math.inf:
+                open_searches = [search for search in searches if id(search) not in closed]
+                _offer_draft(target, opening, open_searches)
+            limited = target.max_usd_per_sample < math.inf and target.beat is None
+            if len(closed) < len(searches) and limited:
                 market = _aimed(market, target)
                 open_ = {
                     (search.mode.strategy, search.mode.local_steps)
@@ -254,7 +257,8 @@ def _opening(problem: Problem, options: SolveOptions) -> SolveOptions | None:
     none is wanted.
     """
     known = options.start is not None or bool(problem.requirements.used)
-    if known or options.first or options.node_limit:
+    early = options.node_limit is not None and options.beat is None  # see `_heuristic_start`
+    if known or options.first or early:
         return None
     return replace(options, on_better=None)
 
@@ -290,7 +294,7 @@ def _heuristic_start(problem: Problem, options: SolveOptions) -> Placement | Non
     if options.node_limit is not None:
         return (
             None
-            if options.start
+            if options.start or options.beat is not None
             else greedy.solve(problem, replace(options, on_better=None)).placement
         )
     return (
@@ -302,13 +306,16 @@ def _heuristic_start(problem: Problem, options: SolveOptions) -> Placement | Non
 
 def _aimed(market: Market, target: Target) -> Market:
     """Evaluate the bound at the samples/s that a dollar an hour must buy for an improvement, for
-    each mode and each straight part of its round, where the price per sample is limited.
+    each mode and each straight part of its round, where the price per sample is limited, or a value
+    is to be beaten within a budget.
 
     Notes
     -----
     One row bounds a price per sample: its neighbours in the usual grid lose what they are off.
     """
     usd_per_speed = SECONDS_PER_HOUR * target.max_usd_per_sample
+    if target.beat is not None and target.min_speed > 0:
+        usd_per_speed = min(usd_per_speed, target.max_usd_per_hour / target.min_speed)
     if not 0 < usd_per_speed < math.inf:
         return market
     modes = (Mode(market.problem, name, steps) for name, steps in market.problem.modes)
@@ -343,6 +350,21 @@ SEARCHES: dict[str, Callable[[Market, Target, Mode], Search]] = {
     "server": HubSearch,
 }
 """Search of each transport; a strategy names its transport in its traits."""
+
+
+def _offer_draft(target: Target, options: SolveOptions, searches: list[Search]) -> None:
+    """Offer what local search finds: its construction alone where nodes are counted, or where only
+    placements of one region are open, which the searches enumerate faster.
+    """
+
+    def goes_on(drafted: Placement | None) -> bool:
+        if drafted is not None:
+            target.offer(drafted)
+        return options.node_limit is None and any(search.may_spread() for search in searches)
+
+    draft = local_search.solve(target.problem, options, goes_on).placement
+    if draft is not None:
+        target.offer(draft)
 
 
 def _offer_single_machines(market: Market, target: Target) -> None:

@@ -81,6 +81,14 @@ class ButterflySearch:
             return False
         return any(len(self._open(family)) > 0 for family in self.relaxation.families)
 
+    def may_spread(self) -> bool:
+        """Return whether the bound of placements over several regions allows an improvement."""
+        return self.ranges.most_regions > 1 and any(
+            margin >= 0
+            for family in self.relaxation.families
+            for _, margin in self._spread_margins(family)
+        )
+
     def _offer(self, groups: tuple[WorkerGroup, ...]) -> None:
         workers = sum(group.count for group in groups)
         exchange = exchange_for(
@@ -106,19 +114,26 @@ class ButterflySearch:
 
     def _several_regions(self, family: Family) -> None:
         """Search one tree for each number of workers, the most promising first."""
+        fewest, margins = max(2, self.fewest_regions), self._spread_margins(family)
+        if not margins:
+            return
+        grid = grid_of(self.market, family.hosts, self.most)
+        open_ = [n for n, margin in sorted(margins, key=lambda pair: -pair[1]) if margin >= 0]
+        interleave([partial(self._tree, grid, n, fewest, family) for n in open_], self._offer)
+
+    def _spread_margins(self, family: Family) -> list[tuple[int, float]]:
+        """Return each number of workers with its margin over several regions; none where these are
+        too few.
+        """
         fewest = max(2, self.fewest_regions)
         workers = np.arange(max(self.first, fewest), self.most + 1)
         node = Node(
             (), self.relaxation.places(family), workers, self.relaxation.fastest_pair, fewest
         )
         if len(node.joining) < fewest or len(workers) == 0:
-            return
-        margins, grid = (
-            self.relaxation.bound(node, family).margins(node.wan_s_per_pair_byte),
-            grid_of(self.market, family.hosts, self.most),
-        )
-        open_ = [int(workers[at]) for at in np.argsort(-margins, kind="stable") if margins[at] >= 0]
-        interleave([partial(self._tree, grid, n, fewest, family) for n in open_], self._offer)
+            return []
+        margins = self.relaxation.bound(node, family).margins(node.wan_s_per_pair_byte)
+        return list(zip(workers.tolist(), margins.tolist(), strict=True))
 
     def _tree(self, grid: Grid, workers: int, fewest: int, family: Family) -> Tree:
         """Search the placements of one number of workers over several regions."""

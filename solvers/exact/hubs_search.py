@@ -106,6 +106,10 @@ class HubSearch:
             return False
         return bool(np.any(self._open(HubRows.of(self.workers.ideal, self.counts))[0]))
 
+    def may_spread(self) -> bool:
+        """Return the same: workers of one region may have their hub in any other."""
+        return self.may_improve()
+
     def _open(self, rows: HubRows) -> tuple[Mask, Array]:
         """Return which rows could be an improvement, and their least rounds."""
         opened, least = self.bounds.open(self.target, rows)

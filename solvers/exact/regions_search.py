@@ -141,6 +141,13 @@ class RegionSearch:
 
     def may_improve(self) -> bool:
         """Return whether the bound of all placements together still allows an improvement."""
+        return self._may_improve(1)
+
+    def may_spread(self) -> bool:
+        """Return whether that bound allows an improvement over several regions."""
+        return self._may_improve(2)
+
+    def _may_improve(self, fewest: int) -> bool:
         if self.ranges.empty:
             return False
         self._fill_rough_margins(self.relaxation.families)
@@ -148,6 +155,7 @@ class RegionSearch:
             len(self._open(r, family)) > 0
             for family in self.relaxation.families
             for r in self.ranges.regions
+            if r >= fewest
         )
 
     def _fill_rough_margins(self, families: list[Family]) -> None:

@@ -36,6 +36,11 @@ class Search(Protocol):
         False is a proof that no placement of the mode is an improvement; True proves nothing.
         """
 
+    def may_spread(self) -> bool:
+        """Return whether `may_improve` still holds for placements over several regions, or where
+        the workers of one region meet elsewhere.
+        """
+
     def run(self) -> None:
         """Offer every placement of the mode that may be an improvement.
 

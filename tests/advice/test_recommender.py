@@ -1,6 +1,7 @@
 """The answer with all that is said about it."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -8,13 +9,16 @@ import pytest
 
 import placer
 from placer.advice.recommendation.notes import notes_of, warnings_of
-from placer.cost_model.estimate import estimate
+from placer.advice.recommendation.recommend import egress_blind
+from placer.cost_model.estimate import estimate, evaluate
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
+from placer.market.scaled_market import with_scaled_egress
 from placer.problem.placement import Placement
-from placer.solving.answer import Status
+from placer.solving.answer import SolveOptions, Status
 from placer.solving.by_hand import place_by_hand
+from placer.solving.solve import solve
 
 
 def specs(result: placer.Result) -> list[str]:
@@ -128,6 +132,31 @@ def test_an_egress_blind_tool_is_priced_truly() -> None:
     assert result.estimate is not None
     assert blind.estimate.usd_per_hour.total > result.estimate.usd_per_hour.total
     assert "above the budget" in blind.note
+
+
+@pytest.mark.parametrize(
+    ("model", "quota", "spreads"),
+    [("convnext-large", 8, True), ("roberta-xlm", 2, True), ("convnext-large", 64, False)],
+)
+def test_an_egress_blind_tool_leaves_the_region_or_stays(
+    model: str, quota: int, spreads: bool
+) -> None:
+    """Within one region nobody pays egress, so several regions alone are searched at free egress:
+    the value is that of a search of all placements.
+    """
+    result = placer.recommend(
+        model, budget="2/h", catalog="erben-2023", gpu="T4", quota=quota, alternatives=False
+    )
+    assert result.placement is not None
+    assert len(result.placement.places) == 1
+    free = replace(result.problem, catalog=with_scaled_egress(result.problem.catalog, 0.0))
+    best = solve(free, options=SolveOptions(break_ties=False)).value
+    blind = egress_blind(result, "exact", SolveOptions())
+    assert best is not None
+    assert blind is not None
+    value = result.objective.value(evaluate(blind, free))
+    assert value == pytest.approx(best, rel=2e-3)  # each within its gap of 0.001
+    assert (len(blind.places) > 1) == spreads
 
 
 def test_infeasible_budget_names_the_least_that_works() -> None:

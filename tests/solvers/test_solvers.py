@@ -392,6 +392,30 @@ def test_any_placement_is_feasible_and_no_more() -> None:
     assert {*statuses} == {Status.FEASIBLE, Status.INFEASIBLE}
 
 
+def test_a_known_value_is_beaten_or_proved_best() -> None:
+    """Asked for what beats a value, `exact` finds the optimum where it does, and nothing where the
+    value is the optimum's own; in half of the cases the search starts with drafts of `greedy`.
+    """
+    beaten = 0
+    for seed in range(60, 84):
+        for objective in OBJECTIVES:
+            problem = wide_problem(seed) if seed % 2 else random_problem(seed)
+            wish = replace(problem.requirements, objective=objective)
+            asked = replace(problem, requirements=wish)
+            best = solve(asked, "exact", PROOF)
+            if not best.value:  # none, or free machines
+                continue
+            worse = best.objective.ahead(best.value, -0.01)
+            nodes = BY_NODES.node_limit if seed % 4 < 2 else None
+            found = solve(asked, "exact", replace(PROOF, beat=worse, node_limit=nodes))
+            assert found.value == pytest.approx(best.value, rel=1e-9), (seed, objective)
+            equal = solve(asked, "exact", replace(PROOF, beat=best.value, node_limit=nodes))
+            assert equal.placement is None, (seed, objective)
+            assert equal.status is Status.INFEASIBLE
+            beaten += 1
+    assert beaten >= 25
+
+
 def test_a_prepared_market_answers_every_objective_as_a_fresh_one() -> None:
     """What a question prepares is used for the others: value, bound and the proof of every mode are
     those of a search of its own.

@@ -12,15 +12,15 @@ from placer.advice.recommendation.nearest import (
     solve_changed,
 )
 from placer.advice.recommendation.notes import (
+    WORTH_A_WORD,
     leave_verdict,
     local_verdict,
     notes_of,
     stay_verdict,
     warnings_of,
 )
-from placer.cost_model.estimate import Estimate, estimate, evaluate, pool_of
-from placer.cost_model.limits import LIMIT_CODES, Violation, violations
-from placer.cost_model.objective import objective_of
+from placer.cost_model.estimate import Estimate, Outcome, estimate, evaluate, pool_of
+from placer.cost_model.limits import LIMIT_CODES, Violation, evaluated, violations
 from placer.cost_model.outlook.totals import totals_of
 from placer.market.scaled_market import with_scaled_egress
 from placer.problem.admitted_exchanges import exchange_for
@@ -94,19 +94,19 @@ def _with_alternatives(result: Result, solver: str, options: SolveOptions, top: 
     """Add what was considered beside the placement of a result, and what is said about it."""
     assert result.placement is not None
     problem = result.problem
-    considered = [
-        (placement, violations(placement, problem)) for placement in equal_machines(problem)
-    ]
+    considered = [(p, *evaluated(p, problem)) for p in equal_machines(problem)]
     stopped = result.status is not Status.OPTIMAL
     leaves = len(result.placement.places) > 1 or stopped or problem.requirements.max_regions == 1
     spread = None if leaves else best_spread(problem, solver, options)
-    feasible = [placement for placement, broken in considered if not broken]
-    best_of_kind: dict[tuple[str, str], Placement] = {}
-    for placement in sorted(feasible, key=lambda p: _key(p, problem)):
-        best_of_kind.setdefault((placement.groups[0].device, placement.groups[0].market), placement)
+    best_of_kind: dict[tuple[str, str], tuple[tuple[float, float], Placement]] = {}
+    for placement, outcome, broken in considered:
+        if outcome is not None and not broken:
+            kind = placement.groups[0].device, placement.groups[0].market
+            scored = result.objective.score(outcome), placement
+            best_of_kind[kind] = min(best_of_kind.get(kind, scored), scored, key=lambda s: s[0])
     ranked = sorted(
-        {p.canonical(): None for p in [result.placement, *best_of_kind.values()]},
-        key=lambda p: _key(p, problem),
+        {p.canonical(): None for p in [result.placement, *(p for _, p in best_of_kind.values())]},
+        key=lambda p: result.objective.score(evaluate(p, problem)),
     )
     return replace(
         result,
@@ -116,7 +116,7 @@ def _with_alternatives(result: Result, solver: str, options: SolveOptions, top: 
         verdict=(
             *stay_verdict(result, spread),
             *leave_verdict(result, best_staying(problem, solver, options)),
-            *local_verdict(result, None if stopped else best_local(problem, solver, options)),
+            *local_verdict(result, None if stopped else best_local(result, solver, options)),
         ),
     )
 
@@ -146,18 +146,21 @@ def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Placeme
     return solve(spread, solver, short_search(options, SPREAD_NODES)).placement
 
 
-def best_local(problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
+def best_local(result: Result, solver: str, options: SolveOptions) -> Placement | None:
     """Return the best placement that exchanges every few steps, if the request leaves that open, as
-    far as a short search finds one.
+    far as a short search finds one that is worth a word.
     """
-    wish = problem.requirements
+    wish, value = result.problem.requirements, result.value
     if wish.exchange != "auto" or wish.max_local_steps is not None or wish.max_workers < 2:
         return None
+    if value is None or value <= 0:
+        return None
     local = replace(
-        problem,
+        result.problem,
         requirements=replace(wish, min_local_steps=LOCAL_STEPS, max_local_steps=LOCAL_STEPS),
     )
-    return solve(local, solver, short_search(options, SPREAD_NODES)).placement
+    worth = value * WORTH_A_WORD if result.objective.maximised else value / WORTH_A_WORD
+    return solve(local, solver, replace(short_search(options, SPREAD_NODES), beat=worth)).placement
 
 
 def best_staying(problem: Problem, solver: str, options: SolveOptions) -> Option | None:
@@ -189,10 +192,7 @@ def _baselines(
 ) -> Iterator[Option]:
     """Yield what simpler tools would choose, priced truly."""
     assert result.placement is not None
-    sightless = replace(problem, catalog=with_scaled_egress(problem.catalog, 0.0))
-    blind = solve(
-        sightless, solver, short_search(options, BASELINE_NODES, result.placement)
-    ).placement
+    blind = egress_blind(result, solver, options)
     if len(result.placement.places) > 1:
         within = replace(
             problem, requirements=replace(problem.requirements, min_regions=1, max_regions=1)
@@ -236,8 +236,40 @@ def _baselines(
         )
 
 
+def egress_blind(result: Result, solver: str, options: SolveOptions) -> Placement | None:
+    """Return what a tool that ignores egress would choose, as far as a short search finds it."""
+    assert result.placement is not None
+    problem, wish, value = result.problem, result.problem.requirements, result.value
+    sightless = replace(problem, catalog=with_scaled_egress(problem.catalog, 0.0))
+    if not _only_regions_pay(result) or value is None or value <= 0:
+        return solve(
+            sightless, solver, short_search(options, BASELINE_NODES, result.placement)
+        ).placement
+    # What stays in one region pays no egress, so free egress can only favour several regions.
+    spread = replace(sightless, requirements=replace(wish, min_regions=max(2, wish.min_regions)))
+    short = replace(short_search(options, BASELINE_NODES), beat=value)
+    return solve(spread, solver, short).placement or result.placement
+
+
+def _only_regions_pay(result: Result) -> bool:
+    """Return whether the answer is the proved best, lies in one region, and no placement of one
+    region pays for egress.
+    """
+    assert result.placement is not None
+    problem, wish = result.problem, result.problem.requirements
+    if result.status is not Status.OPTIMAL or len(result.placement.places) > 1:
+        return False
+    if wish.datasets or wish.data_store is not None or ("all-reduce", 1) not in problem.modes:
+        return False
+    places = sorted({pool.place for pool in problem.pools})
+    prices = problem.network.prices(places, same_zone=wish.same_zone)
+    return wish.max_regions > 1 and not prices.diagonal().any()
+
+
 def _near_misses(
-    problem: Problem, result: Result, considered: list[tuple[Placement, tuple[Violation, ...]]]
+    problem: Problem,
+    result: Result,
+    considered: list[tuple[Placement, Outcome | None, tuple[Violation, ...]]],
 ) -> Iterator[Option]:
     """Yield the placements just outside one limit that give clearly more: the nearest, and the one
     that gives most.
@@ -246,10 +278,12 @@ def _near_misses(
     assert winner is not None
     speed = winner.effective_samples_per_second.value
     near: list[tuple[float, float, Option]] = []
-    for placement, found_broken in considered:
-        broken = {violation.code for violation in found_broken}
-        if len(broken) != 1 or not broken <= LIMIT_CODES:
+    for placement, outcome, all_broken in considered:
+        broken = {violation.code for violation in all_broken}
+        if outcome is None or len(broken) != 1 or not broken <= LIMIT_CODES:
             continue
+        if broken <= {"budget", "total-budget"} and outcome.samples_per_second <= speed * CLEARLY:
+            continue  # no faster: nothing to say of it
         other = estimate(placement, problem)
         note = _miss_words(broken.pop(), other, winner, problem.requirements)
         if note:
@@ -306,7 +340,3 @@ def _miss_words(code: str, other: Estimate, got: Estimate, wish: Requirements) -
             f"{format_usd(usd - other_usd)}/h"
         )
     return ""
-
-
-def _key(placement: Placement, problem: Problem) -> tuple[float, float]:
-    return objective_of(problem.requirements).score(evaluate(placement, problem))

@@ -44,18 +44,19 @@ class FirstPlacements:
 
     def run(self, families: list[Family], fewest_regions: int) -> None:
         """Give the search an incumbent, from whichever class of hosts, before any of them is
-        searched.
+        searched; where a value is known already, the equal machines alone.
         """
+        unknown = self.target.beat is None
         if families and self.market.required_machines.rules:
             self._around(families)
         for family in families:
             if fewest_regions <= 1:
                 self._equal(family)
         for family in families:
-            if fewest_regions > 1 and self.target.best is None:
+            if unknown and fewest_regions > 1 and self.target.best is None:
                 self._pairs(family)
         for family in families:
-            if self.target.best is None:
+            if unknown and self.target.best is None:
                 self._near(family)
 
     def _around(self, families: list[Family]) -> None:

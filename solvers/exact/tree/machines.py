@@ -5,6 +5,7 @@ decide.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -35,32 +36,24 @@ class MachineTree:
     def __init__(self, bound: LeafBound, split: Indices, sums: list[Array]) -> None:
         self.bound, self.split = bound, split
         market, node, needed = bound.market, bound.node, bound.thresholds(split)[:, 0]
-        margins = np.array(
-            [
-                margin(np.array([[r]]), np.array([[t]]))[0]
-                for r, t in zip(np.sum(sums, axis=0), needed, strict=True)
-            ]
-        )
-        self.rows = sorted({0, int(np.argmin(margins)), len(needed) - 1})
-        worth = market.values[int(np.argmin(margins))]
-        pools = bound.relaxation.pools(node, bound.family).tolist()
-        rank = {place: k for k, place in enumerate(node.used)}
-        later = {
-            i: not first
-            for i, first in zip(pools, market.required_machines.first(pools), strict=True)
-        }
-        self.order = sorted(
-            pools, key=lambda i: (rank[int(market.place_of[i])], later[i], -worth[i], market.usd[i])
-        )
-        self.region = [rank[int(market.place_of[i])] for i in self.order]
+        tightest = int(np.argmin(margin(np.sum(sums, axis=0)[None, :], needed[None, :])))
+        self.rows = sorted({0, tightest, len(needed) - 1})
+        pools = bound.relaxation.pools(node, bound.family)
+        rank = np.zeros(len(market.places), dtype=np.intp)
+        rank[list(node.used)] = np.arange(len(node.used))
+        region = rank[market.place_of[pools]]
+        later = ~np.array(market.required_machines.first(pools.tolist()), dtype=bool)
+        at = np.lexsort((market.usd[pools], -market.values[tightest, pools], later, region))
+        self.order: list[int] = pools[at].tolist()
+        self.region: list[int] = region[at].tolist()
         self.later = [
             [float(sum(part[row] for part in sums[k + 1 :])) for row in self.rows]
             for k in range(len(sums))
         ]
         self.pools = [market.pools[i] for i in self.order]
         self.buckets = [pool.bucket for pool in self.pools]
-        self.caps = [int(market.cap[i]) for i in self.order]
-        self.value = [[float(market.values[row, i]) for row in self.rows] for i in self.order]
+        self.caps: list[int] = market.cap[self.order].astype(np.intp).tolist()
+        self.value: list[list[float]] = market.values[np.ix_(self.rows, self.order)].T.tolist()
         joint = zip(
             market.joint[:, self.order].tolist(),
             market.problem.joint_limits,
@@ -68,8 +61,6 @@ class MachineTree:
         )
         self.joint = [(taken, row.most) for taken, row in joint]
         self.owed = Owed(market.required_machines, self.order, self.caps)
-        self.suffix = self._suffixes()
-        self.smallest = self._smallest()
 
     def improvements(self) -> Iterator[tuple[WorkerGroup, ...]]:
         """Yield groups that reach every threshold, which tightens as the incumbent improves."""
@@ -78,9 +69,32 @@ class MachineTree:
             [0] * len(self.order),
             dict.fromkeys(self.buckets, 0),
         )
-        yield from self._descend(0, int(self.split[0, 0]), [0.0] * len(self.rows))
+        if self._opens():
+            yield from self._descend(0, int(self.split[0, 0]), [0.0] * len(self.rows))
+        else:
+            self.bound.target.tick()
 
-    def _suffixes(self) -> list[list[list[float]]]:
+    def _opens(self) -> bool:
+        """Return whether some count of the first pool reaches every threshold with the best of the
+        rest: `_descend` asks the same of every pool, from tables that cost more than this.
+        """
+        most, first = int(self.split[0, 0]), self.region.count(0)
+        counts = np.arange(min(self.caps[0], most) + 1)
+        caps = np.minimum(np.array(self.caps[1:first], dtype=np.intp), most)
+        open_ = np.ones(len(counts), dtype=bool)
+        for row, later in enumerate(self.later[0]):
+            rest = np.repeat(np.array([value[row] for value in self.value[1:first]]), caps)
+            best = np.full(most + 1, -np.inf)
+            sums = np.cumsum([0.0, *-np.sort(-rest)[:most]])
+            best[: len(sums)] = sums
+            reached = counts * self.value[0][row] + best[most - counts]
+            if row == 0:  # speed comes first
+                open_ &= reached >= self.bound.needed_speed(0)
+            open_ &= reached + later >= self.needed[row]
+        return bool(np.any(open_))
+
+    @cached_property
+    def suffix(self) -> list[list[list[float]]]:
         """Return the best sums of m machines among the pools of the same region from each position
         on; one list per row.
         """
@@ -158,7 +172,8 @@ class MachineTree:
             for bucket, (quota, smallest) in self.smallest[at].items()
         )
 
-    def _smallest(self) -> list[dict[tuple[str, str, str], tuple[int, int]]]:
+    @cached_property
+    def smallest(self) -> list[dict[tuple[str, str, str], tuple[int, int]]]:
         """Return the quota and least devices per machine of each bucket, among the pools of the
         same region from each position on.
         """
