@@ -44,7 +44,9 @@ def test_default_book_covers_the_market(default: Catalog) -> None:
     assert {"T4", "L4", "A10", "A10G", "V100", "A100-40", "A100-80", "H100"} <= set(
         default.rented_gpus
     )
-    assert {o.provider for o in default.offers} == {"aws", "gcp", "azure", "lambda", "runpod"}
+    assert {o.provider for o in default.offers} == {
+        *("aws", "gcp", "azure", "lambda", "oci", "runpod")
+    }
     assert {o.market for o in default.offers} == {"spot", "on_demand"}
 
 
@@ -201,11 +203,11 @@ def test_volume_tiers_that_do_not_rise_from_zero_are_refused(
 
 def test_the_column_of_the_volume_tiers_may_be_missing(erben: Catalog, default: Catalog) -> None:
     """The papers' books price every GiB alike, as published; the default book has the tiers of
-    three clouds.
+    four clouds.
     """
     assert {price.above_gib_per_month for price in erben.egress} == {0.0}
     tiered = {price.provider for price in default.egress if price.above_gib_per_month > 0}
-    assert tiered == {"aws", "azure", "gcp"}
+    assert tiered == {"aws", "azure", "gcp", "oci"}
 
 
 def test_a_region_without_egress_price_is_an_error_never_free(tmp_path: Path) -> None:

@@ -31,23 +31,30 @@ SOLD = {
     "lambda": {"A10", "V100", "A6000", "A100-40", "A100-80", "H100", "H100-PCIe", "B200"},
     "runpod": {
         *("L4", "L40S", "A100-80", "H100", "H100-PCIe", "H100-NVL", "H200"),
-        *("B200", "B300", "RTX4090"),
+        *("B200", "B300", "RTX3090", "RTX4090", "RTX5090", "RTX6000Ada"),
+    },
+    "oci": {
+        *("A10", "V100", "A100-40", "A100-80", "H100", "H200", "L40S"),
+        *("B200", "GB200", "MI300X"),
     },
 }
-"""GPUs that each provider sells, by machines of whole GPUs; Azure's H200 has no price here."""
+"""GPUs that each provider sells, by machines of whole GPUs; Azure's H200 and MI300X have no price
+here, nor OCI's machines whose network was not read.
+"""
 NO_SPOT = {
-    ("runpod", "L4"),
-    *(("lambda", gpu) for gpu in SOLD["lambda"]),
+    *(("runpod", gpu) for gpu in ("L4", "RTX6000Ada")),
+    *((provider, gpu) for provider in ("lambda", "oci") for gpu in SOLD[provider]),
     *(("aws", gpu) for gpu in ("B200", "B300", "PRO6000")),
 }
-"""Lambda has no spot market; the interruptible prices of RunPod's L4 and of the newest machines of
-AWS were not read.
+"""Lambda has no spot market and OCI none for its large machines; the interruptible prices of
+RunPod's L4 and RTX 6000 Ada and of the newest machines of AWS were not read.
 """
 LEAST_REGIONS = {
     "aws": 34,
     "azure": 58,
     "gcp": 43,
     "lambda": 17,
+    "oci": 16,
     "runpod": 28,
     "backblaze": 4,
     "cloudflare": 6,
@@ -106,6 +113,14 @@ def test_carbon_has_a_year_and_a_source(default: Catalog) -> None:
     assert sum(r.grid_carbon_g_per_kwh is not None for r in clouds) >= 0.75 * len(clouds)
 
 
+def test_every_device_has_a_price(default: Catalog) -> None:
+    """No GPU of gpus.csv that nobody rents out but the Quadro RTX 8000, which stands for a machine
+    of a paper.
+    """
+    known = {gpu.gpu for gpu in default.gpus.values() if gpu.kind == "gpu"}
+    assert known - {offer.gpu for offer in default.offers} == {"RTX8000"}
+
+
 def test_attached_gpus_cost_host_and_accelerator(default: Catalog) -> None:
     """GCP's T4 in us-central1: n1-standard-4 0.19 + T4 0.35 = 0.54 USD/h; two T4 on n1-standard-8
     0.38 + 0.70.
@@ -151,6 +166,7 @@ def test_bands_of_the_spot_advisor(default: Catalog) -> None:
         ("aws/us-east-1", "g5.xlarge", 2.5),
         ("gcp/us-central1", "g2-standard-4", 10),
         ("azure/eastus", "Standard_NC4as_T4_v3", 8),
+        ("oci/us-chicago-1", "BM.GPU.MI300X.8", 3200),
     ],
 )
 def test_networks_that_providers_promise(
@@ -339,6 +355,22 @@ def test_tiers_to_the_internet(default: Catalog, place: str, first: float, last:
     """
     tiers = Network(default).egress_tiers(place, "gcp/us-central1")
     assert (tiers[0].usd_per_gib, tiers[1].usd_per_gib, tiers[-1].usd_per_gib) == (0, first, last)
+
+
+def test_oracle_charges_by_continent_above_ten_terabytes(default: Catalog) -> None:
+    """0.0085 USD/GiB out of North America and Europe, 0.025 out of Asia, to the own regions as to
+    everybody; inside a region nothing.
+    """
+    network = Network(default)
+    for dst in ("oci/ap-tokyo-1", "aws/us-east-1"):
+        assert network.egress_price("oci/us-ashburn-1", dst).usd_per_gib == 0.0085
+        assert network.egress_price("oci/ap-mumbai-1", dst).usd_per_gib == 0.025
+    assert network.egress_price("oci/ap-mumbai-1", "oci/ap-mumbai-1").usd_per_gib == 0
+    tiers = network.egress_tiers("oci/us-ashburn-1", "oci/eu-frankfurt-1")
+    assert [(tier.above_gib_per_month, tier.usd_per_gib) for tier in tiers] == [
+        (0, 0),
+        (10240, 0.0085),
+    ]
 
 
 def test_r2_and_b2(default: Catalog) -> None:

@@ -37,7 +37,8 @@ UNKNOWN = {
     ("lambda", "gpu_8x_a100_80gb_sxm4"),
     ("lambda", "gpu_8x_b200_sxm6"),
     *(("runpod", f"8x_{name}") for name in ("A100-SXM", "L40S", "H200-SXM")),
-    *(("runpod", f"8x_{name}") for name in ("B200", "B300", "RTX4090")),
+    *(("runpod", f"8x_{name}") for name in ("B200", "B300", "RTX3090", "RTX4090", "RTX5090")),
+    ("runpod", "8x_RTX6000-Ada"),
     *(("runpod", f"8x_H100-{name}") for name in ("SXM", "PCIE", "NVL")),
 }
 """Machines of several GPUs whose provider documents no bandwidth between them: Lambda and RunPod
