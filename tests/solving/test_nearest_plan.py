@@ -39,7 +39,7 @@ def test_a_small_quota_is_named_with_the_plan_that_comes_nearest() -> None:
 def test_the_nearest_is_the_plan_that_lacks_least_not_the_smallest_device() -> None:
     """With four GPUs each, those with most memory come nearest; the T4 of the book is not named."""
     error = refusal(quota=4)
-    assert "on each of 4 x PRO6000, which have 94.9 GiB" in error.message
+    assert "on each of 4 x GB200, which have 184 GiB" in error.message
     assert "T4" not in str(error)
 
 
