@@ -112,7 +112,7 @@ def test_local_search_is_mostly_optimal_on_small_markets(market: str) -> None:
 def test_the_whole_market_is_answered(
     default: Catalog, solver: str, wishes: dict[str, object]
 ) -> None:
-    """Each kind of question has an answer on the offers of the default book; the same seed gives the same one."""
+    """Each kind of question has an answer on the default book; the same seed gives the same one."""
     problem = Problem(
         profile=load_profile("roberta-xlm"),
         catalog=default,
