@@ -8,9 +8,12 @@ import jsonschema
 import pytest
 
 import placer
+from instances import carbon_problem, random_problem
+from placer.advice.recommendation import recommend as recommendation
 from placer.advice.recommendation.notes import notes_of, warnings_of
-from placer.advice.recommendation.recommend import egress_blind
+from placer.advice.recommendation.recommend import egress_blind, promise
 from placer.cost_model.estimate import estimate, evaluate
+from placer.cost_model.limits import evaluated
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
@@ -132,6 +135,37 @@ def test_an_egress_blind_tool_is_priced_truly() -> None:
     assert result.estimate is not None
     assert blind.estimate.usd_per_hour.total > result.estimate.usd_per_hour.total
     assert "above the budget" in blind.note
+
+
+def test_what_is_left_out_unseen_is_in_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal machines whose promise is no better than the best of their kind are not evaluated:
+    options and near misses are those that evaluating all of them gives.
+    """
+    shown, seen = 0, {"some": 0, "all": 0}
+    for seed in range(0, 40, 7):
+        for objective in ("throughput", "cost", "cost-per-sample", "carbon", "time"):
+            problem = (carbon_problem if objective == "carbon" else random_problem)(seed)
+            if (objective == "time" and problem.requirements.samples is None) or not problem.pools:
+                continue
+            wish = replace(problem.requirements, objective=objective)
+            asked = replace(problem, requirements=wish)
+            tables = {}
+            for name, hoped in (("some", promise), ("all", lambda *_: (float("inf"), 0.0))):
+                monkeypatch.setattr(recommendation, "promise", hoped)
+                monkeypatch.setattr(
+                    recommendation, "evaluated", lambda *a, n=name: _counted(seen, n, *a)
+                )
+                result = recommendation.recommend(asked)
+                tables[name] = (*result.options, *result.near_misses)
+            assert tables["some"] == tables["all"], (seed, objective)
+            shown += len(tables["all"])
+    assert shown > 30
+    assert seen["some"] < seen["all"]
+
+
+def _counted(seen: dict[str, int], name: str, *words: Any) -> Any:
+    seen[name] += 1
+    return evaluated(*words)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from placer.advice.recommendation.notes import (
     stay_verdict,
     warnings_of,
 )
+from placer.cost_model.convergence import multiplier_of
 from placer.cost_model.estimate import Estimate, Outcome, estimate, evaluate, pool_of
 from placer.cost_model.limits import LIMIT_CODES, Violation, evaluated, violations
 from placer.cost_model.outlook.totals import totals_of
@@ -94,7 +95,7 @@ def _with_alternatives(result: Result, solver: str, options: SolveOptions, top: 
     """Add what was considered beside the placement of a result, and what is said about it."""
     assert result.placement is not None
     problem = result.problem
-    considered = [(p, *evaluated(p, problem)) for p in equal_machines(problem)]
+    considered = list(_considered(result))
     stopped = result.status is not Status.OPTIMAL
     leaves = len(result.placement.places) > 1 or stopped or problem.requirements.max_regions == 1
     spread = None if leaves else best_spread(problem, solver, options)
@@ -137,6 +138,46 @@ def equal_machines(problem: Problem) -> Iterator[Placement]:
                     groups=(pool.group(n),),
                     exchange=exchange_for(NO_EXCHANGE if n == 1 else "all-reduce", n, problem),
                 )
+
+
+def _considered(
+    result: Result,
+) -> Iterator[tuple[Placement, Outcome | None, tuple[Violation, ...]]]:
+    """Yield the equal machines that may be the best of their kind or a near miss, evaluated, with
+    the limits they break.
+    """
+    assert result.estimate is not None
+    problem, objective = result.problem, result.objective
+    limits = result.problem.requirements
+    speed = result.estimate.effective_samples_per_second.value * CLEARLY
+    usd = result.estimate.usd_per_hour.total / CLEARLY
+    best: dict[tuple[str, str], float] = {}
+    promised = []
+    for placement in equal_machines(problem):
+        most, least = promise(placement, problem)
+        # Nobody promises emissions: 0, so that no placement is left out where they are minimised.
+        promised.append((objective.value_at(most, least, 0.0), most, least, placement))
+    for hoped, most, least, placement in sorted(promised, key=lambda p: -objective.sign * p[0]):
+        kind = placement.groups[0].device, placement.groups[0].market
+        known = best.get(kind)
+        slower = limits.floor_samples_per_second is not None and least < usd
+        if known is not None and objective.better(known, hoped) and most <= speed and not slower:
+            continue
+        outcome, broken = evaluated(placement, problem)
+        if outcome is not None and not broken:
+            value = objective.value(outcome)
+            best[kind] = value if known is None or objective.better(value, known) else known
+        yield placement, outcome, broken
+
+
+def promise(placement: Placement, problem: Problem) -> tuple[float, float]:
+    """Return samples/s and USD/h of equal machines that exchange nothing: no fewer samples/s and
+    no more USD/h can be expected of them.
+    """
+    (group,) = placement.groups
+    pool, multiplier = pool_of(group, problem), multiplier_of(placement.exchange, problem).value
+    speed = group.count * max(pool.alone.value, pool.shared.value) / multiplier
+    return speed, group.count * pool.usd_per_hour
 
 
 def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
