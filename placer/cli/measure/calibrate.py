@@ -20,7 +20,8 @@ RUNS is a CSV file with one measured run of an all-reduce a line:
   calculation_s            optional: wall-clock calculation of a step; gives the machines' speed
   communication_s          optional: wall-clock exchange of a step
   target_batch_size,compression,streams   optional
-RUNS may also be the log of one such run, run.jsonl of 'placer run'.
+RUNS may also be the log of one such run, run.jsonl of 'placer run'. That of a run with --local
+tells the speed of the model on this machine's processors, and nothing of the plan's machines.
 """
 
 

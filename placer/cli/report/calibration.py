@@ -8,7 +8,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from placer.units import counted
 from placer.validation.calibration.outcome import Fitted
+from placer.validation.calibration.parameters import LINK, RATE, Parameter
 from placer.validation.calibration.quality import Check
 from placer.validation.calibration.report import CalibrationReport
 
@@ -17,14 +19,16 @@ def print_calibration(console: Console, got: CalibrationReport) -> None:
     """Print fitted figures, errors of the runs and their summary."""
     console.print(
         Text(
-            f"{len(got.checks)} {'run' if len(got.checks) == 1 else 'runs'} of {got.file} on price "
-            f"book {got.catalog.name}",
+            f"{counted(max(1, len(got.checks)), 'run')} of {got.file} on price book "
+            f"{got.catalog.name}",
             style="bold",
         )
     )
     _section(console, "Fitted, with 90 % intervals", _figures(got.figures))
     if got.unfitted:
         _section(console, "Not fitted", _unfitted(got))
+    if not got.checks:
+        return
     _section(
         console,
         "Expected over measured samples/s (left out: fitted to the other runs; * outlier)",
@@ -48,7 +52,7 @@ def _figures(figures: Iterable[Fitted]) -> Table:
         label = f"{f.parameter.label}{mark}"
         table.add_row(
             label,
-            _number(f.parameter.published),
+            _published(f.parameter),
             _number(f.value),
             interval,
             f.parameter.unit,
@@ -60,7 +64,7 @@ def _figures(figures: Iterable[Fitted]) -> Table:
 def _unfitted(got: CalibrationReport) -> Table:
     table = _table(("figure", "published", "unit", "because"), text=("figure", "unit", "because"))
     for parameter, why in got.unfitted:
-        table.add_row(parameter.label, _number(parameter.published), parameter.unit, why)
+        table.add_row(parameter.label, _published(parameter), parameter.unit, why)
     return table
 
 
@@ -103,6 +107,12 @@ def _table(headers: Iterable[str], text: Iterable[str]) -> Table:
     for header in headers:
         table.add_column(header, justify="left" if header in left else "right", overflow="fold")
     return table
+
+
+def _published(parameter: Parameter) -> str:
+    """Write a published figure; one that was not asked for is left empty."""
+    unknown = parameter.kind in (RATE, LINK) and not parameter.published
+    return "" if unknown else _number(parameter.published)
 
 
 def _number(value: float) -> str:

@@ -14,10 +14,12 @@ from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.validation.calibration.equations import Equations, touches
 from placer.validation.calibration.least_squares import solve
+from placer.validation.calibration.local_run import local_report
 from placer.validation.calibration.outcome import finished, fitted_figures
 from placer.validation.calibration.parameter_choice import Pair
 from placer.validation.calibration.quality import check_runs, not_fitted, warnings_of
 from placer.validation.calibration.report import CalibrationReport
+from placer.validation.calibration.run_log import read_run
 from placer.validation.calibration.runs import MeasuredRun, read_runs
 
 TOLD = (
@@ -37,7 +39,8 @@ def calibrate(
     Parameters
     ----------
     runs
-        CSV file; block ``measured.csv`` of catalogs/columns.csv lists its columns.
+        CSV file; block ``measured.csv`` of catalogs/columns.csv lists its columns. Or the log of a
+        run; one on a single machine tells the speed of the model there alone.
     catalog
         Name, folder or price book that has the machines and places of the runs.
     fit_links
@@ -53,6 +56,10 @@ def calibrate(
     """
     path, book = Path(runs), catalog if isinstance(catalog, Catalog) else load_catalog(catalog)
     created = date.today().isoformat() if today is None else today
+    if path.suffix == ".jsonl":
+        records = read_run(path)
+        if records[0]["links"] != "real":
+            return local_report(path, records, book, created)
     measured = read_runs(path, book)
     asked = [_pair(word, book, measured) for word in fit_links]
     equations = Equations(measured)

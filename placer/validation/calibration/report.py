@@ -56,7 +56,7 @@ class CalibrationReport:
             "created": self.created,
             "placer_version": __version__,
             "catalog": {"name": self.catalog.name, "digest": self.catalog.digest},
-            "runs": {"file": self.file, "sha256": self.sha256, "rows": len(self.checks)},
+            "runs": {"file": self.file, "sha256": self.sha256, "rows": max(1, len(self.checks))},
             **figures,
             "report": {
                 "fitted": [_figure(figure) for figure in self.figures],

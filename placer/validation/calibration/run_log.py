@@ -265,10 +265,15 @@ def is_other_model(size: float, planned: float) -> bool:
     return abs(size - planned) > OTHER_MODEL * planned
 
 
+def gradients_of(head: Record, records: Sequence[Record]) -> int:
+    """Return the bytes of a gradient of the model that was run; 0 if no rank was ready."""
+    elements = next((r["elements"] for r in records if r["kind"] == "ready"), 0)
+    return int(elements * COMPRESSION_BYTES[head["compression"]])
+
+
 def check_model(path: Path, head: Record, records: Sequence[Record]) -> None:
     """Refuse runs of another model than the plan's."""
-    elements = next((r["elements"] for r in records if r["kind"] == "ready"), 0)
-    size = int(elements * COMPRESSION_BYTES[head["compression"]])
+    size = gradients_of(head, records)
     if is_other_model(size, head["gradient_bytes"]):
         words = (
             f"{path}: the run exchanged {size:,} bytes, gradients of {head['model']} are "
