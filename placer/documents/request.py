@@ -54,6 +54,7 @@ _WRITTEN: Mapping[str, Callable[[Problem], Any]] = {
     "calibration": lambda problem: problem.calibration.name,
     "compression": lambda problem: problem.compression,
     "deadline_seconds": lambda problem: problem.requirements.deadline_s,
+    "grace_seconds": lambda problem: problem.requirements.grace_s,
     "keep": lambda problem: [
         {"kind": rule.kind, "area": rule.area} for rule in problem.requirements.kept
     ],

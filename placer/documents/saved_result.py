@@ -64,6 +64,8 @@ LATER_WISHES = frozenset(
         "checkpointing",
         "microbatch",
         "precision",
+        "quorum",
+        "grace_seconds",
     }
 )
 """Keys of the request that files of older versions lack."""

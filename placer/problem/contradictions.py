@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from placer.errors import PlacerError
 from placer.problem.admitted_exchanges import server_at
 from placer.problem.datasets import needs_place
+from placer.problem.exchange import traits
 from placer.problem.problem import MOST_KNOWN_LOCAL_STEPS, Problem
 from placer.problem.required_machines import unusable
 from placer.problem.requirements import LOCAL, OUTER
@@ -67,6 +68,8 @@ def _no_mode(problem: Problem) -> PlacerError:
             f"use --exchange {' or '.join(OUTER)}, or --compression int8",
         )
     outer = wish.exchange in OUTER
+    if wish.quorum is not None:
+        return _no_quorum(problem)
     if wish.overlap:
         return PlacerError(
             f"the exchange {wish.exchange} cannot run beside the next step",
@@ -75,6 +78,27 @@ def _no_mode(problem: Problem) -> PlacerError:
     return PlacerError(
         f"{wish.exchange} exchanges in every step",
         f"leave out --local-steps, or use {', '.join(LOCAL)}",
+    )
+
+
+def _no_quorum(problem: Problem) -> PlacerError:
+    """Return why no exchange is left that goes on with a quorum."""
+    wish = problem.requirements
+    able = [name for name in LOCAL if traits(name).quorum]
+    if wish.exchange != "auto" and wish.exchange not in able:
+        return PlacerError(
+            f"the exchange {wish.exchange} waits for all workers, so quorum {wish.quorum} means "
+            f"nothing to it",
+            f"use --exchange {', '.join(able)}, or leave out --quorum",
+        )
+    if wish.overlap:
+        return PlacerError(
+            f"{wish.exchange} beside the next step waits for all workers",
+            "leave out --overlap or --quorum, or use --exchange streaming-diloco",
+        )
+    return PlacerError(
+        f"an exchange in every step waits for all workers, so quorum {wish.quorum} means nothing",
+        "give --local-steps 100 or --exchange diloco, or leave out --quorum",
     )
 
 

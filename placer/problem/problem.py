@@ -27,7 +27,7 @@ from placer.market.catalog import (
 )
 from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import Network, largest_cards, network_of
-from placer.problem.exchange import traits
+from placer.problem.exchange import goes_on_without, traits
 from placer.problem.islands import IslandQuestion
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import WorkerGroup
@@ -407,6 +407,7 @@ class Problem:
             name
             for name in named
             if (traits(name).may_overlap or not wish.overlap)
+            and (wish.quorum is None or goes_on_without(name, overlap=wish.overlap))
             and (traits(name).outer or self.compression not in FEEDBACK_COMPRESSIONS)
         ]
         modes = [(name, 1) for name in able if name not in LOCAL and least == 1]

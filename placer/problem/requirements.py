@@ -53,6 +53,7 @@ AMOUNTS = (
     "lora",
     "qlora",
     "batch_tokens",
+    "grace_s",
 )
 """Wishes that are amounts above 0."""
 LATER_FIELDS = (
@@ -70,6 +71,8 @@ LATER_FIELDS = (
     "checkpointing",
     "microbatch",
     "precision",
+    "quorum",
+    "grace_s",
 )
 """Fields that documents leave out where nothing is asked: older versions wrote none of them."""
 ALL_REGIONS = 1_000
@@ -210,7 +213,9 @@ class Requirements:
     the gradient noise scale in samples. ``tokens``, ``sequence_length``, ``batch_tokens`` and the
     ranks of ``lora`` and ``qlora`` are about language models, whose samples are sequences:
     `placer.problem.words.tokens.in_sequences` sets ``samples`` and ``target_batch_size`` by them.
-    ``quota_gpus`` holds for each place, GPU and market that no row of ``quotas`` matches.
+    ``quota_gpus`` holds for each place, GPU and market that no row of ``quotas`` matches. An
+    exchange goes on when ``quorum`` workers have answered and ``grace_s`` seconds have passed; so
+    many workers are needed, and ``min_workers`` is at least as many.
     """
 
     objective: str = "throughput"
@@ -268,6 +273,8 @@ class Requirements:
     checkpointing: str | None = None
     microbatch: int | None = None
     precision: str | None = None
+    quorum: int | None = None
+    grace_s: float | None = None
 
     @property
     def aggregator_words(self) -> str | None:
@@ -349,6 +356,7 @@ class Requirements:
         ):
             if value not in known:
                 raise unknown(kind, value, known)
+        self._check_quorum()
         self._check_ranges()
         self._check_data()
         if self.lora is not None and self.qlora is not None:
@@ -422,6 +430,27 @@ class Requirements:
                 f"data in {self.data_store} beside datasets with a place",
                 "give a store, or datasets",
             )
+
+    def _check_quorum(self) -> None:
+        """Refuse a quorum that is none; ask for as many workers."""
+        if self.quorum is None:
+            if self.grace_s is not None:
+                raise PlacerError(
+                    f"grace of {format_duration(self.grace_s)} without a quorum",
+                    "say how many workers must answer, such as --quorum 3",
+                )
+            return
+        if not 1 <= self.quorum <= self.max_workers:
+            raise PlacerError(
+                f"quorum {self.quorum} of at most {self.max_workers} workers",
+                "give a whole number from 1 to the most workers",
+            )
+        if self.datasets:
+            raise PlacerError(
+                f"quorum {self.quorum} beside data that has its place",
+                "an exchange without a worker would leave its data out: give one of them",
+            )
+        object.__setattr__(self, "min_workers", max(self.min_workers, self.quorum))
 
     def _check_ranges(self) -> None:
         """Refuse ranges whose lower end is below one or above the upper end."""

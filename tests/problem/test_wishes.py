@@ -49,6 +49,8 @@ BESIDE: dict[str, dict[str, Any]] = {
     "deadline": {"samples": "10M"},
     "passes": {"data": "gcp/us-west1=2M:move"},
     "samples_to_target": {"exchange": "local-sgd"},
+    "quorum": {"exchange": "local-sgd"},
+    "grace": {"exchange": "local-sgd", "quorum": "2"},
 }
 """What a wish needs beside itself to mean something."""
 FUNCTIONS = [
@@ -165,7 +167,7 @@ def test_python_and_the_command_line_ask_the_same(
             for field in fields(Requirements)
             if getattr(python.requirements, field.name) != getattr(without.requirements, field.name)
         ]
-        follows = {"samples"} if name == "tokens" else set()
+        follows = {"tokens": {"samples"}, "quorum": {"min_workers"}}.get(name, set())
         assert set(changed) - {"objective", "exchange"} <= {*wish.fields, *follows}
     else:
         assert python.catalog.links != without.catalog.links

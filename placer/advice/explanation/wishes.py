@@ -104,6 +104,9 @@ def _training(wish: Requirements) -> Iterator[Wish]:
         yield _given("local_steps", f"{wish.min_local_steps} to {wish.max_local_steps} local steps")
     if wish.overlap:
         yield _given("overlap", "an exchange beside the next step")
+    if wish.quorum is not None:
+        words = f"exchanges that go on with {wish.quorum} workers"
+        yield _given("quorum", words, fields=("quorum", "grace_s", "min_workers"))
 
 
 def _exchange(wish: Requirements) -> Iterator[Wish]:

@@ -204,6 +204,7 @@ def notes_of(problem: Problem, placement: Placement, got: Estimate) -> tuple[War
     return (
         *_growth(problem, placement, got),
         *_replicas(problem, placement, got),
+        *_quorum(problem, placement),
         *_continents(problem, placement, got),
         *_memory(problem, placement),
         *_quota(problem, placement),
@@ -267,6 +268,17 @@ def _replicas(problem: Problem, placement: Placement, got: Estimate) -> Iterator
         message=f"samples to target are those of {middle} workers that take {steps} steps alone; "
         f"{text}",
     )
+
+
+def _quorum(problem: Problem, placement: Placement) -> Iterator[Warn]:
+    """Yield what a quorum is for: it is no part of the figures."""
+    quorum = problem.requirements.quorum
+    if quorum is not None and placement.workers > 1:
+        yield Warn(
+            code="quorum",
+            message=f"exchanges go on when {quorum} of {placement.workers} workers have answered: "
+            f"this saves restarts when one is lost, which speed and price do not count",
+        )
 
 
 def _continents(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:

@@ -18,6 +18,8 @@ SYNCHRONOUS = (
 OUTER = ("diloco", "streaming-diloco")
 """Strategies with an outer optimizer, which takes up what a coarse compression loses."""
 MAY_OVERLAP = ("all-reduce", "hierarchical-all-reduce", "local-sgd", "streaming-diloco")
+QUORUM = {False: ("local-sgd", *OUTER), True: ("streaming-diloco",)}
+"""Strategies that go on with some of the workers: in turn, and beside the next step."""
 COARSE = ("int4", "sparse")
 """Compressions whose loss must be added to the next message."""
 MOST_LOCAL_STEPS = 64
@@ -73,6 +75,8 @@ def _named(problem: Mapping[str, Any]) -> tuple[str, ...]:
 def _able(name: str, problem: Mapping[str, Any]) -> bool:
     wish = problem["requirements"]
     coarse = (wish["compression"] or problem["profile"]["compression"]) in COARSE
+    if wish.get("quorum") is not None and name not in QUORUM[bool(wish["overlap"])]:
+        return False
     return (name in MAY_OVERLAP or not wish["overlap"]) and (name in OUTER or not coarse)
 
 

@@ -17,6 +17,7 @@ from placer.documents.manifest.rendezvous import bucket_name, plain_name
 from placer.documents.manifest.types import Offer, Server
 from placer.documents.manifest.versions import ISLANDS_SCHEMA, SCHEMA, completed
 from placer.documents.result_parts import data_document, estimate_document
+from placer.errors import PlacerError
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -41,6 +42,10 @@ TIMEOUT_FACTOR = 3.0
 """Time-outs are this multiple of the slow end of the predicted time."""
 DRIFT = 0.25
 """A run that is slower or dearer than its interval by this share should raise an alarm."""
+GRACE_S = 60.0
+"""Seconds for which a quorum waits for the others where nobody says: assumed; torchft waits as long
+for its quorum.
+"""
 
 
 def build_manifest(
@@ -144,7 +149,22 @@ def _exchange(placement: Placement, estimate: Estimate, problem: Problem) -> dic
             "step_s": float(math.ceil(TIMEOUT_FACTOR * slow.total / estimate.local_steps)),
             "round_s": float(math.ceil(TIMEOUT_FACTOR * slow.total)),
         },
+        **_quorum(placement, problem),
     }
+
+
+def _quorum(placement: Placement, problem: Problem) -> dict[str, Any]:
+    """Return how many workers an exchange waits for, and how long for the others; empty where it
+    waits for all.
+    """
+    wish, workers = problem.requirements, placement.workers
+    if wish.quorum is None or (workers == 1 == wish.quorum):
+        return {}
+    if wish.quorum > workers:
+        raise PlacerError(
+            f"quorum {wish.quorum} of {workers} workers", "give more workers, or a lower --quorum"
+        )
+    return {"quorum": wish.quorum, "grace_s": wish.grace_s or GRACE_S}
 
 
 def _group_forming_s(estimate: Estimate) -> float:

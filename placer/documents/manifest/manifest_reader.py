@@ -15,7 +15,7 @@ from placer.documents.manifest.rendezvous import STORE_TRANSPORTS, plain_name
 from placer.documents.manifest.types import Manifest
 from placer.documents.manifest.versions import migrated, version_of
 from placer.errors import PlacerError
-from placer.problem.exchange import strategy, traits
+from placer.problem.exchange import goes_on_without, strategy, traits
 from placer.problem.exchange.central import gradients_held
 from placer.problem.requirements import MOST_STREAMS
 from placer.units import GIB, format_bytes
@@ -162,7 +162,27 @@ def _check_roles(manifest: Manifest, where: str) -> None:
         raise PlacerError(
             f"{where}: exchange.streams is {exchange.streams}", f"give 1 to {MOST_STREAMS}"
         )
+    _check_quorum(manifest, where)
     _check_figures(manifest, where)
+
+
+def _check_quorum(manifest: Manifest, where: str) -> None:
+    """Refuse a quorum of more workers than there are, or of an exchange that waits for all."""
+    quorum, grace_s = manifest.exchange.quorum, manifest.exchange.grace_s
+    if quorum is None and grace_s is None:
+        return
+    if quorum is None or not 1 <= quorum <= manifest.workers:
+        raise PlacerError(
+            f"{where}: exchange.quorum is {quorum} of {manifest.workers} workers",
+            "give a whole number from 1 to the number of workers",
+        )
+    if grace_s is None or not 0 < grace_s < math.inf:
+        raise PlacerError(f"{where}: exchange.grace_s is {grace_s}", "give seconds above 0")
+    if not goes_on_without(manifest.exchange.strategy, overlap=manifest.exchange.overlap):
+        raise PlacerError(
+            f"{where}: the exchange {manifest.exchange.strategy} waits for all workers",
+            "plan it without --quorum",
+        )
 
 
 def _check_meeting(manifest: Manifest, where: str) -> None:

@@ -102,7 +102,9 @@ class Timeouts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExchangeSettings:
-    """How the workers keep their models alike."""
+    """How the workers keep their models alike. An exchange goes on ``grace_s`` seconds after
+    ``quorum`` workers have answered; None: it waits for all.
+    """
 
     strategy: str
     target_batch_size: int
@@ -112,6 +114,8 @@ class ExchangeSettings:
     overlap: bool
     local_steps: int
     timeouts: Timeouts
+    quorum: int | None = None
+    grace_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -54,6 +54,14 @@ def traits(name: str) -> Traits:
     return strategy(name).TRAITS
 
 
+def goes_on_without(name: str, *, overlap: bool) -> bool:
+    """Return whether an exchange can go on with a quorum of the workers: not where a late average
+    corrects a worker's own change.
+    """
+    can = traits(name)
+    return can.quorum and (can.always_overlaps or not overlap)
+
+
 def overlaps(name: str, *, wanted: bool) -> bool:
     """Return whether an exchange runs beside the calculation, where the user wants that or not."""
     can = traits(name)

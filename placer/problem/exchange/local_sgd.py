@@ -12,7 +12,13 @@ from placer.problem.exchange.phase import Phase, Workers
 from placer.problem.exchange.traits import Traits
 from placer.problem.placement import Exchange
 
-TRAITS = Traits(transport="butterfly", payload="checkpoints", local_steps=True, may_overlap=True)
+TRAITS = Traits(
+    transport="butterfly",
+    payload="checkpoints",
+    local_steps=True,
+    may_overlap=True,
+    quorum=True,
+)
 
 
 def phases(workers: Workers, gradient_bytes: float, exchange: Exchange) -> tuple[Phase, ...]:

@@ -22,6 +22,7 @@ TRAITS = Traits(
     may_overlap=True,
     always_overlaps=True,
     outer=True,
+    quorum=True,
 )
 
 

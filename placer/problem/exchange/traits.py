@@ -23,7 +23,7 @@ class Traits:
     a worker's view is late. ``outer``: workers exchange the changes of many steps, an outer
     optimizer takes their mean, and what compression loses is added to the next ones. ``bucketed``:
     whether gradients travel in buckets beside the calculation that makes them, where the software
-    does that.
+    does that. ``quorum``: whether an exchange can go on with some of the workers.
     """
 
     framework: str = "hivemind"
@@ -38,3 +38,4 @@ class Traits:
     staleness: int = 0
     outer: bool = False
     bucketed: bool = False
+    quorum: bool = False

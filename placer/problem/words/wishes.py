@@ -249,6 +249,34 @@ class TrainingWishes(TypedDict, total=False):
             help="Run the exchange beside the next step: one step of staleness.",
         ),
     ]
+    quorum: Annotated[
+        str | int | None,
+        Wish(
+            group="exchange",
+            reader="count",
+            metavar="K",
+            example="2",
+            help="Exchanges of local-sgd and diloco go on when K workers have answered.",
+            more="At least K workers are planned.",
+            number="{}",
+            removable=True,
+        ),
+    ]
+    grace: Annotated[
+        str | float | None,
+        Wish(
+            group="exchange",
+            fields=("grace_s",),
+            reader="seconds",
+            metavar="TIME",
+            example="30s",
+            help="How long a quorum waits for the others; default: 1min.",
+            more="A number is seconds.",
+            number="{}s",
+            keys=("grace_seconds",),
+            removable=True,
+        ),
+    ]
     samples_to_target: Annotated[
         Names | Mapping[str, float] | None,
         Wish(
