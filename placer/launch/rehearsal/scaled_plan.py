@@ -223,6 +223,8 @@ def scaled(
             problem.requirements,
             target_batch_size=batch,
             batch_range=None,
+            quorum=None,  # all workers answer here
+            grace_s=None,
             compression=problem.compression,
         ),
         calibration=problem.calibration,

@@ -53,8 +53,8 @@ class RunPlan:
         Server or functions; their ranks come after the workers'.
     target_batch_size, microbatch
         Samples of an optimizer step over all workers; samples that one worker takes at once.
-    timeouts, rendezvous, expected
-        As in the manifest.
+    timeouts, rendezvous, expected, quorum, grace_s
+        As in the manifest; no quorum: exchanges wait for all.
     """
 
     name: str
@@ -70,6 +70,8 @@ class RunPlan:
     timeouts: Timeouts
     rendezvous: Rendezvous
     expected: Expected
+    quorum: int | None = None
+    grace_s: float = 0.0
 
     @property
     def workers(self) -> int:
@@ -209,4 +211,6 @@ def plan_from(document: Any, where: str) -> RunPlan:
         timeouts=exchange.timeouts,
         rendezvous=manifest.rendezvous,
         expected=manifest.expected,
+        quorum=exchange.quorum if manifest.workers > 1 else None,
+        grace_s=exchange.grace_s or 0.0,
     )

@@ -20,9 +20,9 @@ def exchanges_pieces(plan: RunPlan, processes: int) -> bool:
     -----
     Pieces fit where all workers are islands that are cut alike. A strategy whose step comes in
     three parts sees nothing but vectors, so it takes pieces; servers, stores and gossip take the
-    whole model of a worker.
+    whole model of a worker, and so does a quorum, which lets an island go as a whole.
     """
-    parts = hasattr(executed(plan), "calculate") and not plan.hubs
+    parts = hasattr(executed(plan), "calculate") and not plan.hubs and plan.quorum is None
     return parts and are_alike(plan.groups, processes)
 
 

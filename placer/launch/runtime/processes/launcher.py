@@ -328,6 +328,8 @@ class Launcher:
             self.ended.add(record["rank"])
         elif record["kind"] == "notice":
             self.gone.add(record["gone"])
+        elif record["kind"] == "back":
+            self.gone.discard(record["rank"])
         elif record["kind"] in ("error", "fault"):
             self.faults[number] = record
         self.handle(record)
@@ -365,6 +367,8 @@ class Launcher:
             self.faults.get(number, {}).get("kind") == "error"
             and self.faults[number].get("exit_code") == 2
         )
+        if self.plan.quorum is not None:
+            return len(workers) >= self.plan.quorum and not wrong
         return (
             self.settings.elastic
             and executed(self.plan).ELASTIC

@@ -32,6 +32,7 @@ from placer.launch.runtime.training.checkpoint import (
 from placer.launch.runtime.training.context import Context, Settings
 from placer.launch.runtime.training.memory import memory_error, out_of_memory
 from placer.launch.runtime.training.overlapped_exchange import OverlappedExchange
+from placer.launch.runtime.training.quorum import Quorum
 from placer.launch.runtime.training.trainer import Trainer, digest_of
 from placer.launch.runtime.wire.meter import Meter
 from placer.launch.runtime.wire.wire import Wire
@@ -154,9 +155,11 @@ def _train(
         lane = (
             str(seat.member) if any(s.members > 1 for s in plan.seats(settings.processes)) else None
         )
-        context.wire = Wire(
-            plan, rank, store, meter, PATIENT_S if patient else settings.timeout_s, backend, lane
-        )
+        if plan.quorum is None:
+            patience = PATIENT_S if patient else settings.timeout_s
+            context.wire = Wire(plan, rank, store, meter, patience, backend, lane)
+        else:
+            _meet_quorum(context, strategy, meter, report)
         context.overlapped = (
             OverlappedExchange(context.meter, meter) if plan.exchange.overlap else None
         )
@@ -173,6 +176,8 @@ def _train(
     step = start
     try:
         for step in range(start, settings.steps):
+            if step < context.next_step:
+                continue
             _take_step(context, strategy, state, step, report, seat)
     except PeerLostError as lost:
         report({"kind": RESCUE, "rank": rank})
@@ -199,6 +204,34 @@ def _train(
             **({"parameters": whole.tolist()} if len(whole) <= MOST_LOGGED else {}),
             **trainer.joined(context.meter.take()),
         }
+    )
+
+
+def _meet_quorum(context: Context, strategy: Executed, meter: Meter, report: Report) -> None:
+    """Let exchanges go on with a quorum: workers connect for each, and not for the whole run."""
+    plan, settings, rank = context.plan, context.settings, context.rank
+    own: Callable[[Context], tuple[int, ...]] | None = getattr(strategy, "exchange_steps", None)
+    context.exchanges = (
+        tuple(step for step in range(context.start, settings.steps) if context.ends_round(step))
+        if own is None
+        else own(context)
+    )
+
+    def say(other: int, leaves: bool, words: str) -> None:
+        if leaves:
+            context.notice(other, words)
+        else:
+            report({"kind": "back", "rank": other, "message": words})
+
+    context.quorum = Quorum(
+        plan,
+        rank,
+        context.store,
+        meter,
+        context.shares(),
+        settings.timeout_s,
+        len(context.exchanges) - 1,
+        say,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from placer.launch.runtime.training.context import Context
 from placer.launch.runtime.training.outer_optimizer import RATE, SPARSE_DECAY, OuterOptimizer
+from placer.launch.runtime.training.quorum import Outcome
 from placer.launch.runtime.wire.butterfly import butterfly_sum
 from placer.launch.runtime.wire.feedback import Feedback
 
@@ -59,7 +60,11 @@ def share_of(context: Context) -> float:
 
 def exchange(context: Context, state: Outer, mine: Any) -> Callable[[], Any]:
     """Average the changes of all since the last outer step, each by its samples."""
-    change = (context.trainer.vector() - state.optimizer.common) * share_of(context)
+    change = context.trainer.vector() - state.optimizer.common
+    quorum = context.quorum
+    if quorum is not None:
+        return lambda: quorum.mean(change, state.optimizer.vectors, state.feedback)
+    change *= share_of(context)
     return lambda: butterfly_sum(
         context.connected, change, context.members, feedback=state.feedback
     )
@@ -67,6 +72,12 @@ def exchange(context: Context, state: Outer, mine: Any) -> Callable[[], Any]:
 
 def apply(context: Context, state: Outer, result: Any) -> None:
     """Take the outer step and go on from its model, the same on all workers."""
+    if isinstance(result, Outcome):
+        context.follow(result)
+        if result.total is None:
+            return
+        state.optimizer.take(result.taken)
+        result = result.total
     state.optimizer.step(result)
     context.trainer.load_vector(state.optimizer.common)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from placer.launch.runtime.training.context import Context
+from placer.launch.runtime.training.quorum import Outcome
 from placer.launch.runtime.wire.butterfly import butterfly_sum
 
 WIRED = True
@@ -52,6 +53,9 @@ def exchange(context: Context, state: Models, mine: Any) -> Callable[[], Any]:
     )
     change = now - state.own
     state.own, state.sent = now, [*state.sent, change]
+    quorum = context.quorum
+    if quorum is not None:
+        return lambda: quorum.mean(change, lambda: (state.common,))
     return lambda: butterfly_sum(context.connected, change * share, context.members)
 
 
@@ -59,6 +63,12 @@ def apply(context: Context, state: Models, result: Any) -> None:
     """Replace the rank's own change by the average. A later change, which is under way by now,
     stays.
     """
+    if isinstance(result, Outcome):
+        context.follow(result)
+        if result.total is None:
+            return
+        (state.common,) = result.taken or (state.common,)
+        result = result.total
     state.common, state.sent = state.common + result, state.sent[1:]
     state.own = sum(state.sent, state.common)
     context.trainer.load_vector(state.own)

@@ -15,6 +15,7 @@ from typing import Any
 from placer.launch.runtime.strategies.diloco import feedback_of, share_of
 from placer.launch.runtime.training.context import Context
 from placer.launch.runtime.training.outer_optimizer import STREAMING_RATE, OuterOptimizer
+from placer.launch.runtime.training.quorum import Outcome
 from placer.launch.runtime.wire.butterfly import butterfly_sum
 from placer.launch.runtime.wire.feedback import Feedback
 from placer.problem.exchange.streaming_diloco import fragments
@@ -31,12 +32,13 @@ OWN_SHARE = 0.5
 @dataclass(kw_only=True)
 class Stream:
     """What lasts from step to step: the outer optimizer, what compression lost of each fragment,
-    and the fragment whose sum is under way.
+    the step and the fragment of each exchange, and the fragment whose sum is under way.
     """
 
     optimizer: OuterOptimizer
     feedback: list[Feedback | None]
     parts: list[slice]
+    order: list[tuple[int, int]]
     under_way: int | None = None
 
 
@@ -48,6 +50,7 @@ def open(context: Context) -> Stream:  # noqa: A001 - the protocol's word
         optimizer=OuterOptimizer.of(context.trainer.vector(), compression, STREAMING_RATE),
         feedback=[feedback_of(compression, part.stop - part.start) for part in parts],
         parts=parts,
+        order=_order(context),
     )
     if context.kept:
         state.optimizer.load_state(context.kept["outer"])
@@ -84,6 +87,21 @@ def due_fragment(done: int, local_steps: int, count: int) -> int | None:
     return ends.index(at) if at in ends else None
 
 
+def exchange_steps(context: Context) -> tuple[int, ...]:
+    """Return the steps after which a fragment leaves."""
+    return tuple(step for step, _ in _order(context))
+
+
+def _order(context: Context) -> list[tuple[int, int]]:
+    """List the steps after which a fragment leaves, with the fragment."""
+    steps, local_steps = context.settings.steps, context.plan.steps_per_round
+    count = fragments(local_steps)
+    due = ((step, due_fragment(step + 1, local_steps, count)) for step in range(steps))
+    order = [(step, part) for step, part in due if part is not None and step >= context.start]
+    rest = range(count) if steps % local_steps else ()
+    return order + [(steps - 1, part) for part in rest]
+
+
 def step(context: Context, state: Stream, step: int) -> float:
     """Take an inner step; where a fragment is due, send its change and apply the sum of the one
     before.
@@ -93,16 +111,23 @@ def step(context: Context, state: Stream, step: int) -> float:
     Nothing stays under way before a checkpoint or at the end. A run that ends inside a round sums
     all fragments once more, as nothing comes later.
     """
+    if state.under_way is not None and context.quorum is not None and context.quorum.away:
+        _settle(context, state, flush=True)  # steps that come to nothing would make it later still
+        return 0.0
     loss = context.local_step(step)
     last = step + 1 == context.settings.steps
     steps = context.plan.steps_per_round
     due = due_fragment(step + 1, steps, len(state.parts))
     if due is not None:
         _settle(context, state, flush=False)
+        if context.next_step > step:  # it was away: what was due has gone
+            return loss
         _begin(context, state, due, step)
     if last and (step + 1) % steps:
         for number in range(len(state.parts)):
             _settle(context, state, flush=True)
+            if context.next_step > step:
+                return loss
             _begin(context, state, number, step)
     if context.saves_checkpoint(step) or last:
         _settle(context, state, flush=True)
@@ -113,22 +138,41 @@ def _begin(context: Context, state: Stream, number: int, step: int) -> None:
     """Send a fragment's change since its last outer step, without waiting."""
     assert context.overlapped is not None
     part = state.parts[number]
-    change = context.trainer.part(part).sub_(state.optimizer.common[part]).mul_(share_of(context))
+    change = context.trainer.part(part).sub_(state.optimizer.common[part])
     context.overlapped.begin(step, _outer_step(context, state, number, change))
     state.under_way = number
 
 
-def _outer_step(context: Context, state: Stream, number: int, change: Any) -> Callable[[], None]:
+def _outer_step(
+    context: Context, state: Stream, number: int, change: Any
+) -> Callable[[], Outcome | None]:
     """Return what runs beside the inner steps: the sum of the changes of a fragment, and its outer
-    step.
+    step; with a quorum what came of it.
     """
+    feedback, quorum = state.feedback[number], context.quorum
 
     def run() -> None:
-        wire, members, feedback = context.connected, context.members, state.feedback[number]
-        total = butterfly_sum(wire, change, members, feedback=feedback)
+        total = butterfly_sum(
+            context.connected, change * share_of(context), context.members, feedback=feedback
+        )
         state.optimizer.step(total, state.parts[number])
 
-    return run
+    def with_quorum() -> Outcome:
+        assert quorum is not None
+        outcome = quorum.mean(
+            change, state.optimizer.vectors, feedback, lambda k: _length(state, k)
+        )
+        if outcome.total is not None:
+            state.optimizer.take(outcome.taken)
+            state.optimizer.step(outcome.total, state.parts[state.order[outcome.number][1]])
+        return outcome
+
+    return run if quorum is None else with_quorum
+
+
+def _length(state: Stream, exchange: int) -> int:
+    part = state.parts[state.order[exchange][1]]
+    return int(part.stop - part.start)
 
 
 def _settle(context: Context, state: Stream, *, flush: bool) -> None:
@@ -139,7 +183,11 @@ def _settle(context: Context, state: Stream, *, flush: bool) -> None:
         return
     assert context.overlapped is not None
     part, state.under_way = state.parts[state.under_way], None
-    context.overlapped.end(flush=flush)
+    outcome = context.overlapped.end(flush=flush)
+    if outcome is not None and (outcome.taken is not None or outcome.total is None):
+        context.follow(outcome)
+        context.trainer.load_vector(state.optimizer.common)
+        return
     context.trainer.move_part(part, state.optimizer.common[part], 1 - OWN_SHARE)
 
 

@@ -12,6 +12,7 @@ from placer.cost_model.timing.store import POLL_SECONDS
 from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.overlapped_exchange import OverlappedExchange
+from placer.launch.runtime.training.quorum import Outcome, Quorum
 from placer.launch.runtime.training.trainer import Trainer
 from placer.launch.runtime.wire.meter import Meter
 from placer.launch.runtime.wire.wire import Wire
@@ -101,7 +102,9 @@ class Context:
     trainer too: it knows how many elements travel. ``overlapped`` holds the exchange under way,
     where the plan overlaps; ``resume_parameters`` are those with which the first step is
     calculated, where a resumed run was ended by an exchange that failed under way; ``kept`` is what
-    the strategy kept in the checkpoint with which a run begins.
+    the strategy kept in the checkpoint with which a run begins. ``quorum``: exchanges go on with
+    some of the workers; ``exchanges`` are then the steps of all. Steps before ``next_step`` are
+    left out: the others did them while this worker was away.
     """
 
     plan: RunPlan
@@ -117,6 +120,9 @@ class Context:
     resume_parameters: Any = None
     kept: Mapping[str, Any] = field(default_factory=dict)
     members: tuple[int, ...] = field(default=())
+    quorum: Quorum | None = None
+    exchanges: tuple[int, ...] = ()
+    next_step: int = 0
 
     @property
     def connected(self) -> Wire:
@@ -201,6 +207,15 @@ class Context:
     def ends_round(self, step: int) -> bool:
         """Return whether the exchange comes after this step; the last step always ends a round."""
         return (step + 1) % self.plan.steps_per_round == 0 or step + 1 == self.settings.steps
+
+    def follow(self, outcome: Outcome) -> None:
+        """Go on after the exchange in which this worker took part; after the last step, if there is
+        none left.
+        """
+        late = outcome.total is None
+        self.next_step = self.settings.steps if late else self.exchanges[outcome.number] + 1
+        if self.quorum is not None:
+            self.quorum.away = False
 
     def saves_checkpoint(self, step: int) -> bool:
         """Return whether a checkpoint comes after this step: at the end of a round."""

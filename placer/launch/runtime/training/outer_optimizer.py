@@ -46,6 +46,15 @@ class OuterOptimizer:
         velocity.mul_(self.momentum).add_(change)
         self.common[part].add_(change.add(velocity, alpha=self.momentum), alpha=self.rate)
 
+    def vectors(self) -> tuple[Any, ...]:
+        """Return what all workers agree on."""
+        return self.common, self.velocity
+
+    def take(self, vectors: tuple[Any, ...] | None) -> None:
+        """Take over what the others agree on; None: this worker has it."""
+        if vectors is not None:
+            self.common, self.velocity = vectors
+
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps: tensors."""
         return {"common": self.common, "velocity": self.velocity}

@@ -35,6 +35,12 @@ class Feedback:
         """Return the sum of a shard with what its last message lost."""
         return total + self.summed if len(self.summed) == len(total) else total
 
+    def copy(self) -> Feedback:
+        """Return another with the same losses: for a sum that may fail."""
+        other = Feedback(0, self.decay)
+        other.load_state(self.state())
+        return other
+
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps: tensors."""
         return {"sent": self.sent, "summed": self.summed}
