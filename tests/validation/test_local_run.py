@@ -70,7 +70,7 @@ def test_any_exchange_tells_the_speed(tmp_path: Path, erben: Catalog, strategy: 
     ("head", "words"),
     [
         ({"gradient_bytes": 1e9}, r"nothing to take up: .* another model: 1,120,284,964 bytes"),
-        ({"device": "cuda"}, "nothing to take up: all workers shared one machine and its cuda"),
+        ({"device": "cuda"}, "nothing to take up: all workers ran on one machine and its cuda"),
         ({"groups": [{**TWO_PLACES[0], "count": 3}]}, "0 steps of all workers after the first"),
     ],
 )

@@ -17,6 +17,7 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.profiler.steps.failures import one_line
 from placer.profiler.steps.training_step import StepFunction
+from placer.profiler.target.module_source import check_source, no_function
 from placer.profiler.target.torch_import import load_torch
 from placer.profiler.workload import Workload
 
@@ -122,20 +123,22 @@ def _hugging_face(path: str, seq_len: int | None) -> Workload:
 
 
 def check_target(target: str) -> None:
-    """Refuse a function whose module is not there, without importing the module: once here in place
-    of once in each process of a run.
+    """Refuse a function that is not there, without importing its module: once here in place of once
+    in each process of a run.
 
     Raises
     ------
     PlacerError
-        If the words have another form, or there is no such module.
+        If the words have another form, there is no such module, or its source is no Python or
+        never names the function.
     """
     if target.startswith("hf:"):
         return
-    module_name, _ = _names(target)
+    module_name, function_name = _names(target)
+    spec = None
     try:
-        missing = importlib.util.find_spec(module_name) is None
-        words = f"No module named '{module_name}'"
+        spec = importlib.util.find_spec(module_name)
+        missing, words = spec is None, f"No module named '{module_name}'"
     except ModuleNotFoundError as error:  # of a package that holds it
         missing, words = True, one_line(error)
     except Exception:
@@ -144,6 +147,8 @@ def check_target(target: str) -> None:
         raise PlacerError(
             f"cannot import {module_name}: {words}", "run placer in the folder that holds it"
         )
+    if spec is not None:
+        check_source(spec, function_name)
 
 
 def _names(target: str) -> tuple[str, str]:
@@ -187,16 +192,12 @@ def _called(target: str) -> Any:
         ) from error
     function = getattr(module, function_name, None)
     if not callable(function):
-        names = ", ".join(
-            sorted(
-                n
-                for n, f in vars(module).items()
-                if inspect.isfunction(f) and f.__module__ == module.__name__
-            )[:8]
+        defined = sorted(
+            n
+            for n, f in vars(module).items()
+            if inspect.isfunction(f) and f.__module__ == module.__name__
         )
-        raise PlacerError(
-            f"{module_name} has no function '{function_name}'", f"it has: {names or 'none'}"
-        )
+        raise no_function(module_name, function_name, defined)
     try:
         return function()
     except KeyboardInterrupt:

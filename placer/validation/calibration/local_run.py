@@ -104,14 +104,14 @@ def _samples_per_s(
     size, device = gradients_of(head, records), head.get("device", "cpu")
     if is_other_model(size, head["gradient_bytes"]):
         raise PlacerError(
-            f"{path}: nothing to take up: on one machine, whose links are not the plan's, it "
-            f"trained another model: {size:,} bytes of gradients, {head['model']} has "
+            f"{path}: nothing to take up: all workers ran on one machine, whose links are not the "
+            f"plan's, and trained another model: {size:,} bytes of gradients, {head['model']} has "
             f"{head['gradient_bytes']:,.0f}",
             f"train the plan's model, which tells its speed here, or {ON_PLAN}",
         )
     if device != "cpu":
         raise PlacerError(
-            f"{path}: nothing to take up: all workers shared one machine and its {device}",
+            f"{path}: nothing to take up: all workers ran on one machine and its {device}",
             f"measure a GPU with placer profile, or {ON_PLAN}",
         )
     steps = whole_rounds((r for r in records if r["kind"] == "step"), workers, 1)[1:]

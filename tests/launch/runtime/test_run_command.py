@@ -313,14 +313,18 @@ def test_ranks_from_the_environment(tmp_path: Path) -> None:
         ("nothere:f", "cannot import nothere: No module named 'nothere'"),
         ("nothere.inside:f", "cannot import nothere.inside: No module named 'nothere'"),
         ("run_plans", "'run_plans' does not have the form package.module:function"),
+        ("run_plans:tyni", "run_plans has no function 'tyni'"),
+        ("broken:f", "cannot import broken: SyntaxError: "),
     ],
 )
-def test_a_module_that_is_missing_is_said_once(
+def test_a_module_or_function_that_is_missing_is_said_once(
     command: Run, tmp_path: Path, train: str, words: str
 ) -> None:
     """Before any process starts: one line and its tip, not one of each worker; no log is made."""
     plan = saved(tmp_path, document("all-reduce", (A, 2), (B, 1)))
-    done = command("run", str(plan), "--train", train, "--local", "--out", str(tmp_path / "out"))
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    more = ("--train", train, "--local", "--out", str(tmp_path / "out"))
+    done = command("run", str(plan), *more, cwd=tmp_path, **PATHS)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 2
     assert words in done.stderr
