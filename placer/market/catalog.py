@@ -31,7 +31,7 @@ def device_name(gpu: str, gpu_count: int) -> str:
     return gpu if gpu_count == 1 else f"{gpu}:{gpu_count}"
 
 
-LATER_OFFER_FIELDS = ("fabric", "max_island_machines")
+LATER_OFFER_FIELDS = ("fabric", "max_island_machines", "local_disk_gb")
 """Fields of offers that the first documents lack."""
 
 
@@ -108,7 +108,8 @@ class VmOffer(Placed, msgspec.Struct, frozen=True):
     is list, published, negotiated, estimated, reserved or owned; ``available`` caps how many exist
     (None: no cap known). ``fabric`` is one of `FABRICS` (empty: unknown) and
     ``max_island_machines`` the most machines that the provider places close to each other (None:
-    it names no limit). A msgspec struct and no dataclass: books have tens of thousands of offers,
+    it names no limit). ``local_disk_gb`` are the disks inside the machine that come with it (None:
+    none is known). A msgspec struct and no dataclass: books have tens of thousands of offers,
     and a frozen dataclass takes 15 times as long to make.
     """
 
@@ -132,6 +133,7 @@ class VmOffer(Placed, msgspec.Struct, frozen=True):
     interruption_high: float | None = None
     fabric: str = ""
     max_island_machines: int | None = None
+    local_disk_gb: float | None = None
 
     @property
     def usd_per_gpu_hour(self) -> float:

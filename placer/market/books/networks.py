@@ -1,5 +1,5 @@
-"""Networks between machines: networks.csv says once for a type what offers.csv would say in each
-row.
+"""Networks between machines, and their local disks: networks.csv says once for a type what
+offers.csv would say in each row.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from placer.market.catalog import VmOffer
 from placer.market.checks.agreement import Located
 
-COLUMNS = ("network_gbps", "fabric", "max_island_machines")
+COLUMNS = ("network_gbps", "fabric", "max_island_machines", "local_disk_gb")
 """Columns of offers.csv that networks.csv fills in."""
 Key = tuple[Any, ...]
 """What an offer is found by; see `placer.market.books.csv_rows.KEYS`."""
@@ -22,7 +22,8 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MachineNetwork:
-    """The network of some types of machines; provider and type may have wildcards.
+    """The network and the local disks of some types of machines; provider and type may have
+    wildcards.
 
     Notes
     -----
@@ -36,6 +37,7 @@ class MachineNetwork:
     source: str
     as_of: str
     max_island_machines: int | None = None
+    local_disk_gb: float | None = None
 
     def covers(self, provider: str, instance_type: str) -> bool:
         """Return whether this line is about a type of machine."""

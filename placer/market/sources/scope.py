@@ -19,8 +19,8 @@ PROVIDERS = ("aws", "azure", "gcp")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
-    """Devices, vCPUs, memory and network of one machine type; ``network_gbps`` is what the provider
-    promises for long.
+    """Devices, vCPUs, memory, network and local disks of one machine type; ``network_gbps`` is what
+    the provider promises for long.
     """
 
     gpu: str
@@ -30,6 +30,7 @@ class Shape:
     network_gbps: float | None = None
     fabric: str = ""
     max_island_machines: int | None = None
+    local_disk_gb: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,6 +127,7 @@ def scope_of(provider: str, *, places: str | None = None, gpu: str | None = None
                 network_gbps=o.network_gbps,
                 fabric=o.fabric,
                 max_island_machines=o.max_island_machines,
+                local_disk_gb=o.local_disk_gb,
             )
             for o in offers
         },

@@ -195,6 +195,7 @@ def _row(quote: Quote, scope: Scope, today: date) -> Row:
         "network_gbps": quote.shape.network_gbps,
         "fabric": quote.shape.fabric,
         "max_island_machines": quote.shape.max_island_machines,
+        "local_disk_gb": quote.shape.local_disk_gb,
         "interruption_low": band[0],
         "interruption_high": band[1],
         "source": quote.source

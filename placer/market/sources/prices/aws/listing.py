@@ -278,7 +278,9 @@ def _shape(row: Mapping[str, Any], scope: Scope) -> Shape | None:
 
 
 def _network(info: Mapping[str, Any], known: Shape | None) -> dict[str, Any]:
-    """Read baseline bandwidth and fabric of a type; the shipped book's where EC2 says nothing."""
+    """Read baseline bandwidth and fabric of a type; the shipped book's where EC2 says nothing, as
+    of its local disks.
+    """
     cards = [card.get("BaselineBandwidthInGbps") for card in info.get("NetworkCards", [])]
     gbps = sum(cards) if cards and all(cards) else None
     efa = info.get("EfaSupported")
@@ -287,4 +289,5 @@ def _network(info: Mapping[str, Any], known: Shape | None) -> dict[str, Any]:
         "network_gbps": gbps if known is None or gbps is not None else known.network_gbps,
         "fabric": fabric if known is None or fabric else known.fabric,
         "max_island_machines": None if known is None else known.max_island_machines,
+        "local_disk_gb": None if known is None else known.local_disk_gb,
     }

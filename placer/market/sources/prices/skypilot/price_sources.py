@@ -28,6 +28,7 @@ SAID = (
     "interruption_high",
     "fabric",
     "max_island_machines",
+    "local_disk_gb",
 )
 """Columns that are taken from there for an offer whose price is still the same."""
 DIGITS = 9
