@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -266,8 +267,7 @@ class Target:
         calculation_s = mode.most_calculation_s(round_s, communication_s)
         with np.errstate(divide="ignore", invalid="ignore"):
             least_v = np.where(calculation_s > 0, samples / calculation_s, np.inf)
-            # No workers together read more than their store gives.
-            least_v = np.where(least_v > self._most_loaded, np.inf, least_v)
+            least_v = self._unheld(least_v)
             # Egress and data are charged for the least samples/s that an improvement can have, so
             # what is left for machines is never too little.
             most_c = self.max_usd_per_hour - usd_per_speed * np.maximum(speed, slowest)
@@ -287,9 +287,40 @@ class Target:
         # Lower by a little: sums that the search adds in another order must not miss by rounding.
         return built - 1e-9 * np.maximum(1.0, np.abs(np.where(np.isfinite(built), built, 0.0)))
 
-    @property
-    def _most_loaded(self) -> float:
-        return self.problem.most_loaded_samples_per_s * (1 + TOLERANCE)
+    def _unheld(self, least_v: Array) -> Array:
+        """Return the speeds of all workers by themselves that a speed asks for where their store
+        may hold them back; infinite where it never gives so much.
+
+        Notes
+        -----
+        With a share f of the samples from a store that gives L, V is at most 1 / (f / L + (1 - f) /
+        V'), since the harmonic mean of sums is no less than the sum of harmonic means. V' is the
+        sum of the speeds in later passes: at most that of the mean speeds times the largest ratio
+        of both. The least f of any pool bounds them all.
+        """
+        most = self.problem.most_loaded_samples_per_s * (1 + TOLERANCE)
+        if most == math.inf:
+            return least_v
+        streamed, gain = self._passes
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rest_s = 1 / least_v - streamed / most
+            later = np.where(rest_s > 0, (1 - streamed) / rest_s / gain, np.inf)
+        built: Array = np.where(np.isfinite(least_v), np.maximum(least_v, later), least_v)
+        return np.where(least_v <= 0, least_v, built)
+
+    @cached_property
+    def _passes(self) -> tuple[float, float]:
+        """Least share of samples that any worker reads from the store, and the largest ratio of its
+        speeds in later passes and over all.
+        """
+        pools = self.problem.pools
+        gains = [
+            pool.loader.later(rate.value) / rate.value
+            for pool in pools
+            for rate in (pool.alone, pool.shared)
+            if pool.loader is not None
+        ]
+        return min((pool.streamed for pool in pools), default=1.0), max(gains, default=1.0)
 
     def _per_sample(
         self,

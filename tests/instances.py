@@ -294,7 +294,8 @@ def language_model(layers: int, width: int, batch: int) -> ModelProfile:
 
 def loading_problem(seed: int) -> Problem:
     """Draw a market whose workers read large samples from a store, over links, network cards and a
-    limit of the store that bind now and then.
+    limit of the store that bind now and then; often several times, with local disks that hold the
+    data, are too small or are not known.
     """
     draw = random.Random(seed)
     base = random_problem(draw.randrange(10**6))
@@ -304,14 +305,62 @@ def loading_problem(seed: int) -> Problem:
         msgspec.structs.replace(offer, network_gbps=draw.choice((None, 1.0, 10.0)))
         for offer in base.catalog.offers
     )
-    return replace(
+    size = draw.choice((10**5, 10**6, 5 * 10**6))
+    once = replace(
         base,
-        profile=replace(base.profile, bytes_per_sample=draw.choice((10**5, 10**6, 5 * 10**6))),
+        profile=replace(base.profile, bytes_per_sample=size),
         catalog=replace(base.catalog, stores=stores, offers=offers),
         requirements=replace(
             base.requirements, data_store=draw.choice([store.place for store in stores])
         ),
     )
+    return once if draw.random() < 0.3 else _with_passes(draw, once)
+
+
+def reading_problem(seed: int) -> Problem:
+    """Draw a market of `exchange_problem` whose workers read several times from a store that holds
+    them back, with local disks that hold the data, are too small or are not known.
+    """
+    draw = random.Random(f"reading {seed}")
+    base = exchange_problem(draw.randrange(10**6))
+    while not (base.pools and base.catalog.stores):
+        base = exchange_problem(draw.randrange(10**6))
+    gbps = draw.choice((None, round(draw.uniform(0.05, 4), 2)))
+    stores = tuple(replace(store, read_gbps=gbps) for store in base.catalog.stores)
+    offers = tuple(
+        msgspec.structs.replace(offer, network_gbps=draw.choice((None, 1.0, 10.0)))
+        for offer in base.catalog.offers
+    )
+    store = draw.choice([store.place for store in stores])
+    return _with_passes(
+        draw,
+        replace(
+            base,
+            profile=replace(base.profile, bytes_per_sample=draw.choice((10**5, 10**6))),
+            catalog=replace(base.catalog, stores=stores, offers=offers),
+            requirements=replace(base.requirements, datasets=(), passes=1.0, data_store=store),
+        ),
+    )
+
+
+def _with_passes(draw: random.Random, problem: Problem) -> Problem:
+    """Read the data of a store several times, on machines with local disks of any size."""
+    disks = tuple(
+        msgspec.structs.replace(offer, local_disk_gb=draw.choice((None, 125.0, 900.0, 3800.0)))
+        for offer in problem.catalog.offers
+    )
+    size = problem.profile.bytes_per_sample or 1
+    data_bytes = draw.choice((50e9, 300e9, 2e12))
+    passes = draw.choice((1.5, 3.0, 20.0, 200.0))
+    said = draw.random() < 0.5
+    wish = replace(
+        problem.requirements,
+        data_bytes=data_bytes,
+        passes=passes if said else 1.0,
+        samples=None if said else int(passes * data_bytes / size),
+        data_cache=draw.choice((None, None, "auto", "disk", "none")),
+    )
+    return replace(problem, catalog=replace(problem.catalog, offers=disks), requirements=wish)
 
 
 def server_problem(seed: int) -> Problem:

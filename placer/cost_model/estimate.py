@@ -90,6 +90,18 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DataPasses:
+    """How often a run reads the data of a store, which workers keep it on their disks after the
+    first time, and the samples/s that pass through all of them then and later.
+    """
+
+    passes: float
+    kept_by: tuple[str, ...]
+    first_samples_per_second: float
+    later_samples_per_second: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
     """What a placement does and costs.
 
@@ -98,7 +110,9 @@ class Estimate:
     ``samples_per_second`` is what passes through the workers and can be measured;
     ``effective_samples_per_second`` divides it by ``samples_to_target`` and is what strategies are
     compared by. ``step`` is the round from exchange to exchange, ``local_steps`` optimizer steps;
-    ``slow_step`` the same at the slow end. ``moves`` happen once before the run.
+    ``slow_step`` the same at the slow end. ``moves`` happen once before the run. Where local disks
+    keep the data of a store, ``data_passes`` has both speeds, and all other figures are means over
+    the passes.
     ``tokens_per_sample`` is the sequence length of a language model; None: samples are no tokens.
     """
 
@@ -117,6 +131,7 @@ class Estimate:
     moves: tuple[Move, ...]
     provenance: tuple[str, ...]
     tokens_per_sample: int | None = None
+    data_passes: DataPasses | None = None
 
     @property
     def tokens_per_second(self) -> Interval | None:
@@ -202,6 +217,37 @@ def estimate(placement: Placement, problem: Problem) -> Estimate:
         moves=moves_of(part, problem),
         provenance=_provenance(machines, placement, phases, multiplier, problem),
         tokens_per_sample=None if architecture is None else architecture.sequence_length,
+        data_passes=_data_passes(machines, placement, phases, problem),
+    )
+
+
+def _data_passes(
+    machines: Sequence[tuple[Pool, int]],
+    placement: Placement,
+    phases: tuple[Phase, ...],
+    problem: Problem,
+) -> DataPasses | None:
+    """Return both speeds where some worker keeps the data; None where each pass is like the
+    first.
+    """
+    kept = {f"{pool.name} in {pool.place}" for pool, _ in machines if pool.keeps_data}
+    if problem.data_reads is None or not kept:
+        return None
+    first, later = (
+        _outcome(
+            [(pool.in_pass(number), n) for pool, n in machines],
+            placement,
+            phases,
+            problem,
+            EXPECTED,
+        ).processed_per_second
+        for number in (1, 2)
+    )
+    return DataPasses(
+        passes=problem.data_reads[1],
+        kept_by=tuple(sorted(kept)),
+        first_samples_per_second=first,
+        later_samples_per_second=later,
     )
 
 
@@ -367,6 +413,18 @@ def _links(
     )
 
 
+def _disk_basis(pool: Pool) -> list[str]:
+    """Say how later passes over the data are known; nothing where each reads anew."""
+    if not pool.keeps_data:
+        return []
+    known = pool.offer.local_disk_gb
+    size = "of unknown size, as asked" if known is None else f"of {known:,.0f} GB"
+    return [
+        f"data of later passes: from the local disks of {pool.name}, {size}; a disk reads as "
+        "Google's local SSDs do, and each worker keeps all of the data: assumed"
+    ]
+
+
 def _provenance(
     machines: Sequence[tuple[Pool, int]],
     placement: Placement,
@@ -379,6 +437,7 @@ def _provenance(
     for pool, _ in machines:
         rate = worker_rate(pool, chosen.framework)
         sentences.append(f"speed on {pool.offer.device}: {rate.basis}: {rate.source}")
+        sentences += _disk_basis(pool)
     for offer, _ in offers_of(machines, placement, problem):
         sentences.append(
             f"price of {offer.device} {offer.market} in {offer.place}: {offer.price_basis}, "

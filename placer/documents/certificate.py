@@ -13,6 +13,7 @@ from placer.documents.checker.bound import Relaxed
 from placer.documents.checker.market import machines_of
 from placer.documents.manifest.manifest_reader import document_digest
 from placer.documents.result_parts import island_document
+from placer.market.network.graph import Link
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import PARTS, Problem
@@ -83,7 +84,6 @@ def figures(placement: Placement, problem: Problem) -> dict[str, Any]:
     pairs |= {(place, place) for place in places} | {(dst, src) for src, dst in pairs}
     if problem.data_store is not None:
         pairs |= {(problem.data_store.place, place) for place in placement.places}
-    links = [network.link(src, dst) for src, dst in sorted(pairs)]
     return {
         "machines": [
             {
@@ -99,17 +99,26 @@ def figures(placement: Placement, problem: Problem) -> dict[str, Any]:
             }
             for group in placement.groups
         ],
-        "links": [
-            {
-                "from": link.src,
-                "to": link.dst,
-                "bytes_per_second": link.bytes_per_second,
-                "cap": link.cap,
-                "rtt_s": link.rtt_s,
-                "basis": link.basis,
-            }
-            for link in links
-        ],
+        "links": [_link_document(network.link(src, dst)) for src, dst in sorted(pairs)],
+    }
+
+
+def store_links(problem: Problem) -> list[dict[str, Any]]:
+    """Build the links from the dataset's store to all machines that the request admits."""
+    store, places = problem.data_store, {pool.place for pool in problem.pools}
+    if store is None:
+        return []
+    return [_link_document(problem.network.link(store.place, place)) for place in sorted(places)]
+
+
+def _link_document(link: Link) -> dict[str, Any]:
+    return {
+        "from": link.src,
+        "to": link.dst,
+        "bytes_per_second": link.bytes_per_second,
+        "cap": link.cap,
+        "rtt_s": link.rtt_s,
+        "basis": link.basis,
     }
 
 

@@ -12,7 +12,7 @@ from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
 from placer.documents.book_check import Compared, compare_with_book
-from placer.documents.certificate import device_speeds, figures, mode_factor
+from placer.documents.certificate import device_speeds, figures, mode_factor, store_links
 from placer.documents.certificate_check import Checked, wrong_prices
 from placer.documents.checker.market import machines_of
 from placer.documents.checker.modes import required_modes
@@ -224,7 +224,7 @@ def _refuted(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str
     if whole is None or not can_refute(whole):
         return
     saved = whole.to_dict()
-    machines = machines_of(saved, device_speeds(whole))
+    machines, links = machines_of(saved, device_speeds(whole)), store_links(whole)
     modes = [mode_factor(strategy, steps, whole) for strategy, steps in required_modes(saved)]
     for number, point in enumerate(document["points"]):
         usd, speed = point["usd_per_hour"], point["samples_per_second"]
@@ -239,6 +239,7 @@ def _refuted(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str
             if point[key] is None or (key == "most_samples_per_second" and usd <= 0):
                 continue
             wishes = {**saved["requirements"], "objective": objective, **limits}
-            better = witness({**saved, "requirements": wishes}, machines, modes, point[key])
+            asked = {**saved, "requirements": wishes}
+            better = witness(asked, machines, modes, point[key], links)
             if better:
                 yield f"points[{number}].{key} is {point[key]:.9g}, but {better}"

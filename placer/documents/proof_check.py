@@ -14,6 +14,7 @@ from placer.documents.certificate import (
     holds_market,
     mode_factor,
     relaxed_modes,
+    store_links,
 )
 from placer.documents.checker.market import machines_of
 from placer.documents.checker.modes import required_modes
@@ -231,7 +232,7 @@ def _refuted(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str
         return
     saved, speeds = whole.to_dict(), device_speeds(whole)
     modes = [mode_factor(strategy, steps, whole) for strategy, steps in required_modes(saved)]
-    better = witness(saved, machines_of(saved, speeds), modes, bound)
+    better = witness(saved, machines_of(saved, speeds), modes, bound, store_links(whole))
     if better and nothing:
         yield f"nothing is said to fit, but {better} {objective_named(objective['name']).unit}"
     elif better:

@@ -103,7 +103,16 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
         "links": [directed(use) for use in estimate.links],
         "provenance": list(estimate.provenance),
         **_token_keys(estimate),
+        **_pass_keys(estimate),
     }
+
+
+def _pass_keys(estimate: Estimate) -> dict[str, Any]:
+    """Build the key of passes over the data; none where each is like the first."""
+    passes = estimate.data_passes
+    if passes is None:
+        return {}
+    return {"data_passes": {**to_builtins(passes), "kept_by": list(passes.kept_by)}}
 
 
 def _token_keys(estimate: Estimate) -> dict[str, Any]:

@@ -66,6 +66,8 @@ LATER_WISHES = frozenset(
         "precision",
         "quorum",
         "grace_seconds",
+        "data_bytes",
+        "data_cache",
     }
 )
 """Keys of the request that files of older versions lack."""

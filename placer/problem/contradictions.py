@@ -8,13 +8,19 @@ from collections.abc import Iterator
 
 from placer.errors import PlacerError
 from placer.problem.admitted_exchanges import server_at
-from placer.problem.datasets import needs_place
+from placer.problem.datasets import needs_place, passes_of
 from placer.problem.exchange import traits
 from placer.problem.problem import MOST_KNOWN_LOCAL_STEPS, Problem
 from placer.problem.required_machines import unusable
 from placer.problem.requirements import LOCAL, OUTER
 from placer.problem.residency import homeless, parted
+from placer.units import format_bytes
 from placer.workload.profile import FEEDBACK_COMPRESSIONS
+
+SAME_PASSES = 0.05
+"""By so much passes may differ from those that samples and size of the data make: both are
+rounded.
+"""
 
 
 class ContradictionError(PlacerError):
@@ -132,10 +138,31 @@ def _check_idle(problem: Problem) -> None:
             f"{problem.batch:,} changes nothing",
             "give another --tbs or a range of them, or leave it out",
         )
-    if wish.passes != 1 and not wish.data_moves:
+    if wish.passes != 1 and not wish.data_moves and wish.data_store is None:
         raise PlacerError(
-            f"passes {wish.passes:g} without data that may move",
-            "give --data PLACE=SAMPLES:move, or leave --passes out",
+            f"passes {wish.passes:g} without data that may move, or that comes from a store",
+            "give --data PLACE=SAMPLES:move or --data STORE, or leave --passes out",
+        )
+    for word, value in (("data-size", wish.data_bytes), ("data-cache", wish.data_cache)):
+        if value is not None and wish.data_store is None:
+            raise PlacerError(
+                f"{word} without a store that the data comes from",
+                f"give --data STORE, or leave --{word} out",
+            )
+    _check_passes(problem)
+
+
+def _check_passes(problem: Problem) -> None:
+    """Refuse passes that do not follow from the samples and the size of the data."""
+    wish, size = problem.requirements, problem.profile.bytes_per_sample
+    if None in (wish.data_store, wish.samples, wish.data_bytes, size) or wish.passes == 1:
+        return
+    follow = passes_of(1.0, wish.samples, wish.data_bytes, size or 0.0)
+    if abs(follow - wish.passes) > SAME_PASSES * follow:
+        raise PlacerError(
+            f"passes {wish.passes:g}, but {wish.samples:,} samples are {follow:,.3g} passes over "
+            f"{format_bytes(wish.data_bytes or 0.0)}",
+            "leave one of --passes, --samples and --data-size out",
         )
 
 

@@ -1,4 +1,6 @@
-"""Datasets: samples with a place, and the places that must have a worker for them."""
+"""Datasets: samples with a place, the places that must have a worker for them, and how often a run
+reads what lies in a store.
+"""
 
 from __future__ import annotations
 
@@ -27,3 +29,52 @@ class Dataset:
 def needs_place(datasets: Sequence[Dataset]) -> tuple[str, ...]:
     """Return the places where data must stay, so that workers must be there; sorted."""
     return tuple(sorted({data.place for data in datasets if not data.may_move}))
+
+
+def passes_of(
+    passes: float, samples: int | None, data_bytes: float | None, bytes_per_sample: float
+) -> float:
+    """Return how often a run reads the data of a store, at least once.
+
+    Parameters
+    ----------
+    passes
+        What the user says; 1 is the default.
+    samples
+        Samples of the run; None: nobody says how many.
+    data_bytes
+        Size of the data.
+
+    Notes
+    -----
+    Samples and size say it as well as the user. Without either it is once, in which the store sets
+    the pace: more passes are never slower.
+
+    Examples
+    --------
+    >>> passes_of(1, 10_000, 1e6, 1000.0), passes_of(3, None, None, 1000.0)
+    (10.0, 3)
+    >>> passes_of(1, 10, 1e6, 1000.0), passes_of(1, None, 1e6, 1000.0)
+    (1.0, 1.0)
+    """
+    if passes != 1:
+        return max(1.0, passes)
+    if samples is None or data_bytes is None:
+        return 1.0
+    return max(1.0, samples * bytes_per_sample / data_bytes)
+
+
+def bytes_of(
+    passes: float, samples: int | None, data_bytes: float | None, bytes_per_sample: float
+) -> float | None:
+    """Return the size of the data of a store: as the user says, else what the samples of a run
+    leave for each pass; None where nobody knows.
+
+    Examples
+    --------
+    >>> bytes_of(10, 10_000, None, 1000.0), bytes_of(1, 10_000, None, 1000.0)
+    (1000000.0, None)
+    """
+    if data_bytes is not None or samples is None or passes == 1:
+        return data_bytes
+    return samples * bytes_per_sample / max(1.0, passes)

@@ -4,8 +4,9 @@ file.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
@@ -27,6 +28,7 @@ from placer.market.catalog import (
 )
 from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import Network, largest_cards, network_of
+from placer.problem.datasets import bytes_of, passes_of
 from placer.problem.exchange import goes_on_without, traits
 from placer.problem.islands import IslandQuestion
 from placer.problem.kept_answers import Recent
@@ -48,7 +50,13 @@ from placer.workload.constants import (
     calibration_document,
     with_former_figures,
 )
-from placer.workload.data_loading import loaded, machine_bytes_per_s, samples_per_s
+from placer.workload.data_loading import (
+    CACHES,
+    Loader,
+    loader_of,
+    machine_bytes_per_s,
+    samples_per_s,
+)
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import Island, Refusal
 from placer.workload.island.machine_counts import MOST_ISLAND_MACHINES
@@ -110,7 +118,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     -----
     ``host`` names its class of averaging time. ``machines`` of the offer are one worker, an
     island, that works by the plan ``inner``; ``alone`` and ``shared`` are samples/s of the whole
-    island.
+    island, in the mean over all passes of what ``loader`` reads (None: the data is with the
+    workers).
     """
 
     offer: VmOffer
@@ -120,6 +129,38 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     machines: int = 1
     inner: InnerPlan | None = None
+    loader: Loader | None = None
+
+    @property
+    def streamed(self) -> float:
+        """Share of its samples that comes from the dataset's store; 1 where every pass reads
+        anew.
+        """
+        return 1.0 if self.loader is None else self.loader.streamed
+
+    @property
+    def keeps_data(self) -> bool:
+        """Whether its disks keep the data for later passes."""
+        return self.loader is not None and self.loader.keeps
+
+    def first(self, speed: float) -> float:
+        """Return the speed in the first pass over the data, of the mean speed over all passes."""
+        return speed if self.loader is None else self.loader.first(speed)
+
+    def in_pass(self, number: int) -> Pool:
+        """Return the same worker as it is expected to work in the first pass over the data, or in a
+        later one.
+        """
+        if self.loader is None or not self.loader.keeps:
+            return self
+        speed = self.loader.first if number == 1 else self.loader.later
+        alone, shared = (
+            replace(rate, value=now, low=now, high=now)
+            for rate in (self.alone, self.shared)
+            for now in (speed(rate.value),)
+        )
+        loader = replace(self.loader, streamed=1.0 if number == 1 else 0.0)
+        return msgspec.structs.replace(self, alone=alone, shared=shared, loader=loader)
 
     @property
     def place(self) -> str:
@@ -246,7 +287,7 @@ class Problem:
             wish.require_measured,
             wish.oldest_price,
             wish.counts_carbon,
-            wish.data_store,
+            self.data_reads,
             self.transport,
             *self._island_limits,
         )
@@ -484,10 +525,9 @@ class Problem:
         alone, shared = rates
         if alone is None or shared is None:
             return None
-        if self.data_store is not None and self.profile.bytes_per_sample is not None:
-            read = self.read_bytes_per_s(offer)
-            size = self.profile.bytes_per_sample
-            alone, shared = (loaded(rate, read, machines, size) for rate in (alone, shared))
+        loader = self.loader(offer, machines)
+        if loader is not None:
+            alone, shared = loader.loaded(alone), loader.loaded(shared)
         quota = (
             self.quota(offer.place, offer.gpu, offer.market)
             if self.requirements.quotas
@@ -501,6 +541,41 @@ class Problem:
             host=self.averaging_class(offer, machines),
             machines=machines,
             inner=None if built is None else built.plan,
+            loader=loader,
+        )
+
+    @cached_property
+    def data_reads(self) -> tuple[str, float, float | None, str] | None:
+        """The dataset's store, how often a run reads its data, the size of the data, and where
+        later passes read from; None: the data is with the workers.
+        """
+        wish, size = self.requirements, self.profile.bytes_per_sample
+        if wish.data_store is None:
+            return None
+        known = wish.passes, wish.samples, wish.data_bytes
+        passes, data_bytes = (
+            (1.0, None) if size is None else (passes_of(*known, size), bytes_of(*known, size))
+        )
+        # Read once, it does not matter what a disk holds: such questions share their machines.
+        cache = "none" if passes <= 1 else wish.data_cache or CACHES[0]
+        return wish.data_store, passes, data_bytes if cache == "auto" else None, cache
+
+    def loader(self, offer: VmOffer, machines: int) -> Loader | None:
+        """Return how a worker of some machines of an offer reads from the dataset's store; None
+        where the data is with the workers.
+        """
+        size = self.profile.bytes_per_sample
+        if self.data_reads is None or size is None:
+            return None
+        _, passes, data_bytes, cache = self.data_reads
+        return loader_of(
+            self.read_bytes_per_s(offer),
+            offer,
+            machines,
+            bytes_per_sample=size,
+            data_bytes=data_bytes,
+            passes=passes,
+            cache=cache,
         )
 
     def read_bytes_per_s(self, offer: VmOffer) -> Rate:
@@ -515,6 +590,15 @@ class Problem:
     @cached_property
     def _reads(self) -> dict[tuple[object, ...], Rate]:
         return {}
+
+    @cached_property
+    def workers_hold_back(self) -> bool:
+        """Whether workers may be slower together than each by itself, as they wait for their data:
+        at a store that all of them read, or in another pass than others do.
+        """
+        return self.most_loaded_samples_per_s < math.inf or any(
+            pool.keeps_data for pool in self.pools
+        )
 
     @cached_property
     def most_loaded_samples_per_s(self) -> float:

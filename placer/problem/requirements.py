@@ -13,6 +13,7 @@ from placer.problem.datasets import Dataset, needs_place
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import WorkerGroup
 from placer.units import format_duration, format_usd
+from placer.workload.data_loading import CACHES
 from placer.workload.inner_plan import (
     CHECKPOINTING,
     PRECISIONS,
@@ -48,6 +49,7 @@ AMOUNTS = (
     "max_carbon_g_per_hour",
     "target_batch_size",
     "critical_batch",
+    "data_bytes",
     "tokens",
     "sequence_length",
     "lora",
@@ -73,6 +75,8 @@ LATER_FIELDS = (
     "precision",
     "quorum",
     "grace_s",
+    "data_bytes",
+    "data_cache",
 )
 """Fields that documents leave out where nothing is asked: older versions wrote none of them."""
 ALL_REGIONS = 1_000
@@ -216,6 +220,8 @@ class Requirements:
     ``quota_gpus`` holds for each place, GPU and market that no row of ``quotas`` matches. An
     exchange goes on when ``quorum`` workers have answered and ``grace_s`` seconds have passed; so
     many workers are needed, and ``min_workers`` is at least as many.
+    ``data_bytes`` is the size of the data in ``data_store``, and ``data_cache`` says where later
+    passes over it read from.
     """
 
     objective: str = "throughput"
@@ -275,6 +281,8 @@ class Requirements:
     precision: str | None = None
     quorum: int | None = None
     grace_s: float | None = None
+    data_bytes: float | None = None
+    data_cache: str | None = None
 
     @property
     def aggregator_words(self) -> str | None:
@@ -353,6 +361,7 @@ class Requirements:
             ("sharding", self.sharding or SHARDINGS[0], SHARDINGS),
             ("checkpointing", self.checkpointing or CHECKPOINTING[0], CHECKPOINTING),
             ("precision", self.precision or PRECISIONS[0], PRECISIONS),
+            ("data cache", self.data_cache or CACHES[0], CACHES),
         ):
             if value not in known:
                 raise unknown(kind, value, known)

@@ -1,10 +1,12 @@
-"""How fast samples reach their workers from a store: no worker calculates faster than it reads."""
+"""How fast samples reach their workers: over a link with a store in the first pass over the data,
+and in later ones from a local disk that holds it.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from placer.market.catalog import StoreOffer, VmOffer
 from placer.market.network.graph import Network
@@ -15,6 +17,94 @@ LOADER_STREAMS = 16
 """TCP streams side by side in which one machine reads: assumed, several loader processes with
 several requests each.
 """
+CACHES = ("auto", "disk", "none")
+"""Where later passes read from: the local disk where a book says that it holds the data, every
+local disk, or the store.
+"""
+DISK_SHARE = 0.9
+"""Share of the local disks that samples may fill: assumed, the rest is for checkpoints."""
+DISK_BYTES_PER_S = 660e6
+"""Bytes/s that one local disk reads: Google publishes this of a local SSD of 375 GB (2025)."""
+DISK_BYTES_PER_S_OF_GB = 0.88e6
+"""The same of each GB where there are several: 2,650 MB/s of eight such disks, the least of its
+table (6,240 MB/s of sixteen). Assumed alike at other providers.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Loader:
+    """How one worker reads its samples.
+
+    Notes
+    -----
+    ``store`` holds the samples/s from the store, ``disk_samples_per_s`` those from its local disks,
+    and ``streamed`` the share of all samples that comes from the store: 1 where every pass reads
+    anew. The disk is never slower than the store, or every pass reads anew.
+    """
+
+    store: Rate
+    disk_samples_per_s: float = math.inf
+    streamed: float = 1.0
+
+    def first(self, speed: float, case: int = 0) -> float:
+        """Return the speed in the first pass of a worker whose mean speed over all passes is given.
+
+        Notes
+        -----
+        A worker that waits for the store in its first pass reads as fast as it can; one that does
+        not is as fast in all.
+        """
+        return min(speed, _cases(self.store)[case])
+
+    def loaded(self, rate: Rate) -> Rate:
+        """Return the mean speed over all passes of a worker that calculates no faster than it
+        reads.
+
+        Examples
+        --------
+        >>> fast = Rate(gpu="T4", gpu_count=1, framework="none", value=200.0, low=150.0, high=300.0,
+        ...     basis="measured", source="")
+        >>> store = replace(fast, value=160.0, low=80.0, high=200.0)
+        >>> slower = Loader(store=store).loaded(fast)
+        >>> slower.low, slower.value, slower.high
+        (80.0, 160.0, 200.0)
+
+        Of two passes the second comes from the disk: as many samples at 50/s as at 200/s.
+
+        >>> slow = replace(store, value=50.0, low=50.0, high=50.0)
+        >>> Loader(store=slow, disk_samples_per_s=1e9, streamed=0.5).loaded(fast).value
+        80.0
+        """
+        value, low, high = (
+            self._mean(own, read)
+            for own, read in zip(_cases(rate), _cases(self.store), strict=True)
+        )
+        return replace(rate, value=value, low=low, high=high)
+
+    def later(self, speed: float) -> float:
+        """Return the speed in later passes of a worker whose mean speed over all is given."""
+        if not self.keeps:
+            return speed
+        return (1 - self.streamed) / (1 / speed - self.streamed / self.first(speed))
+
+    @property
+    def keeps(self) -> bool:
+        """Whether its disks keep the data for later passes."""
+        return self.streamed < 1.0
+
+    def _mean(self, own: float, read: float) -> float:
+        first = min(own, read)
+        later = min(own, max(read, self.disk_samples_per_s))
+        # Equal speeds have no mean that differs by rounding.
+        return first if first == later else 1 / _seconds(first, later, self.streamed)
+
+
+def _seconds(first: float, later: float, streamed: float) -> float:
+    return streamed / first + (1 - streamed) / later
+
+
+def _cases(rate: Rate) -> tuple[float, float, float]:
+    return rate.value, rate.low, rate.high
 
 
 def machine_bytes_per_s(store: StoreOffer, offer: VmOffer, network: Network) -> Rate:
@@ -46,26 +136,66 @@ def machine_bytes_per_s(store: StoreOffer, offer: VmOffer, network: Network) -> 
     )
 
 
-def loaded(rate: Rate, bytes_per_s: Rate, machines: int, bytes_per_sample: float) -> Rate:
-    """Return the speed of a worker that calculates no faster than its machines read.
+def disk_bytes_per_s(local_disk_gb: float | None) -> float:
+    """Return the bytes/s that the local disks of one machine read; of unknown size: one disk.
 
     Examples
     --------
-    >>> fast = Rate(gpu="T4", gpu_count=1, framework="none", value=200.0, low=150.0, high=300.0,
-    ...     basis="measured", source="")
-    >>> slower = loaded(fast, replace(fast, value=4e6, low=2e6, high=5e6), 1, 25_000.0)
-    >>> slower.low, slower.value, slower.high
-    (80.0, 160.0, 200.0)
+    >>> disk_bytes_per_s(None), disk_bytes_per_s(6000)
+    (660000000.0, 5280000000.0)
     """
-    value, low, high = (
-        min(own, machines * read / bytes_per_sample)
-        for own, read in (
-            (rate.value, bytes_per_s.value),
-            (rate.low, bytes_per_s.low),
-            (rate.high, bytes_per_s.high),
-        )
+    return max(DISK_BYTES_PER_S, (local_disk_gb or 0.0) * DISK_BYTES_PER_S_OF_GB)
+
+
+def loader_of(
+    read: Rate,
+    offer: VmOffer,
+    machines: int,
+    *,
+    bytes_per_sample: float,
+    data_bytes: float | None,
+    passes: float,
+    cache: str,
+) -> Loader:
+    """Return how a worker of some machines reads.
+
+    Parameters
+    ----------
+    read
+        Bytes/s that one of its machines reads from the store.
+    data_bytes
+        Size of the data; None where nobody says it.
+    passes
+        How often the run reads the data.
+    cache
+        One of `CACHES`.
+
+    Notes
+    -----
+    The disks of a worker hold the whole data and not a share of it alone: which share is a
+    worker's changes from pass to pass, and when another worker is taken away. A disk that reads
+    more slowly than the link is left alone.
+    """
+    store = replace(
+        read,
+        value=machines * read.value / bytes_per_sample,
+        low=machines * read.low / bytes_per_sample,
+        high=machines * read.high / bytes_per_sample,
     )
-    return replace(rate, value=value, low=low, high=high)
+    disk = disk_bytes_per_s(offer.local_disk_gb)
+    fits = cache == "disk" or (
+        cache == "auto"
+        and offer.local_disk_gb is not None
+        and data_bytes is not None
+        and data_bytes <= DISK_SHARE * machines * offer.local_disk_gb * 1e9
+    )
+    if not fits or passes <= 1 or disk < read.value:
+        return Loader(store=store)
+    return Loader(
+        store=store,
+        disk_samples_per_s=machines * disk / bytes_per_sample,
+        streamed=1 / passes,
+    )
 
 
 def samples_per_s(store: StoreOffer | None, bytes_per_sample: float | None) -> float:
@@ -77,13 +207,92 @@ def samples_per_s(store: StoreOffer | None, bytes_per_sample: float | None) -> f
     return store.read_gbps * GBPS / bytes_per_sample
 
 
-def loaded_share(speeds: Iterable[float], most: float) -> float:
-    """Return the share of their speeds that workers keep where a store gives so many samples/s at
-    most.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Readers:
+    """Some workers that read alike: how many, the mean speed of each, and how they read; None: the
+    data is with them.
+    """
+
+    count: int
+    speed: float
+    loader: Loader | None
+
+    def first(self, case: int) -> float:
+        """Return the speed of each in the first pass."""
+        return self.speed if self.loader is None else self.loader.first(self.speed, case)
+
+
+def speeds_within(
+    readers: Sequence[Readers], most: float, case: int = 0, *, equal_parts: bool = False
+) -> list[float]:
+    """Return the mean speed of each kind of worker where a store gives so many samples/s at most.
+
+    Parameters
+    ----------
+    most
+        Samples/s to all workers together.
+    case
+        0, 1 or 2: expected, slow or fast.
+    equal_parts
+        Whether all workers do equal parts of a step, and so wait for the slowest of each pass.
+
+    Notes
+    -----
+    What the store lacks while all of them read their first pass they lack in proportion. Workers
+    that read every pass anew keep this share in all of them, although others read from their disks
+    by then: the store's limit then counts too much, never too little. With equal parts another
+    worker may be the slowest in the first pass than in later ones; all are then slower by what the
+    slowest mean speed leaves out.
 
     Examples
     --------
-    >>> loaded_share([100.0, 300.0], 200.0), loaded_share([100.0], 200.0)
-    (0.5, 1.0)
+    >>> far = Rate(gpu="T4", gpu_count=1, framework="none", value=100.0, low=100.0, high=100.0,
+    ...     basis="measured", source="")
+    >>> one = Readers(count=2, speed=100.0, loader=Loader(store=far))
+    >>> speeds_within([one], 100.0), speeds_within([one], 300.0)
+    ([50.0], [100.0])
+
+    Of two passes the store slows the first down alone: to 50/s of 100/s.
+
+    >>> kept = Loader(store=far, disk_samples_per_s=1e9, streamed=0.5)
+    >>> [round(v, 3) for v in speeds_within([replace(one, loader=kept)], 100.0)]
+    [66.667]
+
+    The first is the slower one in the first pass, 50/s and then 200/s, the second in the other,
+    80/s: of equal parts both do 1 / (0.5 / 50 + 0.5 / 80) = 61.5/s, where 80/s are the slower mean.
+
+    >>> slow = replace(far, value=50.0, low=50.0)
+    >>> other = replace(kept, store=slow)
+    >>> two = [Readers(count=1, speed=80.0, loader=x) for x in (other, Loader(store=far))]
+    >>> [round(v, 1) for v in speeds_within(two, math.inf, equal_parts=True)]
+    [61.5, 61.5]
     """
-    return min(1.0, most / math.fsum(speeds)) if most < math.inf else 1.0
+    speeds = [reader.speed for reader in readers]
+    lack = 0.0 if most == math.inf else _lack(readers, most, case)
+    if lack > 0:
+        speeds = [
+            1 / (1 / reader.speed + _streamed(reader) * lack / reader.first(case))
+            for reader in readers
+        ]
+    streamed = min(map(_streamed, readers), default=1.0)
+    if not equal_parts or not 0 < streamed < 1:
+        return speeds
+    first = [reader.first(case) / (1 + lack) for reader in readers]
+    later = [
+        speed if _streamed(reader) == 1.0 else (1 - streamed) / (1 / speed - streamed / slow)
+        for reader, speed, slow in zip(readers, speeds, first, strict=True)
+    ]
+    waits = max(1.0, min(speeds) * _seconds(min(first), min(later), streamed))
+    return [speed / waits for speed in speeds]
+
+
+def _lack(readers: Sequence[Readers], most: float, case: int) -> float:
+    """Return by what share the workers ask a store for more than it gives."""
+    asked = math.fsum(
+        reader.count * reader.first(case) for reader in readers if _streamed(reader) > 0
+    )
+    return max(0.0, asked / most - 1)
+
+
+def _streamed(reader: Readers) -> float:
+    return 1.0 if reader.loader is None else reader.loader.streamed

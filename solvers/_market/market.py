@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from placer.cost_model.convergence import batch_factor
-from placer.cost_model.dollars.data import sample_usd
+from placer.cost_model.dollars.data import worker_sample_usd
 from placer.market.carbon import offer_carbon
 from placer.problem.datasets import needs_place
 from placer.problem.placement import MOST_WORKERS
@@ -80,6 +80,10 @@ class Market:
                 # The network between the machines of an island decides its speed.
                 pool.alone.value,
                 pool.shared.value,
+                # How it reads its first pass decides what a store gives to all of them.
+                pool.streamed,
+                pool.first(pool.alone.value),
+                pool.first(pool.shared.value),
                 limited,
                 vcpus,
             )
@@ -184,7 +188,14 @@ class Market:
         """Least price of reading one sample at each place, in the order of `places`; data that
         moves is paid when it does.
         """
-        return tuple(sample_usd(place, self.problem) for place in self.places)
+        least = np.full(len(self.places), np.inf)
+        np.minimum.at(least, self.place_of, self.data_usd_of)
+        return tuple(least.tolist())
+
+    @network_property
+    def data_usd_of(self) -> Array:
+        """Price of the way of one sample to a worker of each pool; shape (pools,)."""
+        return np.array([worker_sample_usd(pool, self.problem) for pool in self.pools])
 
     def with_moving_data(self, samples_per_second: float, usd_per_hour: float) -> Market:
         """Put the price of data that must move into the prices of the machines that it moves to.

@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from itertools import pairwise
 from math import inf
 
-from placer.cost_model.dollars.data import sample_usd
+from placer.cost_model.dollars.data import worker_sample_usd
 from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.timing.crew import worker_rate
 from placer.cost_model.timing.lanes import Links, lanes
@@ -56,7 +56,8 @@ class Crew:
         self.total: dict[int, float] = dict.fromkeys(self.counts, 1.0)
         self.steps = {place: self._unary(place) for place in self.places}
         self.hubs_usd = 0.0
-        self.exact = True
+        # Rounds may be longer than the speeds of the workers say.
+        self.exact = not self.problem.workers_hold_back
         self.round_s: Terms = {}
         self._quotas()
         self._ranges()
@@ -262,27 +263,26 @@ class Crew:
         """Return the USD of the data of one round, from below."""
         if self.problem.data_store is None:
             return {}
-        prices = {place: sample_usd(place, self.problem) for place in self.places}
-        least = min(prices.values(), default=0.0)
+        prices = [
+            worker_sample_usd(pool, self.problem) if pool.place in self.places else 0.0
+            for pool in self.pools
+        ]
+        least = min(prices, default=0.0)
         usd: dict[int, float] = {CONSTANT: least * self.frame.samples}
-        above = {place: price - least for place, price in prices.items() if price > least}
+        rows = zip(self.counts, prices, self.rates, self.pools, strict=True)
+        above = [(n, price - least, rate, pool) for n, price, rate, pool in rows if price > least]
         if above and traits(self.frame.strategy).division == "equal":
             share = self.frame.samples / self.part.high
-            usd = plus(
-                usd,
-                *(times(price * share, self.workers_at(place)) for place, price in above.items()),
-            )
+            usd = plus(usd, {n: price * share for n, price, _, _ in above})
             self.exact = self.exact and self.fixed_workers
         elif above:
             fastest = self.model.reach(self.speed())[1]
             self.exact = False
-            usd = plus(
-                usd,
-                *(
-                    times(price * self.frame.samples / fastest, self.speed(place))
-                    for place, price in above.items()
-                ),
-            )
+            # Where a store holds workers back, those with a disk keep more of their speed.
+            held = self.problem.most_loaded_samples_per_s < inf
+            uneven = held and len({pool.streamed for pool in self.pools}) > 1
+            share = 0.0 if uneven else self.frame.samples / fastest
+            usd = plus(usd, {n: price * share * rate for n, price, rate, _ in above})
         return usd
 
 

@@ -222,6 +222,5 @@ class HubSearch:
         """
         places, at = np.unique(self.market.place_of[chosen], return_inverse=True)
         worker, region = hub.egress(places)
-        return (worker + self.problem.batch / n * np.array(self.market.data_usd)[places])[
-            at
-        ], region[at]
+        data = self.problem.batch / n * self.market.data_usd_of[chosen]
+        return worker[at] + data, region[at]

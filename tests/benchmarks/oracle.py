@@ -38,6 +38,7 @@ GENERATORS: dict[str, Callable[[int], Problem]] = {
     "sized": instances.sized_problem,
     "island": instances.island_problem,
     "loading": instances.loading_problem,
+    "reading": instances.reading_problem,
     "server": instances.server_problem,
 }
 """Generators of `tests/instances.py` by their short names."""

@@ -12,14 +12,23 @@ import msgspec
 import pytest
 
 import placer
+from instances import loading_problem
 from placer.advice.recommendation.notes import warnings_of
 from placer.cost_model.estimate import Estimate, estimate
+from placer.documents.certificate import device_speeds, mode_factor, store_links
 from placer.documents.checker.case import Case
+from placer.documents.checker.dollars import dollars_of
 from placer.documents.checker.islands import unread
+from placer.documents.checker.market import machines_of
+from placer.documents.checker.modes import required_modes
+from placer.documents.checker.seconds import round_of
+from placer.documents.checker.witness import witness
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
+from placer.solving.answer import SolveOptions
 from placer.solving.by_hand import place_by_hand
+from placer.solving.solve import solve
 from placer.validation.simulation.replay import replay
 from placer.workload.data_loading import LOADER_STREAMS
 
@@ -145,3 +154,162 @@ def test_a_card_below_the_link_counts() -> None:
         there = replace(narrow, requirements=replace(narrow.requirements, data_store=store))
         got = estimate(place_by_hand("gcp/us-central1=1xT4:spot", there), there)
         assert got.samples_per_second.value * SAMPLE_BITS == pytest.approx(0.2e9)
+
+
+H200 = "aws/ap-south-1=1xH200:8:spot"
+"""A p5en.48xlarge: 30.7 TB of local disks, which read 27 GB/s."""
+IMAGENET: dict[str, Any] = {"data": B2, "samples": "115M", "data_size": "157GB"}
+"""90 passes over 1.28 million images."""
+
+
+def test_later_passes_come_from_a_local_disk_that_holds_the_data() -> None:
+    """Over 90 passes eight H200 read 1,461 images/s once and calculate 47,587/s 89 times: in the
+    mean 1 / (1/90 / 1,461 + 89/90 / 47,587) = 35,236/s. The price of reading falls to a 90th.
+    """
+    problem, got, told = asked(H200, **IMAGENET)
+    _, anew, _ = asked(H200, **IMAGENET, data_cache="none")
+    passes = 115e6 * 122800 / 157e9
+    assert got.data_passes is not None
+    assert got.data_passes.passes == pytest.approx(passes)
+    assert got.data_passes.kept_by == ("H200:8 in aws/ap-south-1",)
+    first, later = (
+        got.data_passes.first_samples_per_second,
+        got.data_passes.later_samples_per_second,
+    )
+    assert first == pytest.approx(1_461, rel=1e-3)
+    assert later == pytest.approx(47_587, rel=1e-3)
+    mean = 1 / (1 / passes / first + (1 - 1 / passes) / later)
+    assert got.samples_per_second.value == pytest.approx(mean)
+    assert anew.samples_per_second.value == pytest.approx(first)
+    assert anew.data_passes is None
+    each, each_anew = (g.usd_per_hour.data / g.samples_per_second.value for g in (got, anew))
+    assert each == pytest.approx(each_anew / passes)
+    assert "in the first pass" in told["data-bound"]
+    assert any("assumed" in line and "local disks" in line for line in got.provenance)
+    assert problem.requirements.data_cache is None
+
+
+def test_what_the_disks_do_not_hold_is_read_anew() -> None:
+    """0.9 of 30.72 TB are 27.6 TB. Twice 20 TB are read as fast as twice 1 TB; 28 TB are not kept,
+    unless the user answers for it. A machine of which no disk is known keeps nothing.
+    """
+    speeds = {
+        words: asked(H200, data=B2, passes="2", data_size=words)[1].samples_per_second.value
+        for words in ("1TB", "27.6TB", "28TB")
+    }
+    assert speeds["1TB"] == speeds["27.6TB"] > 1.9 * speeds["28TB"]
+    _, sure, _ = asked(H200, data=B2, passes="2", data_size="28TB", data_cache="disk")
+    assert sure.samples_per_second.value == speeds["1TB"]
+    lambda_a10 = "lambda/us-west-1=1xA10:on-demand"
+    assert asked(lambda_a10, data=B2, passes="2", data_size="1GB")[1].data_passes is None
+
+
+def test_without_a_number_of_passes_the_first_one_counts() -> None:
+    """Nobody says how often the data is read: the store sets the pace, whatever a disk holds."""
+    _, plain, _ = asked(H200, data=B2)
+    for words in ({"data_size": "157GB"}, {"samples": "115M"}, {"data_cache": "disk"}):
+        _, got, _ = asked(H200, data=B2, **words)
+        assert got.samples_per_second == plain.samples_per_second
+        assert got.data_passes is None
+
+
+def test_passes_and_samples_say_how_large_the_data_is() -> None:
+    """115 million images in 90 passes are 157 GB: they fit 250 GB of g5.xlarge, and 113 GB of
+    g4dn.xlarge not.
+    """
+    words = {"data": B2, "samples": "115M", "passes": "90"}
+    _, fits, _ = asked("aws/us-east-1=1xA10G:spot", **words)
+    assert fits.data_passes is not None
+    problem, _, _ = asked("aws/us-east-1=1xT4:spot", **words)
+    small = next(o for o in problem.catalog.offers if o.instance_type == "g4dn.xlarge")
+    assert small.local_disk_gb == 125
+    pool = problem.pool(small)
+    assert pool is not None
+    assert not pool.keeps_data
+
+
+def test_a_link_faster_than_the_disk_is_read_anew() -> None:
+    """Inside its region a store is read at 3,200 Gb/s, above the 27 GB/s of the disks."""
+    _, got, _ = asked(H200, data="aws/ap-south-1", passes="90", data_size="157GB")
+    assert got.data_passes is None
+
+
+def test_a_store_holds_back_the_first_pass_alone() -> None:
+    """Azure gives 50 Gb/s in UK West, 50,896 images/s; two machines that read 10 Gb/s each from
+    elsewhere ask for less, 30 ask for more. In two passes from disks the mean lies between.
+    """
+    workers = "azure/uksouth=16xH100-NVL:2:on-demand,azure/eastus=16xH100-NVL:2:on-demand"
+    _, anew, _ = asked(workers, data="azure/ukwest")
+    _, kept, told = asked(workers, data="azure/ukwest", passes="2", data_cache="disk")
+    assert kept.data_passes is not None
+    assert kept.data_passes.first_samples_per_second == pytest.approx(anew.samples_per_second.value)
+    assert kept.samples_per_second.value * SAMPLE_BITS > 50e9
+    assert "in the first of 2 passes" in told["data-bound"]
+
+
+def test_the_checker_and_the_simulation_know_disks() -> None:
+    """A saved answer whose workers keep the data is confirmed. With disks of 1 GB in its book the
+    same speeds are refused, and the data of every pass has a price.
+    """
+    result = placer.recommend(
+        "resnet50",
+        budget="24/h",
+        gpu="H200",
+        places="aws/ap-south-1",
+        alternatives=False,
+        certificate=True,
+        **IMAGENET,
+    )
+    document: dict[str, Any] = json.loads(json.dumps(result.to_saved()))
+    assert document["estimate"]["data_passes"]["passes"] == pytest.approx(90, rel=1e-3)
+    assert document["request"]["data_bytes"] == 157e9
+    check_document(document, "r.json")
+    problem, placement = result.problem, result.placement
+    assert placement is not None
+    case = Case(document["problem"], document["placement"], document["certificate"]["figures"], 1.0)
+    assert not [*unread(case)]
+    once = dollars_of(case, round_of(case))["data"]
+    assert once == pytest.approx(document["estimate"]["usd_per_hour"]["data"])
+    for offer in document["problem"]["catalog"]["offers"]:
+        offer["local_disk_gb"] = 1
+    told = Case(document["problem"], document["placement"], document["certificate"]["figures"], 1.0)
+    assert any("reads at most" in line for line in unread(told))
+    assert dollars_of(told, round_of(told))["data"] == pytest.approx(90 * once, rel=1e-3)
+    got = estimate(placement, problem).samples_per_second.value
+    assert replay(placement, problem, rounds=3).samples_per_second == pytest.approx(got, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"data_size": "157GB"}, "data-size without a store"),
+        ({"data_cache": "disk"}, "data-cache without a store"),
+        ({"data": B2, "data_cache": "ram"}, "unknown data cache 'ram'"),
+        ({"data": B2, "data_size": "157"}, "size '157' is not a number of bytes"),
+        ({"data": B2, "data_size": "0GB"}, "size '0GB'"),
+        ({**IMAGENET, "passes": "3"}, "passes 3, but 115,000,000 samples are 89.9 passes"),
+    ],
+)
+def test_words_about_passes_that_mean_nothing_are_refused(
+    words: dict[str, Any], message: str
+) -> None:
+    """One line each, before anything is searched."""
+    with pytest.raises(PlacerError, match=message):
+        placer.recommend("resnet50", catalog="erben-2023", **words)
+
+
+@pytest.mark.parametrize("seed", [6185, 6392])
+def test_equal_machines_are_not_said_to_read_faster_than_their_place(seed: int) -> None:
+    """A machine far from its store has the speed of its own place: the check of a bound once gave
+    it that of the nearest one, and refused two right answers.
+    """
+    problem = loading_problem(seed)
+    wish = replace(problem.requirements, passes=1.0, samples=None, data_bytes=None, data_cache=None)
+    problem = replace(problem, requirements=wish)
+    answer = solve(problem, "exact", SolveOptions(gap=0.0))
+    saved, speeds = problem.to_dict(), device_speeds(problem)
+    modes = [mode_factor(name, steps, problem) for name, steps in required_modes(saved)]
+    machines, links = machines_of(saved, speeds), store_links(problem)
+    assert not witness(saved, machines, modes, answer.bound, links)
+    assert answer.bound is not None
+    assert witness(saved, machines, modes, answer.bound * 2, links)

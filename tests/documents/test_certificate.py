@@ -7,7 +7,7 @@ import importlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,16 @@ from jsonschema import validate as follows
 
 import placer
 from conftest import Run
-from instances import exchange_problem, random_problem, wide_problem
+from instances import (
+    exchange_problem,
+    loading_problem,
+    random_problem,
+    reading_problem,
+    wide_problem,
+)
 from placements import random_placement
 from placer.cost_model.convergence import batch_factor, multiplier_of
-from placer.cost_model.estimate import evaluate
+from placer.cost_model.estimate import evaluate, pool_of
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
 from placer.cost_model.reduced_problem import used_problem
@@ -29,6 +35,7 @@ from placer.documents.certificate import device_speeds, figures
 from placer.documents.checker.bound import Relaxed
 from placer.documents.checker.case import Case
 from placer.documents.checker.dollars import dollars_of
+from placer.documents.checker.islands import unread
 from placer.documents.checker.limits import broken_limits
 from placer.documents.checker.market import (
     CHEAPEST,
@@ -80,14 +87,34 @@ def test_the_second_implementation_prices_alike(strategy: str) -> None:
     seconds and every component.
     """
     for seed in range(40):
-        placement, problem = random_placement(strategy, seed)
-        got, case = evaluate(placement, problem), case_of(placement, problem)
-        bill = round_of(case)
-        assert bill.seconds == pytest.approx(got.step.total, rel=1e-9)
-        for name, usd in dollars_of(case, bill).items():
-            assert usd == pytest.approx(
-                getattr(got.usd, name), rel=1e-9, abs=1e-12 * got.usd.total
-            ), (name, seed)
+        assert_priced_alike(*random_placement(strategy, seed))
+
+
+def assert_priced_alike(placement: Placement, problem: Problem) -> None:
+    """Both implementations give the same seconds and the same dollars of every component."""
+    got, case = evaluate(placement, problem), case_of(placement, problem)
+    bill = round_of(case)
+    assert bill.seconds == pytest.approx(got.step.total, rel=1e-9), placement
+    for name, usd in dollars_of(case, bill).items():
+        assert usd == pytest.approx(getattr(got.usd, name), rel=1e-9, abs=1e-12 * got.usd.total), (
+            name,
+            placement,
+        )
+    assert not [*unread(case)], placement
+
+
+@pytest.mark.parametrize("draw", [loading_problem, reading_problem], ids=lambda d: d.__name__)
+def test_the_second_implementation_reads_alike(draw: Callable[[int], Problem]) -> None:
+    """Placements of markets that read from a store, once or often, some of them from disks later;
+    the store, a link or another worker's pass holds some back.
+    """
+    kept = 0
+    for seed in range(40):
+        problem = draw(seed)
+        for placement in [*islice(placements(problem), 200)][::25]:
+            assert_priced_alike(placement, problem)
+            kept += any(pool_of(group, problem).keeps_data for group in placement.groups)
+    assert kept >= 20
 
 
 @pytest.mark.parametrize("strategy", SEVERAL)
@@ -102,7 +129,9 @@ def test_a_saved_problem_times_its_placement_as_the_whole_one(strategy: str) -> 
 
 
 @pytest.mark.parametrize(
-    "draw", [random_problem, wide_problem, exchange_problem], ids=lambda draw: draw.__name__
+    "draw",
+    [random_problem, wide_problem, exchange_problem, reading_problem],
+    ids=lambda draw: draw.__name__,
 )
 def test_the_second_implementation_finds_the_same_limits_broken(
     draw: Callable[[int], Problem],
@@ -237,7 +266,7 @@ def unbeaten(bound: float | None, value: float, objective: str) -> bool:
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 100_000),
-    st.sampled_from([random_problem, exchange_problem]),
+    st.sampled_from([random_problem, exchange_problem, reading_problem]),
     st.sampled_from([None, 3]),
 )
 def test_no_placement_of_a_mode_beats_its_bounds(

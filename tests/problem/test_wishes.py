@@ -48,6 +48,8 @@ BESIDE: dict[str, dict[str, Any]] = {
     "critical_batch": {"tbs": "8K..64K"},
     "deadline": {"samples": "10M"},
     "passes": {"data": "gcp/us-west1=2M:move"},
+    "data_size": {"data": "backblaze/us-west"},
+    "data_cache": {"data": "backblaze/us-west"},
     "samples_to_target": {"exchange": "local-sgd"},
     "quorum": {"exchange": "local-sgd"},
     "grace": {"exchange": "local-sgd", "quorum": "2"},

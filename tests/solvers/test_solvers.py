@@ -18,10 +18,12 @@ from instances import (
     island_problem,
     loading_problem,
     random_problem,
+    reading_problem,
     server_problem,
     sized_problem,
     wide_problem,
 )
+from placer.cost_model.estimate import pool_of
 from placer.cost_model.limits import violations
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
@@ -169,7 +171,9 @@ def test_exact_equals_exhaustive_with_islands(chunk: int) -> None:
 
 
 def test_exact_equals_exhaustive_where_workers_wait_for_data() -> None:
-    """30 instances that read from a store, of which links, cards or the store slow some down."""
+    """30 instances that read from a store, of which links, cards or the store slow some down, once
+    or several times with local disks; and 20 with any exchange.
+    """
     seeds = range(5_000, 5_030)
     slowed = sum(
         any(
@@ -182,6 +186,22 @@ def test_exact_equals_exhaustive_where_workers_wait_for_data() -> None:
     )
     assert slowed >= 10
     assert sum(assert_same(loading_problem(seed), seed) for seed in seeds) >= 10
+    often = [reading_problem(seed) for seed in range(20)]
+    assert sum(any(pool.keeps_data for pool in problem.pools) for problem in often) >= 8
+    assert sum(assert_same(problem, seed) for seed, problem in enumerate(often)) >= 8
+
+
+def test_mixed_integer_programs_know_what_workers_wait_for() -> None:
+    """Three markets whose best placement keeps data on disks, as plain enumeration has them."""
+    judged = 0
+    seeds = (4, 46, 54)  # throughput, cost per sample and cost, two or three workers
+    for seed in seeds:
+        problem = reading_problem(seed)
+        oracle, answer = solve(problem, "exhaustive"), solve(problem, "highs", PROOF)
+        assert oracle.placement is not None
+        assert answer.value == pytest.approx(oracle.value, rel=1e-6), seed
+        judged += any(pool_of(g, problem).keeps_data for g in oracle.placement.groups)
+    assert judged == len(seeds)
 
 
 @pytest.mark.parametrize("chunk", range(5))

@@ -137,7 +137,11 @@ def _data(wish: Requirements) -> Iterator[Wish]:
         )
         yield _given("data", sets, fields=("datasets", "passes"))
     if wish.data_store is not None:
-        yield _given("data", f"data read from {wish.data_store}")
+        yield _given(
+            "data",
+            f"data read from {wish.data_store}",
+            fields=("data_store", "data_bytes", "data_cache", "passes"),
+        )
 
 
 def _counts(wish: Requirements) -> Iterator[Wish]:

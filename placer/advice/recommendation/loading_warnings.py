@@ -28,18 +28,21 @@ def loading_warnings(problem: Problem, placement: Placement, got: Estimate) -> I
     if store is None or size is None:
         return
     name = problem.requirements.data_store
-    most, together = problem.most_loaded_samples_per_s, got.samples_per_second.value * size
+    most, passes = problem.most_loaded_samples_per_s, got.data_passes
+    reading = got.samples_per_second.value if passes is None else passes.first_samples_per_second
+    together = reading * size
     framework = traits(placement.exchange.strategy).framework
-    able = sum(
-        group.count * worker_rate(pool_of(group, problem), framework).value
-        for group in placement.groups
-    )
+    able = 0.0
+    for group in placement.groups:
+        pool = pool_of(group, problem)
+        able += group.count * pool.first(worker_rate(pool, framework).value)
     yield from _waiting(problem, placement, got.tokens_per_sample)
     if able > most:
+        when = "" if passes is None else f" in the first of {passes.passes:,.3g} passes"
         yield Warn(
             code="data-bound",
-            message=f"workers wait for data: {name} gives {format_bandwidth(most * size)} to all "
-            "readers together by default",
+            message=f"workers wait for data{when}: {name} gives {format_bandwidth(most * size)} to "
+            "all readers together by default",
         )
     elif most == math.inf and together > USUAL_LIMIT_BYTES_PER_S:
         yield Warn(
@@ -61,11 +64,22 @@ def _waiting(problem: Problem, placement: Placement, length: int | None) -> Iter
         if speed >= 0.99 * able or kind in told:
             continue
         told.add(kind)
-        read = problem.read_bytes_per_s(pool.offer)
+        read, first = problem.read_bytes_per_s(pool.offer), pool.first(speed)
+        reads = (
+            f"a machine reads {format_bandwidth(read.value)} from "
+            f"{problem.requirements.data_store} ({read.basis}), so a worker makes "
+            f"{format_speed(first, length)} of {format_speed(able, length)}"
+        )
+        if pool.keeps_data:
+            later = pool.in_pass(2)
+            yield Warn(
+                code="data-bound",
+                message=f"{pool.name} in {group.place} waits for data in the first pass: {reads}; "
+                f"{format_speed(worker_rate(later, framework).value, length)} in later ones, from "
+                "its local disks (assumed)",
+            )
+            continue
         yield Warn(
             code="data-bound",
-            message=f"{pool.name} in {group.place} waits for data: a machine reads "
-            f"{format_bandwidth(read.value)} from {problem.requirements.data_store} "
-            f"({read.basis}), so a worker makes {format_speed(speed, length)} of "
-            f"{format_speed(able, length)}",
+            message=f"{pool.name} in {group.place} waits for data: {reads}",
         )

@@ -18,7 +18,9 @@ from placer.problem.problem import Pool, Problem
 def data_usd_per_sample(
     machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem
 ) -> float:
-    """Price the way of one sample to its worker, averaged by the samples of each worker."""
+    """Price the way of one sample to its worker, averaged by the samples of each worker and over
+    all passes: what a local disk keeps is paid once.
+    """
     if problem.requirements.datasets:
         part = crew_of(machines, placement, (), problem, EXPECTED).shares()
         total = problem.requirements.passes * fsum(
@@ -27,8 +29,16 @@ def data_usd_per_sample(
         return fsum(move.usd for move in moves_of(part, problem)) / total
     if problem.data_store is None:
         return 0.0
-    part = crew_of(machines, placement, (), problem, EXPECTED).shares()
-    return fsum(sample_usd(place, problem) * share for place, share in part.items())
+    crew = crew_of(machines, placement, (), problem, EXPECTED)
+    return fsum(
+        share * worker_sample_usd(pool, problem)
+        for (pool, _), share in zip(machines, crew.group_shares(), strict=True)
+    )
+
+
+def worker_sample_usd(pool: Pool, problem: Problem) -> float:
+    """Price the way of one sample to a kind of worker, in the mean over all passes."""
+    return pool.streamed * sample_usd(pool.place, problem)
 
 
 def sample_usd(place: str, problem: Problem) -> float:

@@ -18,7 +18,7 @@ from placer.problem.exchange.phase import Phase
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Pool, Problem
 from placer.workload.constants import ServiceConstants
-from placer.workload.data_loading import loaded_share
+from placer.workload.data_loading import Readers, speeds_within
 from placer.workload.profile import Rate
 
 EXPECTED, SLOW, FAST = 0, 1, 2
@@ -90,6 +90,13 @@ class Round:
         total = fsum(speeds.values())
         return {place: speed / total for place, speed in speeds.items()}
 
+    def group_shares(self) -> list[float]:
+        """Return the share of each step by group, where no data has a place."""
+        if traits(self.exchange.strategy).division == "equal":
+            return [count / self.workers for _, count, _ in self.crew]
+        total = fsum(self.speeds().values())
+        return [count * speed / total for _, count, speed in self.crew]
+
     def averaging(self, workers: int, place: str | None = None) -> float:
         """Return the seconds of one average among some of the workers inside a zone, or inside one
         place.
@@ -155,12 +162,13 @@ def crew_of(
     """Gather what the timing of a placement looks at."""
     framework = traits(placement.exchange.strategy).framework
     rates = [(pool, n, worker_rate(pool, framework)) for pool, n in machines]
-    speeds = [(rate.value, rate.low, rate.high)[case] for _, _, rate in rates]
-    # All read from one store: what it lacks they lack in proportion.
-    share = loaded_share(
-        (n * speed for (_, n, _), speed in zip(rates, speeds, strict=True)),
-        problem.most_loaded_samples_per_s,
-    )
+    readers = [
+        Readers(count=n, speed=(rate.value, rate.low, rate.high)[case], loader=pool.loader)
+        for pool, n, rate in rates
+    ]
+    equal = traits(placement.exchange.strategy).division == "equal"
+    most = problem.most_loaded_samples_per_s
+    speeds = speeds_within(readers, most, case, equal_parts=equal)
     hosts: dict[str, frozenset[tuple[str, str]]] = {}
     smallest: dict[str, int] = {}
     for pool, _ in machines:
@@ -170,8 +178,7 @@ def crew_of(
         }
     return Round(
         crew=tuple(
-            (pool.offer.place, n, share * speed)
-            for (pool, n, _), speed in zip(rates, speeds, strict=True)
+            (pool.offer.place, n, speed) for (pool, n, _), speed in zip(rates, speeds, strict=True)
         ),
         hosts=hosts,
         machines=smallest,

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from placer.documents.checker.averages import class_of, transport_of
+from placer.documents.checker.loading import LOADER_STREAMS, UNKNOWN, Reading, reading_of
 
 BYTES_PER_ELEMENT = {"none": 4, "fp16": 2, "int8": 1, "int4": 0.5, "sparse": 0.02734375}
 """Of 4,096 values, sparse sends 64 as 12 bits of place and 2 of value."""
@@ -18,6 +19,8 @@ BUTTERFLIES = ("all-reduce", "local-sgd", "diloco", "streaming-diloco")
 THROUGH_ONE = ("none", "central", "hierarchical", "parameter-server")
 """Strategies in which no worker sends to another: a store or a server is between."""
 ALWAYS_OVERLAP = ("streaming-diloco",)
+EQUAL_PARTS = ("central", "hierarchical", "parameter-server")
+"""Strategies whose workers get equal parts."""
 GIB = 1 << 30
 FIRST_PAID = "above_gib_per_month"
 
@@ -37,13 +40,16 @@ class Road:
 
 @dataclass(frozen=True)
 class Crew:
-    """Equal machines: place, how many, samples/s of one, class of host, USD/h of one."""
+    """Equal machines: place, how many, samples/s of one, class of host, USD/h of one, how one
+    reads its samples.
+    """
 
     place: str
     count: int
     speed: float
     host: str
     usd_per_hour: float
+    reading: Reading
 
 
 class Case:
@@ -101,9 +107,28 @@ class Case:
     def crews(self) -> list[Crew]:
         """Return the worker groups."""
         crews = [self._crew(row) for row in self.placement["workers"]]
-        together = sum(crew.count * crew.speed for crew in crews)
-        share = min(1.0, self._store_samples_per_s / together) if together else 1.0
-        return [replace(crew, speed=share * crew.speed) for crew in crews]
+        firsts = [crew.reading.first(crew.speed) for crew in crews]
+        together = sum(crew.count * v for crew, v in zip(crews, firsts, strict=True))
+        lack = max(0.0, together / self._store_samples_per_s - 1)
+        # Seconds of a sample over all passes, in the first one and in later ones.
+        mean_s = [
+            1 / crew.speed + crew.reading.streamed * lack / v
+            for crew, v in zip(crews, firsts, strict=True)
+        ]
+        share = min((crew.reading.streamed for crew in crews), default=1.0)
+        if share < 1 and self.strategy in EQUAL_PARTS:
+            # All wait for the slowest, which may be another one in the first pass than later.
+            first_s = [(1 + lack) / v for v in firsts]
+            later_s = [
+                mean if crew.reading.streamed == 1 else (mean - share * first) / (1 - share)
+                for crew, mean, first in zip(crews, mean_s, first_s, strict=True)
+            ]
+            longest = share * max(first_s) + (1 - share) * max(later_s)
+            waits = max(1.0, longest / max(mean_s))
+            mean_s = [waits * mean for mean in mean_s]
+        elif lack == 0:
+            return crews
+        return [replace(crew, speed=1 / s) for crew, s in zip(crews, mean_s, strict=True)]
 
     @property
     def _store_samples_per_s(self) -> float:
@@ -116,7 +141,24 @@ class Case:
         speed = self.speeds[kind_of(row)]["alone" if self.strategy == "none" else "in_group"]
         offer, machines = self.offer(row), row.get("machines", 1)
         host = class_of(offer, machines, self.problem)
-        return Crew(row["place"], row["count"], speed, host, machines * offer["usd_per_hour"])
+        usd = machines * offer["usd_per_hour"]
+        return Crew(row["place"], row["count"], speed, host, usd, self.reading(row) or UNKNOWN)
+
+    def reading(self, row: Mapping[str, Any]) -> Reading | None:
+        """Return how a worker of a group reads its samples; None where the data is with the
+        workers, or over a link that the file does not name.
+        """
+        name, size = self.wish["data_store"], self.profile["bytes_per_sample"]
+        if name is None or not size:
+            return None
+        offer, store = self.offer(row), self.object_store(name)["place"]
+        card, road = offer.get("network_gbps"), self.roads.get((store, row["place"]))
+        if road is None:  # a certificate from before speeds counted what is read
+            return None
+        most = float("inf") if card is None else card * 1e9 / 8
+        if row["place"] != store or card is None:
+            most = min(most, road.rate(LOADER_STREAMS))
+        return reading_of(self.wish, offer, row.get("machines", 1), size, most)
 
     @property
     def workers(self) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil, fsum
 
-from placer.documents.checker.case import BUTTERFLIES, GIB, Case
+from placer.documents.checker.case import BUTTERFLIES, EQUAL_PARTS, GIB, Case
 from placer.documents.checker.seconds import Bill
-from placer.documents.checker.shares import moves, shares
+from placer.documents.checker.shares import moves
 
 HOUR = 3600
 MONTH_HOURS = 730
@@ -147,7 +147,15 @@ def _per_sample(case: Case) -> float:
     if wish["data_store"] is None:
         return 0.0
     source, size = case.object_store(wish["data_store"])["place"], case.profile["bytes_per_sample"]
+    parts = [1 if case.strategy in EQUAL_PARTS else crew.speed for crew in case.crews]
+    total = sum(part * crew.count for part, crew in zip(parts, case.crews, strict=True))
+    # What stays on a local disk is paid in the first pass alone.
     return fsum(
-        share * size * case.usd_per_byte(source, p, zonal=False)
-        for p, share in shares(case).items()
+        part
+        * crew.count
+        / total
+        * crew.reading.streamed
+        * size
+        * case.usd_per_byte(source, crew.place, zonal=False)
+        for part, crew in zip(parts, case.crews, strict=True)
     )

@@ -9,9 +9,6 @@ from placer.documents.checker.case import Case, kind_of
 
 FIXED = ("sharding", "tensor_parallel", "checkpointing", "precision")
 """Parts of a plan that are as asked for, or free."""
-
-LOADER_STREAMS = 16
-"""Streams side by side in which one machine reads samples."""
 STATES = {"none": (0, 16), "zero-1": (8, 8), "zero-2": (12, 4), "zero-3": (16, 0)}
 """Bytes of each trainable parameter that are divided among the ranks, and that each rank holds:
 AdamW in mixed precision has 8 of optimizer, 4 of gradients, 4 of weights.
@@ -37,22 +34,19 @@ def least_device_bytes(row: Mapping[str, Any], profile: Mapping[str, Any]) -> fl
 
 
 def unread(case: Case) -> Iterator[str]:
-    """Check that no worker calculates faster than its machines read from the dataset's store."""
-    name, size = case.wish["data_store"], case.profile["bytes_per_sample"]
-    if name is None or not size:
-        return
-    store = case.object_store(name)["place"]
+    """Check that no worker calculates faster than it reads from the dataset's store, and in later
+    passes from its disks.
+    """
     for row in case.placement["workers"]:
-        gbps, road = case.offer(row).get("network_gbps"), case.roads.get((store, row["place"]))
-        if road is None:  # a certificate from before speeds counted what is read
+        reading, figures = case.reading(row), case.speeds[kind_of(row)]
+        if reading is None:
             continue
-        card = float("inf") if gbps is None else gbps * 1e9 / 8
-        inside = row["place"] == store and gbps is not None
-        read = card if inside else min(card, road.rate(LOADER_STREAMS))
-        most, figures = row.get("machines", 1) * read / size, case.speeds[kind_of(row)]
-        if max(figures["alone"], figures["in_group"]) > most * (1 + 1e-9):
+        if max(figures["alone"], figures["in_group"]) > reading.mean() * (1 + 1e-9):
             where = f"{row['offer']} in {row['place']}"
-            yield f"{where} reads at most {most:,.6g} samples/s from {name}"
+            yield (
+                f"{where} reads at most {reading.mean():,.6g} samples/s from "
+                f"{case.wish['data_store']}"
+            )
 
 
 def wrong_islands(case: Case) -> Iterator[str]:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placer.documents.checker.case import Case
-
-EQUAL_PARTS = ("central", "hierarchical", "parameter-server")
-"""Strategies whose workers get equal parts."""
+from placer.documents.checker.case import EQUAL_PARTS, Case
 
 
 def shares(case: Case) -> dict[str, float]:

@@ -32,6 +32,7 @@ def witness(
     machines: Sequence[Machine],
     modes: Sequence[Mapping[str, Any]],
     bound: float | None,
+    links: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Look for equal machines in one place that keep every limit and beat a bound.
 
@@ -45,6 +46,9 @@ def witness(
         Rows with ``strategy``, ``local_steps`` and ``samples_to_target``.
     bound
         What is claimed that nothing beats; None: that nothing keeps the limits.
+    links
+        Links from the dataset's store, as a certificate has them; machines without one are not
+        priced.
 
     Returns
     -------
@@ -61,7 +65,7 @@ def witness(
         key=lambda row: sign * row[0],
     )
     for _, machine, count, mode in quick[:PRICED]:
-        value = _value(problem, machine, count, mode)
+        value = _value(problem, machine, count, mode, links)
         if value is not None and sign * value < limit:
             return f"{count} x {_name(machine)} with {mode['strategy']} reach {value:.9g}"
     return ""
@@ -108,14 +112,24 @@ def _objective(problem: Mapping[str, Any], samples_per_second: float, usd: float
 
 
 def _value(
-    problem: Mapping[str, Any], machine: Machine, count: int, mode: Mapping[str, Any]
+    problem: Mapping[str, Any],
+    machine: Machine,
+    count: int,
+    mode: Mapping[str, Any],
+    links: Sequence[Mapping[str, Any]],
 ) -> float | None:
     """Price equal machines in full; None if they break a limit, or the book lacks a price."""
     offer, speeds = machine.offer, machine.speeds
     placement = _placement(problem, machine, count, mode)
     small = {**problem, "catalog": {**problem["catalog"], "offers": [offer]}}
     row = {**placement["workers"][0], **{k: speeds[k] for k in ("alone", "in_group", "basis")}}
-    case = Case(small, placement, {"machines": [row], "links": []}, mode["samples_to_target"])
+    case = Case(small, placement, {"machines": [row], "links": links}, mode["samples_to_target"])
+    if problem["requirements"]["data_store"] and problem["profile"]["bytes_per_sample"]:
+        reading = case.reading(row)
+        if reading is None:  # how fast it reads is not in the file
+            return None
+        # The speeds of a device are those of the place that reads fastest.
+        row.update({key: reading.mean(row[key]) for key in ("alone", "in_group")})
     try:
         bill = round_of(case)
         usd = dollars_of(case, bill)["total"]

@@ -23,6 +23,7 @@ from placer.problem.words.machines import parse_used
 from placer.problem.words.quotas import quota_gpus, quotas_of, read_quotas
 from placer.problem.words.wishes import Wish
 from placer.units import (
+    parse_bytes,
     parse_count,
     parse_fraction,
     parse_range,
@@ -205,6 +206,7 @@ READERS: Mapping[str, Reader] = {
     "budget": lambda value, asked: read_budget(
         value, asked.words.get("samples") or asked.words.get("tokens")
     ),
+    "bytes": lambda value, asked: (parse_bytes(value),),
     "carbon": lambda value, asked: (parse_carbon(value),),
     "count": lambda value, asked: (parse_count(value, asked.wish.word),),
     "data": _data,

@@ -416,9 +416,35 @@ class TrainingWishes(TypedDict, total=False):
             reader="number",
             metavar="N",
             example="3",
-            help="Epochs over which the price of a move is spread.",
+            help="Epochs: how often the data is read; spreads the price of a move or a first read.",
+            more="Default: 1, or with a store what samples and data_size say.",
             default="1",
             number="{}",
+        ),
+    ]
+    data_size: Annotated[
+        str | None,
+        Wish(
+            group="data",
+            fields=("data_bytes",),
+            reader="bytes",
+            metavar="SIZE",
+            example="150GB",
+            help="Size of the data in the store: which disks hold it and, with --samples, how many "
+            "epochs there are.",
+            removable=True,
+        ),
+    ]
+    data_cache: Annotated[
+        str | None,
+        Wish(
+            group="data",
+            reader="text",
+            metavar="NAME",
+            example="disk",
+            help="Where later epochs read from: auto (local disks that hold the data), disk, none; "
+            "default: auto.",
+            removable=True,
         ),
     ]
     keep: Annotated[

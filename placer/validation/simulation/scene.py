@@ -19,7 +19,7 @@ from placer.problem.problem import Problem
 from placer.validation.simulation.event_loop import Loop, Process, Signal
 from placer.validation.simulation.flows import Fluid, Port
 from placer.validation.simulation.noise import Noise
-from placer.workload.data_loading import loaded_share
+from placer.workload.data_loading import Readers, speeds_within
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -66,13 +66,21 @@ class Scene:
     def _hired(self, placement: Placement) -> list[Machine]:
         alone = traits(placement.exchange.strategy).framework == "none"
         pools = [pool_of(group, self.problem) for group in placement.groups]
-        rates = [(pool.alone if alone else pool.shared).value for pool in pools]
-        every = [rate * g.count for rate, g in zip(rates, placement.groups, strict=True)]
-        share = loaded_share(every, self.problem.most_loaded_samples_per_s)
+        readers = [
+            Readers(
+                count=group.count,
+                speed=(pool.alone if alone else pool.shared).value,
+                loader=pool.loader,
+            )
+            for pool, group in zip(pools, placement.groups, strict=True)
+        ]
+        equal = traits(placement.exchange.strategy).division == "equal"
+        most = self.problem.most_loaded_samples_per_s
+        rates = speeds_within(readers, most, equal_parts=equal)
         machines: list[Machine] = []
         for group, pool, rate in zip(placement.groups, pools, rates, strict=True):
             machines += [
-                self.machine(group.place, len(machines) + k, pool.host, share * rate)
+                self.machine(group.place, len(machines) + k, pool.host, rate)
                 for k in range(group.count)
             ]
         return machines

@@ -259,9 +259,10 @@ class Relaxation:
         speed = min(self._slowest_machine[p] for p in places)
         # Placed data may leave one machine to decide alone, so only its own speed is certain.
         together = 1 if self.problem.requirements.datasets else workers
+        loaded = np.minimum(together * speed, self.problem.most_loaded_samples_per_s)
         built: Array = (
             self.mode.samples
-            / (self.mode.samples / (together * speed) + communication_s)
+            / (self.mode.samples / loaded + communication_s)
             / self.mode.multiplier
         )
         return built

@@ -116,7 +116,9 @@ class HubMachineTree:
         self.required = frozenset(
             place for place, name in enumerate(market.places) if name in hub.required
         )
-        certain = hub.transport == "store" and not problem.requirements.datasets
+        # Such workers may be slower together than each by itself.
+        held = problem.workers_hold_back
+        certain = hub.transport == "store" and not problem.requirements.datasets and not held
         longest = max(self.ready) + self.aggregate + max(self.down)
         self.slowest = workers.mode.samples / workers.mode.multiplier / longest if certain else 0.0
 

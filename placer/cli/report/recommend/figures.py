@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placer.cli.report.recommend.inner_words import inner_lines, software_words
 from placer.cli.report.recommend.sentences import hub_words
-from placer.cost_model.estimate import Estimate, LinkUse
+from placer.cost_model.estimate import Estimate, LinkUse, pool_of
 from placer.cost_model.exchange_bases import sum_words
 from placer.cost_model.outlook.outlook import month_outlook, spot_outlook
 from placer.cost_model.outlook.totals import totals_of
@@ -66,7 +66,7 @@ def figures(placement: Placement, got: Estimate, problem: Problem) -> list[tuple
     ]
     if len(paid) > MOST_LINKS:
         lines.append(("link", f"and {len(paid) - MOST_LINKS} more (--json lists all)"))
-    return lines + _data_lines(got, problem) + _outlook_lines(placement, got, problem)
+    return lines + _data_lines(placement, got, problem) + _outlook_lines(placement, got, problem)
 
 
 def _speed_words(got: Estimate) -> str:
@@ -112,7 +112,7 @@ def _carbon_words(got: Estimate) -> str:
     )
 
 
-def _data_lines(got: Estimate, problem: Problem) -> list[tuple[str, str]]:
+def _data_lines(placement: Placement, got: Estimate, problem: Problem) -> list[tuple[str, str]]:
     """Say where the data is read, what each region does of it, and what has to move."""
     lines = [("moves", _move_words(move, problem.requirements.passes)) for move in got.moves]
     if problem.requirements.datasets:
@@ -125,18 +125,40 @@ def _data_lines(got: Estimate, problem: Problem) -> list[tuple[str, str]]:
         )
     store, size = problem.requirements.data_store, problem.profile.bytes_per_sample
     if store is not None and size is not None:
-        reads = size * got.samples_per_second.value
-        hourly = f"{format_bytes(reads * 3600)} an hour ({format_bandwidth(reads)})"
-        lines.append(
-            (
-                "data",
-                (
-                    f"{format_bytes(size)} a sample, {hourly} from {store}, read anew in every "
-                    f"pass (assumed: no local disk keeps them)"
-                ),
-            )
+        passes = got.data_passes
+        reads = size * (
+            got.samples_per_second.value if passes is None else passes.first_samples_per_second
         )
+        hourly = f"{format_bytes(reads * 3600)} an hour ({format_bandwidth(reads)})"
+        when = _pass_words(placement, got, problem)
+        lines.append(("data", f"{format_bytes(size)} a sample, {hourly} from {store}, {when}"))
     return lines
+
+
+def _pass_words(placement: Placement, got: Estimate, problem: Problem) -> str:
+    """Say how often the data is read from its store, and what is assumed of later passes."""
+    assert problem.data_reads is not None
+    _, times, size, cache = problem.data_reads
+    passes, length = got.data_passes, got.tokens_per_sample
+    if passes is not None:
+        first, later = (
+            format_speed(speed, length)
+            for speed in (passes.first_samples_per_second, passes.later_samples_per_second)
+        )
+        others = any(not pool_of(group, problem).keeps_data for group in placement.groups)
+        anew = ", while the others read anew" if others else ""
+        return (
+            f"in the first of {times:,.3g} passes: {first}; then {later} from the local disks of "
+            f"{', '.join(passes.kept_by)}{anew} (assumed; other figures are means over all passes)"
+        )
+    if times <= 1:
+        wish = problem.requirements
+        known = wish.samples is not None and wish.data_bytes is not None
+        assumed = "assumed: --passes and --data-size say more"
+        return "in one pass" if known else f"in one pass, or anew in each ({assumed})"
+    held = "" if size is None else f" of {format_bytes(size)}"
+    why = "as asked" if cache == "none" else f"assumed: no local disk{held} is known to be faster"
+    return f"read anew in each of {times:,.3g} passes ({why})"
 
 
 def _link_words(use: LinkUse, local_steps: int, problem: Problem) -> str:
