@@ -80,9 +80,22 @@ def temporary_folder(name: str) -> Iterator[Path]:
     """Make a folder of this user alone in the system's temporary one, as `folder_beside` does: the
     next process that makes one of this name removes what a killed one left.
     """
-    with folder_beside(Path(tempfile.gettempdir(), f"placer-{name}")) as made:
+    with folder_beside(Path(temporary_parent(), f"placer-{name}")) as made:
         made.chmod(0o700)
         yield made
+
+
+def temporary_parent() -> str:
+    """Return the system's temporary folder as `tempfile.gettempdir` does, but without the file that
+    this writes there to try it out, which a kill would leave.
+    """
+    if tempfile.tempdir is None:
+        given = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+        for folder in (*given, "/tmp"):  # noqa: S108 - what lies there gets a random name
+            if folder and Path(folder).is_dir() and os.access(folder, os.W_OK | os.X_OK):
+                tempfile.tempdir = str(Path(folder).absolute())
+                break
+    return tempfile.gettempdir()
 
 
 def remove_left_over(folder: Path, name: str) -> None:

@@ -332,6 +332,33 @@ time.sleep(float(sys.argv[1]))
 """
 
 
+LAUNCHER = """
+import subprocess, sys, time
+code = (
+    "import sys, time; sys.modules['torch'] = None; "
+    "import placer.launch.runtime.processes.preload; print('imports', flush=True); time.sleep(60)"
+)
+server = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+server.stdout.readline()
+print(server.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+def test_a_fork_server_does_not_outlive_its_launcher_while_it_imports() -> None:
+    """It noticed a kill after it had imported PyTorch: some 15 s later on a busy machine."""
+    with subprocess.Popen([sys.executable, "-c", LAUNCHER], stdout=subprocess.PIPE) as launcher:
+        assert launcher.stdout is not None
+        server = Path("/proc", launcher.stdout.readline().decode().strip())
+        assert server.exists()
+        launcher.kill()
+    until = time.monotonic() + 20
+    while server.exists() and "Z" not in (server / "stat").read_text().rpartition(")")[2][:3]:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the names of folders are longer elsewhere")
 def test_the_next_run_removes_the_temporary_folder_of_a_killed_one() -> None:
     """The socket of the fork server lies in a folder in TMPDIR, which SIGKILL leaves there: alone

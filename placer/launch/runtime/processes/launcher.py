@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.files.whole_files import temporary_folder
+from placer.files.whole_files import temporary_folder, temporary_parent
 from placer.launch.runtime.island.seats import Seat
 from placer.launch.runtime.processes.peer_loss import RESCUE
 from placer.launch.runtime.processes.rank_process import FAILED, GATHER_S, LOST, main
@@ -463,7 +463,7 @@ def _own_temporary_folder() -> None:
     """Let multiprocessing make its folder (``pymp-*``, with the socket of the server) in one that
     the next run removes if this process is killed.
     """
-    given = tempfile.gettempdir()
+    given = temporary_parent()
     before, stack = tempfile.tempdir, ExitStack()
     try:
         tempfile.tempdir = given if len(given) <= LONGEST_PARENT else SHORT_PARENT

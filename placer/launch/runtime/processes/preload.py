@@ -2,6 +2,9 @@
 
 The first optimizer of a process imports most of PyTorch's compiler, over a second of CPU time: done
 here once for all. Nothing here starts a thread, which would not survive a fork.
+
+These imports take seconds. A server whose launcher is killed meanwhile would only notice
+afterwards, so on Linux the kernel ends it.
 """
 
 from __future__ import annotations
@@ -9,6 +12,10 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import signal
+import sys
+
+from placer.launch.shaped_network.packets.kernel import end_with_parent
 
 
 def load() -> None:
@@ -35,6 +42,8 @@ def keep_from_collector() -> None:
     gc.freeze()
 
 
+if sys.platform == "linux":
+    end_with_parent(signal.SIGKILL)
 with contextlib.suppress(ImportError):  # the command itself says what is missing
     load()
 keep_from_collector()
