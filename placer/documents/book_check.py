@@ -16,6 +16,7 @@ from placer.market.books.layers import is_path
 from placer.market.catalog import Catalog, gpu_document, offer_document
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.problem.words.changes import book_changed_again, changes_said
 from placer.workload.constants import PUBLISHED
 from placer.workload.profile import load_profile, profile_document, profile_names
 
@@ -65,11 +66,20 @@ def compare_with_book(
     if book is None:
         words = f"prices, links and dates: no book '{name}' is on this machine"
         return Compared(problem=None, uncovered=(words, *own))
+    origin = book.digest
+    try:
+        book = book_changed_again(book, saved.catalog.changes)
+    except PlacerError as error:
+        words = (
+            f"prices, links and dates: the changes of the file do not fit the book '{name}' on "
+            f"this machine ({error.message})"
+        )
+        return Compared(problem=None, uncovered=(words, *own))
     if book.digest != saved.catalog.digest:
         words = (
             f"prices, links and dates: the book '{name}' on this machine has the digest "
-            f"{book.digest}, that of the file {saved.catalog.digest[:40]}; "
-            f"{_differing(saved.catalog, book)}"
+            f"{book.digest}{' after the changes' if saved.catalog.changes else ''}, that of the "
+            f"file {saved.catalog.digest[:40]}; {_differing(saved.catalog, book)}"
         )
         return Compared(problem=None, uncovered=(words, *own))
     links = {(link.src, link.dst): link for link in saved.catalog.links}
@@ -86,7 +96,10 @@ def compare_with_book(
             wrong.append(f"the link from {key[0]} to {key[1]} is not that of the book '{name}'")
     if changed:
         own = (*own, f"{len(changed)} links of the user's own")
-    confirmed = f"the rows and dates of the book '{name}' ({book.digest}) are those on this machine"
+    after = f", after the what-if {changes_said(saved.catalog)}" if saved.catalog.changes else ""
+    confirmed = (
+        f"the rows and dates of the book '{name}' ({origin}) are those on this machine{after}"
+    )
     return Compared(
         problem=problem, wrong=tuple(wrong), confirmed=(confirmed,), uncovered=tuple(own)
     )
@@ -105,6 +118,8 @@ def _book_of(catalog: Catalog) -> Catalog | None:
 
 def _uncovered_inputs(saved: Problem) -> Iterator[str]:
     """Say which inputs beside the book are not those of this machine."""
+    if saved.catalog.changes:
+        yield f"that the market is as the what-if {changes_said(saved.catalog)} says"
     name = saved.profile.name
     shipped = load_profile(name) if name in profile_names() else None
     if shipped is None:

@@ -12,6 +12,7 @@ from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
+from placer.problem.words.changes import book_changed_again, changes_said
 
 
 def reopened_problem(
@@ -98,7 +99,9 @@ def with_present_book(
             f"{where}: its catalog '{saved.catalog.name}' is not here ({error.message})",
             "name it with --catalog",
         ) from None
-    changes = []
+    book, changes = book_changed_again(book, saved.catalog.changes), []
+    if saved.catalog.changes:
+        changes.append(f"the book is changed as for the file: {changes_said(saved.catalog)}")
     if book.digest != saved.catalog.digest:
         changes.append(
             f"catalog {book.name} differs from the one of the plan ({book.digest} now, "

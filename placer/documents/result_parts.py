@@ -18,7 +18,9 @@ from placer.workload.inner_plan import InnerPlan
 
 
 def data_document(problem: Problem) -> dict[str, Any]:
-    """Build the part ``data``: the price book, and the dates of its machine and egress prices."""
+    """Build the part ``data``: the price book, the dates of its machine and egress prices, and what
+    a question about another world changed in it.
+    """
     book = problem.catalog
     oldest, newest = book.as_of
     egress = (
@@ -32,6 +34,7 @@ def data_document(problem: Problem) -> dict[str, Any]:
         "as_of": newest,
         "oldest": oldest,
         **egress,
+        **({"changes": list(book.changes)} if book.changes else {}),
     }
 
 

@@ -18,7 +18,7 @@ from placer.advice.sweep.workers import dask as on_dask
 from placer.advice.sweep.workers import processes
 from placer.advice.worlds.replan import MOVE_S, Replan
 from placer.advice.worlds.replan import replan as replan_with
-from placer.advice.worlds.scenario import apply, parse_changes
+from placer.advice.worlds.scenario import apply
 from placer.advice.worlds.whatif import WhatIf, what_if
 from placer.documents.manifest import read_manifest
 from placer.documents.manifest.question import question_of
@@ -29,6 +29,7 @@ from placer.files.json_text import parse_json
 from placer.interface.advisor import Advisor, Books
 from placer.interface.options import solve_options, whole_number
 from placer.interface.signatures import with_wishes
+from placer.problem.words.changes import parse_changes
 from placer.problem.words.wishes import Wishes
 from placer.validation.calibration.observations import observe
 from placer.workload.profile import ModelProfile

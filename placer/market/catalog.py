@@ -300,7 +300,13 @@ OLD_TRANSPORT = "hivemind"
 
 @dataclass(frozen=True, kw_only=True)
 class Catalog:
-    """One dated price book, validated; what placer knows of the market."""
+    """One dated price book, validated; what placer knows of the market.
+
+    Notes
+    -----
+    ``changes`` are the words of what was changed in it for a question about another world
+    (`placer.problem.words.changes`); the digest is then that of the changed book.
+    """
 
     name: str
     digest: str
@@ -312,6 +318,7 @@ class Catalog:
     egress: tuple[EgressPrice, ...] = ()
     links: tuple[MeasuredLink, ...] = field(default=(), repr=False)
     settings: tuple[Setting, ...] = ()
+    changes: tuple[str, ...] = ()
 
     @cached_property
     def memo(self) -> dict[str, Any]:

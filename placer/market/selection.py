@@ -85,6 +85,22 @@ def gpus_of(value: Words, catalog: Catalog) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def gpus_like(pattern: str, catalog: Catalog) -> tuple[str, ...]:
+    """Return the devices of a catalog that a name, a family or a pattern with wildcards stands for.
+
+    Raises
+    ------
+    PlacerError
+        If nothing matches; the nearest device is named.
+    """
+    if "*" not in pattern and "?" not in pattern:
+        return gpus_of(pattern, catalog)
+    gpus = tuple(gpu for gpu in catalog.rented_gpus if fnmatchcase(gpu.upper(), pattern.upper()))
+    if not gpus:
+        raise unknown("GPU", pattern, catalog.rented_gpus)
+    return gpus
+
+
 def patterns_of(value: Words, catalog: Catalog) -> tuple[str, ...]:
     """Read names of places, providers and continents as patterns of places."""
     return tuple(place for word in words(value, "place") for place in places_of(word, catalog))

@@ -762,8 +762,9 @@ class Problem:
             )
         }
         built["calibration"] = calibration_document(self.calibration)
-        if not self.catalog.settings:
-            built["catalog"].pop("settings", None)
+        for name in ("settings", "changes"):
+            if not getattr(self.catalog, name):
+                built["catalog"].pop(name, None)
         if self.requirements.quota_gpus == FORMER_QUOTA_GPUS:
             del built["requirements"]["quota_gpus"]
         servers = "parameter-server" in {name for name, _ in self.modes}

@@ -30,7 +30,7 @@ from placer.advice.robustness.uncertainty import changes_of, parse_boxes
 from placer.advice.sweep.axes import parse_axis
 from placer.advice.sweep.run import run_sweep
 from placer.advice.worlds.replan import replan
-from placer.advice.worlds.scenario import apply, parse_changes
+from placer.advice.worlds.scenario import apply
 from placer.advice.worlds.whatif import what_if
 from placer.cli.report.explain.explain_text import sections
 from placer.cli.report.replan import replan_view
@@ -46,6 +46,7 @@ from placer.market.carbon import figure
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import OBJECTIVES
+from placer.problem.words.changes import parse_changes
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.cross_check import verified
 from placer.solving.solve import solve

@@ -24,10 +24,11 @@ from placer.advice.sweep.axes import parse_axis, parse_shard, points_of
 from placer.advice.sweep.file import append, merged, read_points
 from placer.advice.sweep.run import run_sweep
 from placer.advice.sweep.workers import processes
-from placer.advice.worlds.scenario import apply, parse_changes
+from placer.advice.worlds.scenario import apply
 from placer.cli.report.sweep import sweep_view
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
+from placer.problem.words.changes import parse_changes
 from placer.solving.answer import SolveOptions
 
 QUESTION = ("sweep", "--model", "roberta-xlm", "--catalog", "erben-2023", "--gpu", "T4,A10")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import placer
 from conftest import Run
 from instances import OBJECTIVES, random_problem, two_places, wide_problem
-from placer.advice.worlds.scenario import apply, parse_changes
+from placer.advice.worlds.scenario import apply
 from placer.advice.worlds.whatif import keep, what_if
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
@@ -25,6 +25,7 @@ from placer.market.scaled_market import with_offers
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.problem.words.changes import parse_changes
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 

@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import placer
-from placer.advice.worlds.scenario import apply, parse_changes
+from placer.advice.worlds.scenario import apply
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.problem.problem import Problem
+from placer.problem.words.changes import parse_changes
 from placer.workload.architecture import Architecture
 from placer.workload.models.adapters import adapter_parameters, with_adapters
 from placer.workload.profile import load_profile

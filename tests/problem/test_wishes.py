@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import placer
-from placer.advice.worlds.scenario import apply, parse_changes
+from placer.advice.worlds.scenario import apply
 from placer.cli.ask import estimate, explain, pareto, recommend, robust, simulate, sweep, whatif
 from placer.documents.request import request_document
 from placer.documents.saved_result import check_result
@@ -29,6 +29,7 @@ from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.problem.problem import NO_QUOTA_GPUS, Problem
 from placer.problem.requirements import Requirements
+from placer.problem.words.changes import parse_changes
 from placer.problem.words.readers import READERS, read_wish
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import CHANGES, TRAINING, WISHES, Wish

@@ -9,7 +9,7 @@ from placer.advice.recommendation.recommend import equal_machines
 from placer.advice.robustness.candidates import Candidate, candidates_of, with_phi
 from placer.advice.robustness.uncertainty import Factor, changes_of, latin_hypercube
 from placer.advice.robustness.value_of_information import losses_of, values_of
-from placer.advice.worlds.scenario import apply, parse_changes
+from placer.advice.worlds.scenario import apply
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import LIMIT_CODES, violations
 from placer.cost_model.objective import objective_of
@@ -17,6 +17,7 @@ from placer.errors import PlacerError
 from placer.problem.exchange import overlaps
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
+from placer.problem.words.changes import parse_changes
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result
 from placer.solving.solve import solve

@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from placer.advice.worlds.scenario import Change
 from placer.cost_model.convergence import samples_to_target
 from placer.cost_model.estimate import PRICE_SPREAD, exchange_phases, offers_of, pool_of
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import VmOffer
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.problem.words.changes import Change
 from placer.workload.profile import Rate
 
 BOXES = ("price", "bandwidth", "rate", "phi")

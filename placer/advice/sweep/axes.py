@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from placer.advice.worlds.scenario import parse_changes
 from placer.errors import PlacerError
+from placer.problem.words.changes import parse_changes
 from placer.problem.words.wishes import CHANGES
 from placer.units import parse_count
 

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 from placer.advice.sweep.answer import Row, Sweep
 from placer.advice.sweep.axes import Axis, points_of
 from placer.advice.sweep.file import SCHEMA, append, open_points, question_digest
-from placer.advice.worlds.scenario import Change, apply, parse_changes
+from placer.advice.worlds.scenario import apply
 from placer.advice.worlds.wish_changes import set_wish
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
+from placer.problem.words.changes import Change, parse_changes
 from placer.problem.words.wishes import CHANGES
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result

@@ -6,33 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 
-from placer.errors import PlacerError, unknown
-from placer.market.catalog import Catalog
-from placer.market.selection import gpus_of, places_of
+from placer.errors import PlacerError
+from placer.market.market_changes import Row
+from placer.market.selection import gpus_like, places_of
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
 from placer.workload.profile import ModelProfile, Rate
-
-Row = tuple[str, tuple[str, ...], float | None, float | None]
-"""A change: its words, its patterns, its factor or its value."""
-
-
-def gpus_like(pattern: str, catalog: Catalog) -> tuple[str, ...]:
-    """Return the devices of a catalog that a name, a family or a pattern with wildcards stands for.
-
-    Raises
-    ------
-    PlacerError
-        If nothing matches; the nearest device is named.
-    """
-    if "*" not in pattern and "?" not in pattern:
-        return gpus_of(pattern, catalog)
-    gpus = tuple(gpu for gpu in catalog.rented_gpus if fnmatchcase(gpu.upper(), pattern.upper()))
-    if not gpus:
-        raise unknown("GPU", pattern, catalog.rented_gpus)
-    return gpus
 
 
 def set_gradient(profile: ModelProfile, factor: float) -> ModelProfile:

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from placer.advice.worlds.scenario import Change, apply, change_document, parse_changes
+from placer.advice.worlds.scenario import apply
 from placer.advice.worlds.whatif import Kept, keep
 from placer.cost_model.estimate import estimate
 from placer.documents.manifest.types import Manifest
@@ -24,6 +24,7 @@ from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Used
+from placer.problem.words.changes import Change, change_document, parse_changes
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result, answer_document
 from placer.solving.solve import solve
@@ -189,7 +190,7 @@ def replan(
         What the log says.
     changes
         More that has changed since, such as prices; see
-        `placer.advice.worlds.scenario.parse_changes`.
+        `placer.problem.words.changes.parse_changes`.
     move_s
         Seconds for which a move stops the training.
     """

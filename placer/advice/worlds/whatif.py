@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from placer.advice.worlds.scenario import Change, apply, change_document
+from placer.advice.worlds.scenario import apply
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
@@ -18,6 +18,7 @@ from placer.documents.result_parts import data_document, estimate_document
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.problem.words.changes import Change, change_document
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result, answer_document
 from placer.solving.solve import require_pools, solve
@@ -161,7 +162,7 @@ def what_if(
     problem
         The question as it is.
     changes
-        At least one; see `placer.advice.worlds.scenario.parse_changes`.
+        At least one; see `placer.problem.words.changes.parse_changes`.
     solver, options
         As in `placer.solving.solve.solve`.
 

@@ -8,11 +8,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.advice.worlds.scenario import Change
 from placer.advice.worlds.whatif import WhatIf, figures_of
 from placer.cli.report.recommend.sentences import brief, headline
 from placer.cli.report.recommend.terminal import reading
 from placer.problem.placement import Placement
+from placer.problem.words.changes import Change
 from placer.units import format_number, format_speed, format_usd
 
 NOTHING = "nothing fits"

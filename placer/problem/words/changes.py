@@ -1,0 +1,277 @@
+"""Changes of a world as they are written: ``price:gcp/*:T4=x0.5``; and the price book that those of
+prices, egress, links and offers make of another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from types import MappingProxyType
+from typing import Any
+
+from msgspec import to_builtins
+
+from placer.errors import PlacerError, unknown
+from placer.market.catalog import Catalog
+from placer.market.market_changes import Row, drop_offers, set_bandwidths, set_egress, set_prices
+from placer.problem.words.wishes import CHANGES
+from placer.units import parse_bandwidth, parse_count, parse_rate
+
+TARGETS = {
+    "price": "price:PLACE:GPU[:spot|on-demand]=xF, +P%, -P% or USD/h of each GPU",
+    "egress": (
+        "egress:SRC:DST=xF, +P%, -P% or USD/GiB; DST is a place, internet, inter-region or "
+        "inter-zone"
+    ),
+    "bandwidth": "bandwidth:SRC:DST[:one-way]=xF, +P%, -P% or a rate such as 250Mb/s",
+    "rate": "rate:GPU[:COUNT]=xF, +P%, -P% or samples/s of one GPU, such as 400/s",
+    "gradient": "gradient=xF, +P% or -P%",
+    "quota": "quota:PLACE:GPU[:spot|on-demand]=N",
+}
+"""What is no wish, with its grammar."""
+PARTS = {
+    "price": (2, 3),
+    "egress": (2, 2),
+    "bandwidth": (2, 3),
+    "rate": (1, 2),
+    "gradient": (0, 0),
+    "quota": (2, 3),
+}
+"""Fewest and most words between the name and the sign."""
+OVER_BOOK: Mapping[str, Callable[[Catalog, Sequence[Row]], Catalog]] = MappingProxyType(
+    {"price": set_prices, "egress": set_egress, "bandwidth": set_bandwidths}
+)
+"""What changes a price book, beside ``drop``."""
+MOST_WORDS, LONGEST_WORD = 100, 1000
+"""Changes of a book in a document, and characters of one."""
+MARKETS = ("spot", "on_demand", "*")
+MOST_FACTOR = 1e6
+"""Larger factors, and smaller ones than one over it, are a slip of the keyboard."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """One change of the world.
+
+    Notes
+    -----
+    ``what`` is a key of `TARGETS`, a wish, or ``drop``; ``target`` the patterns that say where it
+    holds. Either ``factor`` multiplies what is there, or ``value`` takes its place: USD/h, USD/GiB,
+    bytes/s, samples/s or a whole number; the text of a wish. A price is that of each GPU.
+    """
+
+    text: str
+    what: str
+    target: tuple[str, ...] = ()
+    factor: float | None = None
+    value: float | str | None = None
+
+
+def change_document(change: Change) -> dict[str, Any]:
+    """Build one change as it was written and as it was read."""
+    return {**to_builtins(change), "target": list(change.target)}
+
+
+def parse_changes(given: Iterable[str] = (), drop: Iterable[str] = ()) -> tuple[Change, ...]:
+    """Read the words of ``--set`` and ``--drop``.
+
+    Raises
+    ------
+    PlacerError
+        Names the word that does not follow the grammar.
+
+    Examples
+    --------
+    >>> [change.factor for change in parse_changes(["price:gcp/*:T4=x0.5", "gradient=-25%"])]
+    [0.5, 0.75]
+    """
+    return (
+        *(_set_of(_text(word)) for word in _words(given)),
+        *(_drop_of(_text(word)) for word in _words(drop)),
+    )
+
+
+def changed_book(catalog: Catalog, changes: Sequence[Change]) -> Catalog:
+    """Change prices, egress and links of a book, or take offers away; the book that is given stays
+    as it is.
+
+    Raises
+    ------
+    PlacerError
+        If a pattern matches nothing.
+
+    Notes
+    -----
+    The changed book says in words what was changed and has a digest of its own, which follows from
+    that of the book and the words. Age, basis and name are those of the original.
+    """
+    for what, group in groupby(changes, key=lambda change: change.what):
+        alike = list(group)
+        if what == "drop":
+            changed = drop_offers(catalog, [(change.text, change.target) for change in alike])
+        else:
+            changed = OVER_BOOK[what](
+                catalog, [(c.text, c.target, c.factor, number_of(c.value)) for c in alike]
+            )
+        catalog = _recorded(
+            changed, [f"drop:{c.text}" if what == "drop" else c.text for c in alike]
+        )
+    return catalog
+
+
+def book_changed_again(catalog: Catalog, words: Sequence[str]) -> Catalog:
+    """Make the changes again that a document says were made to its book.
+
+    Raises
+    ------
+    PlacerError
+        If there are very many, one follows no grammar, changes no book, or matches nothing.
+    """
+    if len(words) > MOST_WORDS or max(map(len, words), default=0) > LONGEST_WORD:
+        raise PlacerError(
+            f"a book with more than {MOST_WORDS} changes, or with very long ones",
+            "the file was edited",
+        )
+    changes = [
+        _drop_of(word.removeprefix("drop:")) if word.startswith("drop:") else _set_of(word)
+        for word in words
+    ]
+    for change in changes:
+        if change.what not in (*OVER_BOOK, "drop"):
+            raise PlacerError(f"'{change.text}' changes no price book", "the file was edited")
+    return changed_book(catalog, changes)
+
+
+def changes_said(catalog: Catalog) -> str:
+    """Say what was changed in a book; empty if nothing was."""
+    words = ", ".join(catalog.changes)
+    return words if len(words) <= LONGEST_WORD else f"{words[:LONGEST_WORD]}..."
+
+
+def _recorded(catalog: Catalog, words: Sequence[str]) -> Catalog:
+    digest = catalog.digest
+    for word in words:
+        digest = hashlib.sha256(f"{digest}\n{word}".encode()).hexdigest()[: len(catalog.digest)]
+    made = replace(catalog, digest=digest, changes=(*catalog.changes, *words))
+    made.memo.update(catalog.memo)
+    return made
+
+
+def number_of(value: float | str | None) -> float | None:
+    """Return a value that is a number; None for the text of a wish."""
+    return value if isinstance(value, int | float) else None
+
+
+def _set_of(text: str) -> Change:
+    left, sign, right = (part.strip() for part in text.partition("="))
+    what, *target = (part.strip() for part in left.split(":"))
+    if what not in TARGETS and what not in CHANGES:
+        raise unknown(
+            "change", what, [*TARGETS, *CHANGES], f"known: {', '.join([*TARGETS, *CHANGES])}"
+        )
+    if not sign or not right:
+        raise PlacerError(
+            f"change '{text}' says no new value", f"write {TARGETS.get(what, f'{what}=VALUE')}"
+        )
+    if what in CHANGES:
+        if target:
+            raise PlacerError(
+                f"change '{text}': {what} is a wish and has no place", f"write {what}=VALUE"
+            )
+        factor = _factor(right, text) if CHANGES[what].scales else None
+        return Change(text=text, what=what, factor=factor, value=None if factor else right)
+    least, most = PARTS[what]
+    if not least <= len(target) <= most or not all(target):
+        raise PlacerError(f"change '{text}' is not complete", f"write {TARGETS[what]}")
+    factor = _factor(right, text) if what != "quota" else None
+    value = None if factor else _value(what, right, text)
+    return Change(
+        text=text, what=what, target=_target(what, tuple(target), text), factor=factor, value=value
+    )
+
+
+def _target(what: str, target: tuple[str, ...], text: str) -> tuple[str, ...]:
+    """Check the last word of a target."""
+    if what in ("price", "quota"):
+        market = target[2].replace("-", "_") if len(target) == 3 else "*"
+        if market not in MARKETS:
+            raise unknown("market", target[2], ["spot", "on-demand"])
+        return (*target[:2], market)
+    if what == "bandwidth" and len(target) == 3 and target[2] != "one-way":
+        raise PlacerError(
+            f"change '{text}': '{target[2]}' is not one-way", f"write {TARGETS[what]}"
+        )
+    if what == "rate" and len(target) == 2 and not re.fullmatch(r"[1-9][0-9]{0,3}", target[1]):
+        raise PlacerError(
+            f"change '{text}': '{target[1]}' is no number of GPUs", f"write {TARGETS[what]}"
+        )
+    return target
+
+
+def _drop_of(text: str) -> Change:
+    target = [part.strip() for part in text.split(":")]
+    if not 1 <= len(target) <= 3 or not all(target):
+        raise PlacerError(
+            f"drop '{text}' names no offers",
+            "write PLACE or PLACE:GPU[:spot|on-demand], such as aws/us-east-1 or 'aws/*:H100:spot'",
+        )
+    market = target[2].replace("-", "_") if len(target) == 3 else "*"
+    if market not in MARKETS:
+        raise unknown("market", target[2], ["spot", "on-demand"])
+    return Change(
+        text=text, what="drop", target=(*target[:2], market) if len(target) > 1 else (target[0],)
+    )
+
+
+def _factor(right: str, text: str) -> float | None:
+    """Read ``x0.5``, ``+10%`` or ``-10%``; None for a plain value."""
+    times = re.fullmatch(r"[xX]\s*([0-9.eE+-]{1,40})", right)
+    percent = re.fullmatch(r"([+-][0-9.eE+-]{1,40})\s*%", right)
+    if not times and not percent:
+        return None
+    try:
+        factor = float(times[1]) if times else 1 + float(percent[1]) / 100 if percent else math.nan
+    except ValueError:
+        factor = math.nan
+    if not 1 / MOST_FACTOR <= factor <= MOST_FACTOR:
+        raise PlacerError(
+            f"change '{text}': '{right}' is no factor above 0",
+            "write x0.5 for half of it, +10% or -10%",
+        )
+    return factor
+
+
+def _value(what: str, right: str, text: str) -> float:
+    """Read a new value in the unit of what is changed."""
+    if what == "bandwidth":
+        return parse_bandwidth(right)
+    if what == "rate":
+        return parse_rate(right)
+    if what == "quota":
+        return 0 if right == "0" else parse_count(right, "quota")
+    unit = {"price": r"(?:/h)?", "egress": r"(?:/GiB)?"}.get(what)
+    match = (
+        None
+        if unit is None
+        else re.fullmatch(r"\$?\s*([0-9]{1,9}(?:\.[0-9]{0,12})?)\s*" + unit, right)
+    )
+    if match is None or (what == "price" and float(match[1]) == 0):
+        raise PlacerError(f"change '{text}': '{right}' is no new value", f"write {TARGETS[what]}")
+    return float(match[1])
+
+
+def _words(given: Iterable[str]) -> Iterable[str]:
+    return [given] if isinstance(given, str) else given
+
+
+def _text(word: object) -> str:
+    if not isinstance(word, str) or not word.strip():
+        raise PlacerError(
+            f"change {word!r} is not text",
+            "write it as on the command line, such as 'price:gcp/*:T4=x0.5'",
+        )
+    return word.strip()
