@@ -7,7 +7,9 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,6 +36,9 @@ from placer.workload.profile import Efficiency, load_profile
 TIMES = st.lists(
     st.tuples(st.floats(0.01, 100), st.floats(0.01, 100)), min_size=LEAST_PAIRS, max_size=60
 )
+
+SIOCGIFADDR = 0x8915
+"""Request of Linux for the address of an interface (netdevice(7))."""
 
 
 @given(TIMES)
@@ -372,6 +377,56 @@ def test_ddp_leaves_the_model_and_process_groups_as_they_were() -> None:
     pytest.importorskip("torch")
     done = in_a_process(IN_ITS_OWN_PROCESS)
     assert done.stdout == "as before\n", (done.returncode, done.stdout, done.stderr)
+
+
+LISTENS = """
+import os, torch
+from listening import listeners
+from placer.profiler.framework.accumulation import _group_of_one
+for asked in (None, "eth0"):
+    if asked:
+        os.environ["GLOO_SOCKET_IFNAME"] = asked
+    before = listeners()
+    with _group_of_one(torch):
+        print(*sorted(address for address, *_ in listeners() - before))
+    assert os.environ.get("GLOO_SOCKET_IFNAME") == asked
+"""
+
+
+def test_ddp_listens_on_loopback_unless_another_device_is_named(tmp_path: Path) -> None:
+    """On a machine whose name stands for an address of its own, at which gloo listened: read from
+    /proc/net/tcp. The name and its address are those of a namespace.
+    """
+    pytest.importorskip("torch")
+    unshare = shutil.which("unshare")
+    own = own_address("eth0")
+    if unshare is None or own is None or os.geteuid() != 0:
+        pytest.skip("needs unshare, root and a network card")
+    (tmp_path / "hosts").write_text(f"{own} elsewhere\n", encoding="ascii")
+    named = f"hostname elsewhere && mount --bind {tmp_path / 'hosts'} /etc/hosts || exit 99"
+    spaces = (unshare, "--uts", "--mount", "sh", "-c", f'{named}; exec "$0" -c "$1"')
+    done = subprocess.run(
+        [*spaces, sys.executable, LISTENS],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
+        capture_output=True,
+        text=True,
+        timeout=PROCESS_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode == 99 or "unshare:" in done.stderr:
+        pytest.skip(f"no namespaces here: {done.stderr.strip()[-100:]}")
+    assert done.stdout.split() == ["127.0.0.1", own], done.stderr
+
+
+def own_address(card: str) -> str | None:
+    """Return the address of a network card, if there is one."""
+    fcntl = pytest.importorskip("fcntl")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            told = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, card.encode().ljust(256, b"\0"))
+        except OSError:
+            return None
+    return socket.inet_ntoa(told[20:24])
 
 
 @pytest.mark.parametrize(

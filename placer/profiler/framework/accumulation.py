@@ -8,12 +8,14 @@ from __future__ import annotations
 import gc
 import importlib.util
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
+from placer.market.sources.reading.web_address import LOOPBACK_INTERFACE
 from placer.profiler.target.torch_import import load_torch
 from placer.profiler.workload import Workload
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 Cycle = Callable[[], None]
 """Accumulates the gradients of one target batch and drops them."""
+INTERFACE = "GLOO_SOCKET_IFNAME"
+"""Variable that names the network device of gloo."""
 NEVER = 10**12
 """Target batch of hivemind that no measurement reaches, so that it accumulates and looks for no
 peers.
@@ -176,14 +180,26 @@ def _ready(accumulation: Accumulation) -> tuple[torch.nn.Module, Any, Callable[[
 
 @contextmanager
 def _group_of_one(torch: Any) -> Iterator[Any]:
-    """Open a gloo group of this process alone; it talks to nobody, and its store is memory."""
+    """Open a gloo group of this process alone; it talks to nobody, and its store is memory.
+
+    Notes
+    -----
+    Gloo listens all the same, by itself at the address of the machine's name: here on the loopback
+    device, unless ``GLOO_SOCKET_IFNAME`` names another one.
+    """
     distributed = torch.distributed
     if distributed.is_initialized():
         raise PlacerError(
             "a process group is open already",
             "let the target open no process group, or leave out --framework ddp",
         )
-    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    given = os.environ.get(INTERFACE)
+    os.environ[INTERFACE] = given or LOOPBACK_INTERFACE
+    try:
+        distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    finally:
+        if given is None:
+            del os.environ[INTERFACE]
     try:
         yield distributed.group.WORLD
     finally:

@@ -9,7 +9,6 @@ import multiprocessing
 import multiprocessing.util
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -33,7 +32,7 @@ from placer.launch.runtime.strategies import executed
 from placer.launch.runtime.training.context import Settings
 from placer.launch.runtime.training.memory import oom_kills
 from placer.launch.shaped_network import exit_text
-from placer.market.sources.reading.web_address import is_loopback
+from placer.market.sources.reading.web_address import LOOPBACK_INTERFACE, is_loopback
 
 EXIT_S = 60.0
 """Time for a rank to exit after its last record; then it is killed. A destructor of gloo or of the
@@ -181,7 +180,7 @@ class Launcher:
         process_number = seat.process
         network = self.job.network.get(process_number)
         loop = (
-            {"GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0"}
+            {"GLOO_SOCKET_IFNAME": LOOPBACK_INTERFACE}
             if network is None and is_loopback(self.job.host)
             else {}
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -10,6 +11,8 @@ DIRECT: dict[str, None] = {f"all://{host}": None for host in ("127.0.0.1", "loca
 """Hosts that an httpx2 client reaches without a proxy (``mounts``), whatever the environment says:
 a proxy's loopback device is another machine.
 """
+LOOPBACK_INTERFACE = "lo" if sys.platform == "linux" else "lo0"
+"""Name of the loopback device."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
 
 
