@@ -343,6 +343,46 @@ def reading_problem(seed: int) -> Problem:
     )
 
 
+def site_problem(seed: int) -> Problem:
+    """Draw a market of `loading_problem` with a site of one's own, whose machines share a line."""
+    draw = random.Random(f"site {seed}")
+    base = loading_problem(draw.randrange(10**6))
+    site = region("onprem", "site", draw.choice((6, 7)))
+    own = tuple(
+        msgspec.structs.replace(
+            offer("onprem", "site", gpu, round(draw.uniform(0.05, 0.5), 3), gpus=gpus),
+            network_gbps=10.0,
+            local_disk_gb=draw.choice((None, 900.0)),
+        )
+        for gpu, gpus in draw.sample([(g, k) for g in GPUS for k in (1, 2)], 2)
+    )
+    gbps = round(draw.uniform(0.2, 4), 2)
+    line = MeasuredLink(
+        src=site.place,
+        dst=site.place,
+        gbps_one_stream=gbps,
+        gbps_low=gbps / 2,
+        gbps_high=gbps * 2,
+        rtt_ms=0.3,
+        basis="measured",
+        source="test",
+        as_of=AS_OF,
+    )
+    book = base.catalog
+    catalog = replace(
+        book,
+        regions={**book.regions, site.place: site},
+        offers=(*book.offers[:2], *own),
+        egress=(*book.egress, *(_price("onprem", "*", dst, 0.0) for dst in EGRESS_ENDS)),
+        links=(*book.links, line),
+    )
+    return replace(base, catalog=catalog)
+
+
+EGRESS_ENDS = ("intra_zone", "inter_zone", "*", "internet")
+"""Where bytes may go from a site."""
+
+
 def _with_passes(draw: random.Random, problem: Problem) -> Problem:
     """Read the data of a store several times, on machines with local disks of any size."""
     disks = tuple(

@@ -18,6 +18,7 @@ from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import PARTS, Problem
 from placer.version import __version__
+from placer.workload.constants import SITES
 
 SCHEMA = "placer.certificate/v1"
 MULTIPLIERS = 24
@@ -104,11 +105,15 @@ def figures(placement: Placement, problem: Problem) -> dict[str, Any]:
 
 
 def store_links(problem: Problem) -> list[dict[str, Any]]:
-    """Build the links from the dataset's store to all machines that the request admits."""
+    """Build the links from the dataset's store to all machines that the request admits, and the
+    lines of sites.
+    """
     store, places = problem.data_store, {pool.place for pool in problem.pools}
     if store is None:
         return []
-    return [_link_document(problem.network.link(store.place, place)) for place in sorted(places)]
+    pairs = {(store.place, place) for place in places}
+    pairs |= {(place, place) for place in places if place.startswith(SITES)}
+    return [_link_document(problem.network.link(src, dst)) for src, dst in sorted(pairs)]
 
 
 def _link_document(link: Link) -> dict[str, Any]:

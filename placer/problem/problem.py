@@ -46,6 +46,7 @@ from placer.problem.requirements import (
 from placer.units import GIB
 from placer.workload.constants import (
     PUBLISHED,
+    SITES,
     Calibration,
     calibration_document,
     with_former_figures,
@@ -56,6 +57,7 @@ from placer.workload.data_loading import (
     loader_of,
     machine_bytes_per_s,
     samples_per_s,
+    site_line,
 )
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import Island, Refusal
@@ -596,9 +598,31 @@ class Problem:
         """Whether workers may be slower together than each by itself, as they wait for their data:
         at a store that all of them read, or in another pass than others do.
         """
-        return self.most_loaded_samples_per_s < math.inf or any(
+        return self.least_loaded_samples_per_s < math.inf or any(
             pool.keeps_data for pool in self.pools
         )
+
+    @cached_property
+    def least_loaded_samples_per_s(self) -> float:
+        """Samples/s that store and lines leave to all workers together where these ask for more, at
+        least.
+        """
+        lines = (self.line_samples_per_s(place) for place in {pool.place for pool in self.pools})
+        return min([self.most_loaded_samples_per_s, *lines])
+
+    def line_samples_per_s(self, place: str, case: int = 0) -> float:
+        """Return the samples/s of the dataset's store that all workers of a place get together:
+        what the line of a site of one's own carries; infinite in clouds.
+
+        Parameters
+        ----------
+        case
+            0, 1 or 2: expected, slow or fast.
+        """
+        store, size = self.data_store, self.profile.bytes_per_sample
+        if store is None or size is None or not place.startswith(SITES) or store.place == place:
+            return math.inf
+        return site_line(self.network, place)[case] / size
 
     @cached_property
     def most_loaded_samples_per_s(self) -> float:

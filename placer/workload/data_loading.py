@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from placer.market.catalog import StoreOffer, VmOffer
 from placer.market.network.graph import Network
 from placer.market.network.link_grid import GBPS
+from placer.workload.constants import SITES
 from placer.workload.profile import Rate
 
 LOADER_STREAMS = 16
@@ -116,13 +117,16 @@ def machine_bytes_per_s(store: StoreOffer, offer: VmOffer, network: Network) -> 
     Over the network of the machine inside the store's region; from elsewhere also over its link
     with `LOADER_STREAMS` streams. A machine whose network no book names reaches inside a region
     what one stream does. Each machine reads by itself; what a store gives to all of them together
-    is `samples_per_s`.
+    is `samples_per_s`, and what a site of one's own lets in is `site_line`.
     """
     card = math.inf if offer.network_gbps is None else offer.network_gbps * GBPS
     link = network.link(store.place, offer.place)
     inside = store.place == offer.place and card < math.inf
+    away = store.place != offer.place and offer.place.startswith(SITES)
+    line = site_line(network, offer.place) if away else (math.inf,) * 3
     value, low, high = (
-        card if inside else min(card, link.speed(LOADER_STREAMS, case)) for case in range(3)
+        card if inside else min(card, link.speed(LOADER_STREAMS, case), line[case])
+        for case in range(3)
     )
     return Rate(
         gpu=offer.gpu,
@@ -134,6 +138,18 @@ def machine_bytes_per_s(store: StoreOffer, offer: VmOffer, network: Network) -> 
         basis="estimated" if inside else link.basis,
         source="network of the machine" if inside else link.source,
     )
+
+
+def site_line(network: Network, place: str) -> tuple[float, float, float]:
+    """Return the bytes/s that all machines of a site of one's own send or receive together:
+    expected, slow, fast.
+
+    Notes
+    -----
+    A book tells the line of a site as the link of the site with itself, as exchanges use it.
+    """
+    line = network.link(place, place)
+    return line.bytes_per_second, line.low, line.high
 
 
 def disk_bytes_per_s(local_disk_gb: float | None) -> float:
@@ -210,12 +226,14 @@ def samples_per_s(store: StoreOffer | None, bytes_per_sample: float | None) -> f
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Readers:
     """Some workers that read alike: how many, the mean speed of each, and how they read; None: the
-    data is with them.
+    data is with them. All of one ``site`` share a line of ``line`` samples/s.
     """
 
     count: int
     speed: float
     loader: Loader | None
+    site: str = ""
+    line: float = math.inf
 
     def first(self, case: int) -> float:
         """Return the speed of each in the first pass."""
@@ -238,11 +256,11 @@ def speeds_within(
 
     Notes
     -----
-    What the store lacks while all of them read their first pass they lack in proportion. Workers
-    that read every pass anew keep this share in all of them, although others read from their disks
-    by then: the store's limit then counts too much, never too little. With equal parts another
-    worker may be the slowest in the first pass than in later ones; all are then slower by what the
-    slowest mean speed leaves out.
+    What the store or the line of a site lacks while all of them read their first pass they lack in
+    proportion. Workers that read every pass anew keep this share in all of them, although others
+    read from their disks by then: the limit then counts too much, never too little. With equal
+    parts another worker may be the slowest in the first pass than in later ones; all are then
+    slower by what the slowest mean speed leaves out.
 
     Examples
     --------
@@ -268,16 +286,16 @@ def speeds_within(
     [61.5, 61.5]
     """
     speeds = [reader.speed for reader in readers]
-    lack = 0.0 if most == math.inf else _lack(readers, most, case)
-    if lack > 0:
+    lacks = _lacks(readers, most, case)
+    if any(lacks):
         speeds = [
             1 / (1 / reader.speed + _streamed(reader) * lack / reader.first(case))
-            for reader in readers
+            for reader, lack in zip(readers, lacks, strict=True)
         ]
     streamed = min(map(_streamed, readers), default=1.0)
     if not equal_parts or not 0 < streamed < 1:
         return speeds
-    first = [reader.first(case) / (1 + lack) for reader in readers]
+    first = [reader.first(case) / (1 + lack) for reader, lack in zip(readers, lacks, strict=True)]
     later = [
         speed if _streamed(reader) == 1.0 else (1 - streamed) / (1 / speed - streamed / slow)
         for reader, speed, slow in zip(readers, speeds, first, strict=True)
@@ -286,12 +304,20 @@ def speeds_within(
     return [speed / waits for speed in speeds]
 
 
-def _lack(readers: Sequence[Readers], most: float, case: int) -> float:
-    """Return by what share the workers ask a store for more than it gives."""
-    asked = math.fsum(
-        reader.count * reader.first(case) for reader in readers if _streamed(reader) > 0
+def _lacks(readers: Sequence[Readers], most: float, case: int) -> list[float]:
+    """Return by what share each kind of worker asks for more than line and store give it."""
+    asked: dict[str, float] = {}
+    for reader in readers:
+        if reader.line < math.inf and _streamed(reader) > 0:
+            own = reader.count * reader.first(case)
+            asked[reader.site] = asked.get(reader.site, 0.0) + own
+    over = [max(1.0, asked.get(reader.site, 0.0) / reader.line) for reader in readers]
+    together = math.fsum(
+        reader.count * reader.first(case) / share
+        for reader, share in zip(readers, over, strict=True)
+        if _streamed(reader) > 0
     )
-    return max(0.0, asked / most - 1)
+    return [share * max(1.0, together / most) - 1 for share in over]
 
 
 def _streamed(reader: Readers) -> float:

@@ -278,9 +278,11 @@ class Crew:
         elif above:
             fastest = self.model.reach(self.speed())[1]
             self.exact = False
-            # Where a store holds workers back, those with a disk keep more of their speed.
-            held = self.problem.most_loaded_samples_per_s < inf
-            uneven = held and len({pool.streamed for pool in self.pools}) > 1
+            # Where a store or a line holds workers back, others keep more of their speed.
+            problem = self.problem
+            lines = problem.least_loaded_samples_per_s < problem.most_loaded_samples_per_s
+            held = problem.most_loaded_samples_per_s < inf
+            uneven = lines or (held and len({pool.streamed for pool in self.pools}) > 1)
             share = 0.0 if uneven else self.frame.samples / fastest
             usd = plus(usd, {n: price * share * rate for n, price, rate, _ in above})
         return usd

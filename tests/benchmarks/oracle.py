@@ -39,6 +39,7 @@ GENERATORS: dict[str, Callable[[int], Problem]] = {
     "island": instances.island_problem,
     "loading": instances.loading_problem,
     "reading": instances.reading_problem,
+    "site": instances.site_problem,
     "server": instances.server_problem,
 }
 """Generators of `tests/instances.py` by their short names."""

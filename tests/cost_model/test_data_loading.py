@@ -313,3 +313,31 @@ def test_equal_machines_are_not_said_to_read_faster_than_their_place(seed: int) 
     assert not witness(saved, machines, modes, answer.bound, links)
     assert answer.bound is not None
     assert witness(saved, machines, modes, answer.bound * 2, links)
+
+
+def test_the_machines_of_a_site_share_its_line() -> None:
+    """Two of the workstations of Erben et al. with RTX8000 and V100 would calculate more than their
+    site's 1.6 Gb/s carries: together they read 1,629 images/s at most. In a cloud each has a card
+    of its own.
+    """
+    words = {"catalog": "erben-2023", "places": "onprem/erben-eu"}
+    problem = placer.Advisor("erben-2023").problem("resnet50", data=B2, places=words["places"])
+    fast = replace(
+        problem.profile,
+        rates=tuple(replace(r, value=9e3, low=9e3, high=9e3) for r in problem.profile.rates),
+    )
+    problem = replace(problem, profile=fast)
+    one = place_by_hand("onprem/erben-eu=1xRTX8000:on-demand", problem)
+    both = place_by_hand(
+        "onprem/erben-eu=1xRTX8000:on-demand,onprem/erben-eu=1xV100:8:on-demand", problem
+    )
+    alone, together = (estimate(p, problem).samples_per_second.value for p in (one, both))
+    assert alone * SAMPLE_BITS == pytest.approx(1.6e9)
+    assert 0.5 * 1.6e9 < together * SAMPLE_BITS <= 1.6e9
+    got = estimate(both, problem)
+    told = [w.message for w in warnings_of(problem, both, got) if w.code == "data-bound"]
+    assert any("its line carries 1.6 Gb/s to all of them together" in line for line in told)
+    assert replay(both, problem, rounds=3).samples_per_second == pytest.approx(together, rel=0.05)
+    cloud = [estimate(place_by_hand(f"gcp/us-west1={n}xT4:spot", problem), problem) for n in (1, 2)]
+    # Two read twice as much; the exchange under hivemind takes the rest.
+    assert cloud[1].samples_per_second.value > 1.25 * cloud[0].samples_per_second.value

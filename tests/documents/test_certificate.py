@@ -23,6 +23,7 @@ from instances import (
     loading_problem,
     random_problem,
     reading_problem,
+    site_problem,
     wide_problem,
 )
 from placements import random_placement
@@ -103,10 +104,12 @@ def assert_priced_alike(placement: Placement, problem: Problem) -> None:
     assert not [*unread(case)], placement
 
 
-@pytest.mark.parametrize("draw", [loading_problem, reading_problem], ids=lambda d: d.__name__)
+@pytest.mark.parametrize(
+    "draw", [loading_problem, reading_problem, site_problem], ids=lambda d: d.__name__
+)
 def test_the_second_implementation_reads_alike(draw: Callable[[int], Problem]) -> None:
     """Placements of markets that read from a store, once or often, some of them from disks later;
-    the store, a link or another worker's pass holds some back.
+    the store, a link, the line of a site or another worker's pass holds some back.
     """
     kept = 0
     for seed in range(40):

@@ -20,6 +20,7 @@ from instances import (
     random_problem,
     reading_problem,
     server_problem,
+    site_problem,
     sized_problem,
     wide_problem,
 )
@@ -172,7 +173,7 @@ def test_exact_equals_exhaustive_with_islands(chunk: int) -> None:
 
 def test_exact_equals_exhaustive_where_workers_wait_for_data() -> None:
     """30 instances that read from a store, of which links, cards or the store slow some down, once
-    or several times with local disks; and 20 with any exchange.
+    or several times with local disks; 20 with any exchange; 20 with a site that has one line.
     """
     seeds = range(5_000, 5_030)
     slowed = sum(
@@ -189,6 +190,9 @@ def test_exact_equals_exhaustive_where_workers_wait_for_data() -> None:
     often = [reading_problem(seed) for seed in range(20)]
     assert sum(any(pool.keeps_data for pool in problem.pools) for problem in often) >= 8
     assert sum(assert_same(problem, seed) for seed, problem in enumerate(often)) >= 8
+    sites = [site_problem(seed) for seed in range(20)]
+    assert sum(p.least_loaded_samples_per_s < p.most_loaded_samples_per_s for p in sites) >= 8
+    assert sum(assert_same(problem, seed) for seed, problem in enumerate(sites)) >= 8
 
 
 def test_mixed_integer_programs_know_what_workers_wait_for() -> None:

@@ -14,6 +14,8 @@ from placer.problem.problem import Problem
 from placer.solving.answer import Warn
 from placer.units import format_bandwidth, format_speed
 
+SLACK = 1e-6
+"""What workers ask a line for is as much as it carries up to this share."""
 USUAL_LIMIT_BYTES_PER_S = 50e9 / 8
 """What a store gives for sure where no limit of it is known: the least default limit that a large
 provider publishes (Azure Storage, 2025-10-31).
@@ -32,11 +34,23 @@ def loading_warnings(problem: Problem, placement: Placement, got: Estimate) -> I
     reading = got.samples_per_second.value if passes is None else passes.first_samples_per_second
     together = reading * size
     framework = traits(placement.exchange.strategy).framework
-    able = 0.0
+    at: dict[str, float] = {}
     for group in placement.groups:
         pool = pool_of(group, problem)
-        able += group.count * pool.first(worker_rate(pool, framework).value)
+        first = group.count * pool.first(worker_rate(pool, framework).value)
+        at[group.place] = at.get(group.place, 0.0) + first
     yield from _waiting(problem, placement, got.tokens_per_sample)
+    able = 0.0
+    for place, speed in at.items():
+        line = problem.line_samples_per_s(place)
+        able += min(speed, line)
+        if speed > line * (1 + SLACK):
+            yield Warn(
+                code="data-bound",
+                message=f"workers in {place} wait for data: its line carries "
+                f"{format_bandwidth(line * size)} to all of them together "
+                f"({problem.network.link(place, place).basis})",
+            )
     if able > most:
         when = "" if passes is None else f" in the first of {passes.passes:,.3g} passes"
         yield Warn(

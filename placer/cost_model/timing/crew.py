@@ -160,15 +160,7 @@ def crew_of(
     case: int,
 ) -> Round:
     """Gather what the timing of a placement looks at."""
-    framework = traits(placement.exchange.strategy).framework
-    rates = [(pool, n, worker_rate(pool, framework)) for pool, n in machines]
-    readers = [
-        Readers(count=n, speed=(rate.value, rate.low, rate.high)[case], loader=pool.loader)
-        for pool, n, rate in rates
-    ]
-    equal = traits(placement.exchange.strategy).division == "equal"
-    most = problem.most_loaded_samples_per_s
-    speeds = speeds_within(readers, most, case, equal_parts=equal)
+    speeds = loaded_speeds(machines, placement, problem, case)
     hosts: dict[str, frozenset[tuple[str, str]]] = {}
     smallest: dict[str, int] = {}
     for pool, _ in machines:
@@ -178,7 +170,7 @@ def crew_of(
         }
     return Round(
         crew=tuple(
-            (pool.offer.place, n, speed) for (pool, n, _), speed in zip(rates, speeds, strict=True)
+            (pool.offer.place, n, speed) for (pool, n), speed in zip(machines, speeds, strict=True)
         ),
         hosts=hosts,
         machines=smallest,
@@ -186,6 +178,30 @@ def crew_of(
         phases=phases,
         problem=problem,
         case=case,
+    )
+
+
+def loaded_speeds(
+    machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem, case: int
+) -> list[float]:
+    """Return the samples/s of one worker of each kind, as all of them share store and lines."""
+    chosen, readers = traits(placement.exchange.strategy), []
+    for pool, count in machines:
+        rate = worker_rate(pool, chosen.framework)
+        readers.append(
+            Readers(
+                count=count,
+                speed=(rate.value, rate.low, rate.high)[case],
+                loader=pool.loader,
+                site=pool.place,
+                line=problem.line_samples_per_s(pool.place, case),
+            )
+        )
+    return speeds_within(
+        readers,
+        problem.most_loaded_samples_per_s,
+        case,
+        equal_parts=chosen.division == "equal",
     )
 
 

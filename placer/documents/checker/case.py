@@ -19,6 +19,8 @@ BUTTERFLIES = ("all-reduce", "local-sgd", "diloco", "streaming-diloco")
 THROUGH_ONE = ("none", "central", "hierarchical", "parameter-server")
 """Strategies in which no worker sends to another: a store or a server is between."""
 ALWAYS_OVERLAP = ("streaming-diloco",)
+SITES = "onprem/"
+"""What the places of one's own machines begin with: all machines of a site share its line."""
 EQUAL_PARTS = ("central", "hierarchical", "parameter-server")
 """Strategies whose workers get equal parts."""
 GIB = 1 << 30
@@ -108,17 +110,25 @@ class Case:
         """Return the worker groups."""
         crews = [self._crew(row) for row in self.placement["workers"]]
         firsts = [crew.reading.first(crew.speed) for crew in crews]
-        together = sum(crew.count * v for crew, v in zip(crews, firsts, strict=True))
-        lack = max(0.0, together / self._store_samples_per_s - 1)
+        size = self.profile["bytes_per_sample"] or 0.0
+        asked: dict[str, float] = {}
+        for crew, v in zip(crews, firsts, strict=True):
+            asked[crew.place] = asked.get(crew.place, 0.0) + crew.count * v * size
+        lines = {place: max(1.0, own / self.line(place)) for place, own in asked.items()}
+        together = sum(
+            crew.count * v / lines[crew.place] for crew, v in zip(crews, firsts, strict=True)
+        )
+        from_store = max(1.0, together / self._store_samples_per_s)
+        lacks = [lines[crew.place] * from_store - 1 for crew in crews]
         # Seconds of a sample over all passes, in the first one and in later ones.
         mean_s = [
             1 / crew.speed + crew.reading.streamed * lack / v
-            for crew, v in zip(crews, firsts, strict=True)
+            for crew, v, lack in zip(crews, firsts, lacks, strict=True)
         ]
         share = min((crew.reading.streamed for crew in crews), default=1.0)
         if share < 1 and self.strategy in EQUAL_PARTS:
             # All wait for the slowest, which may be another one in the first pass than later.
-            first_s = [(1 + lack) / v for v in firsts]
+            first_s = [(1 + lack) / v for v, lack in zip(firsts, lacks, strict=True)]
             later_s = [
                 mean if crew.reading.streamed == 1 else (mean - share * first) / (1 - share)
                 for crew, mean, first in zip(crews, mean_s, first_s, strict=True)
@@ -126,7 +136,7 @@ class Case:
             longest = share * max(first_s) + (1 - share) * max(later_s)
             waits = max(1.0, longest / max(mean_s))
             mean_s = [waits * mean for mean in mean_s]
-        elif lack == 0:
+        elif not any(lacks):
             return crews
         return [replace(crew, speed=1 / s) for crew, s in zip(crews, mean_s, strict=True)]
 
@@ -144,6 +154,16 @@ class Case:
         usd = machines * offer["usd_per_hour"]
         return Crew(row["place"], row["count"], speed, host, usd, self.reading(row) or UNKNOWN)
 
+    def line(self, place: str) -> float:
+        """Return the bytes/s of the dataset's store that all machines of a place get together: what
+        the line of a site of one's own carries.
+        """
+        name = self.wish["data_store"]
+        road = self.roads.get((place, place))
+        if name is None or road is None or not place.startswith(SITES):
+            return float("inf")
+        return float("inf") if self.object_store(name)["place"] == place else road.one
+
     def reading(self, row: Mapping[str, Any]) -> Reading | None:
         """Return how a worker of a group reads its samples; None where the data is with the
         workers, or over a link that the file does not name.
@@ -157,7 +177,7 @@ class Case:
             return None
         most = float("inf") if card is None else card * 1e9 / 8
         if row["place"] != store or card is None:
-            most = min(most, road.rate(LOADER_STREAMS))
+            most = min(most, road.rate(LOADER_STREAMS), self.line(row["place"]))
         return reading_of(self.wish, offer, row.get("machines", 1), size, most)
 
     @property

@@ -11,15 +11,14 @@ from math import fsum
 
 from placer.cost_model.estimate import pool_of
 from placer.cost_model.timing.averaging import averaging_seconds
+from placer.cost_model.timing.crew import EXPECTED, loaded_speeds
 from placer.cost_model.timing.plain_streams import GOODPUT
 from placer.problem.data_shares import shares
-from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.validation.simulation.event_loop import Loop, Process, Signal
 from placer.validation.simulation.flows import Fluid, Port
 from placer.validation.simulation.noise import Noise
-from placer.workload.data_loading import Readers, speeds_within
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -64,21 +63,10 @@ class Scene:
         self._averaging: dict[tuple[str, int], float] = {}
 
     def _hired(self, placement: Placement) -> list[Machine]:
-        alone = traits(placement.exchange.strategy).framework == "none"
-        pools = [pool_of(group, self.problem) for group in placement.groups]
-        readers = [
-            Readers(
-                count=group.count,
-                speed=(pool.alone if alone else pool.shared).value,
-                loader=pool.loader,
-            )
-            for pool, group in zip(pools, placement.groups, strict=True)
-        ]
-        equal = traits(placement.exchange.strategy).division == "equal"
-        most = self.problem.most_loaded_samples_per_s
-        rates = speeds_within(readers, most, equal_parts=equal)
+        pools = [(pool_of(group, self.problem), group.count) for group in placement.groups]
+        rates = loaded_speeds(pools, placement, self.problem, EXPECTED)
         machines: list[Machine] = []
-        for group, pool, rate in zip(placement.groups, pools, rates, strict=True):
+        for group, (pool, _), rate in zip(placement.groups, pools, rates, strict=True):
             machines += [
                 self.machine(group.place, len(machines) + k, pool.host, rate)
                 for k in range(group.count)

@@ -259,7 +259,7 @@ class Relaxation:
         speed = min(self._slowest_machine[p] for p in places)
         # Placed data may leave one machine to decide alone, so only its own speed is certain.
         together = 1 if self.problem.requirements.datasets else workers
-        loaded = np.minimum(together * speed, self.problem.most_loaded_samples_per_s)
+        loaded = np.minimum(together * speed, self.problem.least_loaded_samples_per_s)
         built: Array = (
             self.mode.samples
             / (self.mode.samples / loaded + communication_s)
