@@ -254,6 +254,8 @@ def _watch(plan: RunPlan, settings: Settings, *, quiet: bool) -> Callable[[dict[
     def watch(record: dict[str, Any]) -> None:
         if record["kind"] == "notice":
             click.echo(f"warning: {record['message']}", err=True)
+        elif record["kind"] == "back" and not quiet:
+            click.echo(record["message"], err=True)
         elif record["kind"] == "lost":
             click.echo(
                 f"warning: {plan.rank_name(record['rank'])} stopped in step {record['step']}: "

@@ -107,13 +107,13 @@ def bucket_name(document: Mapping[str, Any], *words: str) -> str:
     >>> len(bucket_name({"model": {"name": "m" * 80}}, "ap-south-1", "workers"))
     63
     """
-    tail = plain_name("-".join((*words, _run_digest(document))))
+    tail = plain_name("-".join((*words, run_digest(document))))
     model = plain_name(document["model"]["name"]).replace("google", "")
     head = plain_name(f"placer-{model}")[: LONGEST - 1 - len(tail)].strip("-")
     return plain_name(f"{head}-{tail}")
 
 
-def _run_digest(document: Mapping[str, Any]) -> str:
+def run_digest(document: Mapping[str, Any]) -> str:
     """Return the start of the SHA-256 of what is run and what it was worked out from."""
     run = {key: document.get(key) for key in RUN_KEYS}
     run["groups"] = [

@@ -86,6 +86,7 @@ FIELDS: Mapping[str, Mapping[str, Check]] = {
     "lost": {"rank": _count, "step": _count, "reason": _text},
     "fault": {"lost": _count, "step": _count, "reason": _text},
     "notice": {"gone": _count, "message": _text},
+    "back": {"rank": _count, "message": _text},
 }
 """Keys by kind of record that are read, and what they must be; other kinds and keys are left alone.
 """

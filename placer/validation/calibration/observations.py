@@ -211,6 +211,9 @@ def _lost(records: Sequence[Record], manifest: Manifest) -> tuple[Lost, ...]:
     lost: dict[int, Lost] = {}
     stopped = {record["rank"] for record in records if record["kind"] == "fault"}
     for record in records:
+        if record["kind"] == "back":
+            lost.pop(record["rank"], None)
+            continue
         if record["kind"] == "notice":
             rank, step, reason = record["gone"], 0, record["message"]
         elif record["kind"] == "fault":  # a silent one is only known by those that waited for it

@@ -118,7 +118,23 @@ def test_torchft_exchanges_between_islands(tmp_path: Path) -> None:
     assert value(words, "--training.global-batch-size") == "128"
     assert words[-1] == "http://10.0.0.1:29510"
     lighthouse = (tmp_path / "launch" / "lighthouse.sh").read_text()
-    assert 'torchft_lighthouse --min_replicas "$PLACER_ISLANDS"' in lighthouse
+    assert 'torchft_lighthouse --min_replicas "$PLACER_TITAN_QUORUM"' in lighthouse
+    assert "PLACER_TITAN_QUORUM=3" in lighthouse
+    assert "PLACER_TITAN_GRACE_MS=60000" in lighthouse
+
+
+def test_torchft_waits_for_the_quorum_and_its_grace(tmp_path: Path) -> None:
+    """Two of three islands, and 30 s for the third: by the managers and by their lighthouse."""
+    some = plan(
+        (US, 2, 2), (EU, 1, 2), strategy="diloco", local_steps=50, train=SEVERAL,
+        target_batch_size=384, quorum=2, grace_s=30.0,
+    )  # fmt: skip
+    words = options(some, tmp_path, "workers-0", "3")
+    assert value(words, "--fault-tolerance.min-replica-size") == "2"
+    lighthouse = (tmp_path / "launch" / "lighthouse.sh").read_text()
+    assert "PLACER_TITAN_QUORUM=2" in lighthouse
+    assert "PLACER_TITAN_GRACE_MS=30000" in lighthouse
+    assert '--join_timeout_ms "$PLACER_TITAN_GRACE_MS"' in lighthouse
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,11 @@ region and role.
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
-from placer.documents.manifest.rendezvous import plain_name
+from placer.documents.manifest.rendezvous import plain_name, run_digest
 from placer.documents.manifest.types import Bucket
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
@@ -44,6 +45,8 @@ LAYER = {
     "Description": "ARN of a layer with NumPy for this region, such as AWSSDKPandas-Python312",
     "AllowedPattern": "^arn:[a-z-]+:lambda:[a-z0-9-]+:[0-9]{12}:layer:[A-Za-z0-9_-]+:[0-9]+$",
 }
+LONGEST_RUN = 40
+"""Characters of a run's name in that of a function, which has at most 64."""
 MEAN = "means/ROUND"
 
 
@@ -89,6 +92,13 @@ def _check(plan: ExportPlan) -> None:
             f"the aggregator needs {memory_gib(plan):.1f} GiB, AWS Lambda has {MOST_GIB:g}",
             "use a server: --exchange parameter-server",
         )
+
+
+def digest_of(plan: ExportPlan) -> str:
+    """Return the digest that the names of the plan's buckets end with: two plans of one model and
+    size share no stack and no function either.
+    """
+    return run_digest(json.loads(plan.text))
 
 
 def memory_gib(plan: ExportPlan) -> float:
@@ -189,7 +199,7 @@ def _function(
     manifest, aggregator = plan.manifest, plan.manifest.aggregator
     assert aggregator is not None
     return Function(
-        name=f"{manifest.name[:50].strip('-')}-{name}",
+        name=f"{manifest.name[:LONGEST_RUN].strip('-')}-{digest_of(plan)}-{name}",
         region=region,
         run=manifest.name,
         source=_at(source),
@@ -276,7 +286,8 @@ def _readme(plan: ExportPlan) -> str:
         )
     if traits(manifest.exchange.strategy).transport == "regional-stores":
         words.append("Workers use the bucket of their own region, PLACER_REGION_BUCKET.")
-    names = {name: f"{object_name(manifest.name, 0)}-{name}" for name in built}
+    run = f"{object_name(manifest.name, 0)}-{digest_of(plan)}"
+    names = {name: f"{run}-{name}" for name in built}
     order = (
         [*(n for n in built if n != "exchange"), "exchange"] if "function" in built else list(built)
     )

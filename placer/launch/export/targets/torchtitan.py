@@ -24,6 +24,8 @@ METHODS = {"none": "", "all-reduce": "", "local-sgd": "local_sgd", "diloco": "di
 PRECISIONS = {"bf16": "bfloat16", "tf32": "float32", "fp32": "float32"}
 LIGHTHOUSE = "lighthouse.sh"
 LIGHTHOUSE_PORT = 29510
+JOIN_S = 60.0
+"""The lighthouse's own time for more islands to join (torchft 0.2)."""
 TITAN = [
     'exec torchrun --nnodes="$PLACER_ISLAND_MACHINES" --node-rank="$PLACER_ISLAND_RANK" \\',
     '  --nproc-per-node="$PLACER_PROCESSES" --master-addr="$PLACER_ISLAND_ADDRESS" \\',
@@ -40,7 +42,7 @@ TITAN = [
 TORCHFT = [
     '  --fault-tolerance.enable --fault-tolerance.replica-id "$PLACER_ISLAND" \\',
     '  --fault-tolerance.group-size "$PLACER_ISLANDS" \\',
-    '  --fault-tolerance.min-replica-size "$PLACER_ISLANDS" \\',
+    '  --fault-tolerance.min-replica-size "$PLACER_TITAN_QUORUM" \\',
 ]
 SYNCHRONIZES = [
     '  --fault-tolerance.semi-sync-method "$PLACER_TITAN_METHOD" \\',
@@ -52,7 +54,8 @@ FIND_LIGHTHOUSE = [
     "export TORCHFT_LIGHTHOUSE",
 ]
 SERVE_LIGHTHOUSE = [
-    f'exec torchft_lighthouse --min_replicas "$PLACER_ISLANDS" --bind "[::]:{LIGHTHOUSE_PORT}" "$@"'
+    'exec torchft_lighthouse --min_replicas "$PLACER_TITAN_QUORUM" '
+    f'--join_timeout_ms "$PLACER_TITAN_GRACE_MS" --bind "[::]:{LIGHTHOUSE_PORT}" "$@"'
 ]
 
 
@@ -71,13 +74,13 @@ def files(plan: ExportPlan) -> dict[str, str]:
     method = METHODS[plan.manifest.exchange.strategy]
     between = [*TORCHFT, *(SYNCHRONIZES if method else [])] if several else []
     for group in plan.manifest.groups:
-        environment = {**machines(plan)[group.name], **_titan(plan, group)}
+        environment = {**machines(plan)[group.name], **_titan(plan, group), **_quorum(plan)}
         node = ONLY_NODE if group.machine_count == 1 else ASK_NODE
         find = FIND_LIGHTHOUSE if several else []
         tail = [node, *CHECK_NODE, *asks, *ISLAND_MEETS, *find, *TITAN, *between, *END]
         built[f"{group.name}.sh"] = script(lines, environment, tail)
     if several:
-        first = next(iter(machines(plan).values()))
+        first = {**next(iter(machines(plan).values())), **_quorum(plan)}
         built[LIGHTHOUSE] = script(lines, first, SERVE_LIGHTHOUSE)
     return {**built, "README.md": _readme(plan)}
 
@@ -159,6 +162,20 @@ def _titan(plan: ExportPlan, group: Group) -> dict[str, str]:
         "PLACER_TITAN_BATCH": str(_batch(plan)),
         "PLACER_TITAN_PRECISION": PRECISIONS[inner.precision],
         "PLACER_TITAN_METHOD": METHODS.get(plan.manifest.exchange.strategy, ""),
+    }
+
+
+def _quorum(plan: ExportPlan) -> dict[str, str]:
+    """Return how many islands torchft waits for, and how long its lighthouse for the others; empty
+    of one island.
+    """
+    exchange, islands = plan.manifest.exchange, plan.manifest.workers
+    if islands == 1:
+        return {}
+    grace_s = JOIN_S if exchange.grace_s is None else exchange.grace_s
+    return {
+        "PLACER_TITAN_QUORUM": str(exchange.quorum or islands),
+        "PLACER_TITAN_GRACE_MS": str(round(grace_s * 1000)),
     }
 
 
