@@ -168,13 +168,21 @@ def test_torchtitan_takes_the_options(tmp_path: Path) -> None:
         "    p, t, f = c.parallelism, c.training, getattr(c, 'fault_tolerance', None)\n"
         "    print('found', json.dumps([p.data_parallel_shard_degree, t.local_batch_size,\n"
         "        t.global_batch_size, t.steps, type(c.activation_checkpoint).__qualname__, f and\n"
-        "        [f.enable, f.replica_id, f.group_size, f.semi_sync_method, f.sync_steps]]))\n"
+        "        [f.enable, f.replica_id, f.group_size, f.semi_sync_method, f.sync_steps,\n"
+        "        f.min_replica_size]]))\n"
     )
     asked = []
     for number, some in enumerate(
         (
             plan((US, 1, 2), inner={"checkpointing": "full"}),
-            plan((US, 2, 1), strategy="local-sgd", local_steps=50, train=SEVERAL),
+            plan(
+                (US, 2, 1),
+                strategy="local-sgd",
+                local_steps=50,
+                train=SEVERAL,
+                quorum=1,
+                grace_s=9.0,
+            ),
         )
     ):
         folder = tmp_path / str(number)
@@ -194,4 +202,4 @@ def test_torchtitan_takes_the_options(tmp_path: Path) -> None:
     assert rows[0][:4] == [16, 4, 256, 7]
     assert rows[0][4].startswith("FullAC")
     assert rows[1][:4] == [8, 4, 128, 7]
-    assert rows[1][5] == [True, 1, 2, "local_sgd", 50]
+    assert rows[1][5] == [True, 1, 2, "local_sgd", 50, 1]
