@@ -15,7 +15,11 @@ from placer.problem.problem import Problem
 from placer.solving.by_hand import place_by_hand
 
 TWO = "gcp/us-west1=1xT4:spot,gcp/europe-west1=1xT4:spot"
-DILOCO = {"exchange": "diloco", "local_steps": "16", "samples_to_target": "diloco=1.2"}
+DILOCO: dict[str, Any] = {
+    "exchange": "diloco",
+    "local_steps": "16",
+    "samples_to_target": "diloco=1.2",
+}
 
 
 def question(**words: Any) -> Problem:
@@ -94,7 +98,7 @@ def test_a_plan_of_too_few_workers_has_no_manifest() -> None:
 
 def test_the_answer_says_what_a_quorum_is_for() -> None:
     """In one sentence among the notes."""
-    result = Advisor(("erben-2023",)).recommend("resnet50", budget="1/h", quorum=2, **DILOCO)
+    result: Any = Advisor(("erben-2023",)).recommend("resnet50", budget="1/h", quorum=2, **DILOCO)
     notes = [note.message for note in result.notes if note.code == "quorum"]
     assert len(notes) == 1
     assert "restarts" in notes[0]
