@@ -18,6 +18,7 @@ from placer.market.catalog import Catalog, VmOffer
 from placer.market.sources.harvest import Harvest
 from placer.market.sources.prices.skypilot.catalogs import read_skypilot
 from placer.market.sources.prices.skypilot.export import skypilot_lines, write_lines
+from placer.market.sources.prices.skypilot.names import PROVIDERS
 from placer.market.sources.prices.skypilot.price_sources import SOURCES, source_rows
 from placer.market.sources.prices.skypilot.rows import Tally
 from placer.market.sources.prices.skypilot.split import split_prices
@@ -60,10 +61,10 @@ def again(book: Catalog, folder: Path) -> dict[Key, tuple[float, float, float]]:
 @pytest.mark.parametrize("name", ["default", "phalak-2023"])
 def test_the_round_trip_is_exact(name: str, tmp_path: Path) -> None:
     """Every offer comes back with its size and its price to the last digit, and no other one;
-    SkyPilot has no spot without on-demand.
+    SkyPilot has no spot without on-demand, and OCI is not written.
     """
     book = load_catalog(name)
-    known = offers(book)
+    known = {key: figures for key, figures in offers(book).items() if key[0] in PROVIDERS}
     assert again(book, tmp_path) == {
         key: figures for key, figures in known.items() if (*key[:-1], "on_demand") in known
     }

@@ -190,7 +190,7 @@ def _place_and_machine(provider: str, region: str, instance_type: str) -> dict[s
     """Pin a place and a machine by SkyPilot's names; `PlacerError` if it has none."""
     if provider not in PROVIDERS or not _REGION.fullmatch(region):
         raise PlacerError(
-            f"SkyPilot rents no machines in {shown(f'{provider}/{region}')}",
+            f"placer writes no SkyPilot tasks for {shown(f'{provider}/{region}')}",
             f"plan in places of {', '.join(PROVIDERS)}, or use --to torchrun",
         )
     if not _MACHINE.fullmatch(instance_type):

@@ -182,7 +182,7 @@ def _exportable(offer: VmOffer, tally: Tally) -> bool:
     if offer.price_basis in FREE:
         tally.leave_out(f"{offer.price_basis} machine", offer.place)
     elif offer.provider not in PROVIDERS:
-        tally.leave_out("provider that SkyPilot does not have", offer.provider)
+        tally.leave_out("provider that placer does not write for SkyPilot", offer.provider)
     elif offer.instance_type.startswith(FORMULA) or offer.region.startswith(FORMULA):
         tally.leave_out("name that a spreadsheet would take for a formula", offer.instance_type)
     else:

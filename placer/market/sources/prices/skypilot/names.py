@@ -8,8 +8,8 @@ import re
 from collections.abc import Collection, Mapping
 
 PROVIDERS = ("aws", "azure", "gcp", "lambda", "runpod")
-"""Folders of SkyPilot's catalogs that placer reads; its other providers have no regions or egress
-prices in any book.
+"""Folders of SkyPilot's catalogs that placer reads and writes; its other providers have no regions
+or egress prices in any book, but for OCI, whose availability domains no book has.
 """
 ZONES_ARE_REGIONS = ("runpod",)
 """Providers whose data centres are zones of a country for SkyPilot and regions for placer."""
