@@ -755,6 +755,31 @@ def test_runs_on_a_book_whose_machines_average_by_nccl(run: Run) -> None:
     assert set(json.loads(done.stdout)["hosts"]) == {"t4", "a10"}
 
 
+def test_speeds_measured_under_nccl_count_under_nccl(tmp_path: Path) -> None:
+    """The default book's machines average by NCCL: 32,768 samples of 8 x T4 in 31 s of calculation
+    are 132 a second and machine, and the estimate follows; before, they were noted as hivemind's
+    and changed nothing. The factor on links is the rings' own, and hivemind's stays.
+    """
+    rows = [
+        ("roberta-xlm", "aws/us-east-1=8xT4:spot", 32_768 / 32, 31, 1),
+        ("roberta-xlm", "aws/us-east-1=4xT4:spot,aws/us-west-2=4xT4:spot", 32_768 / 48, 31, 17),
+    ]
+    path = write(tmp_path / "runs.csv", rows)
+    overlay = calibrate(path, today=TODAY).overlay
+    (row,) = overlay.rates
+    assert row.rate.framework == "nccl"
+    assert row.rate.value == pytest.approx(32_768 / 31 / 8, rel=0.02)
+    assert overlay.calibration.kappa == PUBLISHED.kappa
+    here = placer.estimate("roberta-xlm", rows[0][1], calibration=overlay)
+    assert here.step.calculation == pytest.approx(31, rel=0.02)
+
+
+def test_kappa_of_hivemind_is_hiveminds(t4: CalibrationReport) -> None:
+    """Runs under hivemind say nothing of the links of NCCL and Gloo."""
+    assert t4.overlay.calibration.kappa != PUBLISHED.kappa
+    assert t4.overlay.calibration.ring_kappa == PUBLISHED.ring_kappa
+
+
 def test_command_line_json_and_errors(run: Run, tmp_path: Path) -> None:
     """--json is the document alone; a missing or broken calibration is exit 2 with its name."""
     (tmp_path / "runs.csv").write_text(ONE_ROW, encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from placer.validation.calibration.least_squares import Solution
 from placer.validation.calibration.parameters import (
@@ -14,6 +15,7 @@ from placer.validation.calibration.parameters import (
     RATE,
     SCALE,
     Parameter,
+    kappa_field,
     overlay_of,
 )
 from placer.validation.calibration.runs import MeasuredRun
@@ -98,15 +100,20 @@ def finished(
             )
         )
     kappa = _kappa(solution, bare, runs)
+    software: dict[str, Any] = {} if kappa is None else {_kappa_field(runs): kappa}
     calibration = replace(
         bare.calibration,
-        kappa=kappa or PUBLISHED.kappa,
-        ring_kappa=kappa or PUBLISHED.ring_kappa,
+        **software,
         spreads=_spreads(solution, bare, runs),
         most_workers=max(PUBLISHED.most_workers, *(run.placement.workers for run in runs)),
     )
     overlay = replace(bare, calibration=calibration, rates=tuple(rates), links=tuple(links))
     return replace(overlay, efficiencies=_efficiencies(overlay, runs, source))
+
+
+def _kappa_field(runs: Sequence[MeasuredRun]) -> str:
+    """Name the factor on links that runs tell: those of a file share the software of their book."""
+    return kappa_field(runs[0].problem.transport)
 
 
 def _kappa(
@@ -115,7 +122,7 @@ def _kappa(
     """Estimate kappa, slow and fast, from the runs between regions; None where they do not tell."""
     value, published = (
         next((v for p, v in solution.values.items() if p.kind == KAPPA), None),
-        PUBLISHED.kappa,
+        getattr(PUBLISHED, _kappa_field(runs)),
     )
     if value is None:
         return None
@@ -213,7 +220,7 @@ def _efficiencies(
         ModelEfficiency(
             model=model,
             efficiency=Efficiency(
-                framework="hivemind",
+                framework=runs[0].problem.transport,
                 low=min(low for low, _, _ in found),
                 value=math.fsum(value for _, value, _ in found) / len(found),
                 high=max(high for _, _, high in found),

@@ -51,7 +51,8 @@ def choose(equations: Equations, asked: Collection[Pair] = ()) -> dict[Parameter
     between = equations.rows([not run.one_region for run in equations.runs])
     for parameter in direct:
         choice.take(parameter)
-    for parameter in (*_links(equations.runs, asked), kappa()):
+    software = equations.runs[0].problem.transport
+    for parameter in (*_links(equations.runs, asked), kappa(software)):
         choice.take(parameter, between)
     hosts = sorted({host for run in equations.runs for host in run.hosts()})
     for host in hosts:
@@ -71,7 +72,7 @@ def candidates(equations: Equations, asked: Collection[Pair] = ()) -> Iterator[P
     yield from dict.fromkeys(p for run in equations.runs for p in rates_of(run))
     yield from _links(equations.runs, asked)
     if any(not run.one_region for run in equations.runs):
-        yield kappa()
+        yield kappa(equations.runs[0].problem.transport)
     for host in sorted({host for run in equations.runs if not run.alone for host in run.hosts()}):
         yield from (constant(host, name) for name in CONSTANTS)
 

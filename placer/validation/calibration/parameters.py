@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from placer.market.catalog import device_name
 from placer.validation.calibration.runs import MeasuredRun
-from placer.workload.constants import PUBLISHED, HostConstants
+from placer.workload.constants import HIVEMIND, PUBLISHED, HostConstants
 from placer.workload.overlay import LinkSpeed, ModelRate, Overlay
 from placer.workload.profile import Rate
 
@@ -117,9 +118,15 @@ def links_of(run: MeasuredRun) -> list[Parameter]:
     return parameters
 
 
-def kappa() -> Parameter:
-    """Build the factor on links between regions."""
-    return Parameter(kind=KAPPA, key=(), published=PUBLISHED.kappa[0], unit="")
+def kappa(software: str) -> Parameter:
+    """Build the factor on links between regions, which is hivemind's or that of all others."""
+    published = getattr(PUBLISHED, kappa_field(software))[0]
+    return Parameter(kind=KAPPA, key=(), published=published, unit="")
+
+
+def kappa_field(software: str) -> str:
+    """Name the field of a calibration that holds the factor of a software."""
+    return "kappa" if software == HIVEMIND else "ring_kappa"
 
 
 def scale(host: str) -> Parameter:
@@ -164,8 +171,8 @@ def overlay_of(
     hosts = {host: _host(host, values) for host in PUBLISHED.hosts}
     fitted = replace(PUBLISHED, hosts=hosts)
     if factor is not None:
-        same = (factor, factor, factor)
-        fitted = replace(fitted, kappa=same, ring_kappa=same)
+        fields: dict[str, Any] = {kappa_field(runs[0].problem.transport): (factor, factor, factor)}
+        fitted = replace(fitted, **fields)
     return Overlay(calibration=fitted, rates=tuple(rates), links=tuple(links))
 
 

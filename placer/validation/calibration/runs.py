@@ -85,7 +85,7 @@ class MeasuredRun:
     @property
     def framework(self) -> str:
         """What slows the workers down beside the calculation."""
-        return "none" if self.alone else "hivemind"
+        return "none" if self.alone else self.problem.transport
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
