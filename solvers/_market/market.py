@@ -258,6 +258,11 @@ class Market:
             ]
         )
 
+    @network_property
+    def least_rounds(self) -> dict[object, tuple[float, float]]:
+        """Least seconds and egress of rounds between regions, by all that they depend on."""
+        return {}
+
     @shared_property
     def stay_share(self) -> Array:
         """Share of every step that the data at each place makes its workers do; shape (places,)."""

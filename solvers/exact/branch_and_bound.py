@@ -75,6 +75,10 @@ has proved the value.
 """
 
 
+BOUNDED_S = 0.3
+"""Seconds after the time limit, or after Ctrl-C, in which bounds are still tightened."""
+
+
 class Prepared:
     """A market with its searches, kept from one question to the next."""
 
@@ -230,7 +234,9 @@ class Prepared:
         """Return the bound that the relaxation of each mode proves; None where it proves that the
         mode holds no placement.
         """
-        trial = replace(target, gap=0.0, on_better=None)
+        now = time.monotonic()
+        until = now if self._interrupted else max(now, target.deadline)
+        trial = replace(target, gap=0.0, on_better=None, deadline=until + BOUNDED_S)
         outermost = _unbeatable_value(self.market, target.objective)
         bounds: dict[tuple[str, int], float | None] = {
             (NO_EXCHANGE, 1): _best_single_machine(self.market, target)
@@ -362,7 +368,8 @@ def _offer_draft(target: Target, options: SolveOptions, searches: list[Search]) 
             target.offer(drafted)
         return options.node_limit is None and any(search.may_spread() for search in searches)
 
-    draft = local_search.solve(target.problem, options, goes_on).placement
+    left = replace(options, time_limit_s=max(0.0, target.deadline - time.monotonic()))
+    draft = local_search.solve(target.problem, left, goes_on).placement
     if draft is not None:
         target.offer(draft)
 

@@ -4,6 +4,7 @@ then machines.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -30,6 +31,19 @@ from .tree.region_leaf_bound import RegionLeafBound
 from .tree.region_tree import RegionTree
 
 
+@dataclass(frozen=True)
+class LeastRounds:
+    """Least seconds and egress of a round for each number of regions and of workers; shapes
+    (rounds,), and where the next number of regions begins.
+    """
+
+    regions: list[int]
+    workers: Indices
+    seconds: Array
+    usd: Array
+    ends: Indices
+
+
 class RegionSearch:
     """Branch and bound over sets of R regions, for each R.
 
@@ -51,6 +65,7 @@ class RegionSearch:
         self.relaxation = Relaxation(market, target, mode, self.first, self.most)
         self.rounds = RegionRounds(self.relaxation)
         self._limits: tuple[float, ...] = ()
+        self._least: dict[frozenset[str], LeastRounds | None] = {}
         self._roots: dict[tuple[int, frozenset[str]], dict[int, float]] = {}
         self._rough_margins: dict[tuple[int, frozenset[str]], Array] = {}
 
@@ -166,42 +181,51 @@ class RegionSearch:
         if self.problem.requirements.required_places or self._roots or self._rough_margins:
             return
         for family in families:
-            places = self.relaxation.places(family)
-            counts = [
-                r
-                for r in self.ranges.regions
-                if r <= len(places) and max(self.first, r) <= self.most
-            ]
-            if not counts:
+            self.target.check_time()
+            least = self._least_rounds(family)
+            if least is None:
                 continue
-            averaging, at = (
-                self.rounds.fastest_averaging(places, family),
-                np.array(places, dtype=np.intp),
-            )
-            parts = []
-            for regions in counts:
-                workers = np.arange(max(self.first, regions), self.most + 1)
-                seconds, usd = self.rounds.leader_pairs.least((), places, regions)
-                # Some region has at least the mean number of workers, rounded up.
-                largest = -(-workers // regions)
-                inside = self.rounds.inside_s(largest, averaging[largest], regions, family)
-                parts.append(
-                    (workers, inside + seconds, usd + self.rounds.home_usd(at, workers - regions))
-                )
-            every, round_s, round_usd = (
-                np.concatenate(column) for column in zip(*parts, strict=True)
-            )
+            places = self.relaxation.places(family)
             data, rows = min(self.market.data_usd[p] for p in places), self.market.weights
             needed = self.target.thresholds(
-                self.mode, rows, round_s, round_usd, data, np.zeros(len(every))
+                self.mode, rows, least.seconds, least.usd, data, np.zeros(len(least.workers))
             )
-            needed = np.where(np.isinf(round_s), np.inf, needed)
-            margins = margin(self.market.total_sums(at, family.hosts, self.most)[:, every], needed)
-            ends = np.cumsum([len(part[0]) for part in parts])[:-1]
+            needed = np.where(np.isinf(least.seconds), np.inf, needed)
+            at = np.array(places, dtype=np.intp)
+            sums = self.market.total_sums(at, family.hosts, self.most)[:, least.workers]
+            parts = np.split(margin(sums, needed), least.ends)
             self._rough_margins |= {
-                (r, family.hosts): part
-                for r, part in zip(counts, np.split(margins, ends), strict=True)
+                (r, family.hosts): part for r, part in zip(least.regions, parts, strict=True)
             }
+
+    def _least_rounds(self, family: Family) -> LeastRounds | None:
+        """Return the least rounds of all placements of a family of hosts, which depend on no
+        target; None if it has too few places.
+        """
+        if family.hosts in self._least:
+            return self._least[family.hosts]
+        places = self.relaxation.places(family)
+        averaging = self.rounds.fastest_averaging(places, family)
+        at = np.array(places, dtype=np.intp)
+        regions = [
+            r for r in self.ranges.regions if r <= len(places) and max(self.first, r) <= self.most
+        ]
+        parts = []
+        for r in regions:
+            self.target.check_time()
+            workers = np.arange(max(self.first, r), self.most + 1)
+            seconds, usd = self.rounds.leader_pairs.least((), places, r)
+            # Some region has at least the mean number of workers, rounded up.
+            largest = -(-workers // r)
+            inside = self.rounds.inside_s(largest, averaging[largest], r, family)
+            parts.append((workers, inside + seconds, usd + self.rounds.home_usd(at, workers - r)))
+        built = None
+        if parts:
+            every, round_s, round_usd = (np.concatenate(part) for part in zip(*parts, strict=True))
+            ends = np.cumsum([len(part[0]) for part in parts])[:-1]
+            built = LeastRounds(regions, every, round_s, round_usd, ends)
+        self._least[family.hosts] = built
+        return built
 
     def _forget_old_margins(self) -> None:
         """Forget the margins of another target: they hold while an improvement needs the same."""

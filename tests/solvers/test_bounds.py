@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-relaxation, meeting = (
+import placer
+
+relaxation, meeting, leader_pairs = (
     importlib.import_module(f"placer.solvers.exact.bounds.{name}")
-    for name in ("relaxation", "meeting")
+    for name in ("relaxation", "meeting", "leader_pairs")
 )
 conjugate, increments, required = (
     importlib.import_module(f"placer.solvers._market.{name}")
@@ -179,3 +181,48 @@ def test_the_best_sum_with_required_machines_is_that_of_enumeration() -> None:
             judged += bool(sets)
             assert reached[n] == pytest.approx(best)
     assert judged >= DRAWS
+
+
+def test_least_rounds_are_worked_out_once_for_all_local_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What leaders exchange at least depends neither on the local steps nor on the incumbent: seven
+    numbers of steps, each bounded again and again, ask once for each number of regions.
+    """
+    asked: list[tuple[object, ...]] = []
+    work_out = leader_pairs.LeaderPairs._least
+
+    def counted(self: Any, used: Any, joining: Any, regions: int) -> tuple[float, float]:
+        if not used:
+            asked.append((self.transport, joining, regions))
+        least: tuple[float, float] = work_out(self, used, joining, regions)
+        return least
+
+    monkeypatch.setattr(leader_pairs.LeaderPairs, "_least", counted)
+    result = placer.Advisor().recommend(
+        "resnet50",
+        budget="5/h",
+        catalog="erben-2023",
+        regions="2..",
+        local_steps="1..64",
+        exchange="model-averaging",
+        time_limit=2,
+        alternatives=False,
+    )
+    assert {mode.local_steps for mode in result.proof} >= {2, 4, 8, 16, 32, 64}
+    assert asked
+    assert len(asked) == len(set(asked))
+
+
+def test_without_time_left_a_bound_is_what_nothing_beats() -> None:
+    """At a time limit of a millisecond no bound is tightened; the one that is shown still holds."""
+    words: dict[str, Any] = {"budget": "1/h", "catalog": "erben-2023", "alternatives": False}
+    bounded = 0
+    for exchange in ("all-reduce", "parameter-server"):
+        stopped = placer.recommend("roberta-xlm", **words, exchange=exchange, time_limit=1e-3)
+        proved = placer.recommend("roberta-xlm", **words, exchange=exchange, time_limit=3600)
+        assert proved.value is not None
+        if stopped.bound is not None:
+            assert stopped.bound >= proved.value * (1 - 1e-9)
+            bounded += 1
+    assert bounded

@@ -40,6 +40,22 @@ class LeaderPairs:
         self, used: tuple[int, ...], joining: tuple[int, ...], regions: int
     ) -> tuple[float, float]:
         """Return the least seconds and egress of a round between the regions."""
+        if used:
+            return self._least(used, joining, regions)
+        # The root asks for every number of regions, for each number of local steps again.
+        wish = self.market.problem.requirements
+        key = (
+            *(self.transport, self.star.mode.streams, self.size),
+            *(wish.aggregator, regions, joining),
+        )
+        kept = self.market.least_rounds
+        if key not in kept:
+            kept[key] = self._least(used, joining, regions)
+        return kept[key]
+
+    def _least(
+        self, used: tuple[int, ...], joining: tuple[int, ...], regions: int
+    ) -> tuple[float, float]:
         if self.transport == "region-hub":
             return self.star.least(used, joining, regions)
         pair = self.pair_bytes(regions)

@@ -5,12 +5,12 @@ proves alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from placer.problem.placement import NO_EXCHANGE
 from placer.solving.answer import ModeProof
 
-from ..._target import STRICT, Target
+from ..._target import STRICT, OutOfTimeError, Target
 
 BISECTIONS = 16
 """Halvings of the logarithm of a bound: to about 0.03 % of it."""
@@ -128,8 +128,16 @@ def root_bound(may_improve: Callable[[], bool], trial: Target, outermost: float)
     trial
         A target of its own with some placement; its value is moved.
     outermost
-        A value that no placement is better than.
+        A value that no placement is better than; it is all that is proved where ``trial`` runs out
+        of time.
     """
+    try:
+        return _bisected(may_improve, trial, outermost)
+    except OutOfTimeError:
+        return outermost
+
+
+def _bisected(may_improve: Callable[[], bool], trial: Target, outermost: float) -> float | None:
     best, value, maximised = trial.best, trial.best_value, trial.objective.maximised
     trial.best = None
     if not may_improve():
@@ -147,9 +155,11 @@ def root_bound(may_improve: Callable[[], bool], trial: Target, outermost: float)
     if hard <= 0 or easy <= 0 or open_at(hard):
         return outermost
     if open_at(easy):
-        for _ in range(BISECTIONS):
-            middle = (easy * hard) ** 0.5
-            easy, hard = (middle, hard) if open_at(middle) else (easy, middle)
+        with suppress(OutOfTimeError):  # what is ruled out so far holds
+            for _ in range(BISECTIONS):
+                trial.check_time()
+                middle = (easy * hard) ** 0.5
+                easy, hard = (middle, hard) if open_at(middle) else (easy, middle)
     else:
         hard = easy
     # The last value that was ruled out, and a little more: a tie counts as no improvement.
