@@ -12,7 +12,12 @@ from placer.errors import PlacerError
 
 @contextmanager
 def locked_folder(
-    folder: Path, owner: str = "rehearsal", option: str = "--dir", *, must_lock: bool = True
+    folder: Path,
+    owner: str = "rehearsal",
+    option: str = "--dir",
+    *,
+    must_lock: bool = True,
+    shared: bool = False,
 ) -> Iterator[None]:
     """Make a folder and lock it for the time of a ``with`` block.
 
@@ -22,6 +27,8 @@ def locked_folder(
         What locks it, and the option that chooses another folder; both for errors.
     must_lock
         Refuse a file system without locks, such as some network disks; else go on without one.
+    shared
+        Let others in that share it as well, as the ranks of one run do.
 
     Raises
     ------
@@ -36,19 +43,44 @@ def locked_folder(
     _make(folder, option)
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _lock(fd, folder, owner, option, must_lock=must_lock)
+        _lock(fd, folder, owner, option, must_lock=must_lock, shared=shared)
         yield
     finally:
         os.close(fd)
 
 
-def _lock(fd: int, folder: Path, owner: str, option: str, *, must_lock: bool) -> None:
+def lock_log(fd: int, path: Path) -> None:
+    """Lock the log of a run for as long as it is open.
+
+    Raises
+    ------
+    PlacerError
+        If another run of the same rank writes it.
+    """
+    _lock(fd, path.parent, "run", "--out", must_lock=False)
+
+
+def refuse_a_taken_log(path: Path) -> None:
+    """Refuse a log that another run of the same rank is writing; see `lock_log`."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # none, or one that cannot be written either
+        return
+    try:
+        lock_log(fd, path)
+    finally:
+        os.close(fd)
+
+
+def _lock(
+    fd: int, folder: Path, owner: str, option: str, *, must_lock: bool, shared: bool = False
+) -> None:
     try:
         import fcntl
     except ImportError:  # Windows has no flock
         return
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         raise PlacerError(
             f"another {owner} is writing into '{folder}'",

@@ -4,6 +4,7 @@ environment.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from run_plans import A, B, document, saved
 
 from conftest import INTERRUPTIBLE, PROCESS_TIMEOUT_S, ROOT, Run, free_port
 from placer.documents.schemas import schema_text
+from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder
 
 torch: Any = pytest.importorskip("torch")
@@ -168,6 +170,37 @@ def test_one_run_at_a_time_has_a_folder(command: Run, tmp_path: Path) -> None:
         "  tip: wait until it has ended, or choose another --out",
     ]
     assert not list((tmp_path / "out").iterdir())
+
+
+def test_one_run_at_a_time_has_a_rank(
+    command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without --local: ranks of one run share a folder; the log of a rank, or a folder where a
+    --local run writes, is another run's. Nothing is set aside.
+    """
+    path, out = saved(tmp_path, document("all-reduce", (A, 2))), tmp_path / "out"
+    words = ("run", path, "--train", "run_plans:tiny", "--rank", "0", "-o", "out")
+    environment = {**PATHS, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    out.mkdir()
+    for name in ("run.jsonl", "."):
+        (out / "run.jsonl").write_text("{}\n", encoding="utf-8")
+        descriptor = os.open(out / name, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        refused = command(*words, cwd=tmp_path, **environment)
+        os.close(descriptor)
+        assert refused.returncode == 2
+        assert refused.stderr.splitlines() == [
+            "error: another run is writing into 'out'",
+            "  tip: wait until it has ended, or choose another --out",
+        ]
+        assert [entry.name for entry in out.iterdir()] == ["run.jsonl"]
+    with (
+        locked_folder(out, "run", "--out", shared=True),
+        locked_folder(out, "run", "--out", shared=True),
+        pytest.raises(PlacerError, match="another run is writing"),
+        locked_folder(out, "run", "--out"),
+    ):
+        pass
 
 
 def test_a_wrong_train_function_is_said_once(command: Run, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.launch.folder_lock import lock_log
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.context import Settings
 from placer.validation.calibration.run_log import SCHEMA
@@ -44,6 +45,7 @@ class RunLog:
                 f"cannot write '{path}': {error.strerror}", "choose another --out"
             ) from None
         try:
+            lock_log(self.file.fileno(), path)
             self.write(header(plan, settings, links=links))
         except PlacerError:
             self.file.close()

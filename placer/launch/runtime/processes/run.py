@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
+from placer.launch.folder_lock import locked_folder, refuse_a_taken_log
 from placer.launch.runtime.log.run_log import RunLog
 from placer.launch.runtime.processes.launcher import Job, Launcher, Record
 from placer.launch.runtime.processes.loopback_store import LOOPBACK, loopback_store
@@ -154,7 +155,9 @@ def run_ranks(
         links=links,
         extra={},
     )
-    return _logged(plan, settings, job, None, folder, watch)
+    check_target(settings.train)  # before a folder is made
+    with locked_folder(folder, "run", "--out", must_lock=False, shared=True):
+        return _logged(plan, settings, job, None, folder, watch)
 
 
 def _quieten() -> None:
@@ -205,6 +208,7 @@ def _logged(
     check_target(settings.train)
     first = job.seats[0].machine
     name = f"run-rank-{first}.jsonl" if first else "run.jsonl"
+    refuse_a_taken_log(folder / name)
     set_aside(
         [folder / name]
         if settings.resume
