@@ -226,6 +226,11 @@ class Outcome:
     communication: float
     inside: bool
 
+    @property
+    def of_step(self) -> float:
+        """The error of the exchange as a share of the whole step."""
+        return abs(self.communication) * self.run.communication_s / self.run.step_s
+
 
 def compared(run: Run, step: Callable[[int], StepSeconds]) -> Outcome:
     """Compare a run with what is expected of it: 0 expected, 1 slow, 2 fast."""
@@ -267,7 +272,8 @@ def table(title: str, outcomes: Sequence[Outcome]) -> str:
     """Write errors by series, and of all."""
     lines = [
         title,
-        f"{'series':10}{'runs':>5}{'samples/s':>11}{'worst':>9}{'exchange':>10}{'inside':>8}",
+        f"{'series':10}{'runs':>5}{'samples/s':>11}{'worst':>9}{'exchange':>10}{'worst':>9}"
+        f"{'of step':>9}{'inside':>8}",
     ]
     groups = {
         s: [o for o in outcomes if o.run.series == s]
@@ -278,6 +284,8 @@ def table(title: str, outcomes: Sequence[Outcome]) -> str:
         lines.append(
             f"{name:10}{len(rows):5}{fmean(abs(o.speed) for o in rows):11.1%}{worst:+9.1%}"
             f"{fmean(abs(o.communication) for o in rows):10.1%}"
+            f"{max((o.communication for o in rows), key=abs):+9.1%}"
+            f"{max(o.of_step for o in rows):9.1%}"
             f"{fmean(o.inside for o in rows):8.0%}"
         )
     return "\n".join(lines)
