@@ -7,6 +7,7 @@ working folder, environment, output files, exit handlers and exit code, as one t
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -137,4 +138,6 @@ class CommandServer:
 
 if __name__ == "__main__":
     _load()
+    gc.collect()
+    gc.freeze()
     sys.exit(serve())
