@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import click
 import pytest
+from command_server import COLD
 
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from placer.cli import cli
@@ -119,17 +120,18 @@ INLINE = [
 @pytest.mark.parametrize(
     "example", EXAMPLES, ids=[f"{e.page} {' '.join(e.commands[0][0])}"[:80] for e in EXAMPLES]
 )
-def test_commands_run(run: Run, example: Example, tmp_path: Path) -> None:
+def test_commands_run(run: Run, command: Run, example: Example, tmp_path: Path) -> None:
     """In a folder that holds nothing but the examples. Output that is shown is what is printed,
     piece by piece between the marks ``...``; line breaks do not count.
     """
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     settings = {"OMP_NUM_THREADS": "1"}
-    if any("pin" in command for command, _ in example.commands):
+    if any("pin" in words for words, _ in example.commands):
         settings["PLACER_HOME"] = str(tmp_path / "home")
-    for command, shown in example.commands:
-        done = run(*command, columns=100, cwd=tmp_path, **settings)
-        assert done.returncode == 0, f"placer {shlex.join(command)}\n{done.stdout}{done.stderr}"
+    for words, shown in example.commands:
+        call = command if words[0] in COLD else run
+        done = call(*words, columns=100, cwd=tmp_path, **settings)
+        assert done.returncode == 0, f"placer {shlex.join(words)}\n{done.stdout}{done.stderr}"
         printed = " ".join(done.stdout.split())
         for piece in filter(None, (" ".join(text.split()) for text in shown.split("..."))):
             assert piece in printed
