@@ -176,8 +176,8 @@ def full_disk(folder: Path, told: dict[str, Any], size: str, *more: str) -> Path
 def test_a_run_on_a_full_disk_ends_and_goes_on_from_its_last_checkpoint(
     tmp_path: Path, strategy: str
 ) -> None:
-    """64 KiB hold some 30 steps of two workers: the run ends by itself with one line; with more
-    room it goes on to step 60.
+    """48 KiB hold some 15 steps of two workers: the run ends by itself with one line; with more
+    room it goes on to step 30.
 
     Meanwhile an export writes nothing and says so. The run's parameters are those of a run that was
     never disturbed, to the last bit.
@@ -186,7 +186,7 @@ def test_a_run_on_a_full_disk_ends_and_goes_on_from_its_last_checkpoint(
     if strategy == "central":
         pytest.importorskip("moto.server")
     told = document(strategy, (A, 1), (B, 1))
-    kept = full_disk(tmp_path, told, "64k", "--steps", "60", "--poll", "0.01")
+    kept = full_disk(tmp_path, told, "48k", "--steps", "30", "--poll", "0.04")
     said = (kept / "said.full").read_text()
     assert (kept / "code.full").read_text().strip() == "1", said
     errors = [line for line in said.splitlines() if line.startswith("error:")]
@@ -214,11 +214,11 @@ def test_a_run_on_a_full_disk_ends_and_goes_on_from_its_last_checkpoint(
 
 
 def ran(folder: Path, told: dict[str, Any], **other: Any) -> list[dict[str, Any]]:
-    """Run a plan to step 60 on a disk with room; return its records."""
+    """Run a plan to step 30 on a disk with room; return its records."""
     from placer.launch.runtime.processes.run import run_here
 
     plan = plan_of(told)
-    settings = settings_of(folder, plan, steps=60, checkpoint_every=5, **other)
+    settings = settings_of(folder, plan, steps=30, checkpoint_every=5, **other)
     return run_here(plan, told, settings, folder, lambda record: None)
 
 
