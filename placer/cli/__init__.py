@@ -6,7 +6,6 @@ Nothing else in placer prints.
 from __future__ import annotations
 
 import contextlib
-import gc
 import io
 import json
 import os
@@ -121,8 +120,6 @@ def run(arguments: Sequence[str] | None = None) -> None:
             ),
             given,
         )
-    if arguments is None:
-        gc.freeze()  # the process ends: its collector need not walk through PyTorch once more
     sys.exit(_flushed(code if isinstance(code, int) else 0))
 
 
