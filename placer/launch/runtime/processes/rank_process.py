@@ -25,6 +25,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -199,8 +200,20 @@ def _gather(
             ["gathered"], timedelta(seconds=GATHER_S)
         )  # rank 0 serves the store until all is handed over
         return
+    until = time.monotonic() + GATHER_S
     for other in sorted(set(range(plan.ranks)) - set(job["here"])):
+        if plan.quorum is not None and not _has_ended(store, other, until):
+            continue  # the run went on without it
         for record in json.loads(store.get(f"records/{other}")):
             report(record)
     store.set("gathered", "1")
     threading.Event().wait(0.5)  # the others read the answer before the store goes
+
+
+def _has_ended(store: Any, rank: int, until: float) -> bool:
+    """Wait for the records of another machine; return whether they have come in time."""
+    while not store.check([f"records/{rank}"]):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.1)
+    return True
