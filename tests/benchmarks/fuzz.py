@@ -5,9 +5,10 @@
 
 Each input is drawn from its number alone, so that one can be run again. It runs in a process of its
 own, forked from this one with placer loaded, in an empty folder. Counted are internal failures
-(also tracebacks and deaths by a signal), hangs (no end within ``--seconds``), and processes above
-``--mib`` MiB. Nothing trains and nothing is downloaded: commands that would start workers are given
-wrong ranks, and proxies lead nowhere.
+(also tracebacks and deaths by a signal), hangs (more than ``--seconds`` of CPU time, or no end
+within ten times as long, as the machine may be busy), and processes above ``--mib`` MiB. Nothing
+trains and nothing is downloaded: commands that would start workers are given wrong ranks, and
+proxies lead nowhere.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ SAVED = ROOT / "tests" / "fixtures" / "saved-2026-11"
 EXAMPLES = ROOT / "examples"
 SHOWN = 10
 """Failures whose arguments are printed."""
+PATIENCE = 10
+"""A process that waits is a hang after so many times the CPU time of one that works."""
 WORDS = (
     "", " ", "nan", "inf", "-inf", "-1", "0", "1e400", "1e-400", "9" * 400, "0x10", "1_000", "5/h",
     "-5/h", "1e308/h", "5/h5", "T4", "T4,,A10", "*", "**", "[", "[a-", "a..b", "1..", "..", "5..1",
@@ -133,7 +136,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("inputs", type=int)
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
-    parser.add_argument("--seconds", type=float, default=60.0, help="an input is a hang after them")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of CPU time: then a hang")
     parser.add_argument("--mib", type=float, default=1024.0, help="most memory of an input")
     parser.add_argument("--show", action="store_true", help="print every input and what it said")
     given = parser.parse_args()
@@ -177,7 +180,7 @@ def run_input(number: int, seconds: float, most_mib: float) -> Outcome:
     number
         All that it is drawn from.
     seconds
-        After them it is a hang.
+        After so much CPU time it is a hang.
     most_mib
         Most memory.
     """
@@ -232,17 +235,23 @@ def child(words: list[str], folder: Path) -> None:
 
 def waited(pid: int, seconds: float) -> tuple[int | None, resource.struct_rusage]:
     """Wait for a process: its exit code, -N for a signal, None if it had to be killed."""
-    until, late = time.monotonic() + seconds, False
+    until, late = time.monotonic() + PATIENCE * seconds, False
     pause = 0.001
     while True:
         done, status, used = os.wait4(pid, os.WNOHANG)
         if done:
             return (None if late else os.waitstatus_to_exitcode(status)), used
-        if time.monotonic() > until and not late:
+        if not late and (time.monotonic() > until or cpu_s(pid) > seconds):
             late = True
             os.killpg(pid, signal.SIGKILL)
         time.sleep(pause)
         pause = min(0.02, pause * 1.5)
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU time of a process that has not been waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def drawn(draw: random.Random, folder: Path) -> list[str]:

@@ -155,6 +155,13 @@ def test_runs_that_say_nothing_about_the_plan_are_refused(
         run_log_row(log(tmp_path, **head))
 
 
+@pytest.mark.parametrize("count", [10**400, -1, 1e400, float("nan")])
+def test_numbers_that_no_run_has_are_refused(tmp_path: Path, count: float) -> None:
+    """Whole numbers of JSON may be too large for a float, which was an internal failure."""
+    with pytest.raises(PlacerError, match=r"run\.jsonl:1: .*gradient_bytes"):
+        run_log_row(log(tmp_path, gradient_bytes=count))
+
+
 def test_a_log_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     """A killed run leaves half a line; a damaged line in the middle is an error with its number."""
     path = log(tmp_path)

@@ -5,7 +5,6 @@ or written by something else.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import isfinite
 from typing import Any
 
 from placer.workload.profile import COMPRESSION_BYTES
@@ -17,12 +16,7 @@ Check = Callable[[Any], bool]
 
 
 def _number(value: Any) -> bool:
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and isfinite(value)
-        and 0 <= value < LARGEST
-    )
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LARGEST
 
 
 def _above_zero(value: Any) -> bool:

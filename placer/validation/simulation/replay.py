@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import fsum, isfinite
+from math import fsum, inf
 
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.timing.step import hidden_seconds, overlap_window
@@ -171,7 +171,7 @@ def _check(
 
 
 def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and -inf < value < inf
 
 
 def _ends(scene: Scene, rounds: int) -> tuple[list[float], float]:
