@@ -264,6 +264,11 @@ class Market:
         return {}
 
     @shared_property
+    def kept(self) -> dict[object, Any]:
+        """Answers that searches work out of the machines alone, by all that they depend on."""
+        return {}
+
+    @shared_property
     def stay_share(self) -> Array:
         """Share of every step that the data at each place makes its workers do; shape (places,)."""
         datasets = self.problem.requirements.datasets

@@ -77,6 +77,7 @@ class ButterflySearch:
 
     def may_improve(self) -> bool:
         """Return whether the bound of all placements together still allows an improvement."""
+        self.target.check_time()
         if self.ranges.empty:
             return False
         return any(len(self._open(family)) > 0 for family in self.relaxation.families)

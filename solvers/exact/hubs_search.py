@@ -102,6 +102,7 @@ class HubSearch:
 
     def may_improve(self) -> bool:
         """Return whether the bound of all placements together still allows an improvement."""
+        self.target.check_time()
         if self.ranges.empty or not self.hubs:
             return False
         return bool(np.any(self._open(HubRows.of(self.workers.ideal, self.counts))[0]))

@@ -34,6 +34,11 @@ class Search(Protocol):
         Notes
         -----
         False is a proof that no placement of the mode is an improvement; True proves nothing.
+
+        Raises
+        ------
+        OutOfTimeError
+            When the time limit is reached.
         """
 
     def may_spread(self) -> bool:

@@ -122,7 +122,16 @@ class Relaxation:
         """List the families, fastest hosts first; many classes of hosts are searched as few
         families.
         """
-        fine = self._fine_families
+        # The same for every number of local steps.
+        problem = self.problem
+        key = "families", self.first, self.most, problem.gradient_bytes, id(problem.calibration)
+        if key not in self.market.kept:  # while the calibration is held, its id is its own
+            self.market.kept[key] = problem.calibration, self._few_families()
+        families: list[Family] = self.market.kept[key][1]
+        return families
+
+    def _few_families(self) -> list[Family]:
+        fine = self._fine_families()
         if len(fine) <= MOST_FAMILIES or any(
             not np.array_equal(f.averaging_s, f.slowest_averaging_s) for f in fine
         ):
@@ -148,7 +157,6 @@ class Relaxation:
             if part.own in there and all(own & part.hosts for own in hosts)
         ]
 
-    @cached_property
     def _fine_families(self) -> list[Family]:
         """One family per class of host; the pools of a family have hosts that are no slower, at any
         N.

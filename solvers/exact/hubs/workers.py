@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from ..._market.arrays import Array, Indices
 from ..._market.market import Market
-from ..._market.required_machines import least_usd
+from ..._market.required_machines import Rule, least_usd
 from ..._mode import Mode
 from .egress import ManyPlaces
 from .hub import Hub
@@ -34,12 +34,20 @@ class HubWorkers:
     def __init__(self, market: Market, mode: Mode, most: int) -> None:
         self.market, self.mode, self.most, self.problem = market, mode, most, market.problem
         self.required = market.required_machines.apart
-        self.cheapest = least_usd(market.usd, market.cap, self.required, most)
-        self._freest = (
-            least_usd(market.usd, market.cap, (), most) if self.required else self.cheapest
-        )
+        self.cheapest = self._least_usd(self.required)
+        self._freest = self._least_usd(())
         self.prices = ManyPlaces(market.problem.network, market.places)
         self.ideal = Hub(market, mode, None, None, self.prices)
+
+    def _least_usd(self, required: Sequence[Rule]) -> Array:
+        """Return the least price of n machines that keep some rules, the same for every number of
+        local steps; shape (most + 1,).
+        """
+        key, market = ("least usd", self.most, bool(required)), self.market
+        if key not in market.kept:
+            market.kept[key] = least_usd(market.usd, market.cap, required, self.most)
+        built: Array = market.kept[key]
+        return built
 
     @property
     def at_once(self) -> int:
