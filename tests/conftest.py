@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import httpx2
@@ -31,9 +32,10 @@ settings.register_profile("busy", deadline=None, max_examples=50)
 settings.load_profile("busy")
 """Examples have no time limit of their own: tests share a busy machine."""
 pytest.register_assert_rewrite("book_contract")
-os.environ["PLACER_HOME"] = tempfile.mkdtemp(prefix="placer-tests-")
+HOME = Path(tempfile.mkdtemp(prefix="placer-tests-"))
+os.environ["PLACER_HOME"] = str(HOME)
 """No test reads or writes the books, pins and caches of the person who runs it."""
-atexit.register(shutil.rmtree, os.environ["PLACER_HOME"], ignore_errors=True)
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 """Some 200 processes and every worker of xdist read what one of them has compiled."""
@@ -104,6 +106,26 @@ def free_port() -> int:
         port = random.randrange(20_000, 32_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
+
+
+@cache
+def _compiled() -> tuple[Path, ...]:
+    """The shipped book of most commands as the cache keeps it, compiled once in a session."""
+    home = HOME / "compiled"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLACER_HOME", str(home))
+        load_catalog("default")
+    return tuple((home / "cache" / "catalogs").iterdir())
+
+
+def home_with_book(home: Path) -> Path:
+    """Put the compiled default book into the cache of a home, where each test would compile it."""
+    folder = home / "cache" / "catalogs"
+    folder.mkdir(parents=True, exist_ok=True)
+    for book in _compiled():
+        with suppress(FileExistsError):
+            (folder / book.name).hardlink_to(book)
+    return home
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ import httpx2
 import pytest
 from price_servers import Answer, Request, Server, as_json, aws_entry, serving
 
-from conftest import PROCESS_TIMEOUT_S, ROOT
+from conftest import PROCESS_TIMEOUT_S, ROOT, home_with_book
 from placer.cli import run as run_placer
 from placer.market.catalog import Catalog
 from placer.market.sources.prices.aws import account
@@ -72,7 +72,7 @@ def login(home: Path) -> dict[str, str]:
     machine.
     """
     return {
-        "PLACER_HOME": str(home / "home"),
+        "PLACER_HOME": str(home_with_book(home / "home")),
         "AWS_ACCESS_KEY_ID": ACCESS,
         "AWS_SECRET_ACCESS_KEY": SECRET,
         "AWS_CONFIG_FILE": str(home / "none"),

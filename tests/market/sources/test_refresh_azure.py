@@ -20,7 +20,7 @@ import pytest
 from filelock import FileLock
 from price_servers import Answer, Request, Server, as_json, azure_item, azure_page, serving
 
-from conftest import PROCESS_TIMEOUT_S, ROOT
+from conftest import PROCESS_TIMEOUT_S, ROOT, home_with_book
 from placer.cli import run as run_placer
 from placer.market.sources.prices import pages
 
@@ -46,7 +46,7 @@ def call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Call:
     """Run a refresh in this process against one server; exit code, stdout and stderr."""
-    monkeypatch.setenv("PLACER_HOME", str(tmp_path))
+    monkeypatch.setenv("PLACER_HOME", str(home_with_book(tmp_path)))
 
     def refresh(server: Server | str, *options: str) -> tuple[int, str, str]:
         monkeypatch.setenv(

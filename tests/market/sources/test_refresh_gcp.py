@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from price_servers import Answer, Request, Server, as_json, gcp_sku, serving
 
+from conftest import home_with_book
 from placer.errors import PlacerError
 from placer.market.sources.prices.gcp import _part
 from placer.market.sources.prices.pages import address
@@ -81,7 +82,7 @@ def refresh(run: Run, tmp_path: Path) -> Callable[..., subprocess.CompletedProce
 
     def call(server: Server, *options: str, **extra: str) -> subprocess.CompletedProcess[str]:
         given = {
-            "PLACER_HOME": str(tmp_path),
+            "PLACER_HOME": str(home_with_book(tmp_path)),
             "PLACER_GCP_BILLING_URL": f"{server.url}/v1",
             "PLACER_GCP_API_KEY": KEY,
             "GOOGLE_API_KEY": "",
@@ -316,7 +317,7 @@ def test_no_field_of_a_sku_can_break_a_refresh(
             inner = inner[step]
         inner[path[-1]] = value
         odd.append(sku)
-    monkeypatch.setenv("PLACER_HOME", str(tmp_path))
+    monkeypatch.setenv("PLACER_HOME", str(home_with_book(tmp_path)))
     monkeypatch.setenv("PLACER_GCP_API_KEY", KEY)
     with serving(pages_of([*odd, *N1[:2], *N1[3:]])) as server:
         monkeypatch.setenv("PLACER_GCP_BILLING_URL", server.url)
