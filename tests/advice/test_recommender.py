@@ -137,6 +137,28 @@ def test_an_egress_blind_tool_is_priced_truly() -> None:
     assert "above the budget" in blind.note
 
 
+def test_no_row_of_the_table_beats_an_answer_that_was_stopped() -> None:
+    """A search that ended at its time limit takes up the best equal machines, whose bound still
+    holds: of a few seconds, or of none at all.
+    """
+    taken = 0
+    for budget, limit in (("2/h", 1e-3), ("5/h", 1e-3), ("100/h", 1e-3), ("100/h", 0.5)):
+        result = placer.recommend(
+            "resnet50",
+            budget=budget,
+            data="backblaze/us-west",
+            local_steps="1..64",
+            time_limit=limit,
+        )
+        assert result.status is Status.TIME_LIMIT
+        assert result.value is not None
+        values = [result.objective.value(option.estimate) for option in result.options]
+        assert result.value >= max(values)
+        assert result.bound is None or result.bound >= result.value
+        taken += max(values) == result.value
+    assert taken
+
+
 def test_what_is_left_out_unseen_is_in_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal machines whose promise is no better than the best of their kind are not evaluated:
     options and near misses are those that evaluating all of them gives.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -82,11 +83,15 @@ def recommend(
     if result.placement is None or result.estimate is None:
         near = nearest(problem, solver, options) if alternatives else ()
         return replace(result, nearest=near, warnings=warnings_of(problem, None, None))
-    problem = result.problem
+    placement, figures = result.placement, result.estimate
+    if result.status is Status.TIME_LIMIT:
+        placement, figures = _better_equal_machines(result) or (placement, figures)
     result = replace(
         result,
-        notes=notes_of(problem, result.placement, result.estimate),
-        warnings=warnings_of(problem, result.placement, result.estimate),
+        placement=placement,
+        estimate=figures,
+        notes=notes_of(result.problem, placement, figures),
+        warnings=warnings_of(result.problem, placement, figures),
     )
     return _with_alternatives(result, solver, options, top) if alternatives else result
 
@@ -120,6 +125,23 @@ def _with_alternatives(result: Result, solver: str, options: SolveOptions, top: 
             *local_verdict(result, None if stopped else best_local(result, solver, options)),
         ),
     )
+
+
+def _better_equal_machines(result: Result) -> tuple[Placement, Estimate] | None:
+    """Return the best equal machines where they are better than what a stopped search ended with:
+    no row of the considered table may beat the answer.
+    """
+    assert result.placement is not None
+    problem, score = result.problem, result.objective.score
+    scored = [
+        (score(outcome), placement)
+        for placement, outcome, broken in _considered(result)
+        if outcome is not None and not broken
+    ]
+    best, placement = min(scored, key=lambda pair: pair[0], default=((math.inf, 0.0), None))
+    if placement is None or best >= score(evaluate(result.placement, problem)):
+        return None
+    return placement.canonical(), estimate(placement, problem)
 
 
 def equal_machines(problem: Problem) -> Iterator[Placement]:
