@@ -118,10 +118,12 @@ def folder_beside(target: Path) -> Iterator[Path]:
     """
     remove_left_over(target.parent, target.name)
     made, descriptor = _made_folder(target)
+    owner = os.getpid()
     try:
         yield made
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        if os.getpid() == owner:  # a forked child that ends leaves the block too
+            shutil.rmtree(made, ignore_errors=True)
         os.close(descriptor)
 
 

@@ -346,6 +346,22 @@ time.sleep(60)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+def test_a_forked_child_does_not_remove_the_folder_of_its_parent(tmp_path: Path) -> None:
+    """A child that leaves the block, as one does that ends, lets the folder be; the parent does
+    not.
+    """
+    stack = ExitStack()
+    made = stack.enter_context(folder_beside(tmp_path / "plan"))
+    child = os.fork()
+    if child == 0:
+        stack.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert made.is_dir()
+    stack.close()
+    assert not made.exists()
+
+
 def test_a_fork_server_does_not_outlive_its_launcher_while_it_imports() -> None:
     """It noticed a kill after it had imported PyTorch: some 15 s later on a busy machine."""
     with subprocess.Popen([sys.executable, "-c", LAUNCHER], stdout=subprocess.PIPE) as launcher:
