@@ -146,7 +146,9 @@ def test_own_prices(examples: Path, environment: dict[str, str]) -> None:
 
 @torch
 def test_run_plan(examples: Path, environment: dict[str, str]) -> None:
-    """Bytes are as predicted; the loss falls from that of guessing, ln 32 = 3.47."""
+    """Bytes are as predicted; the loss falls from that of guessing, ln 32 = 3.47; the log is one
+    that `calibrate` and `replan` take.
+    """
     said = output("sh", "run_plan.sh", examples.parent, cwd=examples, environment=environment)
     assert "4 workers in 2 regions" in said
     moved = re.findall(r"-> \S+ +([\d,]+) B +([\d,]+) B", said)
@@ -155,7 +157,11 @@ def test_run_plan(examples: Path, environment: dict[str, str]) -> None:
     first, last = re.findall(r"([\d.]+) in step", said)
     assert 3.2 < float(first) < 4.2
     assert float(last) < 1.5
-    assert (examples.parent / "run" / "run.jsonl").stat().st_size > 0
+    assert "speed of tiny-gpt on cpu alone" in said
+    told = json.loads((examples.parent / "calibration.json").read_text(encoding="utf-8"))
+    assert told["schema"].startswith("placer.calibration/")
+    assert "the log is of a run on one machine" in said
+    assert re.search(r"^verdict +(keep|move)", said, re.MULTILINE)
 
 
 @shaped
