@@ -57,9 +57,7 @@ Exit code 6: a figure is out of tolerance (round 15 %, bytes of a link 2 %, requ
     metavar="MODULE:FUNCTION",
     help="Your own model, as for 'placer run'; its size gives the scale.",
 )
-@click.option(
-    "--kill", metavar="RANK@STEP", help="WorkerDeath a worker in a step, and say what is lost."
-)
+@click.option("--kill", metavar="RANK@STEP", help="Kill a worker in a step, and say what is lost.")
 @click.option(
     "--method",
     type=click.Choice(["auto", "namespaces", "relays"]),
