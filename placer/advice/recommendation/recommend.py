@@ -34,6 +34,8 @@ from placer.solving.result import Option, Result
 from placer.solving.solve import require_pools, solve
 from placer.units import format_duration, format_usd
 
+Considered = tuple[Placement, Outcome | None, tuple[Violation, ...]]
+"""A placement, what it does and costs as far as that can be evaluated, and the limits it breaks."""
 CLEARLY = 1.05
 """A near miss gives at least this much more."""
 NEAR = 1.5
@@ -84,8 +86,10 @@ def recommend(
         near = nearest(problem, solver, options) if alternatives else ()
         return replace(result, nearest=near, warnings=warnings_of(problem, None, None))
     placement, figures = result.placement, result.estimate
-    if result.status is Status.TIME_LIMIT:
-        placement, figures = _better_equal_machines(result) or (placement, figures)
+    stopped = result.status is Status.TIME_LIMIT
+    considered = list(_considered(result)) if alternatives or stopped else []
+    if stopped:
+        placement, figures = _better_equal_machines(result, considered) or (placement, figures)
     result = replace(
         result,
         placement=placement,
@@ -93,14 +97,15 @@ def recommend(
         notes=notes_of(result.problem, placement, figures),
         warnings=warnings_of(result.problem, placement, figures),
     )
-    return _with_alternatives(result, solver, options, top) if alternatives else result
+    return _with_alternatives(result, considered, solver, options, top) if alternatives else result
 
 
-def _with_alternatives(result: Result, solver: str, options: SolveOptions, top: int) -> Result:
+def _with_alternatives(
+    result: Result, considered: list[Considered], solver: str, options: SolveOptions, top: int
+) -> Result:
     """Add what was considered beside the placement of a result, and what is said about it."""
     assert result.placement is not None
     problem = result.problem
-    considered = list(_considered(result))
     stopped = result.status is not Status.OPTIMAL
     leaves = len(result.placement.places) > 1 or stopped or problem.requirements.max_regions == 1
     spread = None if leaves else best_spread(problem, solver, options)
@@ -127,7 +132,9 @@ def _with_alternatives(result: Result, solver: str, options: SolveOptions, top: 
     )
 
 
-def _better_equal_machines(result: Result) -> tuple[Placement, Estimate] | None:
+def _better_equal_machines(
+    result: Result, considered: list[Considered]
+) -> tuple[Placement, Estimate] | None:
     """Return the best equal machines where they are better than what a stopped search ended with:
     no row of the considered table may beat the answer.
     """
@@ -135,7 +142,7 @@ def _better_equal_machines(result: Result) -> tuple[Placement, Estimate] | None:
     problem, score = result.problem, result.objective.score
     scored = [
         (score(outcome), placement)
-        for placement, outcome, broken in _considered(result)
+        for placement, outcome, broken in considered
         if outcome is not None and not broken
     ]
     best, placement = min(scored, key=lambda pair: pair[0], default=((math.inf, 0.0), None))
@@ -162,15 +169,13 @@ def equal_machines(problem: Problem) -> Iterator[Placement]:
                 )
 
 
-def _considered(
-    result: Result,
-) -> Iterator[tuple[Placement, Outcome | None, tuple[Violation, ...]]]:
+def _considered(result: Result) -> Iterator[Considered]:
     """Yield the equal machines that may be the best of their kind or a near miss, evaluated, with
     the limits they break.
     """
     assert result.estimate is not None
     problem, objective = result.problem, result.objective
-    limits = result.problem.requirements
+    limits = problem.requirements
     speed = result.estimate.effective_samples_per_second.value * CLEARLY
     usd = result.estimate.usd_per_hour.total / CLEARLY
     best: dict[tuple[str, str], float] = {}
@@ -332,7 +337,7 @@ def _only_regions_pay(result: Result) -> bool:
 def _near_misses(
     problem: Problem,
     result: Result,
-    considered: list[tuple[Placement, Outcome | None, tuple[Violation, ...]]],
+    considered: list[Considered],
 ) -> Iterator[Option]:
     """Yield the placements just outside one limit that give clearly more: the nearest, and the one
     that gives most.
