@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -227,6 +228,19 @@ def _adamw(parameters: Iterable[Any]) -> Any:
     import torch
 
     return torch.optim.AdamW(parameters, lr=0.005)
+
+
+def slow() -> Workload:
+    """The tiny model, whose third batch takes a second: by then all ranks have met, and they stay
+    long enough to be looked at on a machine that does other work.
+    """
+    third = iter((0.0, 0.0, 1.0))
+
+    def samples(count: int, device: Any) -> Any:
+        time.sleep(next(third, 0.0))
+        return _samples(count, device)
+
+    return replace(tiny(), batch=samples)
 
 
 def calm() -> Workload:

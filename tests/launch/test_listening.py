@@ -26,6 +26,8 @@ from placer.launch.runtime.processes.run import run_here, run_ranks
 from placer.launch.shaped_network import Shape, open_network
 
 WAY = {"stream_bytes_per_s": 1e7, "pair_bytes_per_s": 1e7, "rtt_s": 0.002}
+SLOW = "run_plans:slow"
+"""Six steps of the tiny model take a few milliseconds: processes could end before they are seen."""
 Record = dict[str, Any]
 
 
@@ -55,7 +57,7 @@ def test_a_local_run_listens_on_loopback(
     """
     plan = plan_of(told)
     with watched() as seen:
-        run_here(plan, told, settings_of(tmp_path, plan), tmp_path, nothing)
+        run_here(plan, told, settings_of(tmp_path, plan, train=SLOW), tmp_path, nothing)
     assert len(seen - before) >= 2, most
     assert open_to_others(seen - before) == set()
 
@@ -70,7 +72,7 @@ def test_ranks_that_meet_on_loopback_listen_there(
     told = document("all-reduce", (A, 1), (B, 1))
     plan = plan_of(told)
     with watched() as seen:
-        run_ranks(plan, told, settings_of(tmp_path, plan), tmp_path, nothing, (0, 1))
+        run_ranks(plan, told, settings_of(tmp_path, plan, train=SLOW), tmp_path, nothing, (0, 1))
     assert len(seen - before) >= 2
     assert open_to_others(seen - before) == set()
 
@@ -81,7 +83,7 @@ def test_a_rehearsal_listens_on_loopback(tmp_path: Path, before: set[tuple[str, 
     plan = plan_of(told)
     shapes = [Shape(src=a, dst=b, **WAY) for a in (A, B) for b in (A, B)]
     with watched() as seen, open_network(plan.machines, shapes, "relays") as network:
-        settings = settings_of(tmp_path, plan)
+        settings = settings_of(tmp_path, plan, train=SLOW)
         run_here(plan, told, settings, tmp_path, nothing, network=network)
     assert len(seen - before) >= 3
     assert open_to_others(seen - before) == set()
