@@ -16,6 +16,8 @@ from placer.cost_model.objective import Objective, objective_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import missing
+from placer.solving import allowance
+from placer.solving.allowance import OutOfTimeError, Reason, StoppedError
 from placer.units import SECONDS_PER_HOUR
 
 from ._market.arrays import Array
@@ -23,14 +25,6 @@ from ._mode import Mode
 
 STRICT = 1e-9
 """An improvement smaller than this counts as a tie."""
-
-
-class StoppedError(Exception):
-    """Raised inside a search to end it before its tree is exhausted."""
-
-
-class OutOfTimeError(StoppedError):
-    """Raised when the time limit or the node limit is reached."""
 
 
 class FirstPlacementError(StoppedError):
@@ -140,24 +134,25 @@ class Target:
         Raises
         ------
         OutOfTimeError
-            When the time limit or the node limit is reached.
+            When the nodes or the allowance of the request are used up.
         """
         self.ticks += 1
         if self.node_limit is not None and self.ticks > self.node_limit:
-            raise OutOfTimeError
+            raise OutOfTimeError(Reason.NODES)
         if self.ticks % 64 == 0:
             self.check_time()
 
     def check_time(self) -> None:
-        """Look at the clock: for nodes that take long.
+        """Look at the clock, the memory and the caller: for nodes that take long.
 
         Raises
         ------
         OutOfTimeError
-            When the time limit is reached.
+            When the allowance of the request is used up.
         """
         if time.monotonic() > self.deadline:
             raise OutOfTimeError
+        allowance.check()
 
     @property
     def slack(self) -> float:

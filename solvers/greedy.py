@@ -5,11 +5,11 @@ while that helps.
 from __future__ import annotations
 
 from placer.problem.problem import Problem
+from placer.solving.allowance import OutOfTimeError
 from placer.solving.answer import Answer, SolveOptions, Status
 
 from ._drafts.construction import answer_of, construct, judge_of
 from ._market.market import Market
-from ._target import OutOfTimeError
 
 
 def solve(problem: Problem, options: SolveOptions) -> Answer:
@@ -36,5 +36,5 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     try:
         construct(judge)
     except (OutOfTimeError, KeyboardInterrupt) as why:
-        return answer_of(judge, stopped=True, interrupted=isinstance(why, KeyboardInterrupt))
-    return answer_of(judge, stopped=False)
+        return answer_of(judge, why)
+    return answer_of(judge)

@@ -10,6 +10,7 @@ from itertools import zip_longest
 
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.solving.allowance import OutOfTimeError
 from placer.solving.answer import Answer, SolveOptions, Status
 
 from ._drafts.construction import Start, answer_of, construct, judge_of
@@ -18,7 +19,6 @@ from ._drafts.moves import Descent, Neighbourhood
 from ._drafts.several_regions import SeveralRegionDrafts
 from ._market.market import Market
 from ._mode import Mode
-from ._target import OutOfTimeError
 
 SPREAD = 4
 """Spread drafts of each number of machines that are ranked."""
@@ -68,8 +68,8 @@ def solve(
         if goes_on(judge.target.best):
             _improve(judge, start, options.seed)
     except (OutOfTimeError, KeyboardInterrupt) as why:
-        return answer_of(judge, stopped=True, interrupted=isinstance(why, KeyboardInterrupt))
-    return answer_of(judge, stopped=False)
+        return answer_of(judge, why)
+    return answer_of(judge)
 
 
 def _improve(judge: Judge, start: Start, seed: int) -> None:

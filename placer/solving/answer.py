@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from placer.cost_model.objective import Objective
 from placer.problem.placement import Placement
+from placer.solving.allowance import Cancel, Reason
 
 METHODS = ("alone", "root", "search", "stopped")
 """How the bound of a mode was found; see `ModeProof`."""
@@ -20,14 +21,25 @@ class Status(StrEnum):
     -----
     ``feasible`` and ``unknown`` prove nothing: the placement keeps every limit, but a better one
     may exist; no placement is known, but one may exist. ``time_limit`` says that time, nodes or the
-    user ended a search before its proof.
+    user ended a search before its proof, ``memory_limit`` that memory did.
     """
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
     INFEASIBLE = "infeasible"
     TIME_LIMIT = "time_limit"
+    MEMORY_LIMIT = "memory_limit"
     UNKNOWN = "unknown"
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a limit or the user ended the search before its proof."""
+        return self in (Status.TIME_LIMIT, Status.MEMORY_LIMIT)
+
+    @staticmethod
+    def stopped_by(reason: Reason) -> Status:
+        """Return how a search ended that was stopped."""
+        return Status.MEMORY_LIMIT if reason is Reason.MEMORY else Status.TIME_LIMIT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +53,8 @@ class SolveOptions:
     stopped search should work out a bound, whether to stop at the first placement that keeps every
     limit (`exact` alone), whether ties are broken by a second search, and a value of the objective
     that is known: only a better placement is wanted, and infeasible then says that there is none
-    (`exact` alone; others may return a worse one).
+    (`exact` alone; others may return a worse one). ``memory_limit_bytes`` is resident memory of the
+    process, None what `allowance.opened` takes; ``cancel`` ends the search when it is set.
     """
 
     gap: float = 0.001
@@ -55,6 +68,8 @@ class SolveOptions:
     break_ties: bool = True
     beat: float | None = None
     on_better: Callable[[float], None] | None = None
+    memory_limit_bytes: int | None = None
+    cancel: Cancel | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

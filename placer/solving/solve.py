@@ -19,7 +19,9 @@ from placer.errors import PlacerError, unknown
 from placer.files.whole_files import write_whole
 from placer.market.carbon import NO_GRID
 from placer.problem.problem import STALE, Problem
-from placer.solving.answer import Answer, SolveOptions
+from placer.solving import allowance
+from placer.solving.allowance import Reason, StoppedError
+from placer.solving.answer import Answer, SolveOptions, Status
 from placer.solving.batch_range import best_batch
 from placer.solving.nearest_plan import WISHES, nearest_plan
 from placer.solving.result import Result
@@ -119,7 +121,8 @@ def _module(solver: str) -> ModuleType:
 def _checked(problem: Problem, solver: str, options: SolveOptions, run: Run) -> Result:
     """Run a solver, check its answer and price it."""
     started = time.perf_counter()
-    answer = _asked(run, problem, options)
+    with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
+        answer = _stopped_or_asked(run, problem, options)
     seconds = time.perf_counter() - started
     result = _result(problem, answer, solver, seconds, options)
     if answer.placement is None:
@@ -130,6 +133,19 @@ def _checked(problem: Problem, solver: str, options: SolveOptions, run: Run) -> 
             f"solver {solver} is wrong: {wrong}; the problem is in {_reproducer(problem)}"
         )
     return result
+
+
+def _stopped_or_asked(run: Run, problem: Problem, options: SolveOptions) -> Answer:
+    """Ask a solver; one that is stopped before it has anything answers with nothing."""
+    try:
+        return _asked(run, problem, options)
+    except StoppedError as error:
+        reason = getattr(error, "reason", Reason.TIME)
+    except MemoryError:
+        reason = Reason.MEMORY
+    status = Status.stopped_by(reason)
+    interrupted = reason is Reason.CANCELLED
+    return Answer(status=status, placement=None, bound=None, candidates=0, interrupted=interrupted)
 
 
 def _asked(run: Run, problem: Problem, options: SolveOptions) -> Answer:
@@ -193,7 +209,7 @@ def _result(
         candidates=answer.candidates,
         nodes=answer.nodes,
         proof=answer.proof,
-        limits=replace(options, on_better=None, start=None, beat=None),
+        limits=replace(options, on_better=None, start=None, beat=None, cancel=None),
         interrupted=answer.interrupted,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from placer.solving.allowance import OutOfTimeError, Reason
 from placer.solving.answer import Answer, SolveOptions, Status
 
 from .._market.market import Market
@@ -120,17 +121,19 @@ def _fallback_drafts(judge: Judge, modes: list[Mode]) -> list[Draft]:
     ]
 
 
-def answer_of(judge: Judge, stopped: bool, interrupted: bool = False) -> Answer:
-    """Return the best placement of a judge as an answer; nothing is proved."""
+def answer_of(judge: Judge, stopped: OutOfTimeError | KeyboardInterrupt | None = None) -> Answer:
+    """Return the best placement of a judge as an answer, with what stopped it; nothing is
+    proved.
+    """
     best = judge.target.best
-    status = (
-        Status.TIME_LIMIT if stopped else Status.FEASIBLE if best is not None else Status.UNKNOWN
-    )
+    reason = stopped.reason if isinstance(stopped, OutOfTimeError) else Reason.CANCELLED
+    ended = Status.FEASIBLE if best is not None else Status.UNKNOWN
+    status = ended if stopped is None else Status.stopped_by(reason)
     placement = None if best is None else best.canonical()
     return Answer(
         status=status,
         placement=placement,
         bound=None,
         candidates=judge.tried,
-        interrupted=interrupted,
+        interrupted=stopped is not None and reason is Reason.CANCELLED,
     )

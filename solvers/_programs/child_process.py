@@ -29,6 +29,8 @@ import msgspec
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.solving import allowance
+from placer.solving.allowance import Reason
 from placer.solving.answer import Answer, SolveOptions, Status
 
 GRACE_S = 5.0
@@ -123,6 +125,8 @@ def _collect(
         try:
             line = lines.get(timeout=min(POLL_S, left))
         except queue.Empty:
+            if allowance.current().spent is Reason.CANCELLED:
+                return True
             continue
         if line is None:
             return False
@@ -214,7 +218,7 @@ def _tell(stream: IO[str] | None, text: str) -> None:
 
 
 def _plain(options: SolveOptions) -> dict[str, Any]:
-    built = msgspec.to_builtins(replace(options, on_better=None))
+    built = msgspec.to_builtins(replace(options, on_better=None, cancel=None))
     assert isinstance(built, dict)
     return built
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +24,8 @@ from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem, groups_of
+from placer.solving import allowance
+from placer.solving.allowance import OutOfTimeError, Reason, StoppedError
 from placer.solving.answer import Answer, SolveOptions, Status, total_bound
 from placer.units import SECONDS_PER_HOUR
 
@@ -30,7 +33,7 @@ from .. import greedy, local_search
 from .._market.arrays import Array
 from .._market.market import Market
 from .._mode import Mode
-from .._target import StoppedError, Target
+from .._target import Target
 from .bounds.ledger import Ledger, root_bound
 from .butterfly_search import ButterflySearch
 from .hubs_search import HubSearch
@@ -55,7 +58,8 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
         pressed: the incumbent, with a bound on every placement. With ``options.first``: feasible,
         the first placement that keeps every limit.
     """
-    return prepare(problem)(problem, options)
+    with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
+        return prepare(problem)(problem, options)
 
 
 def prepare(problem: Problem) -> Callable[[Problem, SolveOptions], Answer]:
@@ -85,10 +89,14 @@ class Prepared:
     def __init__(self, market: Market) -> None:
         self.market = market
         self._kept: list[Search] | None = None
-        self._interrupted = False
+        self._stopped: Reason | None = None
 
     def solve(self, problem: Problem, options: SolveOptions) -> Answer:
         """Answer one question about this market."""
+        with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
+            return self._answer(problem, options)
+
+    def _answer(self, problem: Problem, options: SolveOptions) -> Answer:
         if not self.market.pools:
             return Answer(status=Status.INFEASIBLE, placement=None, bound=None, candidates=0)
         target = Target.of(
@@ -100,28 +108,29 @@ class Prepared:
             first=options.first,
             beat=options.beat,
         )
-        ledger, self._interrupted = Ledger(target), False
+        ledger, self._stopped = Ledger(target), None
         finished = self._offer_starts(target, options) and self._search(
             target, ledger, _opening(problem, options)
         )
         best, second = target.best, None
         if finished and best is not None and options.break_ties:
             best, second = self._break_tie(target, best)
+            self._stopped = None  # only the tie stays undecided
         wanted = options.certificate if finished else options.bound_if_stopped
         roots = self._root_bounds(target) if wanted and best is not None else {}
         proof = ledger.proofs(roots)
         return Answer(
-            status=_status(target, finished=finished),
+            status=_status(target, finished=finished, stopped=self._stopped),
             placement=None if best is None else best.canonical(),
             bound=None if best is None else total_bound(proof, target.objective),
             candidates=target.candidates + (0 if second is None else second.candidates),
             nodes=target.ticks + (0 if second is None else second.ticks),
             proof=proof,
-            interrupted=self._interrupted,
+            interrupted=self._stopped is Reason.CANCELLED,
         )
 
     def _offer_starts(self, target: Target, options: SolveOptions) -> bool:
-        """Offer placements that are known or quickly made; False if the user interrupts that."""
+        """Offer placements that are known or quickly made; False if that is stopped."""
         if options.first:
             return True
         problem = target.problem
@@ -134,9 +143,19 @@ class Prepared:
             for start in starts:
                 if start is not None:
                     target.offer(start)
-        except KeyboardInterrupt:
-            self._interrupted = True
-        return not self._interrupted
+        except (StoppedError, KeyboardInterrupt, MemoryError) as why:
+            self._stop(why)
+            return False
+        return True
+
+    def _stop(self, why: BaseException) -> None:
+        """Note what stopped a search, so that what follows it is short."""
+        request = allowance.current()
+        if isinstance(why, KeyboardInterrupt):
+            request.interrupt()
+        elif isinstance(why, MemoryError):
+            request.stop(Reason.MEMORY)
+        self._stopped = why.reason if isinstance(why, OutOfTimeError) else request.spent
 
     def searches(self, market: Market, target: Target) -> list[Search]:
         """List one search for each strategy and number of local steps that the request admits."""
@@ -196,10 +215,8 @@ class Prepared:
                     # A closed mode stays closed: a better incumbent only raises the thresholds.
                     if id(search) not in closed:
                         search.run()
-        except StoppedError:
-            return False
-        except KeyboardInterrupt:
-            self._interrupted = True
+        except (StoppedError, KeyboardInterrupt, MemoryError) as why:
+            self._stop(why)
             return False
         return not target.skipped
 
@@ -234,28 +251,31 @@ class Prepared:
         """Return the bound that the relaxation of each mode proves; None where it proves that the
         mode holds no placement.
         """
-        now = time.monotonic()
-        until = now if self._interrupted else max(now, target.deadline)
-        trial = replace(target, gap=0.0, on_better=None, deadline=until + BOUNDED_S)
         outermost = _unbeatable_value(self.market, target.objective)
         bounds: dict[tuple[str, int], float | None] = {
-            (NO_EXCHANGE, 1): _best_single_machine(self.market, target)
+            **dict.fromkeys(self.market.problem.modes, outermost),
+            (NO_EXCHANGE, 1): _best_single_machine(self.market, target),
         }
-        for search in self.searches(_aimed(self.market, target), trial):
-            trial.best, trial.best_value = target.best, target.best_value
-            bounds[search.mode.strategy, search.mode.local_steps] = root_bound(
-                search.may_improve, trial, outermost
-            )
+        trial = replace(target, gap=0.0, on_better=None, deadline=math.inf)
+        # What no time or memory is left for keeps the outermost value.
+        with allowance.closing(BOUNDED_S), suppress(OutOfTimeError, MemoryError):
+            for search in self.searches(_aimed(self.market, target), trial):
+                trial.best, trial.best_value = target.best, target.best_value
+                bounds[search.mode.strategy, search.mode.local_steps] = root_bound(
+                    search.may_improve, trial, outermost
+                )
         return bounds
 
 
-def _status(target: Target, *, finished: bool) -> Status:
+def _status(target: Target, *, finished: bool, stopped: Reason | None) -> Status:
     """Return how a search ended: with a proof, with any placement where that was wanted, or at a
     limit.
     """
     if finished:
         return Status.INFEASIBLE if target.best is None else Status.OPTIMAL
-    return Status.FEASIBLE if target.first and target.best is not None else Status.TIME_LIMIT
+    if target.first and target.best is not None:
+        return Status.FEASIBLE
+    return Status.stopped_by(stopped or Reason.TIME)
 
 
 def _opening(problem: Problem, options: SolveOptions) -> SolveOptions | None:

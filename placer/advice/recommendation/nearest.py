@@ -11,6 +11,7 @@ from placer.cost_model.outlook.totals import totals_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS, Requirements
+from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Option
 from placer.solving.solve import solve
@@ -137,7 +138,9 @@ def solve_changed(
     label: str,
     note: str = "",
 ) -> Option | None:
-    """Solve the problem with changed wishes."""
+    """Solve the problem with changed wishes; None if nothing fits, or no time is left."""
+    if allowance.current().spent:
+        return None
     result = solve(
         replace(problem, requirements=changed), solver, short_search(options, BASELINE_NODES)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 from placer.advice.recommendation.nearest import (
@@ -29,6 +30,8 @@ from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Pool, Problem
 from placer.problem.requirements import Requirements
+from placer.solving import allowance
+from placer.solving.allowance import OutOfTimeError
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Option, Result
 from placer.solving.solve import require_pools, solve
@@ -42,6 +45,8 @@ NEAR = 1.5
 """A near miss breaks one limit by at most this factor."""
 SPREAD_NODES = 50
 """Nodes of the search for a placement over two regions to compare with."""
+CONSIDERED_S = 0.35
+"""Seconds after the end of the request in which equal machines are still evaluated."""
 LOCAL_STEPS = 16
 """Steps between exchanges that a request without local steps is compared with."""
 
@@ -81,13 +86,23 @@ def recommend(
     """
     require_pools(problem)
     options = options or SolveOptions()
+    with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
+        return _recommended(problem, solver, options, top, alternatives=alternatives)
+
+
+def _recommended(
+    problem: Problem, solver: str, options: SolveOptions, top: int, *, alternatives: bool
+) -> Result:
     result = solve(problem, solver, options)
     if result.placement is None or result.estimate is None:
         near = nearest(problem, solver, options) if alternatives else ()
         return replace(result, nearest=near, warnings=warnings_of(problem, None, None))
     placement, figures = result.placement, result.estimate
-    stopped = result.status is Status.TIME_LIMIT
-    considered = list(_considered(result)) if alternatives or stopped else []
+    stopped = result.status.stopped
+    considered: list[Considered] = []
+    if alternatives or stopped:
+        with allowance.closing(CONSIDERED_S), suppress(OutOfTimeError, MemoryError):
+            considered.extend(_considered(result))
     if stopped:
         placement, figures = _better_equal_machines(result, considered) or (placement, figures)
     result = replace(
@@ -181,6 +196,7 @@ def _considered(result: Result) -> Iterator[Considered]:
     best: dict[tuple[str, str], float] = {}
     promised = []
     for placement in equal_machines(problem):
+        allowance.check()
         most, least = promise(placement, problem)
         # Nobody promises emissions: 0, so that no placement is left out where they are minimised.
         promised.append((objective.value_at(most, least, 0.0), most, least, placement))
@@ -190,6 +206,7 @@ def _considered(result: Result) -> Iterator[Considered]:
         slower = limits.floor_samples_per_second is not None and least < usd
         if known is not None and objective.better(known, hoped) and most <= speed and not slower:
             continue
+        allowance.check()
         outcome, broken = evaluated(placement, problem)
         if outcome is not None and not broken:
             value = objective.value(outcome)
@@ -209,6 +226,8 @@ def promise(placement: Placement, problem: Problem) -> tuple[float, float]:
 
 def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
     """Return the best placement over at least two regions that a short search finds."""
+    if allowance.current().spent:
+        return None
     wish = problem.requirements
     spread = replace(problem, requirements=replace(wish, min_regions=max(2, wish.min_regions)))
     return solve(spread, solver, short_search(options, SPREAD_NODES)).placement
@@ -221,7 +240,7 @@ def best_local(result: Result, solver: str, options: SolveOptions) -> Placement 
     wish, value = result.problem.requirements, result.value
     if wish.exchange != "auto" or wish.max_local_steps is not None or wish.max_workers < 2:
         return None
-    if value is None or value <= 0:
+    if value is None or value <= 0 or allowance.current().spent:
         return None
     local = replace(
         result.problem,
@@ -260,6 +279,8 @@ def _baselines(
 ) -> Iterator[Option]:
     """Yield what simpler tools would choose, priced truly."""
     assert result.placement is not None
+    if allowance.current().spent:
+        return
     blind = egress_blind(result, solver, options)
     if len(result.placement.places) > 1:
         within = replace(

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from placer.problem.placement import NO_EXCHANGE
+from placer.solving.allowance import OutOfTimeError
 from placer.solving.answer import ModeProof
 
-from ..._target import STRICT, OutOfTimeError, Target
+from ..._target import STRICT, Target
 
 BISECTIONS = 16
 """Halvings of the logarithm of a bound: to about 0.03 % of it."""
@@ -133,7 +134,7 @@ def root_bound(may_improve: Callable[[], bool], trial: Target, outermost: float)
     """
     try:
         return _bisected(may_improve, trial, outermost)
-    except OutOfTimeError:
+    except (OutOfTimeError, MemoryError):
         return outermost
 
 
