@@ -37,7 +37,7 @@ WRONG = ("drifted", "repriced", "beats the bound", "below the optimum")
 """Verdicts that need somebody to look."""
 AGAIN = (
     "after a change that is meant: python tests/benchmarks/solving.py --freeze, again "
-    "with --local-steps 16 and with --huge"
+    "with --local-steps 64, with --huge and with --sizes book"
 )
 QUESTION = tuple(field.name for field in fields(Question))
 """The numbers that an instance is drawn from."""
@@ -53,6 +53,8 @@ class Frozen:
     seed: int
     local_steps: int | None
     huge: bool
+    book_model: str | None
+    quota: int | None
     digest: str
     optimum: float
     bound: float
@@ -68,7 +70,7 @@ class Frozen:
         return Question(**{name: getattr(self, name) for name in QUESTION})
 
     @property
-    def key(self) -> tuple[float, ...]:
+    def key(self) -> tuple[float | str, ...]:
         """The numbers of the question; sorts the file."""
         return key_of({name: getattr(self, name) for name in QUESTION})
 
@@ -80,12 +82,14 @@ class Frozen:
         ).samples_per_second
 
 
-def key_of(question: Record) -> tuple[float, ...]:
+def key_of(question: Record) -> tuple[float | str, ...]:
     """The numbers of a question, in the order of the file."""
     return (
         question["huge"],
         question["local_steps"] or 0,
         *(question[name] for name in ("regions", "types", "budget", "seed")),
+        question["book_model"] or "",
+        question["quota"] or 0,
     )
 
 

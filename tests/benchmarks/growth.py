@@ -1,11 +1,13 @@
-"""Measure how the time of `exact` grows with regions and with types of machines.
+"""Measure how the time of `exact` grows with regions, offers and islands.
 
     python tests/benchmarks/growth.py --seeds 0:3 --time-limit 2
 
 For each number the median of CPU seconds over some seeds; the slope is that of a straight line
 through the logarithms (least squares), so 1 is linear and 2 quadratic. A question that was stopped
-counts with its time so far: slopes are too small then, and the table says how many were. The copy
-of the default book has 130 regions with machines of the three large clouds, so regions end there.
+counts with its time so far: slopes are too small then, and the table says how many were. Regions
+end with the 180 that sell machines. Offers come from more types of machines and hosts in 80
+regions. For islands the default book is asked for MPT-7B, on islands of one machine and up to so
+many.
 """
 
 from __future__ import annotations
@@ -13,32 +15,59 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from drawing import drawn
 from ledger import FOLDER, ROOT, Ledger, Record, markdown, read
-from markets import Question
+from markets import PRESENT, Question, book_problem
 from solving import measured, seeds
 
+from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 
-REGIONS = (10, 20, 40, 80, 130)
-TYPES = (5, 10, 20, 40, 56)
-FIXED_TYPES, FIXED_REGIONS = 20, 40
+REGIONS = (10, 20, 40, 80, 180)
+OFFERS = (200, 1_000, 5_000, 20_000, 100_000)
+ISLANDS = (1, 2, 4, 8, 16, 32)
+FIXED_TYPES, FIXED_REGIONS = 20, 80
+ISLAND_MODEL = "mpt-7b"
+VARIED = {
+    "regions": f"regions, {FIXED_TYPES} types",
+    "offers": f"offers asked for, {FIXED_REGIONS} regions",
+    "islands": f"machines of an island at most, default book, {ISLAND_MODEL}",
+}
 BUDGET = 50.0
 PLOT = ROOT / "docs" / "benchmarks" / "growth.svg"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IslandQuestion(Question):
+    """The default book asked for `ISLAND_MODEL`, with so many machines of an island at most."""
+
+    machines: int
+
+    def problem(self) -> Problem:
+        """Build the question."""
+        return book_problem(ISLAND_MODEL, self.budget, machines_per_island=f"1..{self.machines}")
 
 
 def questions(seed_range: range, budget: float) -> list[tuple[str, int, Question]]:
     """What is varied, its number and the question."""
     by_regions = [("regions", n, n, FIXED_TYPES) for n in REGIONS]
-    by_types = [("types", n, FIXED_REGIONS, n) for n in TYPES]
-    return [
+    by_offers = [
+        ("offers", n, FIXED_REGIONS, max(1, round(n / (FIXED_REGIONS * 2 * PRESENT))))
+        for n in OFFERS
+    ]
+    drawn_ = [
         (what, n, Question(regions=regions, types=types, budget=budget, seed=seed))
-        for what, n, regions, types in by_regions + by_types
+        for what, n, regions, types in by_regions + by_offers
         for seed in seed_range
+    ]
+    return drawn_ + [
+        ("islands", n, IslandQuestion(regions=0, types=0, budget=budget, seed=0, machines=n))
+        for n in ISLANDS
     ]
 
 
@@ -82,11 +111,10 @@ def table(records: Sequence[Record]) -> list[str]:
                 for r in records
                 if r["kind"] == "question" and (r["varied"], r["number"]) == (what, n)
             ]
-            fixed = f"{FIXED_TYPES} types" if what == "regions" else f"{FIXED_REGIONS} regions"
             stopped = sum(r["status"] == "time_limit" for r in own)
             rows.append(
                 [
-                    f"{n:g} {what}, {fixed}",
+                    f"{n:,} {VARIED[what]}",
                     median(r["pools"] for r in own),
                     seconds,
                     max(r["cpu_s"] for r in own),
@@ -115,7 +143,12 @@ def plot(records: Sequence[Record], path: Path = PLOT) -> None:
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
-        drawn(named, "regions or types", "CPU seconds of exact, median"), encoding="utf-8"
+        drawn(
+            named,
+            "regions, offers, or machines of an island at most",
+            "CPU seconds of exact, median",
+        ),
+        encoding="utf-8",
     )
 
 

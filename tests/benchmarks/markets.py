@@ -1,10 +1,12 @@
-"""Markets of a given size: real regions, links and egress prices, machines around list prices.
+"""Markets of a given size: real regions, links and egress prices, machines around list prices; and
+the default book of one day.
 
     python tests/benchmarks/markets.py    copy the default book of today
 
-Regions, egress, functions and stores come from `book/`, a copy of the default book without its
-machines, so that an instance stays what it is when prices are refreshed. A new copy changes all
-instances, which `frozen.py` notices by their digests.
+Regions, egress, functions and stores of drawn markets come from `book/`, a copy of the default book
+without its machines, and `whole_book/` has its machines too, so that an instance stays what it is
+when prices are refreshed. A new copy changes all instances, which `frozen.py` notices by their
+digests.
 """
 
 from __future__ import annotations
@@ -12,10 +14,13 @@ from __future__ import annotations
 import csv
 import random
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
+from placer.interface.advisor import Advisor
 from placer.market.books.book_reader import load_catalog
 from placer.market.books.folders import shipped_catalogs
 from placer.market.catalog import Catalog, VmOffer
@@ -41,6 +46,20 @@ PRESENT = 0.31
 books.
 """
 BOOK = Path(__file__).parent / "book"
+WHOLE_BOOK = Path(__file__).parent / "whole_book"
+BOOK_MODELS = (
+    "roberta-xlm",
+    "resnet50",
+    "convnext-large",
+    "whisper-small",
+    "gpt-1.3b",
+    "mpt-7b",
+    "llama-3.1-8b",
+)
+"""What the whole book is asked for: models that fit one device, and language models on islands."""
+BOOK_BUDGETS = (5.0, 50.0, 500.0, 5_000.0)
+BOOK_QUOTAS = (None, 64)
+"""GPUs of one kind in one region, as in requests; None: no limit."""
 PROFILES = BOOK / "profiles"
 """Copies of the profiles of `MODELS`, so that new speeds do not change the instances."""
 CONSTANTS = Calibration(
@@ -55,6 +74,8 @@ CONSTANTS = Calibration(
 )
 """The constants that the instances were frozen with, so that new fits do not change the answers."""
 CLOUDS = ("aws", "azure", "gcp")
+SELLERS = (*CLOUDS, "lambda", "runpod")
+"""Providers of machines: 180 regions."""
 COUNTS = (1, 2, 4, 8)
 DEVICE_USD_PER_HOUR = {
     "T4": 0.35,
@@ -84,7 +105,8 @@ class Question:
     Notes
     -----
     With local steps all strategies are open, else the synchronous ones; ``huge`` questions have
-    batches of `HUGE_FACTORS`.
+    batches of `HUGE_FACTORS`. With a ``book_model`` the copy of the default book is asked as a user
+    would, islands included: regions, types and seed are 0.
     """
 
     regions: int
@@ -93,15 +115,19 @@ class Question:
     seed: int
     local_steps: int | None = None
     huge: bool = False
+    book_model: str | None = None
+    quota: int | None = 8
 
     def problem(self) -> Problem:
         """Build the question."""
+        if self.book_model is not None:
+            return book_problem(self.book_model, self.budget, quota=self.quota, **self._steps)
         draw = random.Random(f"question {self.seed} {self.regions} {self.types} {self.budget}")
         profile = load_profile(str(PROFILES / f"{draw.choice(MODELS)}.json"))
         wishes = Requirements(
             budget_usd_per_hour=self.budget,
             max_local_steps=self.local_steps,
-            quota_gpus=8,
+            quota_gpus=self.quota,
             target_batch_size=int(
                 profile.target_batch_size
                 * draw.choice(HUGE_FACTORS if self.huge else BATCH_FACTORS)
@@ -114,6 +140,10 @@ class Question:
             calibration=CONSTANTS,
         )
 
+    @property
+    def _steps(self) -> dict[str, str]:
+        return {} if self.local_steps is None else {"local_steps": f"1..{self.local_steps}"}
+
 
 def market(regions: int, types: int, seed: int) -> Catalog:
     """Draw a market.
@@ -121,22 +151,28 @@ def market(regions: int, types: int, seed: int) -> Catalog:
     Parameters
     ----------
     regions, types
-        Regions of the default book that have machines of a large cloud, and kinds of machines (GPU
-        and how many).
+        Regions of the default book that have machines of a large cloud, of any provider where more
+        are wanted; and kinds of machines: GPU and how many, with several hosts where more than 56
+        are wanted.
     seed
         The same seed gives the same market.
     """
     book = _book()
     draw = random.Random(f"market {seed} {regions} {types}")
     able = sorted({offer.place for offer in book.offers if offer.provider in CLOUDS})
+    if regions > len(able):
+        able = sorted(place for place in book.regions if place.split("/")[0] in SELLERS)
     places = draw.sample(able, regions)
-    kinds = [(gpu, count) for gpu in DEVICE_USD_PER_HOUR for count in COUNTS]
+    kinds = [(gpu, count, "") for gpu in DEVICE_USD_PER_HOUR for count in COUNTS]
+    more = range(1, 1 + -(-types // len(kinds)))
+    if types > len(kinds):
+        kinds = [(gpu, count, f"-{host}") for host in more for gpu, count, _ in kinds]
     chosen = sorted(draw.sample(kinds, types))
     level = {place: draw.uniform(0.95, 1.35) for place in places}
     offers = []
     for place in sorted(places):
         provider, region = place.split("/")
-        for gpu, count in chosen:
+        for gpu, count, host in chosen:
             usd = (
                 level[place]
                 * count
@@ -145,7 +181,9 @@ def market(regions: int, types: int, seed: int) -> Catalog:
             )
             for name, share in (("on_demand", 1.0), ("spot", draw.uniform(0.3, 0.6))):
                 if draw.random() < PRESENT:
-                    offers.append(_offer(provider, region, gpu, count, name, round(usd * share, 4)))
+                    kind = f"{gpu.lower()}-{count}x{host}"
+                    usd_per_hour = round(usd * share, 4)
+                    offers.append(_offer(provider, region, kind, gpu, count, name, usd_per_hour))
     return replace(
         book,
         name=f"market-{regions}x{types}-{seed}",
@@ -154,11 +192,13 @@ def market(regions: int, types: int, seed: int) -> Catalog:
     )
 
 
-def _offer(provider: str, region: str, gpu: str, count: int, market: str, usd: float) -> VmOffer:
+def _offer(
+    provider: str, region: str, kind: str, gpu: str, count: int, market: str, usd: float
+) -> VmOffer:
     return VmOffer(
         provider=provider,
         region=region,
-        instance_type=f"{gpu.lower()}-{count}x",
+        instance_type=kind,
         gpu=gpu,
         gpu_count=count,
         vcpus=8 * count,
@@ -178,11 +218,44 @@ def _book() -> Catalog:
     return load_catalog(str(BOOK))
 
 
+def book_problem(model: str, budget: float, **words: Any) -> Problem:
+    """Ask the copy of the default book, USD/h and other words as in `placer.recommend`."""
+    return _whole_book().problem(model, budget=f"{budget}/h", **words)
+
+
+@lru_cache(maxsize=1)
+def _whole_book() -> Advisor:
+    """The copy of the default book with all its machines."""
+    return Advisor(str(WHOLE_BOOK))
+
+
+def book_questions(
+    budgets: Sequence[float], quotas: Sequence[int | None], local_steps: int | None
+) -> list[Question]:
+    """List the questions to the copy of the default book: each model, quota and budget."""
+    return [
+        Question(
+            regions=0,
+            types=0,
+            budget=budget,
+            seed=0,
+            local_steps=local_steps,
+            book_model=model,
+            quota=quota,
+        )
+        for budget in budgets
+        for quota in quotas
+        for model in BOOK_MODELS
+    ]
+
+
 def copy_book() -> None:
-    """Copy the default book: all files but its machines, of which one a place is kept to say which
-    places have any.
+    """Copy the default book, whole; and all files but its machines, of which one a place is kept to
+    say which places have any.
     """
     source = shipped_catalogs() / "default"
+    for path in source.glob("*.csv"):
+        shutil.copyfile(path, WHOLE_BOOK / path.name)
     for name in ("regions.csv", "egress.csv", "functions.csv", "stores.csv"):
         shutil.copyfile(source / name, BOOK / name)
     with (source / "offers.csv").open(encoding="utf-8", newline="") as handle:

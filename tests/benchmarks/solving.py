@@ -1,6 +1,7 @@
 """Measure how long `exact` takes to prove its answers, by size of the market and budget.
 
     python tests/benchmarks/solving.py [--quick]
+    python tests/benchmarks/solving.py --sizes book    the default book of one day, with islands
 
 Each size runs in a child process of its own, one question after the other, so that its peak memory
 is known. A question is timed from a market that nobody has looked at: links and egress prices of
@@ -21,12 +22,14 @@ from pathlib import Path
 
 from by_strategy import watched
 from ledger import FOLDER, Ledger, Record, markdown, peak_mib, percentile, problem_digest, read
-from markets import BUDGETS, SIZES, Question
+from markets import BOOK_BUDGETS, BOOK_QUOTAS, BUDGETS, SIZES, Question, book_questions
 
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result
 from placer.solving.solve import solve
 
+WHOLE = "book"
+"""Instead of a size: the copy of the default book, each model with and without a quota."""
 NEAR = 0.03
 """A first answer within this of the last one is one to start with."""
 
@@ -98,8 +101,7 @@ def measure_size(size: str, given: argparse.Namespace) -> Iterator[Record]:
         size,
         "--seeds",
         given.seeds,
-        "--budgets",
-        given.budgets,
+        *(["--budgets", given.budgets] if given.budgets else []),
         "--gap",
         str(given.gap),
     ]
@@ -124,26 +126,43 @@ def measure_size(size: str, given: argparse.Namespace) -> Iterator[Record]:
 def child(size: str, given: argparse.Namespace) -> None:
     """Body of the child: one line for each question, then its memory."""
     options = SolveOptions(gap=given.gap, time_limit_s=given.time_limit)
-    regions, types = SIZES[size]
     solve(
         Question(regions=4, types=4, budget=5.0, seed=0).problem()
     )  # modules are loaded outside the first time
-    for budget in map(float, given.budgets.split(",")):
-        for seed in seeds(given.seeds):
-            question = Question(
-                regions=regions,
-                types=types,
-                budget=budget,
-                seed=seed,
-                local_steps=given.local_steps,
-                huge=given.huge,
-            )
-            print(
-                json.dumps(measured(question, options, by_strategy=given.by_strategy)), flush=True
-            )
+    for question in questions(size, given):
+        record = measured(question, options, by_strategy=given.by_strategy)
+        print(json.dumps(record), flush=True)
     print(
         json.dumps({"kind": "memory", "size": size, "peak_mib": round(peak_mib(), 1)}), flush=True
     )
+
+
+def questions(size: str, given: argparse.Namespace) -> list[Question]:
+    """List the questions of a size, or those to the copy of the default book."""
+    budgets = [float(budget) for budget in given.budgets.split(",")] if given.budgets else None
+    if size == WHOLE:
+        return book_questions(budgets or BOOK_BUDGETS, BOOK_QUOTAS, given.local_steps)
+    regions, types = SIZES[size]
+    return [
+        Question(
+            regions=regions,
+            types=types,
+            budget=budget,
+            seed=seed,
+            local_steps=given.local_steps,
+            huge=given.huge,
+        )
+        for budget in budgets or BUDGETS
+        for seed in seeds(given.seeds)
+    ]
+
+
+def market_words(record: Record) -> str:
+    """Say which market a question is about."""
+    if record.get("book_model") is None:
+        return f"{record['regions']} x {record['types']}"
+    quota = record["quota"]
+    return f"default book, {'no quota' if quota is None else f'quota {quota}'}"
 
 
 def seeds(words: str) -> range:
@@ -156,28 +175,31 @@ def table(records: Sequence[Record]) -> list[str]:
     """Summarise questions by size and budget."""
     asked = [record for record in records if record["kind"] == "question"]
     peaks = {
-        SIZES[record["size"]]: record["peak_mib"]
+        SIZES.get(record["size"], (0, 0)): record["peak_mib"]
         for record in records
         if record["kind"] == "memory"
     }
     rows = []
-    for key in dict.fromkeys((r["regions"], r["types"], r["budget"]) for r in asked):
-        own = [r for r in asked if (r["regions"], r["types"], r["budget"]) == key]
+    for key in dict.fromkeys((market_words(r), r["budget"]) for r in asked):
+        own = [r for r in asked if (market_words(r), r["budget"]) == key]
+        gaps = [float("inf") if r["gap"] is None else r["gap"] for r in own if r["value"]]
         proved = sum(r["status"] in ("optimal", "infeasible") for r in own)
         rows.append([
-            f"{key[0]} x {key[1]}, {key[2]:g} USD/h",
+            f"{key[0]}, {key[1]:g} USD/h",
             f"{proved}/{len(own)}",
+            *(sum(gap <= most for gap in gaps) for most in (0.01, 0.02, 0.05, 0.15)),
             *(percentile([r["cpu_s"] for r in own], share) for share in (0.5, 0.95, 1.0)),
             percentile([r["wall_s"] for r in own], 0.95),
-            100 * percentile([float("inf") if r["gap"] is None else r["gap"] for r in own], 0.95),
+            100 * percentile(gaps, 0.95),
             *(
                 percentile([r[name]["cpu_s"] for r in own if r[name]], 0.95)
                 for name in ("first", "near")
             ),
-            peaks.get(key[:2]),
+            peaks.get((own[0]["regions"], own[0]["types"])),
         ])  # fmt: skip
     heads = (
-        "regions x types|proved|CPU s p50|p95|max|wall s p95|gap % p95|first answer CPU s "
+        "regions x types|proved|gap at most 1 %|2 %|5 %|15 %|CPU s p50|p95|max|wall s p95|gap % "
+        "p95|first answer CPU s "
         "p95|within 3 % CPU s p95|peak MiB of the size"
     )
     return markdown(heads.split("|"), rows)
@@ -194,7 +216,7 @@ def slow_table(records: Sequence[Record], most: int = 10) -> list[str]:
         words = "; ".join(
             f"{name} {part['cpu_s']:.1f} s, {part['nodes']} nodes" for name, part in spent
         )
-        what = f"{r['regions']} x {r['types']}, {r['budget']:g} USD/h, seed {r['seed']}"
+        what = f"{market_words(r)}, {r['budget']:g} USD/h, seed {r['seed']}"
         gap = None if r["gap"] is None else 100 * r["gap"]
         rows.append(
             [what, r["model"], r["batch"], r["cpu_s"], r["status"], gap, r["strategy"], words]
@@ -213,10 +235,12 @@ def words() -> argparse.ArgumentParser:
     found.add_argument(
         "--sizes",
         default=",".join(SIZES),
-        help="of " + ", ".join(f"{n} {r}x{t}" for n, (r, t) in SIZES.items()),
+        help="of " + ", ".join(f"{n} {r}x{t}" for n, (r, t) in SIZES.items()) + f"; or {WHOLE}",
     )
     found.add_argument(
-        "--budgets", default=",".join(f"{budget:g}" for budget in BUDGETS), help="USD/h"
+        "--budgets",
+        help=f"USD/h (default {','.join(f'{budget:g}' for budget in BUDGETS)}; the book "
+        f"{','.join(f'{budget:g}' for budget in BOOK_BUDGETS)})",
     )
     found.add_argument("--seeds", help="FIRST:END (default 0:20)")
     found.add_argument(
@@ -249,7 +273,7 @@ def words() -> argparse.ArgumentParser:
         "-o",
         "--output",
         type=Path,
-        help="file of JSON lines (default build/bench/solving[-local][-huge].jsonl)",
+        help="file of JSON lines (default build/bench/solving[-book][-local][-huge].jsonl)",
     )
     found.add_argument("--child", help=argparse.SUPPRESS)
     return found
@@ -266,7 +290,8 @@ def main() -> None:
     path = (
         given.output
         or FOLDER
-        / f"solving{'-local' if given.local_steps else ''}{'-huge' if given.huge else ''}.jsonl"
+        / f"solving{'-book' if given.sizes == WHOLE else ''}"
+        f"{'-local' if given.local_steps else ''}{'-huge' if given.huge else ''}.jsonl"
     )
     ledger = Ledger(
         path,
@@ -277,9 +302,9 @@ def main() -> None:
         huge=given.huge or None,
     )
     for size in given.sizes.split(","):
-        if size not in SIZES:
+        if size not in (*SIZES, WHOLE):
             raise SystemExit(
-                f"error: unknown size '{size}'\n  tip: the sizes are {', '.join(SIZES)}"
+                f"error: unknown size '{size}'\n  tip: the sizes are {', '.join((*SIZES, WHOLE))}"
             )
         for record in measure_size(size, given):
             ledger.write(record)
