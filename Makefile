@@ -52,11 +52,12 @@ BENCH = $(BIN)/python tests/benchmarks
 
 bench: $(TEST)  ## quick benchmarks, about 10 minutes: docs/benchmarks/results.md
 	$(BENCH)/solving.py --quick --by-strategy --check
-	$(BENCH)/solving.py --quick --by-strategy --local-steps 16 --check
+	$(BENCH)/solving.py --quick --by-strategy --local-steps 64 --check
 	$(BENCH)/solving.py --quick --by-strategy --huge --check
+	$(BENCH)/solving.py --sizes book --time-limit 3 --by-strategy --check
 	$(BENCH)/monolith.py --instances 1 --time-limit 15
-	$(BENCH)/side_by_side.py --instances 3 --time-limit 10
-	$(BENCH)/growth.py --seeds 0:3 --time-limit 2
+	$(BENCH)/side_by_side.py --instances 1 --time-limit 10
+	$(BENCH)/growth.py --seeds 0:2 --time-limit 2
 	$(BENCH)/scheduler.py --requests 60 --time-limit 3
 	$(BENCH)/report.py
 
@@ -66,8 +67,10 @@ rehearse: $(TEST)  ## check shaped links, rehearse five plans through them, abou
 
 bench-full: $(TEST)  ## all benchmarks, some hours on a quiet machine
 	$(BENCH)/solving.py --by-strategy --check
-	$(BENCH)/solving.py --by-strategy --local-steps 16 --check
+	$(BENCH)/solving.py --by-strategy --local-steps 64 --check
 	$(BENCH)/solving.py --by-strategy --huge --check
+	$(BENCH)/solving.py --sizes book --time-limit 12 --by-strategy --check
+	$(BENCH)/solving.py --sizes book --time-limit 12 --by-strategy --local-steps 64 --check
 	$(BENCH)/monolith.py
 	$(BENCH)/side_by_side.py
 	$(BENCH)/growth.py

@@ -59,6 +59,19 @@ SECTIONS = (
         "with, but many machines in many regions pay, which is what proofs find hardest.",
     ),
     Section(
+        title="Time to prove, the default book with islands",
+        file="solving-book.jsonl",
+        table=solving.table,
+        note="The default book of one day, asked as a user would: four models that fit one device "
+        "and three language models on islands of machines; synchronous strategies.",
+    ),
+    Section(
+        title="Time to prove, the default book with local steps",
+        file="solving-book-local.jsonl",
+        table=solving.table,
+        note="The same questions with all strategies open.",
+    ),
+    Section(
         title="The slowest questions",
         file="solving.jsonl",
         table=solving.slow_table,
@@ -75,16 +88,19 @@ SECTIONS = (
         "`exact` answers the same question.",
     ),
     Section(
-        title="All proving solvers on small instances",
+        title="All proving solvers and simpler planners",
         file="side_by_side.jsonl",
         table=side_by_side.table,
-        note="Whole questions of the frozen set, the same gap and seconds for each solver.",
+        note="Whole questions of the frozen set, the same gap and seconds for each solver. Below, "
+        "what planners lose that stay in one region or know no egress prices; what they choose is "
+        "priced in truth, and may break a limit.",
     ),
     Section(
         title="Growth",
         file="growth.jsonl",
         table=growth.table,
-        note="Median CPU seconds of `exact` at 50 USD/h. "
+        note="Median CPU seconds of `exact` at 50 USD/h, by regions, by offers of a drawn market, "
+        "and by the most machines of an island. "
         "![Growth of the time to prove](growth.svg)",
     ),
     Section(
