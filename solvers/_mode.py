@@ -40,7 +40,7 @@ class Mode:
         exchange = exchange_for(self.strategy, 1, self.problem, local_steps=self.local_steps)
         return multiplier_of(exchange, self.problem).value
 
-    @property
+    @cached_property
     def overlap(self) -> bool:
         """Whether the exchange runs beside the calculation."""
         return exchange_for(self.strategy, 1, self.problem).overlap

@@ -43,7 +43,7 @@ def increments(
         many machines a step stands for.
     """
     machines = machines_of(sizes, caps, quota, most)
-    if _alike(sizes, caps, quota, machines):
+    if add_alike(sizes, caps, quota, most):
         return values.max(axis=2, keepdims=True) if machines else values[:, :, :0]
     if _ample(sizes, caps, quota, machines):
         return _best_units(values, caps, machines)
@@ -65,6 +65,7 @@ def increments(
     return np.diff(hull, axis=2)
 
 
+@lru_cache(maxsize=4096)
 def machines_of(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, most: int) -> int:
     """Return the increments of one bucket: most machines that its quota and caps allow.
 
@@ -93,15 +94,19 @@ def step_machines(
     ((2,), (1, 1, 1, 1, 1, 1, 1, 1))
     """
     machines = machines_of(sizes, caps, quota, most)
-    if _alike(sizes, caps, quota, machines):
+    if add_alike(sizes, caps, quota, most):
         return (machines,) if machines else ()
     return (1,) * machines
 
 
-def _alike(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, machines: int) -> bool:
-    """Return whether the best machine of a bucket may be taken each time."""
+@lru_cache(maxsize=4096)
+def add_alike(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, most: int) -> bool:
+    """Return whether the best machine of a bucket may be taken each time; if so, of fewer machines
+    too.
+    """
     if len(sizes) == 1:
         return True
+    machines = machines_of(sizes, caps, quota, most)
     return min(caps) >= machines and _ample(sizes, caps, quota, machines)
 
 

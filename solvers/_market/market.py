@@ -296,10 +296,15 @@ class Market:
         """Alpha v - beta c - gamma g of each row and pool; shape (rows, pools)."""
         return self.values_at(self.weights)
 
-    def values_at(self, weights: Array) -> Array:
-        """Return alpha v - beta c - gamma g of other rows and each pool; shape (rows, pools)."""
+    def values_at(self, weights: Array, pools: Indices | None = None) -> Array:
+        """Return alpha v - beta c - gamma g of other rows and each pool, or some pools; shape
+        (rows, pools).
+        """
+        every = slice(None) if pools is None else pools
         built: Array = (
-            weights[:, :1] * self.speed - weights[:, 1:2] * self.usd - weights[:, 2:] @ self.limited
+            weights[:, :1] * self.speed[every]
+            - weights[:, 1:2] * self.usd[every]
+            - weights[:, 2:] @ self.limited[:, every]
         )
         return built
 

@@ -124,6 +124,38 @@ def best_of(values: Array, most: int, machines: Indices | None = None) -> Array:
     return built
 
 
+def best_sum(values: Array, n: int, machines: Indices) -> Array:
+    """Return the sum of the n largest of each row, as `best_of` has it in its last column; shape
+    (rows,).
+
+    Parameters
+    ----------
+    values
+        Shape (rows, steps).
+    n
+        At least 1.
+    machines
+        How often each value may be taken, at least once; shape (steps,).
+
+    Examples
+    --------
+    >>> best_sum(np.array([[1.0, 3.0]]), 3, np.array([2, 1])).tolist()
+    [5.0]
+    >>> best_sum(np.array([[1.0, 3.0]]), 3, np.array([3, 3])).tolist()
+    [9.0]
+    """
+    if machines.sum() < n:
+        return np.full(len(values), -np.inf)
+    if machines.min() >= n:
+        most: Array = n * values.max(axis=1)
+        return most
+    order = np.argsort(-values, axis=1)
+    each = machines[order]
+    taken = np.clip(n - (np.cumsum(each, axis=1) - each), 0, each)
+    built: Array = np.sum(np.take_along_axis(values, order, axis=1) * taken, axis=1)
+    return built
+
+
 def _largest_units(values: Array, most: int, machines: Indices) -> Array:
     """Return the largest values of each row in falling order, each as often as it has machines, at
     most so many; shape (rows, units).

@@ -15,9 +15,9 @@ from placer.problem.problem import Problem, groups_of
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices
-from ..._market.increments import increments, step_machines
 from ..._market.market import Market
-from ..._market.required_machines import best_of
+from ..._market.place_units import PlaceUnits
+from ..._market.required_machines import best_of, best_sum
 from ..bounds.relaxation import margin
 from .leaf_bound import LeafBound
 
@@ -25,6 +25,7 @@ TIGHT = 5
 """Rows of the bound that prune partial choices."""
 FINE, ROUNDS = 8, 2
 """Prices of a dollar that are tried between the neighbours of the tightest one, and how often."""
+SHARES = np.arange(1, FINE + 1) / (FINE + 1)
 BEAM = 500
 """Choices that a first pass keeps at most, to find a good placement soon."""
 JOINED = 1_000_000
@@ -65,6 +66,8 @@ class States:
     @staticmethod
     def all_of(parts: list[States]) -> States:
         """Put several lists of states into one."""
+        if len(parts) == 1:
+            return parts[0]
         names = [field.name for field in fields(States)]
         return States(
             **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
@@ -128,8 +131,8 @@ class Fronts:
         # More speed brings more rounds and more egress. Counting it with the price keeps a slower
         # choice that just stays within a budget.
         self.usd_per_speed = SECONDS_PER_HOUR * egress_usd / mode.samples
-        self.buckets = [
-            buckets_at(self.market, place, own)
+        self.units = [
+            units_at(self.market, place, own)
             for place, own in zip(bound.node.used, hosts, strict=True)
         ]
         self.most: int | None = None
@@ -141,41 +144,46 @@ class Fronts:
         prices of a dollar around the tightest of these.
         """
         weights = self.market.weights
-        needed = self.bound.thresholds(self.split)[:, 0]
-        sums = self._sums(weights)
-        ends = np.zeros(len(weights), dtype=bool)
-        ends[[0, -1]] = True
+        ends = {0, len(weights) - 1}
+        needed, sums = self.bound.thresholds(self.split)[:, 0], self._sums(weights)
+        spare = self._spare(weights, sums, needed)
         for _ in range(ROUNDS):
-            spare = self._spare(weights, sums.sum(axis=0), needed)
-            at = int(np.argmin(spare))
+            at = int(spare.argmin())
             if not np.isfinite(spare[at]) or spare[at] < 0:  # says nothing, or cuts the leaf
                 break
-            price, now = weights[:, 1], weights[at, 1]
-            others = weights[(weights[:, 0] > 0) & (price > 0)][:, 1]
-            low = others[others < now].max(initial=0.0) or now / 2
-            high = others[others > now].min(initial=np.inf)
-            fine = np.zeros((FINE, weights.shape[1]))
-            fine[:, 0] = 1.0
-            fine[:, 1] = np.geomspace(low, min(high, 2 * now), FINE + 2)[1:-1]
-            more = self.bound.thresholds(self.split, fine)[:, 0]
-            weights, needed = np.vstack([weights, fine]), np.concatenate([needed, more])
-            sums = np.concatenate([sums, self._sums(fine)], axis=1)
-            ends = np.concatenate([ends, np.zeros(FINE, dtype=bool)])
-        total = sums.sum(axis=0)
-        spare = self._spare(weights, total, needed)
+            fine = self._around(weights, at)
+            more, own = self.bound.thresholds(self.split, fine)[:, 0], self._sums(fine)
+            spare = np.concatenate([spare, self._spare(fine, own, more)])
+            weights, needed = np.concatenate([weights, fine]), np.concatenate([needed, more])
+            sums = np.concatenate([sums, own], axis=1)
         tight = np.argsort(spare, kind="stable")[:TIGHT]
-        rows = np.unique([*np.flatnonzero(ends), *tight])
+        rows = np.array(sorted({*ends, *tight.tolist()}))
         # Nothing reaches an infinite threshold; one of minus infinity cuts nothing.
         self.hopeless = bool(np.any(needed == np.inf))
         finite = rows[np.isfinite(needed[rows])]
         rows = finite if len(finite) else rows[:1]
         self.weights, self.needed, self.spare = weights[rows], needed[rows], spare[rows]
-        self.total, self.sums = total[rows], list(sums[:, rows])
+        # Loose by rounding: sums of parts differ from the sum of the whole in the last digits.
+        slack = 1e-9 * np.maximum(1.0, np.abs(self.needed))
+        self.floor = (self.needed - slack)[:, None]
+        self.sums = list(sums[:, rows])
+        self.total = np.sum(self.sums, axis=0)
 
-    def _spare(self, weights: Array, reached: Array, needed: Array) -> Array:
+    def _around(self, weights: Array, at: int) -> Array:
+        """Return rows with prices of a dollar between those of the neighbours of one row."""
+        price, now = weights[:, 1], weights[at, 1]
+        others = price[(weights[:, 0] > 0) & (price > 0)]
+        low = others[others < now].max(initial=0.0) or now / 2
+        high = min(others[others > now].min(initial=np.inf), 2 * now)
+        fine = np.zeros((FINE, weights.shape[1]))
+        fine[:, 0], fine[:, 1] = 1.0, low * (high / low) ** SHARES
+        return fine
+
+    def _spare(self, weights: Array, sums: Array, needed: Array) -> Array:
         """Return what is to spare in each row in dollars an hour; infinite where a row says nothing
         about the price.
         """
+        reached = sums.sum(axis=0)
         priced = (weights[:, 0] > 0) & (weights[:, 1] > 0)
         priced &= np.isfinite(reached) & np.isfinite(needed)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -185,12 +193,11 @@ class Fronts:
 
     def _sums(self, weights: Array) -> Array:
         """Return the best weighted sums of the machines of each region; shape (regions, rows)."""
-        values = self.market.values_at(weights)
         rows = []
-        for pools, count in zip(self.buckets, self.split[0].tolist(), strict=True):
-            none = np.zeros((len(values), 0))  # where no pool of a region has these hosts
-            units = [none, *(increments_of(self.market, values, each, count) for each in pools)]
-            rows.append(best_of(np.concatenate(units, axis=1), count)[:, count])
+        for units, count in zip(self.units, self.split[0].tolist(), strict=True):
+            values = self.market.values_at(weights, units.pools)
+            each, machines = units.increments(values, count)
+            rows.append(best_sum(each, count, machines))
         return np.array(rows)
 
     def improvements(self) -> Iterator[tuple[WorkerGroup, ...]]:
@@ -270,9 +277,7 @@ class Fronts:
         shape (rows, states) or (rows, 1).
         """
         reached = self.weights[:, :1] * states.speed - self.weights[:, 1:2] * states.usd + ahead
-        # Loose by rounding: sums of parts differ from the sum of the whole in the last digits.
-        slack = 1e-9 * np.maximum(1.0, np.abs(self.needed))
-        open_: np.ndarray = np.all(reached >= (self.needed - slack)[:, None], axis=0)
+        open_: np.ndarray = np.all(reached >= self.floor, axis=0)
         return open_
 
     def best(self, states: States) -> States:
@@ -315,66 +320,70 @@ class RegionFront:
         self.fronts, self.count = fronts, int(fronts.split[0, k])
         self.others = (fronts.total - fronts.sums[k])[:, None]
         self.states, self.trail = NOTHING, []
-        for stage in self._stages(fronts.buckets[k]):
+        for stage in self._stages(fronts.units[k]):
             self.states = self._extended(stage)
             self.trail.append((self.states, stage.pool))
             if len(self.states.speed) == 0:
                 break
 
-    def _stages(self, buckets: list[list[int]]) -> list[Stage]:
+    def _stages(self, units: PlaceUnits) -> list[Stage]:
         """List the pools, those of one quota one after the other, with the best weighted sums of m
         machines of those that come later.
         """
-        market, weights = self.fronts.market, self.fronts.weights
-        values = market.values_at(weights)
-        worth = values[int(np.argmin(self.fronts.spare))]
+        market, count = self.fronts.market, self.count
+        values = market.values_at(self.fronts.weights, units.pools)
+        row = values[int(np.argmin(self.fronts.spare))].tolist()
+        worth = {pool: row[at] for pool, at in units.column.items()}
         stages: list[Stage] = []
-        later = np.zeros((len(weights), 0))
+        later = values[:, :0]
         # The best pools first: what is left after them is worth little, so that choices with few of
         # them are cut at once.
-        for bucket in sorted(buckets, key=lambda pools: float(worth[pools].max())):
-            pools = sorted(bucket, key=lambda i: float(worth[i]))
+        for bucket in sorted(units.buckets, key=lambda pools: max(worth[i] for i in pools)):
+            pools = sorted(bucket, key=worth.__getitem__)
             quota, size = market.pools[pools[0]].gpu_quota, 0
             for at, pool in enumerate(pools):
-                units = later
+                every = later
                 if at:
-                    own = increments_of(market, values, pools[:at], self.count)
-                    units = np.concatenate([later, own], axis=1)
-                stages.append(Stage(pool, quota, size, best_of(units, self.count)))
+                    own = units.of_pools(values, pools[:at], count)
+                    every = np.concatenate([later, own], axis=1)
+                stages.append(Stage(pool, quota, size, best_of(every, count)))
                 size = max(size, market.pools[pool].gpus)
-            own = increments_of(market, values, pools, self.count)
+            own = units.of_pools(values, pools, count)
             later = np.concatenate([later, own], axis=1)
-            later = -np.sort(-later, axis=1)[:, : self.count]
+            later = -np.sort(-later, axis=1)[:, :count]
         return stages[::-1]
 
     def _extended(self, stage: Stage) -> States:
         """Add machines of a pool to every choice so far, and keep what nothing beats."""
         market, before = self.fronts.market, self.states
         size, parts = market.pools[stage.pool].gpus, []
-        self.fronts.bound.target.check_time()
-        for count in range(int(min(market.cap[stage.pool], self.count)) + 1):
-            at = np.flatnonzero(
-                (before.machines + count <= self.count)
-                & (before.devices + count * size <= stage.quota)
-            )
-            if len(at) == 0:
-                break
+        speed, usd = market.speed[stage.pool], market.usd[stage.pool]
+        most = int(min(market.cap[stage.pool], self.count))
+        # In parts, as with the pairs of two regions.
+        step = max(1, JOINED // max(1, len(before.speed)))
+        for first in range(0, most + 1, step):
+            self.fronts.bound.target.check_time()
+            counts = np.arange(first, min(first + step, most + 1))[:, None]
+            fits = before.machines + counts <= self.count
+            fits &= before.devices + counts * size <= stage.quota
+            count, at = np.nonzero(fits)
+            count += first
             built = States(
                 machines=before.machines[at] + count,
                 devices=before.devices[at] + count * size,
-                speed=before.speed[at] + count * market.speed[stage.pool],
-                usd=before.usd[at] + count * market.usd[stage.pool],
+                speed=before.speed[at] + count * speed,
+                usd=before.usd[at] + count * usd,
                 parent=at,
-                choice=np.full(len(at), count),
+                choice=count,
             )
             ahead = stage.later[:, self.count - built.machines] + self.others
             parts.append(built.at(np.flatnonzero(self.fronts.open(built, ahead))))
         states = States.all_of(parts)
         # Devices count no more where machines to come cannot fill the quota, so that fewer choices
         # differ.
-        most = states.devices + (self.count - states.machines) * stage.largest_later
+        devices = states.devices + (self.count - states.machines) * stage.largest_later
         kept = self.fronts.best(
-            replace(states, devices=np.where(most <= stage.quota, 0, states.devices))
+            replace(states, devices=np.where(devices <= stage.quota, 0, states.devices))
         )
         return self.fronts.promising(kept, stage.later[:, self.count - kept.machines])
 
@@ -400,18 +409,14 @@ class Stage:
     later: Array
 
 
-def buckets_at(market: Market, place: int, hosts: frozenset[str]) -> list[list[int]]:
-    """List the pools of each quota bucket of a place, in the order of the market."""
-    buckets: dict[tuple[str, str, str], list[int]] = {}
-    for i in np.flatnonzero((market.place_of == place) & market.pools_of_hosts(hosts)).tolist():
-        buckets.setdefault(market.pools[i].bucket, []).append(i)
-    return list(buckets.values())
-
-
-def increments_of(market: Market, values: Array, pools: list[int], most: int) -> Array:
-    """Return the increments of some pools that share a quota; shape (rows, machines)."""
-    sizes = tuple(market.pools[i].gpus for i in pools)
-    caps = tuple(int(market.cap[i]) for i in pools)
-    quota = market.pools[pools[0]].gpu_quota
-    built = increments(values[:, None, pools], sizes, caps, quota, most)[:, 0]
-    return np.repeat(built, step_machines(sizes, caps, quota, most), axis=1)
+def units_at(market: Market, place: int, hosts: frozenset[str]) -> PlaceUnits:
+    """Return the increments of a place's pools with some hosts; the market keeps them."""
+    key = "units", place, hosts
+    if key not in market.kept:
+        buckets: dict[tuple[str, str, str], list[int]] = {}
+        for i in np.flatnonzero((market.place_of == place) & market.pools_of_hosts(hosts)).tolist():
+            buckets.setdefault(market.pools[i].bucket, []).append(i)
+        most = market.problem.requirements.max_workers
+        market.kept[key] = PlaceUnits(list(buckets.values()), market.pools, market.cap, most)
+    built: PlaceUnits = market.kept[key]
+    return built

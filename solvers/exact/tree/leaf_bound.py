@@ -30,6 +30,7 @@ class LeafBound:
         self.relaxation, self.node, self.family = relaxation, node, family
         self.market, self.target = relaxation.market, relaxation.target
         self.workers = int(node.workers[0])
+        self._kept: tuple[bytes, tuple[Array, Array, float, Array]] | None = None
 
     def of_family(self, family: Family) -> LeafBound:
         """Return the bound of the same leaf with other hosts."""
@@ -55,6 +56,23 @@ class LeafBound:
         -----
         Workers that are not placed yet pay at least the cheapest price to and from the placed ones.
         """
+        communication, egress_usd, data_usd, slowest = self._round(splits)
+        return self.target.thresholds(
+            self.relaxation.mode,
+            self.market.weights if weights is None else weights,
+            communication,
+            egress_usd,
+            data_usd,
+            slowest,
+        )
+
+    def _round(self, splits: Indices) -> tuple[Array, Array, float, Array]:
+        """Return what `Target.thresholds` takes of the exchanges of some splits, which depends on
+        no target; kept for the last one split, which is asked for again and again.
+        """
+        asked = splits.tobytes() if len(splits) == 1 else None
+        if asked is not None and self._kept is not None and self._kept[0] == asked:
+            return self._kept[1]
         workers, shard = (
             self.workers,
             pair_bytes(self.relaxation.problem.gradient_bytes, self.workers),
@@ -62,7 +80,6 @@ class LeafBound:
         communication = np.full(
             len(splits), self.family.averaging_s[workers] + self.node.wan_s_per_pair_byte * shard
         )
-        data = min(self.market.data_usd[p] for p in self.node.used)
         # The slowest hosts and the slowest network: a speed that every placement of the leaf has,
         # so that egress is charged for no more than is certain.
         longest = (
@@ -71,15 +88,14 @@ class LeafBound:
             + self.family.slowest_averaging_s[workers]
             + self.relaxation.most_load_s
         )
-        slowest = self.relaxation.slowest(self.node, np.full(len(splits), workers), longest)
-        return self.target.thresholds(
-            self.relaxation.mode,
-            self.market.weights if weights is None else weights,
+        built = (
             communication,
             self.egress_usd(splits),
-            data,
-            slowest,
+            min(self.market.data_usd[p] for p in self.node.used),
+            self.relaxation.slowest(self.node, np.full(len(splits), workers), longest),
         )
+        self._kept = None if asked is None else (asked, built)
+        return built
 
     def host_runs(self, split: Indices) -> list[tuple[frozenset[str], ...]]:
         """List the hosts by region such that in each run the slowest of them decides."""
