@@ -25,6 +25,7 @@ from placer.problem.problem import Problem
 from placer.problem.words.request import build_problem
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import Quotas, TrainingWishes, Wishes
+from placer.solving.allowance import Cancel
 from placer.solving.by_hand import place_by_hand
 from placer.solving.cross_check import check_verifier, verified
 from placer.solving.result import Result
@@ -76,12 +77,21 @@ class Advisor:
         certificate: bool = False,
         alternatives: bool = True,
         on_better: Callable[[float], None] | None = None,
+        memory_limit: str | float | None = None,
+        cancel: Cancel | None = None,
         **words: Unpack[Wishes],
     ) -> Result:
         """Find, prove and explain the best placement; see `placer.recommend`."""
         whole_number("top", top, 1, "give the rows of the considered table")
         options = replace(
-            solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better),
+            solve_options(
+                gap=gap,
+                time_limit=time_limit,
+                seed=seed,
+                on_better=on_better,
+                memory_limit=memory_limit,
+                cancel=cancel,
+            ),
             certificate=certificate,
         )
         if not isinstance(alternatives, bool):
@@ -112,6 +122,8 @@ class Advisor:
         time_limit: str | float = 60.0,
         seed: int = 0,
         on_better: Callable[[float], None] | None = None,
+        memory_limit: str | float | None = None,
+        cancel: Cancel | None = None,
         **words: Unpack[Wishes],
     ) -> Frontier:
         """Find the frontier of cost against throughput; see `placer.pareto`."""
@@ -121,7 +133,14 @@ class Advisor:
                 f"objective '{words['objective']}' for a frontier",
                 "leave it out: a frontier shows both ends and all between",
             )
-        options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
+        options = solve_options(
+            gap=gap,
+            time_limit=time_limit,
+            seed=seed,
+            on_better=on_better,
+            memory_limit=memory_limit,
+            cancel=cancel,
+        )
         words["objective"] = "throughput"
         problem = self.problem(model, catalog, **words)
         return frontier(problem, text_of("solver", solver), options, points)
@@ -135,6 +154,8 @@ class Advisor:
         why_not: str | Sequence[str] = (),
         gap: str | float = 0.001,
         time_limit: str | float = 120.0,
+        memory_limit: str | float | None = None,
+        cancel: Cancel | None = None,
         **words: Unpack[Wishes],
     ) -> Explanation:
         """Say what binds, why not something else, what one more is worth, or why nothing fits; see
@@ -159,9 +180,8 @@ class Advisor:
             else tuple(text_of("why_not", subject) for subject in why_not)
         )
         seconds = solve_options(time_limit=time_limit).time_limit_s
-        return explain_problem(
-            problem, subjects, options=solve_options(gap=gap), time_limit_s=seconds
-        )
+        options = solve_options(gap=gap, memory_limit=memory_limit, cancel=cancel)
+        return explain_problem(problem, subjects, options=options, time_limit_s=seconds)
 
     @with_wishes
     def estimate(
@@ -229,6 +249,8 @@ def recommend(
     certificate: bool = False,
     alternatives: bool = True,
     on_better: Callable[[float], None] | None = None,
+    memory_limit: str | float | None = None,
+    cancel: Cancel | None = None,
     **words: Unpack[Wishes],
 ) -> Result:
     """Find, prove and explain the best placement.
@@ -259,6 +281,13 @@ def recommend(
         nearest, verdict). Schedulers that read placement and estimate leave it out.
     on_better
         Called with the value of each better answer.
+    memory_limit
+        Memory at which the search stops with the best answer so far: resident memory of the
+        process, such as ``2GB``; a number is bytes. None: what the process holds, and beside it a
+        quarter of the machine, at most 2 GB.
+    cancel
+        Token that another thread may set to end the search with the best answer so far:
+        `threading.Event`, or whatever has ``is_set()``.
     **words
         The wishes, as text or as plain values where the unit is plain:
 
@@ -293,6 +322,8 @@ def recommend(
         certificate=certificate,
         alternatives=alternatives,
         on_better=on_better,
+        memory_limit=memory_limit,
+        cancel=cancel,
         **words,
     )
 
@@ -308,13 +339,15 @@ def pareto(
     time_limit: str | float = 60.0,
     seed: int = 0,
     on_better: Callable[[float], None] | None = None,
+    memory_limit: str | float | None = None,
+    cancel: Cancel | None = None,
     **words: Unpack[Wishes],
 ) -> Frontier:
     """Find what each budget buys: the frontier of USD/h against samples/s that count.
 
     Parameters
     ----------
-    model, catalog, solver, gap, seed, on_better
+    model, catalog, solver, gap, seed, on_better, memory_limit, cancel
         As in `recommend`.
     points
         The most points.
@@ -352,6 +385,8 @@ def pareto(
         time_limit=time_limit,
         seed=seed,
         on_better=on_better,
+        memory_limit=memory_limit,
+        cancel=cancel,
         **words,
     )
 
@@ -364,6 +399,8 @@ def explain(
     why_not: str | Sequence[str] = (),
     gap: str | float = 0.001,
     time_limit: str | float = 120.0,
+    memory_limit: str | float | None = None,
+    cancel: Cancel | None = None,
     **words: Unpack[Wishes],
 ) -> Explanation:
     """Explain an answer: what binds, why not something else, what one more is worth, when to leave
@@ -373,7 +410,7 @@ def explain(
     ----------
     model
         As in `recommend`; or a whole problem, such as ``result.problem``, and then no words.
-    catalog, gap
+    catalog, gap, memory_limit, cancel
         As in `recommend`.
     why_not
         Names of places, GPUs, exchanges, ``place=GPU:market``, ``spot``, ``on-demand`` or
@@ -404,7 +441,14 @@ def explain(
     ['budget']
     """
     return Advisor().explain(
-        model, catalog=catalog, why_not=why_not, gap=gap, time_limit=time_limit, **words
+        model,
+        catalog=catalog,
+        why_not=why_not,
+        gap=gap,
+        time_limit=time_limit,
+        memory_limit=memory_limit,
+        cancel=cancel,
+        **words,
     )
 
 

@@ -6,9 +6,11 @@ import os
 from collections.abc import Callable, Sequence
 
 from placer.errors import PlacerError
+from placer.solving.allowance import Cancel
 from placer.solving.answer import SolveOptions
-from placer.units import parse_fraction, parse_seconds
+from placer.units import parse_bytes, parse_fraction, parse_seconds
 
+MEMORY_HINT = "write it as 500MB, 2GB or 1GiB"
 MOST_SEED = 2**31 - 1
 """The largest seed that every solver takes."""
 
@@ -19,6 +21,8 @@ def solve_options(
     time_limit: str | float = 30.0,
     seed: int = 0,
     on_better: Callable[[float], None] | None = None,
+    memory_limit: str | float | None = None,
+    cancel: Cancel | None = None,
 ) -> SolveOptions:
     """Read the words that say how to solve.
 
@@ -32,6 +36,11 @@ def solve_options(
         Of randomised solvers.
     on_better
         Called with the value of each better answer.
+    memory_limit
+        Resident memory of the process, such as ``2GB``; a number is bytes. None: what the process
+        holds and a quarter of the machine beside it, at most 2 GB.
+    cancel
+        Token that another thread may set to end the search, such as `threading.Event`.
 
     Raises
     ------
@@ -45,6 +54,8 @@ def solve_options(
     for name, value in (("gap", gap), ("time_limit", time_limit)):
         if isinstance(value, bool):
             raise PlacerError(f"{name} {value} is not a number", "give a number, or text")
+    if cancel is not None and not callable(getattr(cancel, "is_set", None)):
+        raise PlacerError(f"cancel {cancel!r} is no token", "give a threading.Event")
     return SolveOptions(
         gap=parse_fraction(str(gap), "gap"),
         time_limit_s=parse_seconds(
@@ -52,7 +63,31 @@ def solve_options(
         ),
         seed=seed,
         on_better=on_better,
+        memory_limit_bytes=None if memory_limit is None else memory_bytes(memory_limit),
+        cancel=cancel,
     )
+
+
+def memory_bytes(value: str | float) -> int:
+    """Read a memory limit: text such as ``500MB`` or ``1GiB``, or a number of bytes.
+
+    Raises
+    ------
+    PlacerError
+        Names the value that is wrong.
+
+    Examples
+    --------
+    >>> memory_bytes("1GiB"), memory_bytes(500_000_000)
+    (1073741824, 500000000)
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise PlacerError(f"memory limit {value!r} is no size", MEMORY_HINT)
+    try:
+        count = parse_bytes(value if isinstance(value, str) else f"{value}B")
+    except PlacerError:
+        raise PlacerError(f"memory limit '{value}' is no size above 0", MEMORY_HINT) from None
+    return int(count)
 
 
 def whole_number(what: str, value: object, least: int, hint: str) -> int:
