@@ -254,6 +254,7 @@ class Target:
         travel in buckets part of it is hidden (`Mode.round_s`). Cost per sample uses the tangent of
         the concave X(V) whose slope fits the row.
         """
+        self.check_time()
         samples, speed = mode.samples, self.min_speed
         usd_per_speed = SECONDS_PER_HOUR * mode.multiplier * (egress_usd / samples + data_usd)
         round_s = mode.seconds_at(speed)

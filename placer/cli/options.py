@@ -84,6 +84,14 @@ def _request(function: F, model_required: bool) -> F:
     return _add([model, catalog_option, *map(wish_option, TRAINING.values())], function)
 
 
+memory_option = click.option(
+    "--memory-limit",
+    metavar="SIZE",
+    help="Stop a search whose process holds this much, such as 500MB or 2GiB, with the best so "
+    "far. Default: a quarter of the machine, at most 2 GB.",
+)
+
+
 def solve_options(
     time_limit: str = "30s",
     *,
@@ -101,6 +109,7 @@ def solve_options(
         click.option(
             "--time-limit", default=time_limit, show_default=True, metavar="TIME", help=limit_help
         ),
+        memory_option,
         click.option("--seed", default=0, show_default=True, help=seed_help),
     ]
     return lambda function: _add(options, function)

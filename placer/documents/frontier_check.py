@@ -30,9 +30,9 @@ PROVED = 1e-7
 """By so much more than the gap that was asked for a point still counts as proved."""
 FREE_USD_PER_HOUR = 1e-6
 """What a point without a price counts as on a logarithmic scale."""
-ENDINGS = ("complete", "points", "open", "time_limit", "interrupted", "nothing")
+ENDINGS = ("complete", "points", "open", "time_limit", "memory_limit", "interrupted", "nothing")
 """Why no further point was looked for."""
-FAILED = ("infeasible", "unknown", "time_limit", "feasible", "optimal")
+FAILED = ("infeasible", "unknown", "time_limit", "memory_limit", "feasible", "optimal")
 """How the search ended of a frontier without points."""
 AXES = {"cost": "usd_per_hour", "gain": "samples_per_second"}
 NEVER_COVERED = (

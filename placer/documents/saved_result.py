@@ -171,7 +171,7 @@ def check_result(document: Mapping[str, Any], where: str) -> str:
             f"{where}: unknown key '{extra[0]}'", "the file was edited, or made by another version"
         )
     if document["placement"] is None:
-        if document["status"] not in ("infeasible", "time_limit", "unknown"):
+        if document["status"] not in ("infeasible", "time_limit", "memory_limit", "unknown"):
             raise PlacerError(
                 f"{where}: no placement, but the status is {document['status']}",
                 "the file was edited",
@@ -232,7 +232,7 @@ def _wrong_status(document: Mapping[str, Any], priced: Estimate, problem: Proble
     written, bound, gap = objective["value"], objective["bound"], objective["gap"]
     if objective["name"] != asked.name or first_difference(value, written, "objective.value"):
         return f"the objective is written as {str(written)[:40]} but comes to {value:.9g}"
-    if document["status"] not in ("optimal", "feasible", "time_limit"):
+    if document["status"] not in ("optimal", "feasible", "time_limit", "memory_limit"):
         return f"a placement with the status {str(document['status'])[:40]}"
     if bound is None:
         return "an optimal answer without a bound" if document["status"] == "optimal" else ""

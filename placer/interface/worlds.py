@@ -31,6 +31,7 @@ from placer.interface.options import solve_options, whole_number
 from placer.interface.signatures import with_wishes
 from placer.problem.words.changes import parse_changes
 from placer.problem.words.wishes import Wishes
+from placer.solving.allowance import Cancel
 from placer.validation.calibration.observations import observe
 from placer.workload.profile import ModelProfile
 
@@ -50,6 +51,8 @@ def whatif(
     time_limit: str | float = 30.0,
     seed: int = 0,
     on_better: Callable[[float], None] | None = None,
+    memory_limit: str | float | None = None,
+    cancel: Cancel | None = None,
     advisor: Advisor | None = None,
     **words: Unpack[Wishes],
 ) -> WhatIf:
@@ -64,7 +67,7 @@ def whatif(
         Changes such as ``price:gcp/*:T4=x0.5``; see ``placer whatif --help``.
     drop
         Offers that are gone, such as ``aws/us-east-1`` or ``aws/*:H100:spot``.
-    catalog, solver, gap, time_limit, seed, on_better
+    catalog, solver, gap, time_limit, seed, on_better, memory_limit, cancel
         As in `placer.recommend`; the time limit is for each of the two searches.
     advisor
         An advisor that has read books and profiles already; None: they are read.
@@ -87,7 +90,14 @@ def whatif(
     (False, ('$14.40/h is above the budget of $5.00/h',))
     """
     changes = parse_changes(set, drop)
-    options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
+    options = solve_options(
+        gap=gap,
+        time_limit=time_limit,
+        seed=seed,
+        on_better=on_better,
+        memory_limit=memory_limit,
+        cancel=cancel,
+    )
     problem = (advisor or Advisor()).problem(model, catalog, **words)
     return what_if(problem, changes, solver, options)
 
@@ -110,6 +120,8 @@ def sweep(
     time_limit: str | float = 30.0,
     seed: int = 0,
     on_better: Callable[[float], None] | None = None,
+    memory_limit: str | float | None = None,
+    cancel: Cancel | None = None,
     advisor: Advisor | None = None,
     **words: Unpack[Wishes],
 ) -> Sweep:
@@ -132,7 +144,7 @@ def sweep(
         Address of a Dask scheduler whose workers have placer installed.
     tell
         Called with how many points of how many are done.
-    model, catalog, solver, gap, time_limit, seed, on_better, advisor
+    model, catalog, solver, gap, time_limit, seed, on_better, memory_limit, cancel, advisor
         As in `whatif`; the time limit is for each point.
     **words
         The wishes:
@@ -159,7 +171,14 @@ def sweep(
         parse_shard(shard),
     )
     changes = parse_changes(set, drop)
-    options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
+    options = solve_options(
+        gap=gap,
+        time_limit=time_limit,
+        seed=seed,
+        on_better=on_better,
+        memory_limit=memory_limit,
+        cancel=cancel,
+    )
     problem = (advisor or Advisor()).problem(model, catalog, **words)
     problem = apply(problem, changes)
     where: AbstractContextManager[Runner | None] = contextlib.nullcontext()
@@ -193,6 +212,8 @@ def robust(
     time_limit: str | float = 30.0,
     seed: int = 0,
     on_better: Callable[[float], None] | None = None,
+    memory_limit: str | float | None = None,
+    cancel: Cancel | None = None,
     advisor: Advisor | None = None,
     **words: Unpack[Wishes],
 ) -> Robustness:
@@ -209,7 +230,7 @@ def robust(
         Worlds that are drawn beside the corners of the box.
     exact
         Solve each world anew: exact regrets, but one solve a world.
-    model, catalog, solver, gap, time_limit, seed, on_better, advisor
+    model, catalog, solver, gap, time_limit, seed, on_better, memory_limit, cancel, advisor
         As in `whatif`; the time limit is for each search.
     **words
         The wishes:
@@ -230,7 +251,14 @@ def robust(
     (0.0, False)
     """
     ranges = parse_boxes(box)
-    options = solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better)
+    options = solve_options(
+        gap=gap,
+        time_limit=time_limit,
+        seed=seed,
+        on_better=on_better,
+        memory_limit=memory_limit,
+        cancel=cancel,
+    )
     problem = (advisor or Advisor()).problem(model, catalog, **words)
     return assess(problem, ranges, worlds=worlds, exact=exact, solver=solver, options=options)
 
@@ -247,6 +275,8 @@ def replan(
     time_limit: str | float = 30.0,
     seed: int = 0,
     on_better: Callable[[float], None] | None = None,
+    memory_limit: str | float | None = None,
+    cancel: Cancel | None = None,
     move_s: float = MOVE_S,
 ) -> Replan:
     """Solve the question of a manifest again with what its run measured: keep what runs, or move.
@@ -264,7 +294,7 @@ def replan(
         Books to ask; empty: those of the plan, as they are today.
     move_s
         Seconds for which a move stops the training.
-    solver, gap, time_limit, seed, on_better
+    solver, gap, time_limit, seed, on_better, memory_limit, cancel
         As in `placer.recommend`.
 
     Raises
@@ -293,7 +323,14 @@ def replan(
         seen,
         changes=parse_changes(set, drop),
         solver=solver,
-        options=solve_options(gap=gap, time_limit=time_limit, seed=seed, on_better=on_better),
+        options=solve_options(
+            gap=gap,
+            time_limit=time_limit,
+            seed=seed,
+            on_better=on_better,
+            memory_limit=memory_limit,
+            cancel=cancel,
+        ),
         move_s=move_s,
     )
     return replace(answer, notes=(*notes, *answer.notes))

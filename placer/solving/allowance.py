@@ -29,9 +29,13 @@ DEFAULT_SHARE = 0.25
 """Share of the machine's memory that is the default limit."""
 SEARCHED_SHARE = 0.9
 """Share of the memory that a search may fill; the rest is left for what follows it."""
-LOOK_EVERY_S = 0.01
+LEAST_ROOM_BYTES = 64_000_000
+"""Address space that is left to a process in any case: less would end it in odd places."""
+SMALL_BYTES = 4_000_000
+"""An array of no more bytes is not asked about: reading the resident memory takes longer."""
+LOOK_EVERY_S = 0.02
 """How often the resident memory is read."""
-CLOSING_S = 0.3
+CLOSING_S = 0.25
 """Seconds after the end of an allowance in which what follows the search may still run."""
 
 
@@ -114,7 +118,7 @@ class Allowance:
         OutOfTimeError
             If it does not fit.
         """
-        if count > self.room_bytes:
+        if count > SMALL_BYTES and count > self.room_bytes:
             self.stop(Reason.MEMORY)
             raise OutOfTimeError(Reason.MEMORY)
 
@@ -152,12 +156,13 @@ class Allowance:
     @property
     def room_bytes(self) -> float:
         """Bytes that may still be taken; infinite without a limit."""
-        most = self._least_most_bytes
+        most = self.least_most_bytes
         return most if most == inf else max(0.0, most - resident_bytes())
 
     @property
-    def _least_most_bytes(self) -> float:
-        most = inf if self.whole is None else self.whole._least_most_bytes
+    def least_most_bytes(self) -> float:
+        """The resident memory that ends this allowance, or the one around it."""
+        most = inf if self.whole is None else self.whole.least_most_bytes
         return min(self.most_bytes, most)
 
 
@@ -224,16 +229,20 @@ def opened(
     In the main thread the first Ctrl-C ends a whole request instead of raising KeyboardInterrupt,
     so that what was found is returned; the second one raises.
     """
-    whole = _current.get()
+    whole, deadline = _current.get(), time.monotonic() + seconds
     if memory_limit_bytes is not None:
         most = SEARCHED_SHARE * memory_limit_bytes
     elif whole is None:
         most = resident_bytes() + SEARCHED_SHARE * default_memory_bytes()
     else:
         most = inf
-    allowance = Allowance(
-        deadline=time.monotonic() + seconds, most_bytes=most, cancel=cancel, whole=whole
-    )
+    if whole is not None:
+        most = most if most < whole.least_most_bytes else inf
+        cancel = None if cancel is whole.cancel else cancel
+        if deadline >= whole.end and most == inf and cancel is None:  # the same again
+            yield whole
+            return
+    allowance = Allowance(deadline=deadline, most_bytes=most, cancel=cancel, whole=whole)
     with _held(allowance), _heeding_interrupts(allowance):
         yield allowance
 
@@ -251,7 +260,7 @@ def closing(seconds: float = CLOSING_S) -> Iterator[Allowance]:
     if after is None or isinstance(after, Closing):
         yield current()
         return
-    most = after._least_most_bytes / SEARCHED_SHARE
+    most = after.least_most_bytes / SEARCHED_SHARE
     with _held(Closing(most_bytes=most, after=after, seconds=seconds)) as allowance:
         yield allowance
 
@@ -286,6 +295,41 @@ def _heeding_interrupts(allowance: Allowance) -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@contextmanager
+def bounded_address_space(memory_limit_bytes: float | None) -> Iterator[None]:
+    """Bound the address space of this process too, so that no array takes it over its memory limit:
+    what asks for more gets a MemoryError.
+
+    Parameters
+    ----------
+    memory_limit_bytes
+        Resident memory of the process; None: that of `opened`.
+
+    Notes
+    -----
+    For programs of their own, such as the command line: the bound is of the whole process. What is
+    resident never grows by more than the address space does.
+    """
+    import numpy  # noqa: F401, ICN001 - reserves address space that it never fills
+
+    held = resident_bytes()
+    if not held:
+        yield
+        return
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    limit = held + default_memory_bytes() if memory_limit_bytes is None else memory_limit_bytes
+    most = int(_memory_pages()[0] * PAGE_BYTES + max(limit - held, LEAST_ROOM_BYTES))
+    if before[0] != resource.RLIM_INFINITY:
+        most = min(most, before[0])
+    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
 def default_memory_bytes() -> float:
     """Return the default memory limit: a quarter of the machine's memory, at most 2 GB."""
     return min(DEFAULT_SHARE * machine_bytes(), MOST_DEFAULT_BYTES)
@@ -310,13 +354,21 @@ def resident_bytes() -> int:
     """Return the resident memory of this process; 0 where the system does not tell (only arrays
     that are asked for with `reserve` count there).
     """
+    return _memory_pages()[1] * PAGE_BYTES
+
+
+def _memory_pages() -> tuple[int, int]:
+    """Return the pages of the address space of this process, and those that are resident; 0 where
+    the system does not tell.
+    """
     if sys.platform != "linux":
-        return 0
+        return 0, 0
     try:
         with open("/proc/self/statm", "rb", buffering=0) as file:  # noqa: PTH123 - often
-            return int(file.read().split()[1]) * PAGE_BYTES
-    except (OSError, ValueError, IndexError):
-        return 0
+            size, resident = file.read().split()[:2]
+            return int(size), int(resident)
+    except (OSError, ValueError):
+        return 0, 0
 
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096

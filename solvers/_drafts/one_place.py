@@ -66,6 +66,7 @@ def single_machines(judge: Judge) -> list[Draft]:
 def promise(judge: Judge, speed: Array, usd: Array) -> tuple[Indices, Array]:
     """Return what keeps the limits, best first, and the objective of all, lowest is best."""
     target = judge.target
+    target.check_time()
     value = {
         "throughput": -speed,
         "cost": usd,

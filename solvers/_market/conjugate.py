@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from placer.solving import allowance
+
 from .arrays import Array, Indices
 
 RANKS = (1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 90, 135, 200)
@@ -30,10 +32,7 @@ class Conjugates:
     """
 
     def __init__(self, sums: Array, steps: Array) -> None:
-        ranked = -np.sort(-steps.reshape(len(steps), -1), axis=1)
-        finite = np.maximum(1, np.isfinite(ranked).sum(axis=1))
-        at = np.minimum(np.array(RANKS) - 1, finite[:, None] - 1)
-        self.prices = np.nan_to_num(np.take_along_axis(ranked, at, axis=1), neginf=0.0)
+        self.prices = np.array([_ranked_worths(row.reshape(-1)) for row in steps])
         self.sums = sums
         self._levels: dict[int, Array] = {}
 
@@ -45,6 +44,7 @@ class Conjugates:
         if most not in self._levels:
             worth = self.sums[:, None, :, 1] - self.prices[:, :, None]
             for k in range(2, most + 1):
+                allowance.check()
                 np.maximum(worth, self.sums[:, None, :, k] - k * self.prices[:, :, None], out=worth)
             self._levels[most] = worth
         return self._levels[most]
@@ -96,6 +96,19 @@ class Conjugates:
         )
         # Each region needs a worker, so fewer workers than regions have no placement.
         return np.where(left >= regions, bound, -np.inf)
+
+
+def _ranked_worths(worths: Array) -> Array:
+    """Return the worths of the ranks that are tried, 0 where even the best is none; shape
+    (prices,).
+    """
+    allowance.check()
+    first = max(0, len(worths) - RANKS[-1])
+    top = np.sort(np.partition(worths, first)[first:])[::-1] if first else np.sort(worths)[::-1]
+    finite = max(1, int(np.isfinite(top).sum()))
+    at = np.minimum(np.array(RANKS) - 1, finite - 1)
+    prices: Array = np.nan_to_num(top[at], neginf=0.0)
+    return prices
 
 
 def prices_for(workers: int) -> Indices:

@@ -9,6 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
+from placer.solving import allowance
+
 from .arrays import Array, Indices, Mask
 from .conjugate import Conjugates
 from .market import Market
@@ -125,10 +127,14 @@ class Grid:
     @cached_property
     def steps(self) -> Array:
         """What each further machine of a place adds; shape (rows, places, most)."""
-        with np.errstate(invalid="ignore"):
-            built: Array = np.nan_to_num(
-                np.diff(self.sums, axis=2), nan=-np.inf, posinf=-np.inf, neginf=-np.inf
-            )
+        rows, places, counts = self.sums.shape
+        allowance.reserve(self.sums.nbytes)
+        built = np.empty((rows, places, counts - 1))
+        for row, sums in zip(built, self.sums, strict=True):  # row by row, to look at the clock
+            allowance.check()
+            with np.errstate(invalid="ignore"):
+                np.subtract(sums[:, 1:], sums[:, :-1], out=row)
+            row[~np.isfinite(row)] = -np.inf
         return built
 
     @cached_property
@@ -140,11 +146,14 @@ class Grid:
     def everywhere(self) -> Array:
         """Best sums of n machines anywhere; shape (rows, most + 1)."""
         units = self.steps.reshape(len(self.weights), -1)
-        taken = min(self.most, units.shape[1])
-        top = -np.partition(-units, taken - 1, axis=1)[:, :taken]
+        size = units.shape[1]
+        taken = min(self.most, size)
         built = np.full((len(units), self.most + 1), -np.inf)
         built[:, 0] = 0.0
-        built[:, 1 : taken + 1] = np.cumsum(-np.sort(-top, axis=1), axis=1)
+        for row, own in zip(built, units, strict=True):
+            allowance.check()
+            top = np.partition(own, size - taken)[size - taken :] if taken < size else own
+            row[1 : taken + 1] = np.cumsum(np.sort(top)[::-1])
         return built
 
     def rows(self, needed: Array, workers: int) -> Indices:
@@ -210,4 +219,5 @@ def place_sums(values: Array, machines: Indices, place: Indices, places: int, mo
     order = np.argsort(place, kind="stable")
     ends = np.searchsorted(place[order], np.arange(places + 1))
     parts = (order[ends[at] : ends[at + 1]] for at in range(places))
+    allowance.reserve(2 * 8 * len(values) * places * (most + 1))
     return np.stack([best_of(values[:, part], most, machines[part]) for part in parts], axis=1)

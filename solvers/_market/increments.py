@@ -11,6 +11,8 @@ from operator import mul
 
 import numpy as np
 
+from placer.solving import allowance
+
 from .arrays import Array
 
 MOST_COUPLED_GPUS = 16
@@ -52,12 +54,14 @@ def increments(
     best = np.full((*values.shape[:2], machines + 1), -np.inf)
     for mix in _mixes(sizes, caps, quota):
         m = sum(mix)
+        allowance.check()
         if m <= machines:
             best[:, :, m] = np.maximum(best[:, :, m], values @ np.array(mix, dtype=float))
     # The majorant is at least the best value of m machines and its increments fall, so that the n
     # largest increments of all buckets are a sum that can be taken in order.
     hull = best.copy()
     for low in range(machines + 1):
+        allowance.check()
         for high in range(low + 2, machines + 1):
             for m in range(low + 1, high):
                 chord = (best[:, :, low] * (high - m) + best[:, :, high] * (m - low)) / (high - low)

@@ -14,6 +14,7 @@ from placer.market.carbon import offer_carbon
 from placer.problem.datasets import needs_place
 from placer.problem.placement import MOST_WORKERS
 from placer.problem.problem import Pool, Problem
+from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 
 from .arrays import Array, Indices, Mask
@@ -301,6 +302,7 @@ class Market:
         (rows, pools).
         """
         every = slice(None) if pools is None else pools
+        allowance.reserve(3 * 8 * len(weights) * len(self.speed[every]))
         built: Array = (
             weights[:, :1] * self.speed[every]
             - weights[:, 1:2] * self.usd[every]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from placer.problem.problem import Pool
+from placer.solving import allowance
 
 from .arrays import Array, Indices
 from .increments import increments, step_machines
@@ -66,10 +67,10 @@ class Buckets:
             Shape (rows, steps). Taking the n largest increments of a row, each as often as its step
             has machines, bounds the row's sum over any n machines that respect the quotas.
         """
-        blocks = [
-            increments(values[:, np.array(group)], sizes, caps, quota, self.most).reshape(
-                len(values), -1
-            )
-            for (sizes, caps, quota), group in self._alike.items()
-        ]
+        allowance.reserve(2 * 8 * len(values) * len(self.owners))
+        blocks = []
+        for (sizes, caps, quota), group in self._alike.items():
+            allowance.check()
+            own = increments(values[:, np.array(group)], sizes, caps, quota, self.most)
+            blocks.append(own.reshape(len(values), -1))
         return np.concatenate(blocks, axis=1)

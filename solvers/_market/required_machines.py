@@ -13,6 +13,7 @@ import numpy as np
 from placer.problem.problem import Pool
 from placer.problem.required_machines import disjoint
 from placer.problem.requirements import Used, uses
+from placer.solving import allowance
 
 from .arrays import Array, Indices, Mask
 
@@ -107,6 +108,7 @@ def best_of(values: Array, most: int, machines: Indices | None = None) -> Array:
     >>> best_of(np.array([[1.0, 3.0]]), 3, np.array([1, 2]))
     array([[0., 3., 6., 7.]])
     """
+    allowance.check()
     built = np.full((len(values), most + 1), -np.inf)
     built[:, 0] = 0.0
     if machines is not None:

@@ -79,7 +79,7 @@ has proved the value.
 """
 
 
-BOUNDED_S = 0.3
+BOUNDED_S = 0.25
 """Seconds after the time limit, or after Ctrl-C, in which bounds are still tightened."""
 
 
@@ -116,6 +116,8 @@ class Prepared:
         if finished and best is not None and options.break_ties:
             best, second = self._break_tie(target, best)
             self._stopped = None  # only the tie stays undecided
+        if not finished and best is None and options.beat is None:
+            best = self._constructed(target)
         wanted = options.certificate if finished else options.bound_if_stopped
         roots = self._root_bounds(target) if wanted and best is not None else {}
         proof = ledger.proofs(roots)
@@ -147,6 +149,14 @@ class Prepared:
             self._stop(why)
             return False
         return True
+
+    def _constructed(self, target: Target) -> Placement | None:
+        """Construct a placement where a search was stopped before it had any."""
+        with allowance.closing(BOUNDED_S), suppress(StoppedError, MemoryError):
+            draft = greedy.solve(target.problem, SolveOptions(time_limit_s=BOUNDED_S)).placement
+            if draft is not None:
+                target.offer(draft)
+        return target.best
 
     def _stop(self, why: BaseException) -> None:
         """Note what stopped a search, so that what follows it is short."""
@@ -360,10 +370,12 @@ def _least_multiplier(problem: Problem) -> float:
 
 
 def _searches(market: Market, target: Target) -> list[Search]:
-    return [
-        SEARCHES[traits(name).transport](market, target, Mode(market.problem, name, steps))
-        for name, steps in market.problem.modes
-    ]
+    searches = []
+    for name, steps in market.problem.modes:
+        target.check_time()
+        mode = Mode(market.problem, name, steps)
+        searches.append(SEARCHES[traits(name).transport](market, target, mode))
+    return searches
 
 
 SEARCHES: dict[str, Callable[[Market, Target, Mode], Search]] = {

@@ -129,8 +129,8 @@ def run(advisor: Advisor, request: Request, *, where: bool, alternatives: bool) 
     with os.fdopen(read) as told:
         text = told.read()
     _, status, _ = os.wait4(pid, 0)
-    record: Record = json.loads(text) if text else {"error": f"ended with {status}"}
-    return record
+    told_record: Record = json.loads(text) if text else {"error": f"ended with {status}"}
+    return told_record
 
 
 def measured(advisor: Advisor, request: Request, *, where: bool, alternatives: bool) -> Record:
@@ -190,7 +190,7 @@ def measured(advisor: Advisor, request: Request, *, where: bool, alternatives: b
 
 
 def _frames(frame: Any) -> list[str]:
-    names = []
+    names: list[str] = []
     while frame is not None and len(names) < 6:
         code = frame.f_code
         if "/placer/" in code.co_filename or "/solvers/" in code.co_filename:

@@ -1,9 +1,11 @@
 """The allowance of a request: clock, memory, caller, and the seconds after it."""
 
+import importlib
 import os
 import signal
 import threading
 
+import numpy as np
 import pytest
 
 from placer.solving import allowance
@@ -113,3 +115,21 @@ def test_the_first_ctrl_c_ends_the_request_and_the_second_raises() -> None:
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_conjugates_know_the_worths_of_their_ranks() -> None:
+    """The prices of a worker are the 1st, 2nd, 3rd, 5th ... largest worths of a row, by a full sort
+    too; a row without any worth has price 0.
+    """
+    conjugate = importlib.import_module("placer.solvers._market.conjugate")
+    ranks = conjugate.RANKS
+    draw = np.random.default_rng(20261123)
+    steps = draw.normal(size=(3, 20, 30))
+    steps[1, 5:] = -np.inf
+    steps[2] = -np.inf
+    ranked = -np.sort(-steps.reshape(3, -1), axis=1)
+    prices = conjugate.Conjugates(np.zeros((3, 20, 31)), steps).prices
+    assert prices[0].tolist() == ranked[0, np.array(ranks) - 1].tolist()
+    finite = np.isfinite(ranked[1]).sum()
+    assert prices[1].tolist() == [ranked[1, min(rank, finite) - 1] for rank in ranks]
+    assert not prices[2].any()

@@ -21,6 +21,7 @@ from placer.advice.explanation.subject import Subject, read_subject
 from placer.advice.explanation.why_not import WhyNot, why_not
 from placer.problem.contradictions import contradiction
 from placer.problem.problem import Problem
+from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 from placer.solving.solve import solve
@@ -61,8 +62,20 @@ def explain(
         If a subject is unknown, or the solver proves nothing.
     """
     require_asker_solver(solver)
-    started = time.monotonic()
     options = options or SolveOptions()
+    with allowance.opened(time_limit_s, options.memory_limit_bytes, options.cancel):
+        return _explained(problem, subjects, solver, options, time_limit_s, nodes)
+
+
+def _explained(
+    problem: Problem,
+    subjects: Sequence[str],
+    solver: str,
+    options: SolveOptions,
+    time_limit_s: float,
+    nodes: int,
+) -> Explanation:
+    started = time.monotonic()
     asker = Asker(solver=solver, options=options, deadline=started + time_limit_s, nodes=nodes)
     read = tuple(read_subject(text, problem) for text in subjects)
     if contradiction(problem) or not problem.pools:

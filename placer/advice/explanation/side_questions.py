@@ -13,6 +13,7 @@ from placer.errors import PlacerError
 from placer.problem.contradictions import contradiction
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Option
 from placer.solving.solve import solve
@@ -73,7 +74,7 @@ class Asker:
     @property
     def seconds_left(self) -> float:
         """Time until the explanation has to end."""
-        return self.deadline - time.monotonic()
+        return min(self.deadline - time.monotonic(), allowance.current().seconds_left)
 
     def best(
         self, problem: Problem, *, start: Placement | None = None, first: bool = False

@@ -46,6 +46,7 @@ class Ending(StrEnum):
     POINTS = "points"
     OPEN = "open"
     TIME_LIMIT = "time_limit"
+    MEMORY_LIMIT = "memory_limit"
     INTERRUPTED = "interrupted"
     NOTHING = "nothing"
 

@@ -11,6 +11,7 @@ from placer.advice.recommendation.nearest import nearest
 from placer.advice.recommendation.notes import warnings_of
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
+from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import require_pools
 
@@ -61,8 +62,9 @@ def frontier(
     require_pools(problem)
     options = options or SolveOptions(time_limit_s=60.0)
     started = time.perf_counter()
-    trace = Trace(problem, solver, options, points)
-    ending = trace.run()
+    with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
+        trace = Trace(problem, solver, options, points)
+        ending = trace.run()
     proved = tuple(trace.proved_points())
     failed = (
         None

@@ -13,6 +13,8 @@ from placer.advice.frontier.points import LEAST_USD_PER_HOUR, Ending, FrontierPo
 from placer.cost_model.objective import objective_named
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.solving import allowance
+from placer.solving.allowance import Reason
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 from placer.solving.solve import prepare, solve
@@ -73,6 +75,10 @@ class Trace:
                 self._prove()
         except KeyboardInterrupt:
             self.interrupted = True
+        return self._ending()
+
+    def _ending(self) -> Ending:
+        stopped = self._stopped()
         if self.interrupted:
             return Ending.INTERRUPTED
         if not self.found:
@@ -81,7 +87,9 @@ class Trace:
             return Ending.COMPLETE
         if len(self.found) >= self.wanted:
             return Ending.POINTS
-        return Ending.TIME_LIMIT if self._stopped() else Ending.OPEN
+        if allowance.current().spent is Reason.MEMORY:
+            return Ending.MEMORY_LIMIT
+        return Ending.TIME_LIMIT if stopped else Ending.OPEN
 
     def proved_points(self) -> Iterator[FrontierPoint]:
         """Yield the points from the cheapest on, each with the best bounds of all searches."""
@@ -303,7 +311,7 @@ class Trace:
 
     def _rescued(self, result: Result) -> Result:
         """Improve what a stopped search left by a heuristic: its bound still holds."""
-        if result.status is not Status.TIME_LIMIT or self._stopped():
+        if not result.status.stopped or self._stopped():
             return result
         options = replace(
             self.options,
@@ -319,7 +327,9 @@ class Trace:
         return replace(result, placement=tried.placement, estimate=tried.estimate)
 
     def _stopped(self) -> bool:
-        return self.interrupted or time.monotonic() >= self.deadline
+        spent = allowance.current().spent
+        self.interrupted |= spent is Reason.CANCELLED
+        return spent is not None or self.interrupted or time.monotonic() >= self.deadline
 
 
 def _usd(result: Result) -> float:

@@ -45,7 +45,7 @@ NEAR = 1.5
 """A near miss breaks one limit by at most this factor."""
 SPREAD_NODES = 50
 """Nodes of the search for a placement over two regions to compare with."""
-CONSIDERED_S = 0.35
+CONSIDERED_S = 0.3
 """Seconds after the end of the request in which equal machines are still evaluated."""
 LOCAL_STEPS = 16
 """Steps between exchanges that a request without local steps is compared with."""

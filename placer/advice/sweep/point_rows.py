@@ -37,7 +37,9 @@ class _Point(msgspec.Struct):
     point: int
     key: str
     set: list[str]
-    status: Literal["optimal", "feasible", "infeasible", "time_limit", "unknown", "refused"]
+    status: Literal[
+        "optimal", "feasible", "infeasible", "time_limit", "memory_limit", "unknown", "refused"
+    ]
     message: str = ""
     objective: str = ""
     value: Figure = None

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from placer.cli.options import json_option, open_request_options, wish_options
+from placer.cli.options import json_option, memory_option, open_request_options, wish_options
 from placer.cli.output import check_targets, console, print_json, progress, read_json, write_json
 from placer.errors import PlacerError
 
@@ -21,7 +21,7 @@ Examples:
   placer recommend --model roberta-xlm --budget 5/h -o result.json && placer explain result.json
   placer explain --model roberta-xlm --budget 1/h --min-throughput 4000/s
 """
-OWN = ("result", "catalog", "why_not", "gap", "time_limit", "output", "as_json")
+OWN = ("result", "catalog", "why_not", "gap", "time_limit", "memory_limit", "output", "as_json")
 """Parameters that do not describe the request, so that they may stand beside a saved result."""
 
 
@@ -46,6 +46,7 @@ OWN = ("result", "catalog", "why_not", "gap", "time_limit", "output", "as_json")
     metavar="TIME",
     help="Stop after this long and say what is missing.",
 )
+@memory_option
 @click.option("-o", "--output", metavar="FILE", help="Write the explanation as JSON.")
 @json_option
 @click.pass_context
@@ -59,6 +60,7 @@ def command(
     why_not: tuple[str, ...],
     gap: str,
     time_limit: str,
+    memory_limit: str | None,
     **words: Any,
 ) -> None:
     """Say what binds, why not something else, what one more is worth, when to leave a region, or
@@ -84,7 +86,12 @@ def command(
         )
     with progress("explaining"):
         explanation = Advisor().explain(
-            question, why_not=why_not, gap=gap, time_limit=time_limit, **words
+            question,
+            why_not=why_not,
+            gap=gap,
+            time_limit=time_limit,
+            memory_limit=memory_limit,
+            **words,
         )
     if output:
         write_json(output, explanation.to_dict())

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from placer.cli.options import json_option, request_options, wish_options
+from placer.cli.options import json_option, memory_option, request_options, wish_options
 from placer.cli.output import check_targets, console, print_json, progress, write_json
 from placer.errors import PlacerError
 
@@ -19,6 +19,12 @@ Examples:
   placer recommend --model roberta-xlm --budget 50/h --regions 2.. --solver local_search
   placer recommend --model roberta-xlm --budget 5/h --catalog erben-2023 --verify cpsat
 """
+
+LIMITS = {
+    "time_limit": "the search was stopped",
+    "memory_limit": "the search reached its memory limit",
+}
+"""Words of the statuses of a search that a limit or the user ended."""
 
 
 @click.command("recommend", epilog=EXAMPLE)
@@ -47,6 +53,7 @@ Examples:
     metavar="TIME",
     help="Stop after this long with the best so far.",
 )
+@memory_option
 @click.option("--seed", default=0, show_default=True, help="Seed of randomised solvers.")
 @click.option(
     "--top",
@@ -77,9 +84,13 @@ def command(
 ) -> None:
     """Find, prove and explain the best placement for a model."""
     from placer.interface.advisor import Advisor
+    from placer.interface.options import memory_bytes
+    from placer.solving.allowance import bounded_address_space
 
     check_targets(output, manifest)
-    with progress("searching") as better:
+    limit = words["memory_limit"]
+    most = None if limit is None else memory_bytes(limit)
+    with progress("searching") as better, bounded_address_space(most):
         result = Advisor().recommend(
             model, on_better=better, certificate=certificate or output is not None, **words
         )
@@ -126,10 +137,10 @@ def print_no_placement(result: Any) -> None:
     from placer.cli.report.recommend import sentences, terminal
 
     console().print(terminal.reading(result.problem))
-    if str(result.status) == "time_limit":
+    if str(result.status) in LIMITS:
         error = PlacerError(
-            "the search was stopped before any placement was found",
-            "raise --time-limit, or narrow --gpu and --in",
+            f"{LIMITS[str(result.status)]} before any placement was found",
+            f"raise --{str(result.status).replace('_', '-')}, or narrow --gpu and --in",
         )
     elif str(result.status) == "unknown":
         error = PlacerError(

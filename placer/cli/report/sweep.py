@@ -88,6 +88,7 @@ def _chosen(row: Row) -> str:
             "infeasible": "nothing fits",
             "refused": "refused",
             "time_limit": "stopped before any was found",
+            "memory_limit": "out of memory before any was found",
         }.get(row["status"], "none found")
     groups = row["workers"]
     text = (
@@ -97,7 +98,7 @@ def _chosen(row: Row) -> str:
     )
     exchange = "" if row["exchange"] == "none" else f", {row['exchange']}"
     steps = f" H={row['local_steps']}" if row["local_steps"] > 1 else ""
-    stopped = " (stopped early)" if row["status"] == "time_limit" else ""
+    stopped = " (stopped early)" if row["status"] in ("time_limit", "memory_limit") else ""
     return f"{text}{exchange}{steps}{stopped}"
 
 

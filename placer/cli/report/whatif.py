@@ -21,6 +21,7 @@ STATUS_WORDS = {
     "feasible": "not proved",
     "infeasible": "proved",
     "time_limit": "stopped early",
+    "memory_limit": "stopped by the memory limit",
     "unknown": "not proved",
 }
 FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from placer.cost_model.timing.plain_streams import seconds_over
+from placer.solving import allowance
 
 from ..._market.arrays import Array
 from ..._market.market import Market
@@ -39,6 +40,7 @@ class HubStar:
         regions
             How many take part.
         """
+        allowance.check()
         here, rest = np.array(used, dtype=np.intp), np.array(joining, dtype=np.intp)
         hubs = np.concatenate([here, rest])
         wanted, left = self.market.problem.requirements.aggregator, regions - len(here)

@@ -101,6 +101,7 @@ class FirstPlacements:
             Node((), self.relaxation.places(family), np.array([]), 0.0), family
         )
         ranked = pools[np.argsort(-market.values[:, pools], axis=1, kind="stable")[:, :3]]
+        self.target.check_time()
         for i in dict.fromkeys(int(i) for i in ranked.ravel()):
             most = min(int(market.cap[i]), self.most)
             for n in sorted({k for k in (2, 3, 4, 6, 8, most) if self.first <= k <= most}):

@@ -132,6 +132,7 @@ def _proof(frontier: Frontier) -> str:
         Ending.POINTS: "more lie between: raise --points",
         Ending.OPEN: "no others were found",
         Ending.TIME_LIMIT: "stopped by the time limit: raise --time-limit for more",
+        Ending.MEMORY_LIMIT: "stopped by the memory limit: raise --memory-limit for more",
         Ending.INTERRUPTED: "stopped by Ctrl-C",
     }[frontier.ending]
     return (

@@ -463,4 +463,5 @@ def _proof(result: Result) -> str:
             f"({seconds})"
         )
     gap = "not known" if result.gap is None else f"{100 * result.gap:.1f} %"
-    return f"best so far, stopped early: gap {gap} ({seconds})"
+    early = "stopped by the memory limit" if result.status == "memory_limit" else "stopped early"
+    return f"best so far, {early}: gap {gap} ({seconds})"
