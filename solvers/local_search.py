@@ -1,5 +1,5 @@
-"""A better instant answer without proof: drafts of `greedy`, improved by small changes, then
-rebuilt in part.
+"""A better instant answer without proof: drafts of `greedy`, plans zone by zone where local steps
+are allowed, improved by small changes, then rebuilt in part.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ._drafts.construction import Start, answer_of, construct, judge_of
 from ._drafts.draft import Draft, Judge
 from ._drafts.moves import Descent, Neighbourhood
 from ._drafts.several_regions import SeveralRegionDrafts
+from ._drafts.zones import ZoneSearch
 from ._market.market import Market
 from ._mode import Mode
 
@@ -73,6 +74,7 @@ def solve(
 
 
 def _improve(judge: Judge, start: Start, seed: int) -> None:
+    ZoneSearch(judge).run(seed)
     around = Neighbourhood(judge, start.near)
     descent = Descent(
         judge, (around.moved, around.swapped, around.grown, around.shrunk, around.exchanged)
