@@ -19,7 +19,7 @@ from .._mode import Mode
 TRANSPORTS = frozenset({"butterfly", "region-gossip", "region-hub"})
 """Transports that `CandidateRounds` knows: those of the strategies with local steps."""
 NEVER_USD = 1e30
-"""A price of a byte that nobody pays, where nothing may be sent."""
+"""A price that nobody pays, where nothing may be sent."""
 TYPICAL_WORKERS = 8
 """Workers at which classes of hosts are ordered by their averaging time."""
 
@@ -215,13 +215,11 @@ class CandidateRounds:
                 * (mode.samples / seconds)
             )
             speed = mode.samples / mode.multiplier / seconds
-        speed, usd = np.nan_to_num(speed), np.nan_to_num(usd, nan=np.inf, posinf=np.inf)
+        speed = np.nan_to_num(speed)
+        usd = np.nan_to_num(np.minimum(usd, NEVER_USD), nan=NEVER_USD)
         hub = np.zeros(len(whole), dtype=np.intp)
         if seconds.ndim > 1:
-            worth = np.where(
-                np.isfinite(usd), speed - price * np.where(np.isfinite(usd), usd, 0), -np.inf
-            )
-            hub = worth.argmax(axis=1)
+            hub = np.where(speed > 0, speed - price * usd, -np.inf).argmax(axis=1)
             rows = np.arange(len(hub))
             speed, usd = speed[rows, hub], usd[rows, hub]
         return Rounds(speed=speed, usd=usd, carbon=some.carbon, hub=hub)
