@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Unpack
@@ -25,7 +26,9 @@ from placer.problem.problem import Problem
 from placer.problem.words.request import build_problem
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import Quotas, TrainingWishes, Wishes
+from placer.solving import allowance
 from placer.solving.allowance import Cancel
+from placer.solving.answer import SolveOptions
 from placer.solving.by_hand import place_by_hand
 from placer.solving.cross_check import check_verifier, verified
 from placer.solving.result import Result
@@ -34,6 +37,8 @@ from placer.workload.profile import ModelProfile
 
 Books = str | Sequence[str] | Catalog | None
 """A catalog, its name, or names of books, of which later ones win; None: what is pinned."""
+LEAST_S = 0.1
+"""Seconds of a search at least, where reading the question took all its time."""
 
 
 class Advisor:
@@ -101,13 +106,10 @@ class Advisor:
             )
         if verify is not None:
             check_verifier(solver, text_of("verify", verify))
-        result = recommend_problem(
-            self.problem(model, catalog, **words),
-            text_of("solver", solver),
-            options,
-            top,
-            alternatives=alternatives,
-        )
+        started, solver = time.monotonic(), text_of("solver", solver)
+        problem = self.problem(model, catalog, **words)
+        with allowance.opened(_left_s(options, started), options.memory_limit_bytes, cancel):
+            result = recommend_problem(problem, solver, options, top, alternatives=alternatives)
         return result if verify is None else verified(result, verify, options)
 
     @with_wishes
@@ -233,6 +235,14 @@ class Advisor:
             if model not in self._profiles:
                 self._profiles[model] = model_of(model)
             return self._profiles[model]
+
+
+def _left_s(options: SolveOptions, started: float) -> float:
+    """Return the seconds that reading the question has left of its time, but a little in any
+    case.
+    """
+    limit_s = options.time_limit_s
+    return max(limit_s - (time.monotonic() - started), min(limit_s, LEAST_S))
 
 
 @with_wishes

@@ -14,6 +14,9 @@ from placer.solving import allowance
 from .arrays import Array, Indices
 from .increments import increments, step_machines
 
+AT_ONCE = 500_000
+"""Rows x buckets x machines of one step: 4 MB a table."""
+
 
 class Buckets:
     """Pools of every quota bucket, together where machine sizes, caps and quota are alike.
@@ -70,7 +73,11 @@ class Buckets:
         allowance.reserve(2 * 8 * len(values) * len(self.owners))
         blocks = []
         for (sizes, caps, quota), group in self._alike.items():
-            allowance.check()
-            own = increments(values[:, np.array(group)], sizes, caps, quota, self.most)
-            blocks.append(own.reshape(len(values), -1))
+            # Some buckets at a time: each is worked out by itself, with several tables of its size.
+            step = max(1, int(AT_ONCE // (len(values) * (self.most + 1))))
+            for first in range(0, len(group), step):
+                allowance.check()
+                some = values[:, np.array(group[first : first + step])]
+                own = increments(some, sizes, caps, quota, self.most)
+                blocks.append(own.reshape(len(values), -1))
         return np.concatenate(blocks, axis=1)

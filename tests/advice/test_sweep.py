@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -50,6 +51,28 @@ def test_the_choice_changes_where_the_prices_cross() -> None:
         ("price:gcp/*:T4=x1.5", "price:gcp/*:T4=x2")
     ]
     assert [len(run) for run in stretches(got)] == [3, 2]
+
+
+def test_a_token_ends_a_sweep() -> None:
+    """It is set when the first of three points is done: that one stays, the second is not kept."""
+    cancel = threading.Event()
+    got = run_sweep(
+        two_places(objective="cost", max_workers=1),
+        [parse_axis("price:gcp/*:T4=x1,x2,x3")],
+        options=SolveOptions(cancel=cancel),
+        tell=lambda done, of: cancel.set() if done else None,
+    )
+    assert (len(got.rows), got.interrupted) == (1, True)
+
+
+def test_processes_share_the_memory_limit() -> None:
+    """400 MB for two processes are 200 MB each, less than placer and a book with some room."""
+    options = SolveOptions(memory_limit_bytes=400_000_000)
+    with (
+        pytest.raises(PlacerError, match="each of 2 processes has 200 MB"),
+        processes(two_places(), "exact", options, 2),
+    ):
+        pass
 
 
 def test_two_ranges_are_a_product_and_break_along_the_longer() -> None:

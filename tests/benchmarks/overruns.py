@@ -158,8 +158,8 @@ def measured(advisor: Advisor, request: Request, *, where: bool, alternatives: b
             places[" < ".join(_frames(frame))] += 1
 
     watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
     try:
+        watcher.start()
         result = advisor.recommend(
             request["model"], alternatives=alternatives, **limits, **request["words"]
         )

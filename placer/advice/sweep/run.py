@@ -36,7 +36,7 @@ AHEAD = 4
 """Points for each process that are handed out before the oldest one is back: rows are written in
 order.
 """
-CHECK_S = 2.0
+CHECK_S = 0.5
 """Between two looks whether anybody is left who solves."""
 REFUSED = "refused"
 """Status of a point whose question contradicts itself or admits no machine."""
@@ -205,7 +205,12 @@ def run_sweep(
         done, stopped = len(mine) - len(missing), False
         tell(done, len(mine))
         try:
-            with _interrupts() as asked_to_stop:
+            with _interrupts() as interrupted:
+                cancel = options.cancel
+
+                def asked_to_stop() -> bool:
+                    return interrupted() or (cancel is not None and cancel.is_set())
+
                 solved = _solved(missing, runner or Here(problem, solver, options), asked_to_stop)
                 for row in solved:
                     rows.append(row)
@@ -254,8 +259,8 @@ def _solved(
             if not waiting or asked_to_stop():
                 return
             i, future = waiting.popleft()
-            row = _awaited(future, runner)
-            if asked_to_stop():
+            row = _awaited(future, runner, asked_to_stop)
+            if row is None or asked_to_stop():
                 return
             yield {"point": i, **row}
     except BrokenExecutor:
@@ -269,10 +274,12 @@ def _solved(
             future.cancel()
 
 
-def _awaited(future: Future[Row], runner: Runner) -> Row:
-    """Wait for a point as long as there is somebody to solve it."""
+def _awaited(future: Future[Row], runner: Runner, asked_to_stop: Callable[[], bool]) -> Row | None:
+    """Wait for a point as long as there is somebody to solve it; None if it is no longer wanted."""
     while not wait([future], CHECK_S).done:
         runner.check()
+        if asked_to_stop():
+            return None
     return future.result()
 
 

@@ -15,9 +15,13 @@ from placer.advice.sweep.answer import Row
 from placer.advice.sweep.run import Runner, on_executor, solve_point
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
+from placer.solving.allowance import default_memory_bytes
 from placer.solving.answer import SolveOptions
+from placer.units import format_bytes
 
 MOST_JOBS = 1_024
+LEAST_BYTES = 250_000_000
+"""A process that solves points gets at least so much memory: a hundred MB are placer and a book."""
 WORKERLESS_S = 15.0
 """A cluster whose workers have been gone for so long gets no new ones by itself."""
 _question: tuple[Problem, str, SolveOptions] | None = None
@@ -37,7 +41,7 @@ def processes(problem: Problem, solver: str, options: SolveOptions, jobs: int) -
         raise PlacerError(f"jobs {jobs}", f"give 1 to {MOST_JOBS:,} processes")
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
-    given = bare(problem), solver, replace(options, on_better=None)
+    given = bare(problem), solver, _shared(options, jobs)
     executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=given)
     try:
         yield Runner(
@@ -48,6 +52,22 @@ def processes(problem: Problem, solver: str, options: SolveOptions, jobs: int) -
         raise
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _shared(options: SolveOptions, jobs: int) -> SolveOptions:
+    """Return the options of one of some processes, which share the memory; the caller's token is
+    watched here.
+    """
+    limit = options.memory_limit_bytes
+    share = int((default_memory_bytes() if limit is None else limit) / jobs)
+    if limit is not None and share < LEAST_BYTES:
+        raise PlacerError(
+            f"memory limit {format_bytes(limit)}: each of {jobs} processes has "
+            f"{format_bytes(share)}",
+            f"give {format_bytes(LEAST_BYTES * jobs)} or more, or fewer --jobs",
+        )
+    share = max(share, LEAST_BYTES)
+    return replace(options, on_better=None, cancel=None, memory_limit_bytes=share)
 
 
 def bare(problem: Problem) -> Problem:
@@ -130,7 +150,7 @@ def dask(address: str, problem: Problem, solver: str, options: SolveOptions) -> 
         executor = client.get_executor(pure=False)
         try:
             sent = client.scatter(bare(problem), broadcast=True)
-            given = replace(options, on_better=None)
+            given = replace(options, on_better=None, cancel=None)
             yield on_executor(executor, sent, solver, given, workers, check)
         except (
             CancelledError,  # with its workers went the question that was sent to them
