@@ -1,0 +1,135 @@
+"""How many spot machines zones will launch some hours ahead, from what they launched lately."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from placer.errors import PlacerError
+
+Array = npt.NDArray[Any]
+LEADS_H = (1 / 6, 0.5, 1.0, 3.0, 6.0, 12.0, 24.0, 48.0)
+"""Hours ahead at which weights were fitted; between them they change with the logarithm."""
+MEMORIES_H = (3.0, 24.0)
+"""Hours after which an observation counts 1 / e of a new one: the short and the long memory."""
+PRIORS = (1.0, 3.0)
+"""Observations that the usual shares count for in each memory."""
+STAY = 0.98
+"""Weight of the last count in what is expected of the present; the usual shares have the rest."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Weights:
+    """Parts of a forecast: the last count, the short and the long memory, and the usual shares."""
+
+    now: float
+    short: float
+    long: float
+    usual: float
+
+
+FITTED = (
+    Weights(now=0.45, short=0.55, long=0.00, usual=0.00),
+    Weights(now=0.32, short=0.68, long=0.00, usual=0.00),
+    Weights(now=0.30, short=0.63, long=0.06, usual=0.01),
+    Weights(now=0.24, short=0.40, long=0.32, usual=0.04),
+    Weights(now=0.17, short=0.19, long=0.56, usual=0.08),
+    Weights(now=0.04, short=0.14, long=0.71, usual=0.11),
+    Weights(now=0.11, short=0.62, long=0.07, usual=0.20),
+    Weights(now=0.10, short=0.51, long=0.00, usual=0.39),
+)
+"""Fitted on the first seven days of the launches that `scenarios.RESIDUAL` names; a day ahead the
+short memory counts more than the long one, because days are alike at the same hour.
+"""
+
+
+def weights_at(lead_h: float) -> Weights:
+    """Return the parts of a forecast so many hours ahead.
+
+    Raises
+    ------
+    PlacerError
+        If the hours are not positive and finite.
+    """
+    if not 0 < lead_h < math.inf:
+        raise PlacerError(f"a forecast {lead_h} h ahead is not possible", "give hours above 0")
+    at, known = math.log(lead_h), [math.log(lead) for lead in LEADS_H]
+    parts = [
+        float(np.interp(at, known, [getattr(row, name) for row in FITTED]))
+        for name in ("now", "short", "long", "usual")
+    ]
+    total = math.fsum(parts)
+    now, short, long, usual = (part / total for part in parts)
+    return Weights(now=now, short=short, long=long, usual=usual)
+
+
+def remembered(
+    launched: Array, hours: Sequence[float] | Array, memory_h: float, prior: float, usual: Array
+) -> Array:
+    """Return the shares of time with 0, 1, ... machines as they are remembered at the end of a log.
+
+    Parameters
+    ----------
+    launched
+        Machines that could be launched; shape (observations, zones), -1 where nobody looked.
+    hours
+        When; shape (observations,), ascending.
+    memory_h, prior
+        As in `MEMORIES_H` and `PRIORS`.
+    usual
+        Shares to begin with; shape (machines + 1,).
+
+    Returns
+    -------
+    Array
+        Shape (zones, machines + 1); each row sums to 1.
+    """
+    age = np.asarray(hours)[-1] - np.asarray(hours)
+    counted = np.exp(-age / memory_h)[:, None] * (launched >= 0)
+    sums = np.stack([(counted * (launched == count)).sum(0) for count in range(len(usual))], 1)
+    built: Array = (sums + prior * usual) / (sums.sum(1, keepdims=True) + prior)
+    return built
+
+
+def expected_now(launched: Array, usual: Array) -> Array:
+    """Return what is expected of each zone's present: its last count, hardly anything else.
+
+    Parameters
+    ----------
+    launched, usual
+        As in `remembered`; a zone at which nobody ever looked is as usual.
+    """
+    seen = launched >= 0
+    last = len(seen) - 1 - np.argmax(seen[::-1], axis=0)
+    count = np.where(seen.any(0), np.take_along_axis(launched, last[None], axis=0)[0], -1)
+    stays = STAY * (count[:, None] == np.arange(len(usual))) + (1 - STAY) * usual
+    return np.where((count >= 0)[:, None], stays, usual)
+
+
+def forecast(launched: Array, hours: Sequence[float] | Array, lead_h: float, usual: Array) -> Array:
+    """Return the chances of 0, 1, ... machines in each zone some hours after the end of a log.
+
+    Parameters
+    ----------
+    launched, hours, usual
+        As in `remembered`; what counts as the present is each zone's last observation.
+    lead_h
+        Hours ahead.
+
+    Returns
+    -------
+    Array
+        Shape (zones, machines + 1); each row sums to 1.
+    """
+    parts, now = weights_at(lead_h), expected_now(launched, usual)
+    short, long = (
+        remembered(launched, hours, memory_h, prior, usual)
+        for memory_h, prior in zip(MEMORIES_H, PRIORS, strict=True)
+    )
+    built: Array = parts.now * now + parts.short * short + parts.long * long + parts.usual * usual
+    return built

@@ -1,0 +1,242 @@
+"""Check forecasts of spot capacity against launches: fitted on the first days, judged on the last.
+
+    python tests/benchmarks/capacity.py DIR [--fit]
+
+DIR has gcp_h100_launch_probes.csv: how many of 16 machines each zone launched, every 10 minutes.
+For sets of one to four zones it compares the chance that enough machines are there with what
+happened: the gap of the means, the Brier score beside those of persistence and of the usual shares,
+and the mean error over tenths of the chance. ``--fit`` prints the weights that the first days give.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ledger import markdown
+
+from placer.cost_model.capacity import forecast as model
+from placer.cost_model.capacity.scenarios import RESIDUAL, Likeness, latent, launchable
+
+Array = npt.NDArray[Any]
+FILE = "gcp_h100_launch_probes.csv"
+ASKED = 16
+FIT_DAYS = 7
+TICK_H = 1 / 6
+LEADS = {"10 min": 1, "1 h": 6, "6 h": 36, "24 h": 144}
+"""Ticks ahead."""
+NEEDED = (4, 8, 16)
+MOST_ZONES = 4
+DRAWS = 1024
+PLACER_2025 = 0.9
+"""What was assumed for every number of machines before there was data."""
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Launches of each tick and zone, -1 where nobody looked; the first days are to fit on."""
+
+    zones: list[str]
+    launched: Array
+    fit: int
+
+    @property
+    def regions(self) -> list[str]:
+        """Region of each zone."""
+        return [zone.rsplit("-", 1)[0] for zone in self.zones]
+
+    @property
+    def usual(self) -> Array:
+        """Shares of 0, 1, ... machines in the first days."""
+        counts = np.bincount(self.launched[: self.fit][self.launched[: self.fit] >= 0])
+        built: Array = counts / counts.sum()
+        return built
+
+    def ticks(self, first: int, last: int, ahead: int, every: int = 1) -> Array:
+        """List the ticks between two at which somebody looked, then and later."""
+        at = np.arange(first, last - ahead, every)
+        there = self.launched[:, 0] >= 0
+        built: Array = at[there[at] & there[at + ahead]]
+        return built
+
+
+def read(folder: Path) -> Probes:
+    """Read the probes onto a grid of ten minutes."""
+    with (folder / FILE).open(encoding="utf-8", newline="") as handle:
+        head, *rows = csv.reader(handle)
+    times = [datetime.fromisoformat(row[0].replace("Z", "+00:00")) for row in rows]
+    at = [round((time - times[0]).total_seconds() / 600) for time in times]
+    launched = -np.ones((at[-1] + 1, len(head) - 1), dtype=int)
+    launched[at] = [[int(cell) for cell in row[1:]] for row in rows]
+    return Probes(zones=head[1:], launched=launched, fit=FIT_DAYS * 144)
+
+
+def parts(probes: Probes, at: Array) -> Array:
+    """Return the four parts of the forecast at some ticks; shape (ticks, zones, machines + 1, 4)."""
+    rows = []
+    usual = probes.usual
+    for tick in at.tolist():
+        first = max(0, tick - 6 * 96)
+        log, hours = probes.launched[first : tick + 1], np.arange(first, tick + 1) * TICK_H
+        now = model.expected_now(log, usual)
+        memories = [
+            model.remembered(log, hours, memory_h, prior, usual)
+            for memory_h, prior in zip(model.MEMORIES_H, model.PRIORS, strict=True)
+        ]
+        rows.append(np.stack([now, *memories, np.broadcast_to(usual, now.shape)], -1))
+    return np.stack(rows)
+
+
+def at_least(chances: Array) -> Array:
+    """Chances of at least 1, 2, ... machines, from those of 0, 1, ..."""
+    built: Array = np.cumsum(chances[..., ::-1], -1)[..., ::-1][..., 1:]
+    return built
+
+
+def fitted(probes: Probes, ahead: int) -> Array:
+    """Fit the weights of the parts on the first days: least squares over all thresholds, weights
+    from 0 that sum to 1.
+    """
+    from scipy.optimize import nnls
+
+    at = probes.ticks(72, probes.fit, ahead, every=2)
+    x = at_least(np.moveaxis(parts(probes, at), -1, 0)).reshape(4, -1).T
+    y = (probes.launched[at + ahead][..., None] > np.arange(ASKED)).reshape(-1)
+    root = np.linalg.cholesky(x.T @ x / len(y) + 1e-9 * np.eye(4))
+    goal = np.linalg.solve(root, x.T @ y / len(y))
+    weights, _ = nnls(np.vstack([root.T, 100 * np.ones(4)]), np.append(goal, 100))
+    built: Array = weights / weights.sum()
+    return built
+
+
+def fitted_likeness(probes: Probes, ahead: int) -> Likeness:
+    """Fit both correlations on the first days: the pairs of zones that are short together."""
+    at = probes.ticks(144, probes.fit, ahead, every=6)
+    chances = (parts(probes, at) * weights(ahead * TICK_H)).sum(-1)
+    y, nodes = probes.launched[at + ahead], np.polynomial.hermite_e.hermegauss(15)
+    best: dict[bool, tuple[float, float]] = {}
+    for rho in (0.0, 0.02, 0.04, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5):
+        for same in (True, False):
+            total = sum(
+                _pair_likelihood(at_least(chances)[..., m - 1], y < m, rho, nodes, probes, same)
+                for m in NEEDED
+            )
+            best[same] = max(best.get(same, (-np.inf, 0.0)), (total, rho))
+    return Likeness(region=max(best[True][1], best[False][1]), across=best[False][1], source="fit")
+
+
+def _pair_likelihood(
+    enough: Array, short: Array, rho: float, nodes: Any, probes: Probes, same: bool
+) -> float:
+    from scipy.stats import norm
+
+    edge = norm.ppf(np.clip(1 - enough, 1e-4, 1 - 1e-4))
+    given = norm.cdf((edge[..., None] - np.sqrt(rho) * nodes[0]) / np.sqrt(1 - rho))
+    alike = np.where(short[..., None], given, 1 - given)
+    weight = nodes[1] / nodes[1].sum()
+    return float(
+        sum(
+            np.log((alike[:, i] * alike[:, j]) @ weight).sum()
+            for i, j in combinations(range(len(probes.zones)), 2)
+            if (probes.regions[i] == probes.regions[j]) == same
+        )
+    )
+
+
+def weights(lead_h: float) -> Array:
+    """Weights that placer uses so many hours ahead."""
+    row = model.weights_at(lead_h)
+    return np.array([row.now, row.short, row.long, row.usual])
+
+
+def sets(probes: Probes) -> Iterator[tuple[int, list[tuple[int, ...]]]]:
+    """Yield the sets of so many zones, at most 150 of a kind, evenly spread."""
+    for size in range(1, MOST_ZONES + 1):
+        every = list(combinations(range(len(probes.zones)), size))
+        yield size, every[:: max(1, len(every) // 150)]
+
+
+def judged(probes: Probes) -> list[list[object]]:
+    """Compare forecasts with what happened in the last days."""
+    rows: list[list[object]] = []
+    states = latent(probes.regions, DRAWS, 1)
+    usual = probes.usual
+    for name, ahead in LEADS.items():
+        at = probes.ticks(probes.fit - ahead, len(probes.launched), ahead, every=6)
+        chances = (parts(probes, at) * weights(ahead * TICK_H)).sum(-1)
+        truth, now = probes.launched[at + ahead], probes.launched[at]
+        scenarios = [launchable(row, states) for row in chances]
+        flat = launchable(np.broadcast_to(usual, chances[0].shape), states)
+        for needed in NEEDED:
+            for size, zones in sets(probes):
+                p = np.array([[_any(x, zone, needed) for zone in zones] for x in scenarios])
+                base = np.array([_any(flat, zone, needed) for zone in zones])
+                o, kept = (
+                    np.array([[row[list(zone)].max() >= needed for zone in zones] for row in of])
+                    for of in (truth, now)
+                )
+                brier, climate, persistence = (
+                    float(((guess - o) ** 2).mean()) for guess in (p, base, kept.astype(float))
+                )
+                rows.append([
+                    f"{name}, some zone has {needed} of 16, {size} zones",
+                    float(p.mean()),
+                    float(o.mean()),
+                    100 * float(p.mean() - o.mean()),
+                    brier,
+                    brier / max(1e-9, min(climate, persistence)),
+                    _tenths(p, o),
+                    100 * (1 - (1 - PLACER_2025) ** size - float(o.mean())),
+                ])  # fmt: skip
+    return rows
+
+
+def _any(machines: Array, zones: tuple[int, ...], needed: int) -> float:
+    return float((machines[:, list(zones)].max(1) >= needed).mean())
+
+
+def _tenths(p: Array, o: Array) -> float:
+    """Mean error over tenths of the chance, by how often each occurs."""
+    bins = np.minimum((p * 10).astype(int), 9)
+    return float(
+        sum(
+            (bins == q).mean() * abs(p[bins == q].mean() - o[bins == q].mean())
+            for q in range(10)
+            if (bins == q).any()
+        )
+    )
+
+
+def main() -> None:
+    """Print the table, or the fit."""
+    words = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    words.add_argument("folder", type=Path, metavar="DIR")
+    words.add_argument("--fit", action="store_true", help="print what the first days give")
+    given = words.parse_args()
+    probes = read(given.folder)
+    if given.fit:
+        for lead_h in model.LEADS_H:
+            print(f"{lead_h:.2f} h: {fitted(probes, round(lead_h / TICK_H)).round(2)}")
+        for ahead in LEADS.values():
+            print(ahead, fitted_likeness(probes, ahead))
+        return
+    heads = (
+        "what|chance|happened|gap, points|Brier|Brier over the better of persistence and the usual"
+        "|error over tenths|gap with 90 % assumed, independent"
+    )
+    print("\n".join(markdown(heads.split("|"), judged(probes))))
+    print(f"\nlikeness of zones: {RESIDUAL.region} in a region, {RESIDUAL.across} across")
+
+
+if __name__ == "__main__":
+    main()
