@@ -80,7 +80,7 @@ def read(folder: Path) -> Probes:
 
 
 def parts(probes: Probes, at: Array) -> Array:
-    """Return the four parts of the forecast at some ticks; shape (ticks, zones, machines + 1, 4)."""
+    """Return the parts of the forecast at some ticks; shape (ticks, zones, machines + 1, 4)."""
     rows = []
     usual = probes.usual
     for tick in at.tolist():

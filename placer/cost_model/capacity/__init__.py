@@ -1,1 +1,1 @@
-"""Spot capacity: how many machines a zone will launch, zones together, and how long they stay."""
+"""Spot capacity: how many machines zones will launch, alone and together."""

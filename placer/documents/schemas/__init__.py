@@ -26,6 +26,7 @@ SCHEMA_NAMES = (
     "replan",
     "run",
     "rehearsal",
+    "capacity-forecast",
 )
 """Names that ``placer schema`` takes."""
 

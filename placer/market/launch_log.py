@@ -1,0 +1,182 @@
+"""A log of launches: how many spot machines each zone launched, and when somebody asked."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from placer.errors import PlacerError
+from placer.files.bounded_file import bounded
+
+Array = npt.NDArray[Any]
+TIME = "utc"
+HINT = (
+    "the first column is 'utc' (2026-11-01T10:00Z), the others are zones with the machines that "
+    "were launched, empty where nobody asked"
+)
+MOST_BYTES = 64 * 2**20
+MOST_CELLS = 5_000_000
+MOST_MACHINES = 1_000
+ZONE = re.compile(r"(?P<gcp_aws>.*\d)-?[a-z]|(?P<azure>[a-z]+\d?)-\d")
+"""Names of zones: us-central1-a (Google), us-east-1a (AWS), eastus2-1 (Azure)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaunchLog:
+    """Machines that could be launched.
+
+    Notes
+    -----
+    ``launched`` has the shape (observations, zones), -1 where nobody asked; ``hours`` are those
+    since the first observation; ``most`` is how many machines were asked for.
+    """
+
+    zones: tuple[str, ...]
+    hours: Array
+    launched: Array
+    most: int
+    first: datetime
+    last: datetime
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Region of each zone."""
+        return tuple(region_of(zone) for zone in self.zones)
+
+    @property
+    def usual(self) -> Array:
+        """Shares of all observations with 0, 1, ... machines; shape (most + 1,)."""
+        counts = np.bincount(self.launched[self.launched >= 0], minlength=self.most + 1)
+        built: Array = counts / counts.sum()
+        return built
+
+
+def region_of(zone: str) -> str:
+    """Return the region of a zone by its name; the name itself where it is none of a zone.
+
+    Examples
+    --------
+    >>> [region_of(name) for name in ("us-central1-a", "us-east-1a", "eastus2-1", "US-IL-1")]
+    ['us-central1', 'us-east-1', 'eastus2', 'US-IL-1']
+    """
+    match = ZONE.fullmatch(zone)
+    return zone if match is None else match["gcp_aws"] or match["azure"]
+
+
+def read_launch_log(path: Path, asked: int | None = None) -> LaunchLog:
+    """Read a CSV file with a column ``utc`` and one for each zone.
+
+    Parameters
+    ----------
+    path
+        The file.
+    asked
+        Machines that were asked for each time; None: the most that were ever launched.
+
+    Raises
+    ------
+    PlacerError
+        If there is no such file, it is no such log, or a cell is wrong: the message names line,
+        column and value.
+    """
+    try:
+        text = bounded(path, "give a shorter log", MOST_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise PlacerError(f"{path}: cannot be read as UTF-8 text", "save it as UTF-8 CSV") from None
+    except OSError as error:
+        raise PlacerError(f"{path}: {error.strerror or error}", "check the path") from None
+    lines = csv.reader(text.splitlines(), strict=True)
+    try:
+        head = next(lines, [])
+        if len(head) < 2 or head[0].strip().lower() != TIME or len(set(head)) < len(head):
+            raise PlacerError(f"{path}: no log of launches", HINT)
+        zones = tuple(name.strip() for name in head[1:])
+        rows = list(_rows(lines, path, zones))
+    except csv.Error as error:
+        raise PlacerError(
+            f"{path}:{lines.line_num}: not valid CSV: {error}", "check the quotes of this line"
+        ) from None
+    if not rows:
+        raise PlacerError(f"{path}: has no launches", HINT)
+    return _log(path, zones, rows, asked)
+
+
+def _log(
+    path: Path, zones: tuple[str, ...], rows: list[tuple[datetime, list[int]]], asked: int | None
+) -> LaunchLog:
+    times = [time for time, _ in rows]
+    launched = np.array([counts for _, counts in rows])
+    most = int(launched.max())
+    if most < 0:
+        raise PlacerError(f"{path}: every cell is empty", HINT)
+    if asked is not None and asked < most:
+        raise PlacerError(
+            f"{path}: {most} machines were launched where {asked} are said to have been asked for",
+            "give the number that was asked for",
+        )
+    return LaunchLog(
+        zones=zones,
+        hours=np.array([(time - times[0]).total_seconds() / 3600 for time in times]),
+        launched=launched,
+        most=max(1, most if asked is None else asked),
+        first=times[0],
+        last=times[-1],
+    )
+
+
+def _rows(
+    lines: Iterator[list[str]], path: Path, zones: Sequence[str]
+) -> Iterator[tuple[datetime, list[int]]]:
+    last: datetime | None = None
+    for number, cells in enumerate(lines, 2):
+        if not cells:
+            continue
+        where = f"{path}:{number}"
+        if len(cells) != len(zones) + 1:
+            raise PlacerError(
+                f"{where}: {len(cells)} columns where the header has {len(zones) + 1}", HINT
+            )
+        if number * len(cells) > MOST_CELLS:
+            raise PlacerError(f"{path}: over {MOST_CELLS:,} cells", "give a shorter log")
+        time = _time(cells[0], where)
+        if last is not None and time <= last:
+            raise PlacerError(
+                f"{where}: '{cells[0]}' is not later than the line before", "sort the log by time"
+            )
+        last = time
+        counts = [
+            _count(cell, f"{where}:{zone}") for cell, zone in zip(cells[1:], zones, strict=True)
+        ]
+        yield time, counts
+
+
+def _time(cell: str, where: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(cell.strip())
+    except ValueError:
+        raise PlacerError(f"{where}:{TIME}: '{cell[:40]}' is no time", HINT) from None
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def _count(cell: str, where: str) -> int:
+    if not cell.strip():
+        return -1
+    try:
+        count = float(cell)
+    except ValueError:
+        count = math.nan
+    if not (0 <= count <= MOST_MACHINES and count == int(count)):
+        raise PlacerError(
+            f"{where}: '{cell[:40]}' is no number of machines",
+            f"write a whole number from 0 to {MOST_MACHINES}, or nothing",
+        )
+    return int(count)

@@ -1,0 +1,138 @@
+"""Forecasts of spot capacity: mixtures that are shares, scenarios with the chances they were drawn
+from, and sets of zones against plain enumeration.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placer.cost_model.capacity import zone_sets
+from placer.cost_model.capacity.forecast import LEADS_H, expected_now, forecast, weights_at
+from placer.cost_model.capacity.scenarios import Likeness, latent, launchable
+from placer.cost_model.capacity.zone_sets import best_sets
+from placer.errors import PlacerError
+
+USUAL = np.array([0.3, 0.1, 0.1, 0.1, 0.4])
+"""Of 0 to 4 machines."""
+
+
+def test_weights_are_shares_and_those_that_were_fitted() -> None:
+    """At a fitted lead they are that row's, between two they lie between, beyond the ends they
+    stay.
+    """
+    assert weights_at(LEADS_H[0]).now == pytest.approx(0.45)
+    assert 0.24 < weights_at(2.0).now < 0.30
+    assert weights_at(500.0) == weights_at(LEADS_H[-1])
+    for lead in (0.01, 0.7, 5.0, 30.0):
+        row = weights_at(lead)
+        assert row.now + row.short + row.long + row.usual == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("lead", [0.0, -1.0, np.inf, np.nan])
+def test_a_forecast_of_no_time_is_refused(lead: float) -> None:
+    """Hours above 0."""
+    with pytest.raises(PlacerError, match="not possible"):
+        weights_at(lead)
+
+
+def test_a_zone_that_was_full_is_likely_full_soon_and_usual_later() -> None:
+    """After ten hours with 4 of 4 machines the chance of 4 falls with the lead, from nearly 1
+    towards the usual 0.4; a zone at which nobody looked is as usual at once.
+    """
+    launched = np.array([[4, -1]] * 10)
+    chances = [forecast(launched, range(10), lead, USUAL) for lead in (0.2, 6.0, 48.0)]
+    full = [float(row[0, 4]) for row in chances]
+    assert full[0] > 0.85
+    assert full[0] > full[1] > full[2] > 0.4
+    for row in chances:
+        assert row.sum(1) == pytest.approx([1.0, 1.0])
+        assert row[1] == pytest.approx(USUAL)
+
+
+def test_the_present_is_the_last_count_that_was_seen() -> None:
+    """0.98 of it, and 0.02 of the usual shares."""
+    now = expected_now(np.array([[2, 4], [1, -1]]), USUAL)
+    assert now[0, 1] == pytest.approx(0.98 + 0.02 * 0.1)
+    assert now[1, 4] == pytest.approx(0.98 + 0.02 * 0.4)
+
+
+def test_scenarios_have_the_chances_they_were_drawn_from() -> None:
+    """20,000 scenarios: shares within 1.5 points, which is four standard errors. The same seed
+    gives the same scenarios.
+    """
+    chances = np.stack([USUAL, USUAL[::-1]])
+    states = latent(["x", "x"], 20_000, 3)
+    machines = launchable(chances, states)
+    for zone in (0, 1):
+        shares = np.bincount(machines[:, zone], minlength=5) / len(machines)
+        assert shares == pytest.approx(chances[zone], abs=0.015)
+    assert np.array_equal(states, latent(["x", "x"], 20_000, 3))
+
+
+def test_likeness_is_between_independent_and_all_or_nothing() -> None:
+    """Correlation 0: both zones short with the product of the chances; 1: as one zone. Zones of one
+    region are short together more often than zones of two.
+    """
+    chances = np.stack([USUAL, USUAL])
+
+    def both_short(region: float, across: float, regions: list[str]) -> float:
+        likeness = Likeness(region=region, across=across, source="test")
+        machines = launchable(chances, latent(regions, 20_000, 5, likeness))
+        return float((machines == 0).all(1).mean())
+
+    assert both_short(0.0, 0.0, ["x", "y"]) == pytest.approx(0.09, abs=0.01)
+    assert both_short(1.0, 1.0, ["x", "y"]) == pytest.approx(0.30, abs=0.015)
+    assert both_short(0.5, 0.1, ["x", "x"]) > both_short(0.5, 0.1, ["x", "y"]) + 0.02
+    with pytest.raises(PlacerError, match="not possible"):
+        Likeness(region=0.1, across=0.2, source="test")
+
+
+def test_certain_counts_stay_certain() -> None:
+    """No chance below and all above: the edges of a cell are infinite."""
+    chances = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
+    machines = launchable(chances, latent(["x", "y"], 100, 1))
+    assert (machines == [2, 0]).all()
+
+
+DRAWN: list[int] = []
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10_000), zones=st.integers(1, 6), least=st.integers(1, 12))
+def test_the_best_sets_are_the_best(seed: int, zones: int, least: int) -> None:
+    """Against plain enumeration: no set of the size has enough more often; each larger set that is
+    listed is more likely than the one before.
+    """
+    machines = np.random.default_rng(seed).integers(0, 5, (40, zones))
+    found = best_sets(machines, least, 4)
+    for one in found:
+        best = max(
+            float((machines[:, list(of)].sum(1) >= least).mean())
+            for of in combinations(range(zones), len(one.zones))
+        )
+        assert one.together == pytest.approx(best)
+        assert one.one_zone <= one.together
+    chances = [one.together for one in found]
+    assert all(a < b for a, b in pairwise(chances))
+    DRAWN.append(len(found))
+
+
+def test_the_draws_had_sets_of_several_zones() -> None:
+    """Of 60 draws at least 20 list two sizes or more."""
+    assert sum(count >= 2 for count in DRAWN) >= 20
+
+
+def test_many_zones_grow_from_the_best_smaller_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no room for all sets, pairs and triples come from the best ones: never better than
+    enumeration, and here as good.
+    """
+    machines = np.random.default_rng(4).integers(0, 5, (200, 10))
+    whole = best_sets(machines, 7, 4)
+    monkeypatch.setattr(zone_sets, "MOST_SETS", 5)
+    grown = best_sets(machines, 7, 4)
+    assert [one.together for one in grown] == pytest.approx([one.together for one in whole])
