@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from placer.cost_model.estimate import Estimate, estimate
+from placer.cost_model.estimate import Estimate, estimate, evaluate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import gap_between, objective_of
 from placer.cost_model.reduced_problem import question_alone, used_problem
@@ -47,7 +48,7 @@ RESULT_KEYS = (
     "batches",
 )
 """Keys of a result document."""
-LATER_KEYS = ("proof", "problem", "question", "certificate", "verification")
+LATER_KEYS = ("proof", "problem", "question", "certificate", "verification", "batch_proof")
 """Keys that not every result document has."""
 LATER_WISHES = frozenset(
     {
@@ -75,6 +76,8 @@ MOST_GAP = 0.5
 """Largest gap that can be asked for."""
 LARGEST = 1e300
 """Numbers above are not compared."""
+LOOKS = 32
+"""Batches of a range at which a placement is priced again."""
 SAME = 1e-9
 """Relative difference up to which a figure counts as the same."""
 
@@ -202,7 +205,9 @@ def check_result(document: Mapping[str, Any], where: str) -> str:
             raise PlacerError(
                 f"{where}: {difference}", "the file was edited, or made by another version"
             )
-    wrong = _wrong_status(document, priced, problem)
+    wrong = _wrong_status(document, priced, problem) or _wrong_batch_proof(
+        document, problem, placement
+    )
     request = request_document(problem)
     if not is_request(document["request"], request) or wrong:
         raise PlacerError(
@@ -245,6 +250,38 @@ def _wrong_status(document: Mapping[str, Any], priced: Estimate, problem: Proble
         if document["status"] == "optimal" and gap > MOST_GAP
         else ""
     )
+
+
+def _wrong_batch_proof(document: Mapping[str, Any], problem: Problem, placement: Placement) -> str:
+    """Say what is wrong with the proof over a range of batches; empty if nothing is.
+
+    Notes
+    -----
+    The placement is priced at batches all over the range: none may beat the bound.
+    """
+    proof, wish = document.get("batch_proof"), problem.requirements
+    if proof is None:
+        return ""
+    low, high, bound = proof["low"], proof["high"], proof["bound"]
+    if (low, high) != wish.batch_range:
+        return f"batches from {low} to {high} are proved, which is not the range of the request"
+    if not low <= problem.batch <= high:
+        return f"the batch of {problem.batch} is outside the range"
+    if bound != document["objective"]["bound"]:
+        return "the bound over all batches is not that of the answer"
+    if document["status"] == "optimal" and not proof["finished"]:
+        return "an optimal answer, but batches of the range are open"
+    if bound is None:
+        return ""
+    objective = objective_of(wish)
+    for batch in sorted({low + (high - low) * i // LOOKS for i in range(LOOKS + 1)}):
+        asked = replace(problem, requirements=replace(wish, target_batch_size=batch))
+        if violations(placement, asked):
+            continue
+        value = objective.value(evaluate(placement, asked))
+        if objective.beats_bound(value, bound):
+            return f"the bound {bound:.9g} is beaten by the value {value:.9g} at batch {batch:,}"
+    return ""
 
 
 def first_difference(computed: Any, written: Any, at: str) -> str:

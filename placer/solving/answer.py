@@ -138,6 +138,24 @@ class BatchRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class BatchProof:
+    """What was proved of every whole number of a range of target batch sizes.
+
+    Notes
+    -----
+    No batch from ``low`` to ``high`` has a better value than ``bound``, which is None where nothing
+    is known. ``searches`` bounded several batches at once; ``finished``: none was left open, so
+    that the gap is the one that was asked for.
+    """
+
+    low: int
+    high: int
+    bound: float | None
+    searches: int
+    finished: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Verification:
     """What a second solver says of the same problem.
 

@@ -1,103 +1,405 @@
-"""The best target batch size of a range: one search for each, the later ones only for what beats
-the best so far.
+"""The best target batch size of a range, proved over every whole number in it.
+
+First the ends of the range and the powers of two between are solved, the later ones only for what
+beats the best so far. Then spans of batches are closed, widest first: one question for each span
+and strategy bounds every batch of it (`placer.solving.batch_interval`), and a span that it leaves
+open is cut.
 """
 
 from __future__ import annotations
 
+import heapq
+import math
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import violations
-from placer.cost_model.objective import objective_of
+from placer.cost_model.objective import Objective, objective_of
+from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.solving.answer import BatchRow, SolveOptions, Status
+from placer.solving import allowance
+from placer.solving.allowance import Allowance
+from placer.solving.answer import BatchProof, BatchRow, SolveOptions, Status
+from placer.solving.batch_interval import (
+    Span,
+    is_monotone,
+    least_closed,
+    question_of,
+    slack,
+    strategies,
+    value_ahead,
+    value_behind,
+    with_batch,
+)
 from placer.solving.result import Result
 
 STRICT = 1e-9
 """A value that is better by less than this share is a tie."""
+LEAST_GAP = 1e-3
+"""Where large batches need more samples, a range of many is proved no closer than this: neighbours
+differ by less.
+"""
+SPAN_GAP_SHARE = 0.1
+"""Share of the gap, or of the slack of a span if that is more, that its question may leave."""
+SPAN_TIME_SHARE = 0.25
+"""Share of the time left that one span may take."""
+TRIED_SHARE = 0.5
+"""Share of the time for the batches that are solved one by one."""
+MOST_SINGLE = 64
+"""Batches of a range that are solved one by one where no question covers several."""
+LOOKS = 8
+"""Steps of the first look at the batches of a placement."""
 Ask = Callable[[Problem, SolveOptions], Result]
 """Solves a problem with one batch."""
 
 
 def best_batch(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
-    """Solve for each batch of a range and keep the best.
+    """Find the best batch of a range, and prove that no other is better.
 
     Parameters
     ----------
     problem
-        Its wishes have a range of batches and none chosen: the ends and the powers of two between
-        are tried.
+        Its wishes have a range of batches and none chosen.
     ask
         The solver.
     options
-        The time limit is for all batches: each may take an equal part of what is left.
+        The time limit is for all batches together.
 
     Returns
     -------
     Result
-        Its problem has the chosen batch; of batches with the same value the smallest. The bound
-        holds for every batch of the list.
+        Its problem has the chosen batch; of the tried batches with the same value the smallest. The
+        bound holds for every batch that ``batch_proof`` names, and for those that were tried.
 
     Notes
     -----
-    Largest first: where nobody says that large batches need more samples, the largest wins, and the
-    others are cut by the limit that only a better value keeps.
+    Largest first: where nobody says that large batches need more samples, the largest wins, and one
+    question for each strategy proves it.
     """
-    started, batches = time.perf_counter(), problem.requirements.open_batches
+    with allowance.opened(
+        options.time_limit_s, options.memory_limit_bytes, options.cancel
+    ) as allowed:
+        search = _Search(problem=problem, ask=ask, options=options, allowed=allowed)
+        search.try_each(problem.requirements.open_batches)
+        if search.proves and not options.first and not search.interrupted:
+            search.close_spans()
+        return search.result()
+
+
+@dataclass
+class _Search:
+    """The best answer so far, the batches that were tried, and the spans that are open, the worst
+    bound first.
+
+    Notes
+    -----
+    Mutable. ``closed`` holds bounds of what is closed; ``covered`` says that spans and tried
+    batches are the whole range.
+    """
+
+    problem: Problem
+    ask: Ask
+    options: SolveOptions
+    allowed: Allowance
     best: Result | None = None
-    rows: list[BatchRow] = []
-    for done, batch in enumerate(batches[::-1]):
-        asked = _with_batch(problem, batch)
-        limit = (
-            None
-            if best is None or best.value is None
-            else best.objective.ahead(best.value, max(options.gap, STRICT))
-        )
-        if limit == 0:
-            rows.append(
-                BatchRow(target_batch_size=batch, value=None, bound=0.0, status=Status.INFEASIBLE)
+    last: Result | None = None
+    rows: dict[int, BatchRow] = field(default_factory=dict)
+    heap: list[tuple[float, int, Span]] = field(default_factory=list)
+    left: list[Span] = field(default_factory=list)
+    closed: list[float] = field(default_factory=list)
+    priced: set[Placement] = field(default_factory=set)
+    searches: int = 0
+    covered: bool = False
+    interrupted: bool = False
+    out_of_memory: bool = False
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def objective(self) -> Objective:
+        """Return the objective of the question."""
+        return objective_of(self.problem.requirements)
+
+    @property
+    def seconds_left(self) -> float:
+        """Time until the answer is wanted; 0 once nothing more may be done."""
+        return self.allowed.seconds_left
+
+    @property
+    def proves(self) -> bool:
+        """Whether the solver proved something of a batch."""
+        rows = self.rows.values()
+        return any(row.bound is not None or row.status is Status.INFEASIBLE for row in rows)
+
+    @property
+    def goal(self) -> float | None:
+        """Value that a batch must reach to be worth finding; None while nothing is known."""
+        if self.best is None or self.best.value is None:
+            return None
+        low, high = self.problem.requirements.batch_range or (1, 1)
+        same = self.problem.requirements.critical_batch is None or high - low < MOST_SINGLE
+        least = STRICT if same else LEAST_GAP
+        return self.objective.ahead(self.best.value, max(self.options.gap, least))
+
+    @property
+    def _start(self) -> Placement | None:
+        """Placement to start from at another batch, where the same workers exist at all."""
+        known = self.best is not None and is_monotone(self.problem)
+        return self.best.placement if self.best is not None and known else self.options.start
+
+    def try_each(self, batches: tuple[int, ...]) -> None:
+        """Solve for some batches, the largest first, each with an equal part of the time."""
+        for done, batch in enumerate(batches[::-1]):
+            asked, best = with_batch(self.problem, batch), self.best
+            limit = (
+                None
+                if best is None or best.value is None
+                else self.objective.ahead(best.value, max(self.options.gap, STRICT))
             )
-            continue
-        spent = time.perf_counter() - started
+            if limit == 0:
+                self.rows[batch] = BatchRow(
+                    target_batch_size=batch, value=None, bound=0.0, status=Status.INFEASIBLE
+                )
+                continue
+            share = self.seconds_left - self.options.time_limit_s * (1 - TRIED_SHARE)
+            own = replace(self.options, time_limit_s=max(0.0, share) / (len(batches) - done))
+            own = replace(own, start=self._start)
+            answer = self.ask(asked if limit is None else limited(asked, limit), own)
+            self._note(batch, answer, limit)
+            if answer.interrupted:
+                self.interrupted = True
+                return
+
+    def close_spans(self) -> None:
+        """Close and cut spans until none is open, or the time is up."""
+        if self.best is not None and self.best.placement is not None:
+            self._price(self.best.placement)
+        for span in self._first_spans():
+            self.covered = True
+            self._push(span)
+        while self.heap and self.seconds_left > 0 and not self.interrupted:
+            _, _, span = heapq.heappop(self.heap)
+            if not self._closed_now(span):
+                self._work(span)
+        self.left += [span for _, _, span in self.heap if not self._closed_now(span)]
+
+    def _first_spans(self) -> Iterator[Span]:
+        """Yield spans that hold every batch of the range, or all that were not tried."""
+        wish = self.problem.requirements
+        low, high = wish.batch_range or (1, 1)
+        if is_monotone(self.problem):
+            for name in strategies(with_batch(self.problem, high)) or (wish.exchange,):
+                for first, last in pairwise(wish.open_batches or (low,)):
+                    yield Span(strategy=name, low=first + (first > low), high=last)
+                if low == high:
+                    yield Span(strategy=name, low=low, high=high)
+        elif high - low < MOST_SINGLE:
+            for batch in range(low, high + 1):
+                yield Span(strategy=wish.exchange, low=batch, high=batch)
+
+    def _push(self, span: Span) -> None:
+        rank = -math.inf if span.bound is None else -self.objective.sign * span.bound
+        heapq.heappush(self.heap, (rank, self.searches + len(self.heap), span))
+
+    def _closed_now(self, span: Span) -> bool:
+        """Close a span if nothing in it is worth finding; tell whether it is closed."""
+        row = self.rows.get(span.high) if span.low == span.high else None
+        if row is not None and row.status in (Status.OPTIMAL, Status.INFEASIBLE):
+            self._close(row.bound)
+            return True
+        goal = self.goal
+        if goal is None or span.bound is None or self.objective.better(span.bound, goal):
+            return False
+        self._close(span.bound)
+        return True
+
+    def _close(self, bound: float | None) -> None:
+        if bound is not None:
+            self.closed.append(bound)
+
+    def _work(self, span: Span) -> None:
+        """Ask the question of a span, and close what its answer closes."""
+        asked, goal = question_of(self.problem, span), self.goal
         own = replace(
-            options, time_limit_s=max(0.0, options.time_limit_s - spent) / (len(batches) - done)
+            self.options,
+            gap=SPAN_GAP_SHARE * max(self.options.gap, slack(self.problem, span)),
+            time_limit_s=max(0.0, self.seconds_left) * SPAN_TIME_SHARE,
+            start=self._start,
+            certificate=False,
+            break_ties=False,
         )
-        own = own if best is None else replace(own, start=best.placement)
-        answer = ask(asked if limit is None else limited(asked, limit), own)
-        rows.append(_row(batch, answer, limit))
-        if (
-            answer.placement is not None
-            and answer.value is not None
-            and (
-                best is None
-                or best.value is None
-                or answer.objective.better(answer.value, best.value)
-            )
+        limit = None if goal is None else value_behind(self.problem, span, goal)
+        if limit is not None and limit <= 0:
+            self._close(goal)
+            return
+        answer = self.ask(asked if limit is None else limited(asked, limit), own)
+        self.searches += 1
+        self.interrupted = answer.interrupted
+        self.out_of_memory |= answer.status is Status.MEMORY_LIMIT
+        if answer.status is Status.INFEASIBLE:
+            self._close(goal)
+            return
+        if answer.placement is not None:
+            self._price(answer.placement)
+        self._cut(span, answer)
+
+    def _cut(self, span: Span, answer: Result) -> None:
+        """Close the end of a span as far as the bound of its question goes, and keep the rest."""
+        goal, known, first = self.goal, span.bound, span.high + 1
+        if answer.bound is not None:
+            ahead = value_ahead(self.problem, span, span.low, answer.bound)
+            known = ahead if known is None or self.objective.better(known, ahead) else known
+            if goal is not None:
+                first = least_closed(self.problem, span, answer.bound, goal)
+        rest = replace(span, bound=known)
+        if first <= span.high:
+            self._close(goal)
+            if first > span.low:
+                self._halve(replace(rest, high=first - 1), span.middle)
+        elif span.low == span.high or answer.status is not Status.OPTIMAL:
+            self.left.append(rest)  # a search that was stopped once is not asked again
+        else:
+            self._halve(rest, span.middle)
+
+    def _halve(self, span: Span, middle: int) -> None:
+        """Keep a span for later, in two parts if it goes beyond a middle."""
+        if span.high > middle:
+            self._push(replace(span, low=middle + 1))
+        self._push(replace(span, high=min(middle, span.high)))
+
+    def _note(self, batch: int, answer: Result, limit: float | None = None) -> None:
+        """Keep what a search says of its batch: nothing better is infeasible under the limit, which
+        is then the bound.
+        """
+        self.last = answer
+        self.out_of_memory |= answer.status is Status.MEMORY_LIMIT
+        bound = limit if answer.status is Status.INFEASIBLE else answer.bound
+        self.rows[batch] = BatchRow(
+            target_batch_size=batch, value=answer.value, bound=bound, status=answer.status
+        )
+        self._keep(replace(answer, problem=with_batch(self.problem, batch)))
+
+    def _keep(self, answer: Result) -> None:
+        """Keep an answer that is better than the best."""
+        if answer.value is not None and (
+            self.best is None
+            or self.best.value is None
+            or self.objective.better(answer.value, self.best.value)
         ):
-            best = replace(answer, problem=asked)
-    rows.reverse()
-    seconds = time.perf_counter() - started
-    if best is None:
-        statuses = {row.status for row in rows}
-        status = next(
-            s for s in (Status.TIME_LIMIT, Status.UNKNOWN, Status.INFEASIBLE) if s in statuses
-        )
+            self.best = answer
+
+    def _price(self, placement: Placement) -> None:
+        """Price a placement at the batches of the range, and keep it where it is best."""
+        placement = placement.canonical()
+        if placement in self.priced:
+            return
+        self.priced.add(placement)
+        batch = best_batch_of(placement, self.problem)
+        if batch is not None and self.last is not None:
+            asked = with_batch(self.problem, batch)
+            priced = estimate(placement, asked)
+            found = replace(
+                self.last, problem=asked, placement=placement, estimate=priced, proof=(), bound=None
+            )
+            self._keep(found)
+
+    def result(self) -> Result:
+        """Return the best answer with what was proved of all batches."""
+        assert self.last is not None
+        seconds = time.monotonic() - self.started
+        if self.best is None:
+            return replace(
+                self.last,
+                problem=self.problem,
+                status=self._nothing(),
+                bound=None,
+                seconds=seconds,
+                batches=self._rows(),
+                batch_proof=self._proof(None),
+                interrupted=self.interrupted,
+            )
+        best = _smallest(self.best, self.problem)
+        if best.problem.batch not in self.rows:
+            best = self._solved(best)
+        bound = self._bound(best)
         return replace(
-            answer, problem=problem, status=status, bound=None, seconds=seconds, batches=tuple(rows)
+            best,
+            status=self._status(),
+            bound=bound,
+            seconds=time.monotonic() - self.started,
+            batches=self._rows(),
+            batch_proof=self._proof(bound),
+            interrupted=self.interrupted,
         )
-    return replace(
-        _smallest(best, problem),
-        status=_status(rows),
-        bound=_bound(rows, best),
-        seconds=seconds,
-        batches=tuple(rows),
-    )
 
+    def _solved(self, best: Result) -> Result:
+        """Solve for a chosen batch that was priced only, so that the answer has a proof of its own
+        batch as well.
+        """
+        batch = best.problem.batch
+        if self.seconds_left > 0 and not self.interrupted:
+            own = replace(self.options, time_limit_s=self.seconds_left, start=best.placement)
+            answer = self.ask(best.problem, own)
+            self._note(batch, answer)
+            if answer.value is not None and not self.objective.better(
+                best.value or 0, answer.value
+            ):
+                return answer
+        return best
 
-def _with_batch(problem: Problem, batch: int) -> Problem:
-    return replace(problem, requirements=replace(problem.requirements, target_batch_size=batch))
+    def _nothing(self) -> Status:
+        """Return how a search ended that found no placement at any batch."""
+        statuses = {row.status for row in self.rows.values()}
+        if self.interrupted or self.left or any(status.stopped for status in statuses):
+            return self._stopped()
+        if statuses == {Status.INFEASIBLE} and self.covered:
+            return Status.INFEASIBLE
+        return Status.UNKNOWN
+
+    def _status(self) -> Status:
+        """Return how the whole ended: as its least sure part."""
+        statuses = {row.status for row in self.rows.values()}
+        if self.covered and not self.left:
+            return Status.OPTIMAL
+        if self.left or self.interrupted or any(status.stopped for status in statuses):
+            return self._stopped()
+        return Status.FEASIBLE if statuses & {Status.FEASIBLE, Status.UNKNOWN} else Status.OPTIMAL
+
+    def _stopped(self) -> Status:
+        """Return what stopped a search: memory if it was that once."""
+        return Status.MEMORY_LIMIT if self.out_of_memory else Status.TIME_LIMIT
+
+    def _bound(self, best: Result) -> float | None:
+        """Return the best bound over all batches; None if some batch has none and may hold a
+        placement.
+        """
+        assert best.value is not None
+        if self.covered:
+            bounds = [*self.closed, *(span.bound for span in self.left)]
+            singles = () if is_monotone(self.problem) else self.rows.values()
+            bounds += [row.bound for row in singles if row.status is not Status.INFEASIBLE]
+        else:
+            rows = self.rows.values()
+            bounds = [row.bound for row in rows if row.status is not Status.INFEASIBLE]
+            bounds += [row.bound for row in rows if row.bound is not None]
+        known = [bound for bound in bounds if bound is not None]
+        if len(known) < len(bounds):
+            return None
+        return self.objective.best([best.value, *known])
+
+    def _rows(self) -> tuple[BatchRow, ...]:
+        return tuple(self.rows[batch] for batch in sorted(self.rows))
+
+    def _proof(self, bound: float | None) -> BatchProof | None:
+        """Return what is proved of the range; None if only the batches that were tried are."""
+        if not self.covered:
+            return None
+        low, high = self.problem.requirements.batch_range or (1, 1)
+        return BatchProof(
+            low=low, high=high, bound=bound, searches=self.searches, finished=not self.left
+        )
 
 
 def limited(problem: Problem, limit: float) -> Problem:
@@ -106,38 +408,53 @@ def limited(problem: Problem, limit: float) -> Problem:
     return replace(problem, requirements=objective_of(wish).demand(limit, wish))
 
 
-def _row(batch: int, answer: Result, limit: float | None) -> BatchRow:
-    """Return what a search says of its batch: nothing better is infeasible under the limit, which
-    is then the bound.
+def best_batch_of(placement: Placement, problem: Problem) -> int | None:
+    """Return the batch of a range at which a placement is best, or nearly; None if it fits at none
+    that was looked at.
+
+    Notes
+    -----
+    Its value has one peak, and what does not fit lies at one end: a coarse look, then thirds.
     """
-    bound = limit if answer.status is Status.INFEASIBLE else answer.bound
-    return BatchRow(target_batch_size=batch, value=answer.value, bound=bound, status=answer.status)
+    objective = objective_of(problem.requirements)
+    low, high = problem.requirements.batch_range or (problem.batch, problem.batch)
+    known: dict[int, float] = {}
 
+    def score(batch: int) -> float:
+        if batch not in known:
+            asked = with_batch(problem, batch)
+            known[batch] = (
+                -math.inf
+                if violations(placement, asked)
+                else objective.sign * objective.value(evaluate(placement, asked))
+            )
+        return known[batch]
 
-def _status(rows: list[BatchRow]) -> Status:
-    """Return how the whole ended: as its least sure part."""
-    statuses = {row.status for row in rows}
-    if Status.TIME_LIMIT in statuses:
-        return Status.TIME_LIMIT
-    return Status.FEASIBLE if statuses & {Status.FEASIBLE, Status.UNKNOWN} else Status.OPTIMAL
-
-
-def _bound(rows: list[BatchRow], best: Result) -> float | None:
-    """Return the best bound over all batches; None if some batch has none and is not infeasible."""
-    if any(row.bound is None and row.status is not Status.INFEASIBLE for row in rows):
+    steps = (math.exp(math.log(high / low) * i / LOOKS) for i in range(LOOKS + 1))
+    looks = sorted({round(low * step) for step in steps})
+    best = max(looks, key=score)
+    if score(best) == -math.inf:
         return None
-    bounds = [row.bound for row in rows if row.bound is not None]
-    assert best.value is not None
-    return best.objective.best([best.value, *bounds])
+    at = looks.index(best)
+    left, right = looks[max(0, at - 1)], looks[min(len(looks) - 1, at + 1)]
+    while right - left > 2:
+        third = (right - left) // 3
+        if score(left + third) < score(right - third):
+            left += third
+        else:
+            right -= third
+    peak: int = max([*range(left, right + 1), best], key=score)
+    return peak
 
 
 def _smallest(best: Result, problem: Problem) -> Result:
-    """Return the same placement at the smallest batch at which it is as good."""
+    """Return the same placement at the smallest batch that is tried at which it is as good."""
     assert best.placement is not None
     assert best.value is not None
-    wish = problem.requirements
-    for batch in wish.open_batches:
-        asked = _with_batch(problem, batch)
+    for batch in problem.requirements.open_batches:
+        asked = with_batch(problem, batch)
+        if batch >= best.problem.batch:
+            break
         if violations(best.placement, asked):
             continue
         value = best.objective.value(evaluate(best.placement, asked))

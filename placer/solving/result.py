@@ -23,7 +23,15 @@ from placer.documents.schemas import RESULT_SCHEMA
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.solving.answer import BatchRow, ModeProof, SolveOptions, Status, Verification, Warn
+from placer.solving.answer import (
+    BatchProof,
+    BatchRow,
+    ModeProof,
+    SolveOptions,
+    Status,
+    Verification,
+    Warn,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,9 +61,9 @@ class Result:
     ``options`` (best equal machines of each kind), ``baselines`` (what a single-region and an
     egress-blind tool would choose), ``near_misses`` (just outside a limit), ``verdict``
     (sentences), ``notes`` (what its shape implies) and ``warnings``; ``verification`` is what a
-    second solver says, if one was asked. ``batches`` holds a row for each batch of a range;
-    ``problem`` has the one that was chosen. If nothing fits, ``nearest`` holds placements that fit
-    after one change, named in their notes.
+    second solver says, if one was asked. ``batches`` holds a row for each batch of a range that was
+    solved by itself, ``batch_proof`` what is proved of all; ``problem`` has the chosen one. If
+    nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
     """
 
     problem: Problem = field(repr=False)
@@ -70,6 +78,7 @@ class Result:
     proof: tuple[ModeProof, ...] = ()
     limits: SolveOptions | None = field(default=None, repr=False)
     batches: tuple[BatchRow, ...] = ()
+    batch_proof: BatchProof | None = None
     interrupted: bool = False
     options: tuple[Option, ...] = ()
     baselines: tuple[Option, ...] = ()
@@ -121,6 +130,7 @@ class Result:
             if placement is None or estimate is None
             else outlook_document(placement, estimate, problem),
             "batches": [to_builtins(row) for row in self.batches],
+            "batch_proof": to_builtins(self.batch_proof),
             "alternatives": [option_document(o, "considered", problem) for o in self.options],
             "baselines": [option_document(o, o.label, problem) for o in self.baselines],
             "near_misses": [option_document(o, o.label, problem) for o in self.near_misses],

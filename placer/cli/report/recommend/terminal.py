@@ -294,7 +294,23 @@ def batches(result: Result) -> RenderableType:
             style="bold",
         ),
         table,
+        Text(_batch_proof_words(result), style="dim"),
     )
+
+
+def _batch_proof_words(result: Result) -> str:
+    """Say what is proved of the batches that were not solved one by one."""
+    proof = result.batch_proof
+    if proof is None:
+        return "Proved for these batches alone, and for none between them."
+    all_of_them = f"all batches from {proof.low:,} to {proof.high:,}"
+    searches = f"{proof.searches:,} searches over several at once"
+    if proof.bound is None:
+        return f"Nothing is proved of {all_of_them} together: the time was up ({searches})."
+    unit = result.objective.short_unit
+    bound = f"{format_number(proof.bound)} {unit} at best"
+    finished = "" if proof.finished else "; the time was up before the gap was met"
+    return f"Proved over {all_of_them}: {bound} ({searches}{finished})."
 
 
 def comparison(options: Sequence[Option], problem: Problem, width: int) -> RenderableType:

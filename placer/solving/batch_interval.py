@@ -1,0 +1,200 @@
+"""What holds for every target batch size of an interval: one question that is no harder than that
+of any of its batches.
+
+Notes
+-----
+Take one placement and let its batch grow from b to c. A round with c samples takes at least as long
+as one with b, and at most c / b times as long: calculation grows with the batch, everything else
+stays. Samples/s therefore do not fall, and egress, which is paid by the round, does not get dearer
+by the hour. Samples to target grow by (B_crit + c) / (B_crit + b), and data that is paid by the
+sample costs at most c / b times as much by the hour. So the largest batch of an interval, with
+limits that are looser by these factors, admits every placement that any of its batches admits, and
+no value is better than the one there times the factors.
+
+Two strategies need more room. Functions wait longer for the last gradient of a larger batch: theirs
+are free and unlimited here. Pushes to a parameter server share its line as they come, and starts
+that lie further apart may end them sooner: both of its factors are c / b on top.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from placer.cost_model.convergence import batch_factor
+from placer.cost_model.objective import Objective, objective_of
+from placer.market.catalog import Catalog
+from placer.market.network.graph import network_of
+from placer.problem.exchange import traits
+from placer.problem.placement import NO_EXCHANGE
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+
+ROUNDING = 1e-9
+"""Limits are looser by this share as well, for sums in floating point."""
+ENDLESS_S = 1e12
+"""Seconds that no function runs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Span:
+    """All batches from ``low`` to ``high`` under one strategy, and the value that nothing there
+    beats; None if none is known.
+    """
+
+    strategy: str
+    low: int
+    high: int
+    bound: float | None = None
+
+    @property
+    def middle(self) -> int:
+        """Return the batch that halves the span in the geometric mean, below ``high``."""
+        return min(self.high - 1, max(self.low, math.isqrt(self.low * self.high)))
+
+
+def with_batch(problem: Problem, batch: int) -> Problem:
+    """Return the question with one target batch size."""
+    return replace(problem, requirements=replace(problem.requirements, target_batch_size=batch))
+
+
+def strategies(problem: Problem) -> tuple[str, ...]:
+    """List the strategies that a question admits, one worker alone among them."""
+    wish = problem.requirements
+    names = dict.fromkeys(name for name, _ in problem.modes if wish.max_workers > 1)
+    return (*((NO_EXCHANGE,) if wish.min_workers == 1 else ()), *names)
+
+
+def is_monotone(problem: Problem) -> bool:
+    """Tell whether the workers of a question are the same at every batch: the plan inside an
+    island, and with it its speed, depends on the sequences of a step.
+    """
+    return problem.profile.architecture is None
+
+
+def question_of(problem: Problem, span: Span) -> Problem:
+    """Return the question that admits whatever any batch of a span does; of one batch, its own.
+
+    Parameters
+    ----------
+    problem
+        Its batch is not chosen yet.
+    """
+    own = with_batch(problem, span.high)
+    wish = _only(span.strategy, own.requirements)
+    if span.low == span.high:
+        return replace(own, requirements=wish)
+    slower, dearer = _factors(problem, span, span.low)
+    catalog = own.catalog
+    if traits(span.strategy).hub == "function":
+        catalog = _with_free_functions(catalog)
+    return replace(own, catalog=catalog, requirements=_looser(wish, slower, dearer))
+
+
+def value_ahead(problem: Problem, span: Span, low: int, value: float) -> float:
+    """Return the value that no batch from some one to the end of a span beats, if nothing beats a
+    value in the question of the span.
+    """
+    slower, dearer = _factors(problem, span, low)
+    return _moved(objective_of(problem.requirements), value, slower, dearer)
+
+
+def slack(problem: Problem, span: Span) -> float:
+    """Return the share by which a value may be better in the question of a span than at any of its
+    batches.
+    """
+    slower, dearer = _factors(problem, span, span.low)
+    return slower * dearer - 1
+
+
+def value_behind(problem: Problem, span: Span, value: float) -> float:
+    """Return the value that the question of a span must reach for a batch of it to reach a value:
+    the inverse of `value_ahead`.
+    """
+    slower, dearer = _factors(problem, span, span.low)
+    return _moved(objective_of(problem.requirements), value, 1 / slower, 1 / dearer)
+
+
+def least_closed(problem: Problem, span: Span, bound: float, goal: float) -> int:
+    """Return the smallest batch of a span from which on nothing is better than a goal, given the
+    bound of its question; one more than its end if there is none.
+    """
+    objective = objective_of(problem.requirements)
+
+    def is_open(batch: int) -> bool:
+        return objective.better(value_ahead(problem, span, batch, bound), goal)
+
+    if is_open(span.high):
+        return span.high + 1
+    low, high = span.low, span.high
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if is_open(middle) else (low, middle)
+    return low
+
+
+def _factors(problem: Problem, span: Span, low: int) -> tuple[float, float]:
+    """Return by how much samples/s that count may be more at a batch from ``low`` on than at the
+    end of a span, and USD/h less.
+    """
+    if low == span.high:
+        return 1.0, 1.0
+    growth = span.high / low
+    slower = batch_factor(with_batch(problem, span.high)) / batch_factor(with_batch(problem, low))
+    server = traits(span.strategy).transport == "server"
+    dearer = growth if server or problem.data_store is not None else 1.0
+    return slower * (growth if server else 1.0), dearer
+
+
+def _moved(objective: Objective, value: float, slower: float, dearer: float) -> float:
+    """Return a value as it may be at best with so many times the samples/s, and USD/h that much
+    less.
+    """
+    if objective.by_speed:
+        return value * slower if objective.maximised else value / slower
+    if objective.name == "carbon":  # of machines, whatever the batch
+        return value
+    return value / dearer / (slower if objective.name == "cost-per-sample" else 1.0)
+
+
+def _looser(wish: Requirements, slower: float, dearer: float) -> Requirements:
+    """Return the wishes with limits on speed and money that are looser by their factors."""
+    speed, money = slower * (1 + ROUNDING), dearer * (1 + ROUNDING)
+    factors = {
+        "min_samples_per_second": 1 / speed,
+        "deadline_s": speed,
+        "budget_usd_per_hour": money,
+        "budget_usd": money * speed,
+        "most_usd_per_million_samples": money * speed,
+    }
+    given = {name: getattr(wish, name) for name in factors}
+    return replace(
+        wish,
+        **{name: factors[name] * value for name, value in given.items() if value is not None},
+    )
+
+
+def _only(strategy: str, wish: Requirements) -> Requirements:
+    """Return the wishes that admit one strategy alone."""
+    if strategy == NO_EXCHANGE:
+        return replace(wish, max_workers=1)
+    return replace(wish, exchange=strategy, min_workers=max(2, wish.min_workers))
+
+
+def _with_free_functions(catalog: Catalog) -> Catalog:
+    """Return the catalog with functions that cost and are limited by no time, and free polls; built
+    once.
+    """
+    free: Catalog | None = catalog.memo.get("free-functions")
+    if free is None:
+        free = replace(
+            catalog,
+            functions=tuple(
+                replace(f, usd_per_gib_second=0.0, usd_per_vcpu_second=0.0, max_seconds=ENDLESS_S)
+                for f in catalog.functions
+            ),
+            stores=tuple(replace(s, usd_per_thousand_reads=0.0) for s in catalog.stores),
+        )
+        free.memo["network"] = network_of(catalog)  # it knows neither
+        catalog.memo["free-functions"] = free
+    return free
