@@ -221,7 +221,7 @@ class Target:
         weights: Array,
         communication_s: Array,
         egress_usd: Array,
-        data_usd: float,
+        data_usd: float | Array,
         slowest: Array,
     ) -> Array:
         """Return the values that the weighted sums of `Market.best_sums` must reach for an
@@ -236,7 +236,7 @@ class Target:
         communication_s, egress_usd
             Least seconds and egress of one exchange for each number of workers; shape (workers,).
         data_usd
-            Least price of reading a sample.
+            Least price of reading a sample, the same for all or for each number of workers.
         slowest
             Samples/s that every placement of the node has at least; shape (workers,). Egress and
             data are paid for at least so many samples.

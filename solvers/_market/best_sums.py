@@ -111,6 +111,24 @@ class BestSums:
         """
         return self._kept_sums(places.astype(np.intp).tobytes(), hosts, most)
 
+    def of_each(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
+        """Return the sums of `of` for each place alone; shape (rows, places, most + 1)."""
+        built = np.full((len(self.values), len(places), most + 1), -np.inf)
+        built[:, :, 0] = 0.0
+        steps = self._by_place[self.of_hosts(hosts)[self._by_place]]
+        # Places all of whose buckets have enough machines: their best one is taken each time.
+        few = np.zeros(self.places, dtype=bool)
+        few[self.place[steps[self.machines[steps] < most]]] = True
+        ample = steps[~few[self.place[steps]]]
+        best = np.full((len(self.values), self.places), -np.inf)
+        if len(ample):
+            there, starts = np.unique(self.place[ample], return_index=True)
+            best[:, there] = np.maximum.reduceat(self.values[:, ample], starts, axis=1)
+        built[:, :, 1:] = best[:, places, None] * np.arange(1, most + 1)
+        for k in np.flatnonzero(few[places]).tolist():
+            built[:, k] = self.of(places[k : k + 1], hosts, most)
+        return built
+
     def with_required(
         self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None
     ) -> Array:
@@ -151,6 +169,11 @@ class BestSums:
     def _units(self) -> tuple[Array, Indices]:
         """Increments and owners machine by machine, which rules about machines count."""
         return np.repeat(self.values, self.machines, axis=1), np.repeat(self.owner, self.machines)
+
+    @cached_property
+    def _by_place(self) -> Indices:
+        """Steps in the order of their places."""
+        return np.argsort(self.place, kind="stable")
 
     def _open_steps(self, places: bytes, hosts: frozenset[str]) -> Mask:
         """Return which steps are of some places and hosts; shape (steps,)."""

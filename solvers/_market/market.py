@@ -396,6 +396,10 @@ class Market:
         """
         return self._best.of(places, hosts, most)
 
+    def sums_alone(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
+        """Return `best_sums` of each place alone; shape (rows, places, most + 1)."""
+        return self._best.of_each(places, hosts, most)
+
     def total_sums(
         self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None
     ) -> Array:

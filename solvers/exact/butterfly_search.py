@@ -101,14 +101,11 @@ class ButterflySearch:
 
     def _single_regions(self, places: tuple[int, ...], alive: Indices, family: Family) -> None:
         """Search every place and number of workers, the most promising first."""
-        scored = []
-        for place in places:
-            margins = self.relaxation.bound(Node((place,), (), alive, 0.0), family).margins(0.0)
-            scored += [
-                (-margin, place, int(n))
-                for n, margin in zip(alive, margins, strict=True)
-                if margin >= 0
-            ]
+        margins = self.relaxation.margins_alone(places, alive, family)
+        scored = [
+            (-float(margins[k, i]), places[k], int(alive[i]))
+            for k, i in np.argwhere(margins >= 0).tolist()
+        ]
         for _, place, n in sorted(scored):
             for groups in self._leaf(family, Node((place,), (), np.array([n]), 0.0)).improvements():
                 self._offer(groups)

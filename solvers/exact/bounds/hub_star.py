@@ -41,6 +41,9 @@ class HubStar:
             How many take part.
         """
         allowance.check()
+        if not used and 0 < regions <= len(joining):
+            seconds_of, egress_of = self._of_any(joining)
+            return float(seconds_of[regions - 1]), self.size * float(egress_of[regions - 1])
         here, rest = np.array(used, dtype=np.intp), np.array(joining, dtype=np.intp)
         hubs = np.concatenate([here, rest])
         wanted, left = self.market.problem.requirements.aggregator, regions - len(here)
@@ -63,6 +66,32 @@ class HubStar:
             axis=0
         )
         return float(np.min(seconds)), self.size * float(egress.min())
+
+    def _of_any(self, joining: tuple[int, ...]) -> tuple[Array, Array]:
+        """Return the least seconds, and egress of one byte, over 1, 2, ... of some regions where
+        none is known to take part; shape (regions,).
+        """
+        if joining not in self._kept:
+            rest, wanted = (
+                np.array(joining, dtype=np.intp),
+                self.market.problem.requirements.aggregator,
+            )
+            hubs = np.array(
+                [p for p in joining if wanted is None or self.market.places[p] == wanted],
+                dtype=np.intp,
+            )
+            pairs = np.ix_(rest, hubs)
+            seconds = sum(np.sort(each[pairs], axis=0) for each in (self._direct, self._direct.T))
+            egress = np.cumsum(np.sort(self.market.both_ways[pairs], axis=0), axis=0)
+            self._kept[joining] = (
+                np.min(seconds, axis=1, initial=np.inf),
+                egress.min(axis=1, initial=np.inf),
+            )
+        return self._kept[joining]
+
+    @cached_property
+    def _kept(self) -> dict[tuple[int, ...], tuple[Array, Array]]:
+        return {}
 
     @cached_property
     def _direct(self) -> Array:

@@ -236,6 +236,34 @@ class Relaxation:
             else 0.0,
         )
 
+    def margins_alone(self, places: tuple[int, ...], workers: Indices, family: Family) -> Array:
+        """Return the margins of `bound` of each place alone; shape (places, workers)."""
+        if self.problem.requirements.required_places or self.market.required_machines.rules:
+            return np.array(
+                [self.bound(Node((p,), (), workers, 0.0), family).margins(0.0) for p in places]
+            )
+        market, at = self.market, np.array(places, dtype=np.intp)
+        shard = np.array([pair_bytes(self.problem.gradient_bytes, int(k)) for k in workers])
+        seconds, slowest_s = family.averaging_s[workers], family.slowest_averaging_s[workers]
+        pairs = shard * (workers * (workers - 1))
+        data = np.array(market.data_usd)[at]
+        shape = len(at), len(workers)
+        # Every place with every number of workers, one after the other.
+        needed = self.target.thresholds(
+            self.mode,
+            market.weights,
+            np.tile(seconds, len(at)),
+            (market.prices[at, at][:, None] * pairs).ravel(),
+            np.repeat(data, len(workers)),
+            self._slowest_of(
+                np.repeat(self._slowest_machine[at], len(workers)),
+                np.tile(workers, len(at)),
+                np.tile(slowest_s + self.most_load_s, len(at)),
+            ),
+        )
+        sums = market.sums_alone(at, family.hosts, self.most)[:, :, workers]
+        return margin(sums.reshape(len(sums), -1), needed).reshape(shape)
+
     def _settled(self, node: Node) -> Node | None:
         """Return the node with the places that need a worker among those that are used; None if it
         lacks one.
@@ -262,9 +290,13 @@ class Relaxation:
         where that is not known.
         """
         places = (*node.used, *node.joining)
+        speed = min(self._slowest_machine[p] for p in places)
+        return self._slowest_of(speed, workers, communication_s)
+
+    def _slowest_of(self, speed: Array | float, workers: Indices, communication_s: Array) -> Array:
+        """Return `slowest` where the slowest machine is known; shape (workers,)."""
         if self.problem.lanes > 1:  # the links below are those of the largest workers
             return np.zeros(len(workers))
-        speed = min(self._slowest_machine[p] for p in places)
         # Placed data may leave one machine to decide alone, so only its own speed is certain.
         together = 1 if self.problem.requirements.datasets else workers
         loaded = np.minimum(together * speed, self.problem.least_loaded_samples_per_s)
