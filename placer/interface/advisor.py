@@ -6,12 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
-from placer.advice.explanation.answer import Explanation
-from placer.advice.explanation.explain import explain as explain_problem
-from placer.advice.frontier.points import Frontier
-from placer.advice.frontier.search import frontier
 from placer.advice.recommendation.recommend import recommend as recommend_problem
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.estimate import estimate as estimate_placement
@@ -32,8 +28,12 @@ from placer.solving.answer import SolveOptions
 from placer.solving.by_hand import place_by_hand
 from placer.solving.cross_check import check_verifier, verified
 from placer.solving.result import Result
-from placer.validation.simulation.replay import Simulation, replay
 from placer.workload.profile import ModelProfile
+
+if TYPE_CHECKING:  # loaded by the verbs that need them: the main job takes half a second
+    from placer.advice.explanation.answer import Explanation
+    from placer.advice.frontier.points import Frontier
+    from placer.validation.simulation.replay import Simulation
 
 Books = str | Sequence[str] | Catalog | None
 """A catalog, its name, or names of books, of which later ones win; None: what is pinned."""
@@ -129,6 +129,8 @@ class Advisor:
         **words: Unpack[Wishes],
     ) -> Frontier:
         """Find the frontier of cost against throughput; see `placer.pareto`."""
+        from placer.advice.frontier.search import frontier
+
         whole_number("points", points, 1, "give the most points, at least 2")
         if words.get("objective") is not None:
             raise PlacerError(
@@ -163,6 +165,8 @@ class Advisor:
         """Say what binds, why not something else, what one more is worth, or why nothing fits; see
         `placer.explain`.
         """
+        from placer.advice.explanation.explain import explain as explain_problem
+
         if isinstance(model, Problem):
             check_words(words)
             if words or catalog is not None:
@@ -214,6 +218,8 @@ class Advisor:
         **words: Unpack[TrainingWishes],
     ) -> Simulation:
         """Replay a placement given by hand, event by event; see `placer.simulate`."""
+        from placer.validation.simulation.replay import replay
+
         problem = self.problem(model, catalog, **words)
         chance = {"jitter": jitter, "stragglers": stragglers, "straggler_factor": straggler_factor}
         return replay(place_by_hand(workers, problem), problem, rounds=rounds, seed=seed, **chance)

@@ -9,7 +9,6 @@ from msgspec import to_builtins
 
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.objective import Objective, gap_between, objective_of
-from placer.documents.manifest.manifest_document import build_manifest
 from placer.documents.request import request_document
 from placer.documents.result_parts import (
     data_document,
@@ -18,7 +17,6 @@ from placer.documents.result_parts import (
     placement_document,
     totals_document,
 )
-from placer.documents.saved_result import saved_document
 from placer.documents.schemas import RESULT_SCHEMA
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
@@ -160,6 +158,8 @@ class Result:
         whole
             Keep the whole market, so that the bounds can be worked out again as well.
         """
+        from placer.documents.saved_result import saved_document
+
         options = self.limits or SolveOptions()
         limits = {
             "gap": options.gap,
@@ -178,6 +178,8 @@ class Result:
         PlacerError
             If the result has no placement.
         """
+        from placer.documents.manifest.manifest_document import build_manifest
+
         if self.placement is None or self.estimate is None:
             raise PlacerError(
                 "nothing fits the request, so there is no manifest", "relax a limit first"

