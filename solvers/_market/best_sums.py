@@ -7,6 +7,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from placer.solving import allowance
+
 from .arrays import Array, Indices, Mask
 from .required_machines import RequiredMachines, best_of, best_with
 
@@ -113,21 +115,11 @@ class BestSums:
 
     def of_each(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
         """Return the sums of `of` for each place alone; shape (rows, places, most + 1)."""
-        built = np.full((len(self.values), len(places), most + 1), -np.inf)
-        built[:, :, 0] = 0.0
-        steps = self._by_place[self.of_hosts(hosts)[self._by_place]]
-        # Places all of whose buckets have enough machines: their best one is taken each time.
-        few = np.zeros(self.places, dtype=bool)
-        few[self.place[steps[self.machines[steps] < most]]] = True
-        ample = steps[~few[self.place[steps]]]
-        best = np.full((len(self.values), self.places), -np.inf)
-        if len(ample):
-            there, starts = np.unique(self.place[ample], return_index=True)
-            best[:, there] = np.maximum.reduceat(self.values[:, ample], starts, axis=1)
-        built[:, :, 1:] = best[:, places, None] * np.arange(1, most + 1)
-        for k in np.flatnonzero(few[places]).tolist():
-            built[:, k] = self.of(places[k : k + 1], hosts, most)
-        return built
+        inside = self.of_hosts(hosts)
+        values, machines, place = (
+            each[..., inside] for each in (self.values, self.machines, self.place)
+        )
+        return place_sums(values, machines, place, self.places, most)[:, places]
 
     def with_required(
         self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None
@@ -170,14 +162,52 @@ class BestSums:
         """Increments and owners machine by machine, which rules about machines count."""
         return np.repeat(self.values, self.machines, axis=1), np.repeat(self.owner, self.machines)
 
-    @cached_property
-    def _by_place(self) -> Indices:
-        """Steps in the order of their places."""
-        return np.argsort(self.place, kind="stable")
-
     def _open_steps(self, places: bytes, hosts: frozenset[str]) -> Mask:
         """Return which steps are of some places and hosts; shape (steps,)."""
         wanted = np.zeros(self.places, dtype=bool)
         wanted[np.frombuffer(places, dtype=np.intp)] = True
         mask: Mask = wanted[self.place] & self.of_hosts(hosts)
         return mask
+
+
+def place_sums(values: Array, machines: Indices, place: Indices, places: int, most: int) -> Array:
+    """Return the largest sums of n machines of each place.
+
+    Parameters
+    ----------
+    values, machines, place
+        Increments by row, shape (rows, steps), the machines of each step and its place; shape
+        (steps,).
+
+    Returns
+    -------
+    Array
+        Shape (rows, places, most + 1); minus infinity where a place has fewer than n.
+
+    Examples
+    --------
+    >>> once = np.array([1, 1, 1])
+    >>> place_sums(np.array([[3.0, 1.0, 2.0]]), once, np.array([0, 1, 0]), 2, 2)
+    array([[[  0.,   3.,   5.],
+            [  0.,   1., -inf]]])
+    """
+    allowance.reserve(2 * 8 * len(values) * places * (most + 1))
+    built = np.full((len(values), places, most + 1), -np.inf)
+    built[:, :, 0] = 0.0
+    # Where every bucket of a place has enough machines, its best one is taken each time.
+    few = np.zeros(places, dtype=bool)
+    few[place[machines < most]] = True
+    order = np.argsort(place, kind="stable")
+    ample = order[~few[place[order]]]
+    if len(ample):
+        there, starts = np.unique(place[ample], return_index=True)
+        best = np.maximum.reduceat(values[:, ample], starts, axis=1)
+        built[:, there, 1:] = best[:, :, None] * np.arange(1, most + 1)
+    # Increments of a bucket fall, so that sorting those of a place never takes a later one of a
+    # bucket before an earlier one.
+    ends = np.searchsorted(place[order], np.arange(places + 1))
+    for at in np.flatnonzero(few).tolist():
+        allowance.check()
+        part = order[ends[at] : ends[at + 1]]
+        built[:, at] = best_of(values[:, part], most, machines[part])
+    return built

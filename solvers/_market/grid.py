@@ -12,9 +12,10 @@ import numpy as np
 from placer.solving import allowance
 
 from .arrays import Array, Indices, Mask
+from .best_sums import place_sums
 from .conjugate import Conjugates
 from .market import Market
-from .required_machines import best_of, best_with
+from .required_machines import best_with
 
 STEP = 1.2
 """Ratio of neighbouring multipliers."""
@@ -191,33 +192,3 @@ def grid_of(market: Market, hosts: frozenset[str], most: int) -> Grid:
     if (hosts, most) not in kept:
         kept[hosts, most] = Grid(market, hosts, most)
     return kept[hosts, most]
-
-
-def place_sums(values: Array, machines: Indices, place: Indices, places: int, most: int) -> Array:
-    """Return the largest sums of n machines of each place.
-
-    Parameters
-    ----------
-    values, machines, place
-        Increments by row, shape (rows, steps), the machines of each step and its place; shape
-        (steps,).
-
-    Returns
-    -------
-    Array
-        Shape (rows, places, most + 1); minus infinity where a place has fewer than n.
-
-    Examples
-    --------
-    >>> once = np.array([1, 1, 1])
-    >>> place_sums(np.array([[3.0, 1.0, 2.0]]), once, np.array([0, 1, 0]), 2, 2)
-    array([[[  0.,   3.,   5.],
-            [  0.,   1., -inf]]])
-    """
-    # Increments of a bucket fall, so that sorting those of a place never takes a later one of a
-    # bucket before an earlier one.
-    order = np.argsort(place, kind="stable")
-    ends = np.searchsorted(place[order], np.arange(places + 1))
-    parts = (order[ends[at] : ends[at + 1]] for at in range(places))
-    allowance.reserve(2 * 8 * len(values) * places * (most + 1))
-    return np.stack([best_of(values[:, part], most, machines[part]) for part in parts], axis=1)

@@ -24,6 +24,9 @@ from .quota_buckets import Buckets
 from .required_machines import RequiredMachines
 from .shared_tables import network_property, shared_property, shared_tables
 
+OF_WEIGHTS = ("weights", "values", "_best", "grids")
+"""Tables that depend on the prices of a dollar at which the bound is evaluated."""
+
 
 @dataclass(frozen=True)
 class Market:
@@ -235,7 +238,10 @@ class Market:
     def with_multipliers(self, multipliers: Iterable[float]) -> Market:
         """Evaluate the bound at some prices of a dollar too."""
         own = tuple(sorted({*self.multipliers, *multipliers}))
-        return self if own == self.multipliers else replace(self, multipliers=own, tables={})
+        if own == self.multipliers:
+            return self
+        same = {name: table for name, table in self.tables.items() if name not in OF_WEIGHTS}
+        return replace(self, multipliers=own, tables=same)
 
     @network_property
     def _moved_usd(self) -> Array:
@@ -363,9 +369,8 @@ class Market:
     def family_places(self, hosts: frozenset[str]) -> tuple[int, ...]:
         """List the places with a pool whose host is of some classes, sorted."""
         if hosts not in self._family_places:
-            self._family_places[hosts] = tuple(
-                np.unique(self.place_of[self.pools_of_hosts(hosts)]).tolist()
-            )
+            there = np.bincount(self.place_of[self.pools_of_hosts(hosts)])
+            self._family_places[hosts] = tuple(np.flatnonzero(there).tolist())
         return self._family_places[hosts]
 
     @shared_property

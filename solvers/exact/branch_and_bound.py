@@ -418,7 +418,9 @@ def _offer_single_machines(market: Market, target: Target) -> None:
         "carbon": lambda: market.carbon,
     }
     exchange = exchange_for("none", 1, problem)
-    able = market.alone >= target.min_speed  # what an improvement needs only grows
+    offers = np.array([pool.usd_per_hour for pool in market.pools])
+    # What an improvement needs only grows, and data that moves only adds to the price.
+    able = (market.alone >= target.min_speed) & (offers <= target.max_usd_per_hour)
     order = np.lexsort((market.usd, orders[target.objective.name]()))
     for i in order[able[order]].tolist():
         pool = market.pools[i]

@@ -5,6 +5,7 @@ bound.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -50,12 +51,21 @@ class HubSearch:
         self.cleanest = self._least(market.carbon)
         self.workers = HubWorkers(market, mode, self.most)
         self.bounds, self.screen = HubBounds(self.workers), HubScreen(self.workers)
+        self.places = self._places()
+
+    @cached_property
+    def hubs(self) -> list[Hub]:
+        """Hubs at those places; most questions are answered without them."""
         meetings: dict[str | None, PerPlace] = {}
-        self.hubs = [
-            Hub(market, mode, place, storage, self.workers.prices, meetings)
-            for place, storage in self._places()
+        return [
+            Hub(self.market, self.mode, place, storage, self.workers.prices, meetings)
+            for place, storage in self.places
         ]
-        self.table = HubTable(self.hubs, self.most)
+
+    @cached_property
+    def table(self) -> HubTable:
+        """Rows of all hubs."""
+        return HubTable(self.hubs, self.most)
 
     def _least(self, each: Array) -> Array:
         """Return the least sum of some figure over n machines; shape (workers + 1,)."""
@@ -81,7 +91,7 @@ class HubSearch:
 
     def run(self) -> None:
         """Search all hubs and numbers of workers; raises StoppedError if it is stopped."""
-        if self.ranges.empty or not self.hubs:
+        if self.ranges.empty or not self.places:
             return
         counts = self.counts[self._open(HubRows.of(self.workers.ideal, self.counts))[0]]
         if not len(counts):
@@ -103,7 +113,7 @@ class HubSearch:
     def may_improve(self) -> bool:
         """Return whether the bound of all placements together still allows an improvement."""
         self.target.check_time()
-        if self.ranges.empty or not self.hubs:
+        if self.ranges.empty or not self.places:
             return False
         return bool(np.any(self._open(HubRows.of(self.workers.ideal, self.counts))[0]))
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from placer.cost_model.timing.averaging import averaging_seconds
 from placer.problem.exchange.allreduce import pair_bytes
+from placer.solving import allowance
 from placer.workload.constants import SITES
 
 from ..._market.arrays import Array, Indices
@@ -248,6 +249,7 @@ class Relaxation:
         pairs = shard * (workers * (workers - 1))
         data = np.array(market.data_usd)[at]
         shape = len(at), len(workers)
+        allowance.reserve(4 * 8 * len(market.weights) * len(at) * len(workers))
         # Every place with every number of workers, one after the other.
         needed = self.target.thresholds(
             self.mode,

@@ -189,7 +189,7 @@ class Children:
         # Rounded up to a power of two: more machines of one region are allowed than there may be,
         # so the sums err high and fewer sorts are needed.
         caps = 2 ** np.ceil(np.log2(together)).astype(np.intp)
-        for cap in np.unique(caps):
+        for cap in sorted({*caps.tolist()}):
             at = caps == cap
             elsewhere = max(0, int((heads_left - heads_together)[at].min()))
             pairs = self.toward + self.partners.usd(elsewhere, int(heads_together[at].max()))
