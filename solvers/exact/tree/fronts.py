@@ -12,6 +12,7 @@ import numpy as np
 from placer.problem.exchange import traits
 from placer.problem.placement import WorkerGroup
 from placer.problem.problem import Problem, groups_of
+from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices
@@ -28,10 +29,12 @@ FINE, ROUNDS = 8, 2
 SHARES = np.arange(1, FINE + 1) / (FINE + 1)
 BEAM = 500
 """Choices that a first pass keeps at most, to find a good placement soon."""
-JOINED = 1_000_000
-"""Pairs of choices of two regions that are looked at together: some ten bytes each for every
-figure.
-"""
+JOINED = 500_000
+"""Pairs of choices of two regions that are looked at together, where memory allows."""
+KEPT = 500_000
+"""Choices that are kept exactly, where memory allows; more are thinned."""
+STATE_BYTES, SORTED = 48, 6
+"""Bytes of a choice, and how many copies of it sorting and cutting make at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +139,7 @@ class Fronts:
             for place, own in zip(bound.node.used, hosts, strict=True)
         ]
         self.most: int | None = None
-        self.whole = True
+        self.whole, self.thinned = True, False
         self._choose_rows()
 
     def _choose_rows(self) -> None:
@@ -209,7 +212,7 @@ class Fronts:
         yield from self._found()
         if not self.whole:
             # What the first pass has found makes the lists of the second one short.
-            self.most = None
+            self.most, self.thinned = None, False
             self._choose_rows()
             if not self.hopeless and np.all(self.open(NOTHING, self.total[:, None])):
                 yield from self._found()
@@ -233,6 +236,11 @@ class Fronts:
             )
             if margin(reached[:, None], self.bound.thresholds(self.split))[0] >= 0:
                 yield self._groups(trail, int(at))
+                # The groups are one of those that a thinned choice stands for. If they do not rule
+                # out the others, nothing is proved here.
+                if self.thinned and (self.most is None or self.whole):
+                    needed = self.bound.thresholds(self.split)
+                    self.bound.target.skipped |= bool(margin(reached[:, None], needed)[0] >= 0)
 
     def _joined(self, whole: States, region: States, k: int) -> States:
         """Combine every choice so far with every choice of a further region, and keep what nothing
@@ -243,9 +251,10 @@ class Fronts:
             if k + 1 < len(self.sums)
             else np.zeros(len(self.needed))
         )
-        n, parts = len(region.speed), []
+        n, parts, held = len(region.speed), [], 0
         # In parts: the pairs of all choices may be more than memory holds, and most are cut.
-        step = max(1, JOINED // n)
+        pair_bytes = STATE_BYTES + 3 * 8 * len(self.needed)
+        step = max(1, fitting(JOINED, pair_bytes) // n)
         for first in range(0, len(whole.speed), step):
             self.bound.target.check_time()
             some = np.arange(first, min(first + step, len(whole.speed)))
@@ -259,7 +268,38 @@ class Fronts:
                 choice=choice,
             )
             parts.append(self.best(built.at(np.flatnonzero(self.open(built, later[:, None])))))
-        return self.promising(self.best(States.all_of(parts)), later[:, None])
+            held += len(parts[-1].speed)
+            if held > 2 * KEPT:
+                parts = [self.fitted(self.best(States.all_of(parts)))]
+                held = len(parts[0].speed)
+        return self.promising(self.fitted(self.best(States.all_of(parts))), later[:, None])
+
+    def fitted(self, states: States) -> States:
+        """Thin the states where they are more than memory allows: runs of neighbours that hold as
+        many machines and devices become one choice, moved to the better side of all of them.
+
+        Notes
+        -----
+        An outer front: what a run becomes is at least as fast as any of it, and no dearer with the
+        egress that its speed brings along, so whatever cuts it cuts the run. Its machines are those
+        of the fastest of the run.
+        """
+        most = fitting(KEPT, SORTED * STATE_BYTES)
+        if len(states.speed) <= most:
+            return states
+        self.thinned = True
+        key = states.usd + self.usd_per_speed * states.speed
+        order = np.lexsort((states.speed, key, states.devices, states.machines))
+        together = np.arange(len(order)) // -(-len(order) // most)
+        ends = [together, states.machines[order], states.devices[order]]
+        starts = np.flatnonzero(
+            np.any([np.diff(each, prepend=each[0] - 1) != 0 for each in ends], axis=0)
+        )
+        # The front is in order of speed as of price, so the last of a run is its fastest.
+        last = order[np.append(starts[1:], len(order)) - 1]
+        speed = np.maximum.reduceat(states.speed[order], starts)
+        cheapest = np.minimum.reduceat(key[order], starts)
+        return replace(states.at(last), speed=speed, usd=cheapest - self.usd_per_speed * speed)
 
     def promising(self, states: States, ahead: Array) -> States:
         """Keep the states that reach most in the tightest row, as many as this pass keeps."""
@@ -385,6 +425,7 @@ class RegionFront:
         kept = self.fronts.best(
             replace(states, devices=np.where(devices <= stage.quota, 0, states.devices))
         )
+        kept = self.fronts.fitted(kept)
         return self.fronts.promising(kept, stage.later[:, self.count - kept.machines])
 
     def machines(self, state: int) -> list[tuple[int, int]]:
@@ -420,3 +461,10 @@ def units_at(market: Market, place: int, hosts: frozenset[str]) -> PlaceUnits:
         market.kept[key] = PlaceUnits(list(buckets.values()), market.pools, market.cap, most)
     built: PlaceUnits = market.kept[key]
     return built
+
+
+def fitting(most: int, each_bytes: int) -> int:
+    """Return how many of something fit into a quarter of the memory that is left, at most
+    ``most``, at least a thousand.
+    """
+    return max(1000, int(allowance.room_bytes(most=most * each_bytes) / each_bytes))
