@@ -1,0 +1,66 @@
+"""Fronts of machines: thinned where memory ends, and still an outer front."""
+
+import importlib
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from instances import two_places
+from placer.solving.answer import SolveOptions, Status
+from placer.solving.solve import solve
+
+fronts: Any = importlib.import_module("placer.solvers.exact.tree.fronts")
+
+
+def front(speed: np.ndarray, usd: np.ndarray, machines: np.ndarray) -> Any:
+    """Choices with these figures."""
+    none = np.zeros(len(speed), dtype=np.intp)
+    return fronts.States(
+        machines=machines, devices=none, speed=speed, usd=usd, parent=none, choice=none
+    )
+
+
+def test_a_thinned_front_is_outside_of_what_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """3,000 choices become at most 200: for each of them one with as many machines is at least as
+    fast and, with 0.01 USD of egress for a sample/s, no dearer.
+    """
+    monkeypatch.setattr(fronts, "fitting", lambda most, each_bytes: 100)
+    draw = np.random.default_rng(17)
+    speed = np.sort(draw.uniform(1, 100, 3000))
+    usd = np.sort(draw.uniform(1, 50, 3000))
+    whole = front(speed, usd, draw.integers(1, 3, 3000))
+    this = SimpleNamespace(usd_per_speed=0.01, thinned=False)
+    thin = fronts.Fronts.fitted(this, whole)
+    assert this.thinned
+    assert len(thin.speed) <= 200
+    for n in (1, 2):
+        those, these = whole.machines == n, thin.machines == n
+        key, thin_key = (f.usd + 0.01 * f.speed for f in (whole, thin))
+        faster = thin.speed[these] >= speed[those][:, None] - 1e-12
+        cheaper = thin_key[these] <= key[those][:, None] + 1e-12
+        assert np.all(np.any(faster & cheaper, axis=1))
+
+
+def test_a_front_that_fits_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two choices where a hundred fit."""
+    monkeypatch.setattr(fronts, "fitting", lambda most, each_bytes: 100)
+    whole = front(np.array([1.0, 2.0]), np.array([1.0, 3.0]), np.array([1, 1]))
+    this = SimpleNamespace(usd_per_speed=0.0, thinned=False)
+    assert fronts.Fronts.fitted(this, whole) is whole
+    assert not this.thinned
+
+
+def test_a_search_with_thinned_fronts_claims_no_more_than_it_proves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fronts of one choice leave the best placement of the small market within the bound."""
+    problem = two_places(max_workers=12, budget_usd_per_hour=9.0)
+    best = solve(problem, "exact", SolveOptions(gap=0.0))
+    monkeypatch.setattr(fronts, "fitting", lambda most, each_bytes: 1)
+    thinned = solve(problem, "exact", SolveOptions(gap=0.0))
+    assert best.status is Status.OPTIMAL
+    assert best.value is not None
+    assert thinned.bound is not None
+    assert not best.objective.beats_bound(best.value, thinned.bound, 1e-9)
