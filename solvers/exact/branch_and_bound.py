@@ -38,6 +38,7 @@ from .bounds.ledger import Ledger, root_bound
 from .butterfly_search import ButterflySearch
 from .hubs_search import HubSearch
 from .regions_search import RegionSearch
+from .schedule import Schedule
 from .search import Search
 
 
@@ -90,6 +91,7 @@ class Prepared:
         self.market = market
         self._kept: list[Search] | None = None
         self._stopped: Reason | None = None
+        self._begun: list[Search] = []
 
     def solve(self, problem: Problem, options: SolveOptions) -> Answer:
         """Answer one question about this market."""
@@ -108,7 +110,7 @@ class Prepared:
             first=options.first,
             beat=options.beat,
         )
-        ledger, self._stopped = Ledger(target), None
+        ledger, self._stopped, self._begun = Ledger(target), None, []
         finished = self._offer_starts(target, options) and self._search(
             target, ledger, _opening(problem, options)
         )
@@ -118,9 +120,12 @@ class Prepared:
             self._stopped = None  # only the tie stays undecided
         if not finished and best is None and options.beat is None:
             best = self._constructed(target)
-        wanted = options.certificate if finished else options.bound_if_stopped
-        roots = self._root_bounds(target) if wanted and best is not None else {}
-        proof = ledger.proofs(roots)
+        if best is not None:
+            if finished and options.certificate:
+                self._note_roots(target, ledger)
+            elif not finished and options.bound_if_stopped:
+                self._bound_what_is_left(target, ledger)
+        proof = ledger.proofs()
         return Answer(
             status=_status(target, finished=finished, stopped=self._stopped),
             placement=None if best is None else best.canonical(),
@@ -187,7 +192,7 @@ class Prepared:
         relaxations already prove that nothing beats a single machine or the value that is known.
         """
         try:
-            if self.market.fewest_regions <= 1 and target.problem.requirements.min_workers == 1:
+            if self._alone(target):
                 with ledger.mode(NO_EXCHANGE, 1):
                     _offer_single_machines(self.market, target)
             # Data that moves is charged for the least samples that an improvement has pass through
@@ -221,14 +226,16 @@ class Prepared:
                     if (search.mode.strategy, search.mode.local_steps) not in open_
                 }
             for search in searches:
-                with ledger.mode(search.mode.strategy, search.mode.local_steps):
-                    # A closed mode stays closed: a better incumbent only raises the thresholds.
-                    if id(search) not in closed:
-                        search.run()
+                if id(search) in closed:  # it stays closed: a better incumbent asks for more
+                    with ledger.mode(search.mode.strategy, search.mode.local_steps):
+                        pass
+            if target.tied is None:
+                self._begun = searches
+            left = [search for search in searches if id(search) not in closed]
+            return Schedule(target, ledger, left).run()
         except (StoppedError, KeyboardInterrupt, MemoryError) as why:
             self._stop(why)
             return False
-        return not target.skipped
 
     def _break_tie(self, target: Target, best: Placement) -> tuple[Placement, Target | None]:
         """Find the cheapest of the placements that are as good as the best, or the fastest where
@@ -257,15 +264,16 @@ class Prepared:
         self._search(second, Ledger(second))
         return second.best or best, second
 
-    def _root_bounds(self, target: Target) -> dict[tuple[str, int], float | None]:
-        """Return the bound that the relaxation of each mode proves; None where it proves that the
-        mode holds no placement.
+    def _note_roots(self, target: Target, ledger: Ledger) -> None:
+        """Note the bound that the relaxation of each mode proves alone; None where it proves that
+        the mode holds no placement.
         """
         outermost = _unbeatable_value(self.market, target.objective)
         bounds: dict[tuple[str, int], float | None] = {
-            **dict.fromkeys(self.market.problem.modes, outermost),
-            (NO_EXCHANGE, 1): _best_single_machine(self.market, target),
+            **dict.fromkeys(self.market.problem.modes, outermost)
         }
+        if self._alone(target):
+            bounds[NO_EXCHANGE, 1] = _best_single_machine(self.market, target)
         trial = replace(target, gap=0.0, on_better=None, deadline=math.inf)
         # What no time or memory is left for keeps the outermost value.
         with allowance.closing(BOUNDED_S), suppress(OutOfTimeError, MemoryError):
@@ -274,7 +282,26 @@ class Prepared:
                 bounds[search.mode.strategy, search.mode.local_steps] = root_bound(
                     search.may_improve, trial, outermost
                 )
-        return bounds
+        for mode, value in bounds.items():
+            ledger.root(mode, value)
+
+    def _bound_what_is_left(self, target: Target, ledger: Ledger) -> None:
+        """Work out a bound of each mode that a stopped search has left open, in little time."""
+        target.deadline = math.inf
+        if self._alone(target):
+            ledger.root((NO_EXCHANGE, 1), _best_single_machine(self.market, target))
+        with allowance.closing(BOUNDED_S), suppress(StoppedError, MemoryError):
+            searches = self._begun or self.searches(_aimed(self.market, target), target)
+            Schedule(target, ledger, searches).bound_all()
+        # What no time or memory is left for keeps the outermost value.
+        outermost = _unbeatable_value(self.market, target.objective)
+        for mode in self.market.problem.modes:
+            if not ledger.known(mode):
+                ledger.root(mode, outermost)
+
+    def _alone(self, target: Target) -> bool:
+        """Return whether a single machine may be an answer."""
+        return self.market.fewest_regions <= 1 and target.problem.requirements.min_workers == 1
 
 
 def _status(target: Target, *, finished: bool, stopped: Reason | None) -> Status:

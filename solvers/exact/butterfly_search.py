@@ -4,6 +4,7 @@ its bound.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -51,7 +52,7 @@ class ButterflySearch:
         """Search for another target in the same market."""
         self.target = self.relaxation.target = target
 
-    def run(self) -> None:
+    def turns(self) -> Iterator[None]:
         """Search all families of hosts; raises StoppedError if it is stopped."""
         if self.ranges.empty:
             return
@@ -62,9 +63,9 @@ class ButterflySearch:
         for family in families:
             everywhere, alive = self.relaxation.places(family), self._open(family)
             if len(alive) and self.fewest_regions <= 1:
-                self._single_regions(everywhere, alive, family)
+                yield from self._single_regions(everywhere, alive, family)
             if self.ranges.most_regions > 1:
-                self._several_regions(family)
+                yield from self._several_regions(family)
 
     def _open(self, family: Family) -> Indices:
         """List the worker counts at which some placement of a family may be an improvement."""
@@ -99,7 +100,9 @@ class ButterflySearch:
         if len(placement.places) in self.ranges.regions:
             self.target.offer(placement)
 
-    def _single_regions(self, places: tuple[int, ...], alive: Indices, family: Family) -> None:
+    def _single_regions(
+        self, places: tuple[int, ...], alive: Indices, family: Family
+    ) -> Iterator[None]:
         """Search every place and number of workers, the most promising first."""
         margins = self.relaxation.margins_alone(places, alive, family)
         scored = [
@@ -108,16 +111,21 @@ class ButterflySearch:
         ]
         for _, place, n in sorted(scored):
             for groups in self._leaf(family, Node((place,), (), np.array([n]), 0.0)).improvements():
-                self._offer(groups)
+                if groups is None:
+                    yield
+                else:
+                    self._offer(groups)
+            yield
 
-    def _several_regions(self, family: Family) -> None:
+    def _several_regions(self, family: Family) -> Iterator[None]:
         """Search one tree for each number of workers, the most promising first."""
         fewest, margins = max(2, self.fewest_regions), self._spread_margins(family)
         if not margins:
             return
         grid = grid_of(self.market, family.hosts, self.most)
         open_ = [n for n, margin in sorted(margins, key=lambda pair: -pair[1]) if margin >= 0]
-        interleave([partial(self._tree, grid, n, fewest, family) for n in open_], self._offer)
+        trees = [partial(self._tree, grid, n, fewest, family) for n in open_]
+        yield from interleave(trees, self._offer)
 
     def _spread_margins(self, family: Family) -> list[tuple[int, float]]:
         """Return each number of workers with its margin over several regions; none where these are

@@ -89,7 +89,7 @@ class HubSearch:
         """Search for another target in the same market."""
         self.target = target
 
-    def run(self) -> None:
+    def turns(self) -> Iterator[None]:
         """Search all hubs and numbers of workers; raises StoppedError if it is stopped."""
         if self.ranges.empty or not self.places:
             return
@@ -104,6 +104,7 @@ class HubSearch:
             self.target.check_time()
             some = rows[: min(step, self.workers.at_once)]
             done = self._search(some)
+            yield
             # Rows are in best-bound order, so that an incumbent comes early and ends the rest.
             rows = rows[done:]
             step *= 2

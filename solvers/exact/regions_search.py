@@ -4,6 +4,7 @@ then machines.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -73,7 +74,7 @@ class RegionSearch:
         """Search for another target in the same market."""
         self.target = self.relaxation.target = target
 
-    def run(self) -> None:
+    def turns(self) -> Iterator[None]:
         """Search all numbers of regions; raises StoppedError if it is stopped."""
         if self.ranges.empty:
             return
@@ -86,15 +87,16 @@ class RegionSearch:
         ]
         FirstPlacements(self.relaxation, self._offer).run(open_, self.ranges.fewest_regions)
         if self.transport != "region-hub":
-            self._trees(open_)
+            yield from self._trees(open_)
             return
         for family in open_:
             for regions in self.ranges.regions:
                 alive = self._open(regions, family)
                 if len(alive):
-                    self._grow((), self.relaxation.places(family), alive, regions, family)
+                    places = self.relaxation.places(family)
+                    yield from self._grow((), places, alive, regions, family)
 
-    def _trees(self, families: list[Family]) -> None:
+    def _trees(self, families: list[Family]) -> Iterator[None]:
         """Search one tree for each family of hosts, number of regions and number of workers, the
         most promising first.
         """
@@ -105,7 +107,7 @@ class RegionSearch:
                 frames += [
                     (-margin, n, regions, family) for n, margin in margins.items() if margin >= 0
                 ]
-        interleave(
+        yield from interleave(
             [
                 partial(self._tree, n, regions, family)
                 for _, n, regions, family in sorted(frames, key=lambda frame: frame[:3])
@@ -301,7 +303,7 @@ class RegionSearch:
         workers: Indices,
         regions: int,
         family: Family,
-    ) -> None:
+    ) -> Iterator[None]:
         """Add regions one by one; a set whose superset bound cannot improve is cut."""
         for at, place in enumerate(joining):
             self.target.tick()
@@ -311,15 +313,19 @@ class RegionSearch:
             if len(now) + len(rest) < regions:
                 return
             alive = workers[self._margins(now, rest, workers, regions, family) >= 0]
+            yield
             if len(alive) == 0:
                 continue
             if len(now) < regions:
-                self._grow(now, rest, alive, regions, family)
+                yield from self._grow(now, rest, alive, regions, family)
                 continue
             for n in alive:
                 node = Node(now, (), np.array([n]), 0.0)
                 for groups in self._leaf(family, node).improvements():
-                    self._offer(groups)
+                    if groups is None:
+                        yield
+                    else:
+                        self._offer(groups)
 
     def _margins(
         self,

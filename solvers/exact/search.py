@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,8 +19,8 @@ class Search(Protocol):
     Notes
     -----
     A search is built once for a market, a target and a mode. It offers to the target every
-    placement that may be an improvement, so that the target holds the best one when ``run``
-    returns. Targets that differ in objective, budget and floor alone are searched one after the
+    placement that may be an improvement, so that the target holds the best one when ``turns``
+    ends. Targets that differ in objective, budget and floor alone are searched one after the
     other with the same object, because its tables depend on none of these.
     """
 
@@ -46,8 +47,9 @@ class Search(Protocol):
         the workers of one region meet elsewhere.
         """
 
-    def run(self) -> None:
-        """Offer every placement of the mode that may be an improvement.
+    def turns(self) -> Iterator[None]:
+        """Offer every placement of the mode that may be an improvement; yield now and then, so that
+        another search may have its turn.
 
         Raises
         ------

@@ -19,7 +19,7 @@ def watched(wanted: bool) -> Iterator[dict[str, dict[str, float]]]:
 
     Notes
     -----
-    It wraps ``run`` of each class in ``exact.SEARCHES``; what lies outside of them (single
+    It wraps ``turns`` of each class in ``exact.SEARCHES``; what lies outside of them (single
     machines, set-up, the bound of a stopped search) is not in the sums. The cost is two readings of
     a clock for each search.
     """
@@ -27,28 +27,37 @@ def watched(wanted: bool) -> Iterator[dict[str, dict[str, float]]]:
 
     spent: dict[str, dict[str, float]] = {}
     kinds: list[Any] = list(dict.fromkeys(exact.SEARCHES.values())) if wanted else []
-    plain = {kind: kind.run for kind in kinds}
+    plain = {kind: kind.turns for kind in kinds}
     for kind in kinds:
-        kind.run = _timed(plain[kind], spent)
+        kind.turns = _timed(plain[kind], spent)
     try:
         yield spent
     finally:
-        for kind, run in plain.items():
-            kind.run = run
+        for kind, turns in plain.items():
+            kind.turns = turns
 
 
-def _timed(run: Callable[[Any], None], spent: dict[str, dict[str, float]]) -> Callable[[Any], None]:
-    def timed(search: Any) -> None:
-        started, nodes, target = time.process_time(), search.target.ticks, search.target
-        try:
-            run(search)
-        finally:
-            own = target.tied is None
-            mode = search.mode
-            steps = f" H {mode.local_steps}" if mode.local_steps > 1 else ""
-            name = f"{mode.strategy}{steps}{'' if own else ' (tie)'}"
-            part = spent.setdefault(name, {"cpu_s": 0.0, "nodes": 0})
-            part["cpu_s"] = round(part["cpu_s"] + time.process_time() - started, 4)
-            part["nodes"] += target.ticks - nodes
+def _timed(
+    turns: Callable[[Any], Iterator[None]], spent: dict[str, dict[str, float]]
+) -> Callable[[Any], Iterator[None]]:
+    def timed(search: Any) -> Iterator[None]:
+        under_way, going = turns(search), True
+        while going:
+            started, nodes, target = time.process_time(), search.target.ticks, search.target
+            going = False
+            try:
+                for _ in under_way:
+                    going = True
+                    break
+            finally:
+                own = target.tied is None
+                mode = search.mode
+                steps = f" H {mode.local_steps}" if mode.local_steps > 1 else ""
+                name = f"{mode.strategy}{steps}{'' if own else ' (tie)'}"
+                part = spent.setdefault(name, {"cpu_s": 0.0, "nodes": 0})
+                part["cpu_s"] += time.process_time() - started
+                part["nodes"] += target.ticks - nodes
+            if going:
+                yield
 
     return timed

@@ -4,8 +4,9 @@ proves alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 from placer.problem.placement import NO_EXCHANGE
 from placer.solving.allowance import OutOfTimeError
@@ -19,6 +20,28 @@ FARTHEST = 1e3
 """A mode whose relaxation is this many times worse than the best is not followed further."""
 
 
+@dataclass
+class Entry:
+    """What is known of one mode so far.
+
+    Notes
+    -----
+    ``closed`` says that nothing of it beats the incumbent by more than the gap that was asked for.
+    ``reached`` is a value that no placement of it beats, once some search of it has ended: None
+    while nothing keeps the limits. ``root`` is what the relaxation proves, if ``worked_out``;
+    ``skipped`` that a part was too large for the search under way.
+    """
+
+    closed: bool = False
+    ended: bool = False
+    skipped: bool = False
+    reached: float | None = None
+    worked_out: bool = False
+    root: float | None = None
+    nodes: int = 0
+    priced: int = 0
+
+
 class Ledger:
     """Notes of one run of the searches, mode by mode.
 
@@ -30,36 +53,67 @@ class Ledger:
     Notes
     -----
     When the search of a mode ends, no placement of it is better than the incumbent of that moment
-    by more than the gap.
+    by more than the gap of that moment.
     """
 
     def __init__(self, target: Target) -> None:
-        self._target = target
-        self._closed: dict[tuple[str, int], tuple[str, float | None, int, int]] = {}
+        self._target, self._gap = target, target.gap
+        self._entries: dict[tuple[str, int], Entry] = {}
+
+    def of(self, mode: tuple[str, int]) -> Entry:
+        """Return what is known of a mode."""
+        return self._entries.setdefault(mode, Entry())
 
     @contextmanager
     def mode(self, strategy: str, local_steps: int) -> Iterator[None]:
-        """Note how one search ends."""
-        target = self._target
-        ticks, priced, skipped = target.ticks, target.candidates, target.skipped
-        finished = False
+        """Note a search that takes one turn."""
+        with self.turn((strategy, local_steps)):
+            yield
+        self.end((strategy, local_steps))
+
+    @contextmanager
+    def turn(self, mode: tuple[str, int]) -> Iterator[None]:
+        """Note the nodes and placements of one turn of a search."""
+        target, entry = self._target, self.of(mode)
+        ticks, priced, target.skipped = target.ticks, target.candidates, entry.skipped
         try:
             yield
-            finished = target.skipped == skipped
         finally:
-            nodes, tried = target.ticks - ticks, target.candidates - priced
-            if not finished:
-                method = "stopped"
-            elif strategy == NO_EXCHANGE:
-                method = "alone"
-            else:
-                method = "search" if nodes or tried else "root"
-            self._closed[strategy, local_steps] = (
-                method,
-                self._reached() if finished else None,
-                nodes,
-                tried,
-            )
+            entry.nodes += target.ticks - ticks
+            entry.priced += target.candidates - priced
+            entry.skipped = target.skipped
+
+    def end(self, mode: tuple[str, int]) -> None:
+        """Note that a search has ended; nothing is proved where it skipped a part."""
+        entry, target = self.of(mode), self._target
+        if not entry.skipped:
+            entry.ended, entry.reached = True, self._reached()
+            entry.closed = entry.closed or target.gap <= self._gap
+        entry.skipped = False
+
+    def root(self, mode: tuple[str, int], value: float | None) -> None:
+        """Note a bound that the relaxation of a mode proves; None if it excludes all placements."""
+        entry = self.of(mode)
+        if value is not None and entry.worked_out:
+            value = None if entry.root is None else self._tighter(entry.root, value)
+        entry.worked_out, entry.root = True, value
+
+    def bound(self, mode: tuple[str, int]) -> float | None:
+        """Return the tightest value known that no placement of a mode beats; None if none is
+        known, or the mode is empty.
+        """
+        entry = self.of(mode)
+        known = [entry.reached] if entry.ended else []
+        known += [entry.root] if entry.worked_out else []
+        values = [value for value in known if value is not None]
+        if len(values) < len(known) or not values:
+            return None
+        return values[0] if len(values) == 1 else self._tighter(*values)
+
+    def known(self, mode: tuple[str, int]) -> bool:
+        """Return whether any bound on a mode is known."""
+        entry = self.of(mode)
+        return entry.ended or entry.worked_out
 
     def _reached(self) -> float | None:
         """Return the value that nothing which was ruled out so far beats; None while nothing keeps
@@ -70,48 +124,37 @@ class Ledger:
             return None
         return target.objective.ahead(target.best_value, target.slack)
 
-    def proofs(self, roots: Mapping[tuple[str, int], float | None]) -> tuple[ModeProof, ...]:
-        """Put the notes and the bounds of the relaxations together.
+    def behind(self, mode: tuple[str, int]) -> bool:
+        """Return whether no placement of a mode beats the best by more than the gap."""
+        if not self.known(mode):
+            return False
+        bound, reached = self.bound(mode), self._reached()
+        return bound is None or (reached is not None and self._tighter(reached, bound) == bound)
 
-        Parameters
-        ----------
-        roots
-            Bound of the relaxation by mode, as far as it was worked out.
-        """
-        problem = self._target.problem
-        modes = [*([(NO_EXCHANGE, 1)] if (NO_EXCHANGE, 1) in self._closed else []), *problem.modes]
-        return tuple(self._proof(mode, roots) for mode in modes)
+    def proofs(self) -> tuple[ModeProof, ...]:
+        """Put the notes together."""
+        alone = [(NO_EXCHANGE, 1)] if (NO_EXCHANGE, 1) in self._entries else []
+        return tuple(self._proof(mode) for mode in [*alone, *self._target.problem.modes])
 
-    def _proof(
-        self, mode: tuple[str, int], roots: Mapping[tuple[str, int], float | None]
-    ) -> ModeProof:
-        method, reached, nodes, priced = self._closed.get(mode, ("stopped", None, 0, 0))
-        root, worked_out = roots.get(mode), mode in roots
-        if method == "stopped":
-            # A mode that was never begun is closed all the same if its relaxation cannot beat the
-            # incumbent.
-            behind = (
-                worked_out and not nodes and not priced and (root is None or self._behind(root))
-            )
-            method, bound = "root" if behind else "stopped", root
-        elif reached is None or (worked_out and root is None):
-            bound = None
+    def _proof(self, mode: tuple[str, int]) -> ModeProof:
+        entry = self.of(mode)
+        # A mode whose search has not ended is closed all the same if its relaxation cannot beat the
+        # incumbent.
+        if not entry.closed and not self.behind(mode):
+            method = "stopped"
+        elif mode[0] == NO_EXCHANGE:
+            method = "alone"
         else:
-            bound = reached if root is None else self._tighter(reached, root)
+            method = "search" if entry.nodes or entry.priced else "root"
         return ModeProof(
             strategy=mode[0],
             local_steps=mode[1],
             method=method,
-            bound=bound,
-            root_bound=root,
-            nodes=nodes,
-            priced=priced,
+            bound=self.bound(mode),
+            root_bound=entry.root,
+            nodes=entry.nodes,
+            priced=entry.priced,
         )
-
-    def _behind(self, root: float) -> bool:
-        """Return whether a mode with this bound cannot beat the best by more than the gap."""
-        reached = self._reached()
-        return reached is not None and self._tighter(reached, root) == root
 
     def _tighter(self, one: float, other: float) -> float:
         # Of two bounds that both hold, the worse value is the tighter one.

@@ -4,7 +4,6 @@ region by region.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -20,6 +19,7 @@ from ..._market.market import Market
 from ..._market.place_units import PlaceUnits
 from ..._market.required_machines import best_of, best_sum
 from ..bounds.relaxation import margin
+from .interleaving import Tree
 from .leaf_bound import LeafBound
 
 TIGHT = 5
@@ -203,7 +203,7 @@ class Fronts:
             rows.append(best_sum(each, count, machines))
         return np.array(rows)
 
-    def improvements(self) -> Iterator[tuple[WorkerGroup, ...]]:
+    def improvements(self) -> Tree:
         """Yield groups that may improve, in order of promise."""
         # These hosts are too few for the split, or its bound says that it cannot improve.
         if self.hopeless or not np.all(self.open(NOTHING, self.total[:, None])):
@@ -217,7 +217,7 @@ class Fronts:
             if not self.hopeless and np.all(self.open(NOTHING, self.total[:, None])):
                 yield from self._found()
 
-    def _found(self) -> Iterator[tuple[WorkerGroup, ...]]:
+    def _found(self) -> Tree:
         """Yield the choices of all regions together, in order of promise."""
         whole, trail = NOTHING, []
         for k in range(self.split.shape[1]):
@@ -229,6 +229,7 @@ class Fronts:
             trail.append((whole, region))
             if len(whole.speed) == 0:
                 return
+            yield None
         for at in self._order(whole):
             reached = (
                 self.market.weights[:, 0] * whole.speed[at]

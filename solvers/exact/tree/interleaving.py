@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 from placer.problem.placement import WorkerGroup
 
@@ -11,9 +11,11 @@ Tree = Iterator[Groups | None]
 """Machines that may improve; None at a pause."""
 
 
-def interleave(trees: Iterable[Callable[[], Tree]], offer: Callable[[Groups], None]) -> None:
+def interleave(
+    trees: Iterable[Callable[[], Tree]], offer: Callable[[Groups], None]
+) -> Iterator[None]:
     """Search every tree to its end, the first for one pause each, then for twice as many in every
-    turn.
+    turn; yield at each pause.
 
     Parameters
     ----------
@@ -22,19 +24,29 @@ def interleave(trees: Iterable[Callable[[], Tree]], offer: Callable[[Groups], No
     offer
         Called with groups that may improve.
     """
-    left = [tree for tree in (begin() for begin in trees) if not _ended(tree, 1, offer)]
+    left: list[Tree] = []
+    for begin in trees:
+        tree = begin()
+        if not (yield from _ended(tree, 1, offer)):
+            left.append(tree)
+        yield
     pauses = 2
     while left:
-        left = [tree for tree in left if not _ended(tree, pauses, offer)]
+        under_way, left = left, []
+        for tree in under_way:
+            if not (yield from _ended(tree, pauses, offer)):
+                left.append(tree)
+            yield
         pauses *= 2
 
 
-def _ended(tree: Tree, pauses: int, offer: Callable[[Groups], None]) -> bool:
-    """Search a tree until its end or so many pauses."""
+def _ended(tree: Tree, pauses: int, offer: Callable[[Groups], None]) -> Generator[None, None, bool]:
+    """Search a tree until its end or so many pauses; return whether it has ended."""
     for groups in tree:
         if groups is not None:
             offer(groups)
             continue
+        yield
         pauses -= 1
         if pauses == 0:
             return False

@@ -4,15 +4,12 @@ regions, then the counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
-
-from placer.problem.placement import WorkerGroup
 
 from ..._market.arrays import Array, Indices
 from ..bounds.relaxation import margin
 from .fronts import Fronts, speed_and_price_decide
+from .interleaving import Tree
 from .leaf_bound import LeafBound
 from .machines import MachineTree
 
@@ -38,7 +35,7 @@ class Leaf:
         )
         self.relaxation, self.market, self.target = bound.relaxation, bound.market, bound.target
 
-    def improvements(self) -> Iterator[tuple[WorkerGroup, ...]]:
+    def improvements(self) -> Tree:
         """Yield groups that may improve, the most promising split of workers over regions first."""
         used = np.array(self.node.used, dtype=np.intp)
         sums = [
@@ -58,16 +55,14 @@ class Leaf:
                     split, [part[:, int(n)] for part, n in zip(sums, split[0], strict=True)]
                 )
 
-    def machines(self, split: Indices, sums: list[Array]) -> Iterator[tuple[WorkerGroup, ...]]:
+    def machines(self, split: Indices, sums: list[Array]) -> Tree:
         """Yield the machines of a known split that may improve; ``sums`` are the best of each
         region at its count.
         """
         for family in self.relaxation.parts_at(self.family, self.node):
             yield from self._machines_of(self.bound.of_family(family), split, sums)
 
-    def _machines_of(
-        self, bound: LeafBound, split: Indices, sums: list[Array]
-    ) -> Iterator[tuple[WorkerGroup, ...]]:
+    def _machines_of(self, bound: LeafBound, split: Indices, sums: list[Array]) -> Tree:
         if speed_and_price_decide(self.relaxation.problem, self.relaxation.mode.strategy):
             egress_usd = float(bound.egress_usd(split)[0])
             for hosts in bound.host_runs(split):

@@ -4,19 +4,21 @@ decide.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
 
-from placer.problem.placement import WorkerGroup
 from placer.problem.problem import groups_of
 
 from ..._market.arrays import Array, Indices
 from ..._market.increments import suffix_sums
 from ..._market.required_machines import Owed
 from ..bounds.relaxation import margin
+from .interleaving import Tree
 from .leaf_bound import LeafBound
+
+PAUSE = 256
+"""Nodes after which other trees may have their turn."""
 
 
 class MachineTree:
@@ -61,8 +63,9 @@ class MachineTree:
         )
         self.joint = [(taken, row.most) for taken, row in joint]
         self.owed = Owed(market.required_machines, self.order, self.caps)
+        self.nodes = 0
 
-    def improvements(self) -> Iterator[tuple[WorkerGroup, ...]]:
+    def improvements(self) -> Tree:
         """Yield groups that reach every threshold, which tightens as the incumbent improves."""
         self.needed, self.counts, self.quota = (
             self._needed(),
@@ -113,13 +116,14 @@ class MachineTree:
         column = self.bound.thresholds(self.split)[:, 0]
         return [float(column[row]) for row in self.rows]
 
-    def _descend(
-        self, at: int, left: int, reached: list[float], before: float = 0.0
-    ) -> Iterator[tuple[WorkerGroup, ...]]:
+    def _descend(self, at: int, left: int, reached: list[float], before: float = 0.0) -> Tree:
         """Choose the count of pool ``at``; ``left`` workers of its region are still to be placed,
         which began at speed ``before``.
         """
         self.bound.target.tick()
+        self.nodes += 1
+        if self.nodes % PAUSE == 0:
+            yield None
         if left == 0:
             before, following = reached[0], self.region[at - 1] + 1
             if following == self.split.shape[1]:

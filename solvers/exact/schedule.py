@@ -1,0 +1,200 @@
+"""Turns of the modes of a question: a first look, their kept bounds, then one stage after the other
+towards the gap that is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from .._target import STRICT, Target
+from .bounds.ledger import Ledger
+from .search import Search
+
+LOOK = 1_000
+"""Nodes after which a question is not closed at once: bounds of whole modes are worked out then."""
+TURN = 250
+"""Nodes of the first turn of a mode, twice as many in each later one."""
+NEAR = 1.002
+"""A bound is sharp enough where the relaxation allows a value that is less than this worse."""
+FACTORS = tuple(1.05**k for k in (1, 2, 4, 8, 16, 32, 64, 128))
+"""Values that the relaxation of a mode is asked for first, over the incumbent's."""
+
+
+class Schedule:
+    """Searches of one question, and which of them has its turn when.
+
+    Parameters
+    ----------
+    target
+        Incumbent, limits and gap.
+    ledger
+        What is proved of each mode.
+    searches
+        One for each mode that is open.
+
+    Notes
+    -----
+    A bound at stage g says that nothing beats the incumbent by more than g; a stage ends when that
+    is proved of all modes, so a stopped search has the bound of its last stage, and modes whose
+    bound is below that cost nothing. Nodes are counted, not seconds, so that the same question
+    has the same answer.
+    """
+
+    def __init__(self, target: Target, ledger: Ledger, searches: Sequence[Search]) -> None:
+        self.target, self.ledger, self.searches = target, ledger, searches
+        self._open_at: dict[tuple[str, int], float] = {}
+        self._under_way: dict[tuple[str, int], Iterator[None]] = {}
+
+    def run(self) -> bool:
+        """Search all modes; return whether each of them is closed.
+
+        Raises
+        ------
+        StoppedError
+            If the time or the nodes are up, or the target wants no more than one placement.
+        """
+        target = self.target
+        if target.tied is not None or target.first or target.beat is not None:
+            for search in self.searches:
+                self._turn(search, math.inf)
+            return self._closed()
+        self._look()
+        if target.best is not None and not self._closed():
+            self.bound_all()
+            self._approach()
+        self._all_turns()
+        return self._closed()
+
+    def _closed(self) -> bool:
+        """Return whether nothing beats the incumbent by more than the gap."""
+        return all(self._done(search) for search in self.searches)
+
+    def _done(self, search: Search) -> bool:
+        mode = _key(search)
+        return self.ledger.of(mode).closed or self.ledger.behind(mode)
+
+    def _look(self) -> None:
+        """Search all modes until a number of nodes is used up."""
+        self._all_turns(self.target.ticks + LOOK)
+
+    def _turn(self, search: Search, nodes: float) -> bool:
+        """Search a mode for so many nodes, where it paused last; return whether it has ended."""
+        mode, target = _key(search), self.target
+        last = target.ticks + nodes
+        turns = self._under_way.setdefault(mode, search.turns())
+        with self.ledger.turn(mode):
+            for _ in turns:
+                if target.ticks > last:
+                    return False
+        self.ledger.end(mode)
+        del self._under_way[mode]
+        return True
+
+    def _all_turns(self, last: float = math.inf) -> None:
+        """Search the modes that are not behind, the one with the best bound first."""
+        left, nodes = [search for search in self.searches if not self._done(search)], float(TURN)
+        left.sort(key=self._rank)
+        while left:
+            under_way, left = left, []
+            for search in under_way:
+                if not self._done(search) and not self._turn(search, nodes):
+                    left.append(search)
+                if self.target.ticks > last:
+                    return
+            nodes *= 2
+
+    def _approach(self) -> None:
+        """Prove one gap after the other, each half of the one before, down to twice the gap that is
+        asked for.
+        """
+        gap = math.inf
+        while True:
+            left = [search for search in self.searches if not self._done(search)]
+            gap = min(gap, max(map(self._gap, left), default=0.0)) / 2
+            if gap < 2 * self.target.slack:
+                return
+            began = self.target.ticks
+            with self._stage(gap):
+                self._all_turns()
+            # As many nodes towards the gap that is asked for, so that stages at most double the
+            # work of a question that could be closed without them.
+            self._all_turns(2 * self.target.ticks - began)
+
+    @contextmanager
+    def _stage(self, gap: float) -> Iterator[None]:
+        """Look for improvements by more than a gap while this lasts."""
+        asked, self.target.gap, kept = self.target.gap, gap, self._under_way
+        self._under_way = {}
+        try:
+            yield
+        finally:
+            self.target.gap, self._under_way = asked, kept
+
+    def _gap(self, search: Search) -> float:
+        """Return the share by which the bound of a mode is better than the incumbent."""
+        bound, best = self.ledger.bound(_key(search)), self.target.best_value
+        if bound is None:
+            return 0.0 if self.ledger.known(_key(search)) else 1.0
+        return max(0.0, self.target.objective.gain(bound, best) / abs(best))
+
+    def _rank(self, search: Search) -> float:
+        return -self._gap(search) if self.target.best is not None else 0.0
+
+    def bound_all(self) -> None:
+        """Work out a bound of each mode that is open, once: roughly of all, then sharply of those
+        that decide the bound of the question.
+        """
+        left = [search for search in self.searches if not self._done(search)]
+        for search in left:
+            if not self.ledger.known(_key(search)):
+                self._bound(search)
+        while left:
+            first = min(left, key=self._rank)
+            if not self._sharpen(first):
+                return
+
+    def _bound(self, search: Search) -> None:
+        """Ask the relaxation of a mode for ever better values until it excludes one."""
+        for factor in FACTORS:
+            if not self._allows(search, self._slack(factor)):
+                return
+
+    def _sharpen(self, search: Search) -> bool:
+        """Halve what is unknown about the bound of a mode; False if nothing is to be gained."""
+        mode, target = _key(search), self.target
+        bound, opened = self.ledger.bound(mode), self._open_at.get(mode, target.best_value)
+        if (
+            bound is None
+            or min(bound, opened) <= 0
+            or max(bound, opened) < NEAR * min(bound, opened)
+        ):
+            return False
+        middle = (bound * opened) ** 0.5
+        gain = target.objective.gain(middle, target.best_value) / abs(target.best_value)
+        if gain <= STRICT:
+            return False
+        self._allows(search, gain)
+        return True
+
+    def _allows(self, search: Search, slack: float) -> bool:
+        """Return whether the relaxation of a mode allows an improvement by more than a share; note
+        what it excludes.
+        """
+        mode, target = _key(search), self.target
+        with self._stage(slack):
+            allowed = search.may_improve()
+        value = target.objective.ahead(target.best_value, slack)
+        if allowed:
+            self._open_at[mode] = value
+        else:
+            self.ledger.root(mode, value)
+        return allowed
+
+    def _slack(self, factor: float) -> float:
+        return factor - 1 if self.target.objective.maximised else 1 - 1 / factor
+
+
+def _key(search: Search) -> tuple[str, int]:
+    return search.mode.strategy, search.mode.local_steps

@@ -1,0 +1,102 @@
+"""Turns of the modes: stages towards the gap change no answer, and a stopped search has bounds."""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from instances import exchange_problem, random_problem, wide_problem
+from placer.cost_model.estimate import evaluate
+from placer.cost_model.limits import violations
+from placer.cost_model.objective import objective_of
+from placer.problem.problem import Problem
+from placer.solving.answer import SolveOptions
+from placer.solving.result import Result
+from placer.solving.solve import solve
+
+SCHEDULE = importlib.import_module("placer.solvers.exact.schedule")
+PLACEMENTS = importlib.import_module("placer.solvers.exhaustive").placements
+PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
+MAKERS = (random_problem, exchange_problem, wide_problem)
+
+
+@pytest.fixture
+def staged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small questions are never looked at long enough for stages: no look, and turns of a node."""
+    monkeypatch.setattr(SCHEDULE, "LOOK", 0)
+    monkeypatch.setattr(SCHEDULE, "TURN", 1)
+
+
+def best_by_mode(problem: Problem) -> dict[tuple[str, int], float]:
+    """Best value of each mode by plain enumeration."""
+    objective, found = objective_of(problem.requirements), dict[tuple[str, int], float]()
+    for placement in PLACEMENTS(problem):
+        if not violations(placement, problem):
+            value = objective.value(evaluate(placement, problem))
+            mode = placement.exchange.strategy, placement.exchange.local_steps
+            if mode not in found or objective.better(value, found[mode]):
+                found[mode] = value
+    return found
+
+
+def beaten(result: Result, best: dict[tuple[str, int], float]) -> list[Any]:
+    """List the modes whose bound some placement beats; a closed one of None holds none."""
+    objective = objective_of(result.problem.requirements)
+    proofs = {(p.strategy, p.local_steps): p for p in result.proof}
+    return [
+        (mode, value, proofs[mode])
+        for mode, value in best.items()
+        for bound in [proofs[mode].bound]
+        if (bound is None and proofs[mode].method != "stopped")
+        or (bound is not None and objective.better(value, bound, 1e-8))
+    ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 100_000), st.sampled_from(MAKERS))
+def test_stages_change_no_answer(seed: int, draw: Callable[[int], Problem]) -> None:
+    """The optimum by plain enumeration, where each search is paused at every node and every mode
+    is searched in stages.
+    """
+    problem = draw(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SCHEDULE, "LOOK", 0)
+        patch.setattr(SCHEDULE, "TURN", 1)
+        found = solve(problem, "exact", PROOF)
+    oracle = solve(problem, "exhaustive")
+    assert found.status == oracle.status
+    assert found.value == pytest.approx(oracle.value, rel=1e-8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 100_000), st.sampled_from(MAKERS), st.integers(1, 40))
+def test_no_placement_of_a_mode_beats_the_bound_of_a_stopped_search(
+    seed: int, draw: Callable[[int], Problem], nodes: int
+) -> None:
+    """Wherever a search stops: in the look, while bounds are worked out, in any stage."""
+    problem = draw(seed)
+    best = best_by_mode(problem)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SCHEDULE, "LOOK", nodes // 4)
+        patch.setattr(SCHEDULE, "TURN", 1)
+        result = solve(problem, "exact", replace(PROOF, node_limit=nodes))
+    if result.placement is not None:
+        assert beaten(result, best) == []
+
+
+def test_a_mode_that_is_behind_costs_no_nodes(staged: None) -> None:
+    """A question that no first look closes: every mode has a bound, and those that cannot beat the
+    answer were searched for nothing.
+    """
+    for seed in range(200):
+        problem = exchange_problem(seed)
+        result = solve(problem, "exact", PROOF)
+        closed = [proof for proof in result.proof if proof.method == "root"]
+        assert all(proof.nodes == proof.priced == 0 for proof in closed)
+        if result.nodes > 5 and closed:
+            return
+    raise AssertionError("no question was searched")
