@@ -111,10 +111,10 @@ class ButterflySearch:
         ]
         for _, place, n in sorted(scored):
             for groups in self._leaf(family, Node((place,), (), np.array([n]), 0.0)).improvements():
-                if groups is None:
-                    yield
-                else:
+                if groups:
                     self._offer(groups)
+                else:
+                    yield
             yield
 
     def _several_regions(self, family: Family) -> Iterator[None]:

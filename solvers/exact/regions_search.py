@@ -322,10 +322,10 @@ class RegionSearch:
             for n in alive:
                 node = Node(now, (), np.array([n]), 0.0)
                 for groups in self._leaf(family, node).improvements():
-                    if groups is None:
-                        yield
-                    else:
+                    if groups:
                         self._offer(groups)
+                    else:
+                        yield
 
     def _margins(
         self,

@@ -19,7 +19,7 @@ from ..._market.market import Market
 from ..._market.place_units import PlaceUnits
 from ..._market.required_machines import best_of, best_sum
 from ..bounds.relaxation import margin
-from .interleaving import Tree
+from .interleaving import BREATH, Tree
 from .leaf_bound import LeafBound
 
 TIGHT = 5
@@ -229,7 +229,7 @@ class Fronts:
             trail.append((whole, region))
             if len(whole.speed) == 0:
                 return
-            yield None
+            yield BREATH
         for at in self._order(whole):
             reached = (
                 self.market.weights[:, 0] * whole.speed[at]

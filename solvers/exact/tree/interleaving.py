@@ -8,7 +8,10 @@ from placer.problem.placement import WorkerGroup
 
 Groups = tuple[WorkerGroup, ...]
 Tree = Iterator[Groups | None]
-"""Machines that may improve; None at a pause."""
+"""Machines that may improve; None at a pause, after which other trees of the mode have their turn;
+`BREATH` where another mode may have its turn.
+"""
+BREATH: Groups = ()
 
 
 def interleave(
@@ -43,10 +46,12 @@ def interleave(
 def _ended(tree: Tree, pauses: int, offer: Callable[[Groups], None]) -> Generator[None, None, bool]:
     """Search a tree until its end or so many pauses; return whether it has ended."""
     for groups in tree:
-        if groups is not None:
+        if groups:
             offer(groups)
             continue
         yield
+        if groups is BREATH:
+            continue
         pauses -= 1
         if pauses == 0:
             return False

@@ -14,11 +14,11 @@ from ..._market.arrays import Array, Indices
 from ..._market.increments import suffix_sums
 from ..._market.required_machines import Owed
 from ..bounds.relaxation import margin
-from .interleaving import Tree
+from .interleaving import BREATH, Tree
 from .leaf_bound import LeafBound
 
 PAUSE = 256
-"""Nodes after which other trees may have their turn."""
+"""Nodes after which another mode may have its turn."""
 
 
 class MachineTree:
@@ -123,7 +123,7 @@ class MachineTree:
         self.bound.target.tick()
         self.nodes += 1
         if self.nodes % PAUSE == 0:
-            yield None
+            yield BREATH
         if left == 0:
             before, following = reached[0], self.region[at - 1] + 1
             if following == self.split.shape[1]:
