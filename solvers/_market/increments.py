@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import combinations, product
-from operator import mul
+from itertools import combinations
 
 import numpy as np
 
@@ -173,11 +172,15 @@ def _device_prices(values: Array, size: Array) -> Iterator[Array]:
 @lru_cache(maxsize=1024)
 def _mixes(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int) -> list[tuple[int, ...]]:
     """Return the counts of each size that a quota holds."""
-    return [
-        mix
-        for mix in product(*(range(cap + 1) for cap in caps))
-        if sum(map(mul, mix, sizes)) <= quota
-    ]
+    mixes: list[tuple[tuple[int, ...], int]] = [((), quota)]
+    for size, cap in zip(sizes, caps, strict=True):
+        allowance.check()
+        mixes = [
+            ((*mix, n), left - n * size)
+            for mix, left in mixes
+            for n in range(min(cap, left // size) + 1)
+        ]
+    return [mix for mix, _ in mixes]
 
 
 def suffix_sums(values: Sequence[float], caps: Sequence[int], most: int) -> list[list[float]]:

@@ -167,7 +167,8 @@ class Fronts:
         rows = finite if len(finite) else rows[:1]
         self.weights, self.needed, self.spare = weights[rows], needed[rows], spare[rows]
         # Loose by rounding: sums of parts differ from the sum of the whole in the last digits.
-        slack = 1e-9 * np.maximum(1.0, np.abs(self.needed))
+        finite = np.where(np.isfinite(self.needed), self.needed, 0.0)
+        slack = 1e-9 * np.maximum(1.0, np.abs(finite))
         self.floor = (self.needed - slack)[:, None]
         self.sums = list(sums[:, rows])
         self.total = np.sum(self.sums, axis=0)
