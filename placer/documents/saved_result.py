@@ -271,8 +271,8 @@ def _wrong_batch_proof(document: Mapping[str, Any], problem: Problem, placement:
         return "the bound over all batches is not that of the answer"
     if document["status"] == "optimal" and not proof["finished"]:
         return "an optimal answer, but batches of the range are open"
-    if bound is None:
-        return ""
+    if bound is None or problem.profile.architecture is not None:
+        return ""  # the workers of a language model are others at another batch
     objective = objective_of(wish)
     for batch in sorted({low + (high - low) * i // LOOKS for i in range(LOOKS + 1)}):
         asked = replace(problem, requirements=replace(wish, target_batch_size=batch))

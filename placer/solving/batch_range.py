@@ -293,7 +293,7 @@ class _Search:
     def _price(self, placement: Placement) -> None:
         """Price a placement at the batches of the range, and keep it where it is best."""
         placement = placement.canonical()
-        if placement in self.priced:
+        if placement in self.priced or not is_monotone(self.problem):
             return
         self.priced.add(placement)
         batch = best_batch_of(placement, self.problem)
@@ -451,6 +451,8 @@ def _smallest(best: Result, problem: Problem) -> Result:
     """Return the same placement at the smallest batch that is tried at which it is as good."""
     assert best.placement is not None
     assert best.value is not None
+    if not is_monotone(problem):
+        return best  # at another batch its workers may not exist
     for batch in problem.requirements.open_batches:
         asked = with_batch(problem, batch)
         if batch >= best.problem.batch:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import placer
 from conftest import Run
 from instances import random_problem, wide_problem
+from placer.advice.explanation.binding import find_binding
 from placer.advice.explanation.break_even import (
     bandwidth_break_even,
     egress_break_even,
@@ -630,3 +631,63 @@ def test_a_gpu_of_the_server_counts_against_the_quota() -> None:
     assert found.result.placement is not None
     assert quota.used == sum(g.count * g.gpu_count for g in found.result.placement.groups) + 1
     assert found.why_not[0].status == "chosen"
+
+
+def test_limits_that_bind_together(run: Run) -> None:
+    """Nine A10 use up a quota of 9 and $5.40/h at $0.60 each: more quota cannot be paid, more money
+    finds no GPU. Ten for $6.00 are faster, so both together keep a better placement away.
+    """
+    words = ["--model", "roberta-xlm", "--catalog", "erben-2023", "--gpu", "A10"]
+    words += ["--budget", "5.4/h", "--quota", "9", "--time-limit", "60s"]
+    shown = " ".join(run("explain", *words, columns=400).stdout.split())
+    assert "Nothing binds" not in shown
+    assert "Together: a quota of 9 GPUs of a type in a region and market and a budget of" in shown
+    assert "Neither alone changes anything; without both 1,299 samples/s for $12.00/h" in shown
+    document = json.loads(run("explain", *words, "--json").stdout)
+    jsonschema.validate(document, json.loads(schema_text("explanation")))
+    pairs = {tuple(row["codes"]): row for row in document["binding"]["joint"]}
+    both = pairs["quota", "budget"]
+    assert both["gain"] == pytest.approx(1_299 / 1_110 - 1, abs=0.002)
+    assert both["without"]["usd_per_hour"] == pytest.approx(12.0)
+    assert {row["binds"] for row in document["binding"]["limits"]} == {False}
+
+
+@LIGHT
+@given(seed=SEEDS)
+def test_pairs_of_limits_gain_only_together(seed: int) -> None:
+    """Each limit of a pair changes nothing alone, and both together gain what a search of
+    its own finds; where none is named, giving up all that is idle gains nothing.
+    """
+    problem = random_problem(seed)
+    result = solve(problem, options=EXACT)
+    if result.placement is None or len(wishes_of(problem)) < 2:
+        reject()
+    binding = find_binding(result, ASKER)
+    assert result.value is not None
+    named = {wish.code: wish for wish in wishes_of(problem)}
+    idle = [named[c.code] for c in binding.limits if c.binds is False and c.code in named]
+    assert binding.joint is not None
+    for joint in binding.joint:
+        wishes = [named[code] for code in joint.codes]
+        for wish in wishes:
+            alone = solve(without(problem, [wish]), options=EXACT).value
+            assert alone == pytest.approx(result.value, rel=2e-6)
+        together = solve(without(problem, wishes), options=EXACT).value
+        assert together is not None
+        gain = -result.objective.loss(together, result.value)
+        assert joint.gain == pytest.approx(gain, rel=1e-6, abs=1e-9)
+        assert gain > 0
+    if not binding.joint and len(idle) > 1:
+        free = solve(without(problem, idle), options=EXACT).value
+        assert free == pytest.approx(result.value, rel=2e-6)
+
+
+def test_giving_up_a_quorum_keeps_the_workers_asked_for() -> None:
+    """With 6 workers and a quorum of 3, six are still wanted without it; a quorum alone asks for as
+    many workers as it has.
+    """
+    problem = random_problem(0)
+    for least, kept in ((6, 6), (1, 1)):
+        asked = wanting(problem, quorum=3, min_workers=least, max_workers=8)
+        (wish,) = [wish for wish in wishes_of(asked) if wish.code == "quorum"]
+        assert without(asked, [wish]).requirements.min_workers == kept

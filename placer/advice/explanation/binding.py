@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from placer.advice.explanation.side_questions import Asker, Trial, wanting
 from placer.advice.explanation.wishes import Wish, wishes_of, without
 from placer.cost_model.estimate import estimate
-from placer.cost_model.limits import quota_use
+from placer.cost_model.limits import quota_use, violations
 from placer.cost_model.outlook.totals import totals_of
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.placement import Placement
@@ -18,6 +19,8 @@ from placer.solving.result import Option, Result
 
 BETTER = 1e-6
 """A relative improvement above the proved gap by less counts as none."""
+MOST_PAIRS = 6
+"""Pairs of limits that are looked at one by one."""
 MOST_BUCKETS = 3
 """Quotas of a place, GPU and market that are looked at one by one."""
 UNITS = {
@@ -61,13 +64,34 @@ class Limit:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Joint:
+    """Limits that bind together: each alone is without effect, but something better exists without
+    all of them.
+
+    Notes
+    -----
+    ``better`` is the best found without them and ``gain`` its improvement as a share.
+    """
+
+    codes: tuple[str, ...]
+    words: tuple[str, ...]
+    better: Option
+    gain: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Binding:
-    """All limits, binding ones first, and the same machines with one more of them: whether the
-    exchange scales further.
+    """All limits, binding ones first, those that bind together, and the same machines with one more
+    of them: whether the exchange scales further.
+
+    Notes
+    -----
+    ``joint`` is None if it is not proved that no limits bind together.
     """
 
     limits: tuple[Limit, ...]
     one_more: Option | None
+    joint: tuple[Joint, ...] | None = ()
 
 
 def find_binding(result: Result, asker: Asker) -> Binding:
@@ -78,16 +102,78 @@ def find_binding(result: Result, asker: Asker) -> Binding:
     result
         With a placement, the best one.
     """
+    ample = _without_quotas(result, asker)
     limits = [
         *_wish_limits(result, asker),
-        *_quota_limits(result, asker),
+        *(() if ample is None else _quota_limits(ample, result, asker)),
         *_memory_limits(result, asker),
     ]
+    idle = {limit.code for limit in limits if limit.binds is False}
+    idle -= {limit.code for limit in limits if limit.binds is not False}
+    if ample is not None and improves(ample, result, asker.options.gap) is False:
+        idle.add("quota")
     order = {True: 0, None: 1, False: 2}
     return Binding(
         limits=tuple(sorted(limits, key=lambda limit: (order[limit.binds], -(limit.gain or 0.0)))),
         one_more=one_more(result),
+        joint=_joint(idle, result, asker),
     )
+
+
+def _joint(idle: set[str], result: Result, asker: Asker) -> tuple[Joint, ...] | None:
+    """Return the limits that bind together, of those without effect alone.
+
+    Notes
+    -----
+    One question without all of them finds whether any bind together; what its answer breaks names
+    them. If these are more than two, and for other pairs, at most `MOST_PAIRS` more questions.
+    """
+    problem = result.problem
+    wishes = [wish for wish in wishes_of(problem) if wish.code in idle]
+    if len(wishes) < 2:
+        return ()
+    trial = asker.best(without(problem, wishes), start=result.placement)
+    better = improves(trial, result, asker.options.gap)
+    if not better:
+        return None if better is None else ()
+    assert trial.placement is not None
+    broken = [wish for wish in wishes if _breaks(trial.placement, wish, wishes, problem)]
+    if len(broken) == 2:
+        return (_joint_of(broken, trial, result),)
+    pairs = sorted(combinations(wishes, 2), key=lambda pair: -sum(wish in broken for wish in pair))
+    found = []
+    for pair in pairs[:MOST_PAIRS]:
+        one = asker.best(without(problem, pair), start=result.placement)
+        if improves(one, result, asker.options.gap):
+            found.append(_joint_of(pair, one, result))
+    found.sort(key=lambda joint: -joint.gain)
+    return tuple(found) or (_joint_of(broken or wishes, trial, result),)
+
+
+def _breaks(placement: Placement, kept: Wish, wishes: Sequence[Wish], problem: Problem) -> bool:
+    """Tell whether a placement breaks one wish where the others are given up."""
+    return bool(violations(placement, without(problem, [w for w in wishes if w is not kept])))
+
+
+def _joint_of(wishes: Sequence[Wish], trial: Trial, result: Result) -> Joint:
+    option = trial.option()
+    assert option is not None
+    assert trial.value is not None
+    assert result.value is not None
+    return Joint(
+        codes=tuple(wish.code for wish in wishes),
+        words=tuple(wish.words for wish in wishes),
+        better=option,
+        gain=-result.objective.loss(trial.value, result.value),
+    )
+
+
+def _without_quotas(result: Result, asker: Asker) -> Trial | None:
+    """Return the best answer without quotas; None if there are none."""
+    if not result.problem.requirements.has_quotas:
+        return None
+    ample = wanting(result.problem, quotas=(), quota_gpus=None)
+    return asker.best(ample, start=result.placement)
 
 
 def improves(trial: Trial, result: Result, gap: float) -> bool | None:
@@ -188,13 +274,10 @@ def _nearest(code: str, result: Result, asker: Asker) -> Option | None:
     return None
 
 
-def _quota_limits(result: Result, asker: Asker) -> Iterator[Limit]:
-    """Yield the quotas of the machines that are used or would be."""
+def _quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[Limit]:
+    """Yield the quotas of the machines that are used, or would be by the answer without quotas."""
     problem, placement = result.problem, result.placement
     assert placement is not None
-    if not problem.requirements.has_quotas:
-        return
-    ample = asker.best(wanting(problem, quotas=(), quota_gpus=None), start=placement)
     used = {
         key: gpus
         for key, gpus in quota_use(placement, problem).items()

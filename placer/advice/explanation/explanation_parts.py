@@ -40,6 +40,17 @@ def binding_part(binding: Binding, problem: Problem) -> dict[str, Any]:
     """Build what binds, and what one machine more would bring."""
     return {
         "limits": [_limit(row, problem) for row in binding.limits],
+        "joint": None
+        if binding.joint is None
+        else [
+            {
+                "codes": list(row.codes),
+                "words": list(row.words),
+                "gain": row.gain,
+                "without": option_part(row.better, problem),
+            }
+            for row in binding.joint
+        ],
         "one_more": option_part(binding.one_more, problem),
     }
 

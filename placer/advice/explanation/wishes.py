@@ -106,7 +106,9 @@ def _training(wish: Requirements) -> Iterator[Wish]:
         yield _given("overlap", "an exchange beside the next step")
     if wish.quorum is not None:
         words = f"exchanges that go on with {wish.quorum} workers"
-        yield _given("quorum", words, fields=("quorum", "grace_s", "min_workers"))
+        # A quorum asks for as many workers; more were asked for by a word of their own.
+        workers = ("min_workers",) if wish.min_workers == wish.quorum else ()
+        yield _given("quorum", words, fields=("quorum", "grace_s", *workers))
 
 
 def _exchange(wish: Requirements) -> Iterator[Wish]:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 
 from placer.advice.explanation.answer import Explanation
-from placer.advice.explanation.binding import Binding, Limit
+from placer.advice.explanation.binding import Binding, Joint, Limit
 from placer.advice.explanation.marginal_values import Worth
 from placer.advice.explanation.stay_or_leave import Staying
 from placer.cli.report.explain.conflict_text import conflict_lines
@@ -79,14 +79,29 @@ def binding_lines(binding: Binding, result: Result) -> Iterator[str]:
             yield _binding_line(limit, problem)
         else:
             (idle if limit.binds is False else open_).append(_slack(limit))
-    if not any(limit.binds for limit in binding.limits):
-        sentence = "Nothing binds" if not open_ else "Nothing was found to bind"
+    for joint in binding.joint or ():
+        yield _joint_line(joint, problem)
+    if not any(limit.binds for limit in binding.limits) and not binding.joint:
+        proved = not open_ and binding.joint is not None
+        sentence = "Nothing binds" if proved else "Nothing was found to bind"
         yield f"{sentence}: no limit that was looked at keeps a better placement away."
     if open_:
         yield f"Not proved either way: {'; '.join(open_)}."
     if idle:
-        yield f"Without effect on the answer: {'; '.join(idle)}."
+        alone = " when given up alone" if binding.joint else ""
+        yield f"Without effect on the answer{alone}: {'; '.join(idle)}."
     yield from _one_more_line(binding, result)
+
+
+def _joint_line(joint: Joint, problem: Problem) -> str:
+    """Describe limits that bind together, and the best without them."""
+    *first, last = joint.words
+    alone, both = ("Neither", "both") if len(joint.words) == 2 else ("None", "all of them")
+    return (
+        f"Together: {', '.join(first)} and {last}. {alone} alone changes anything; without "
+        f"{both} {value_words(joint.better.estimate)} ({gain_words(joint.gain, problem)}): "
+        f"{brief(joint.better.placement)}."
+    )
 
 
 def _slack(limit: Limit) -> str:
