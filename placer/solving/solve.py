@@ -138,6 +138,8 @@ def _checked(problem: Problem, solver: str, options: SolveOptions, run: Run) -> 
 def _stopped_or_asked(run: Run, problem: Problem, options: SolveOptions) -> Answer:
     """Ask a solver; one that is stopped before it has anything answers with nothing."""
     try:
+        if options.cancel is not None:
+            allowance.check()  # a request of many searches ends without beginning the next
         return _asked(run, problem, options)
     except StoppedError as error:
         reason = getattr(error, "reason", Reason.TIME)

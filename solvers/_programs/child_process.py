@@ -30,10 +30,10 @@ from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving import allowance
-from placer.solving.allowance import Reason
+from placer.solving.allowance import Reason, bounded_address_space
 from placer.solving.answer import Answer, SolveOptions, Status
 
-GRACE_S = 5.0
+GRACE_S = 0.4
 """How long after its time limit a child may still answer before it is killed."""
 START_S = 15.0
 """How long a child may take to start beside its time limit."""
@@ -163,8 +163,9 @@ def _answer(
             "use --solver exact, or narrow the request",
             exit_code=1,
         )
+    short = "MemoryError" in "".join(noise) or "bad_alloc" in "".join(noise)
     return Answer(
-        status=Status.TIME_LIMIT,
+        status=Status.stopped_by(Reason.MEMORY if short else Reason.TIME),
         placement=placement,
         bound=reported.get("bound"),
         candidates=reported.get("candidates", 0),
@@ -288,7 +289,9 @@ def main() -> None:
         options = msgspec.convert(job["options"], SolveOptions)
         engine = importlib.import_module(f"placer.solvers.{job['engine']}").engine
         say(started=True)
-        answer = search(problem, options, engine, say)
+        limit = options.memory_limit_bytes
+        with bounded_address_space(limit) if limit is not None else contextlib.nullcontext():
+            answer = search(problem, options, engine, say)
     except PlacerError as error:
         say(error=[error.message, error.hint, error.exit_code])
         return

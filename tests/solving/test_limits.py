@@ -13,6 +13,7 @@ import pytest
 import placer
 from conftest import Run
 from instances import two_places
+from placer.advice.robustness import competitors
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.solving import allowance
@@ -71,6 +72,21 @@ def test_a_token_that_is_set_ends_at_once(verb: str) -> None:
         assert result.ending == "interrupted"
     else:
         assert not result.complete
+
+
+def test_a_cancelled_regret_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worlds that were not solved would make a recommendation look safe: cancelled between the
+    recommendation and its worlds.
+    """
+    cancel, real = threading.Event(), competitors.worlds_of
+
+    def worlds_of(*words: Any) -> Any:
+        cancel.set()
+        return real(*words)
+
+    monkeypatch.setattr("placer.advice.robustness.regret.worlds_of", worlds_of)
+    with pytest.raises(PlacerError, match="cancelled before the regret was known"):
+        placer.robust("roberta-xlm", worlds=2, cancel=cancel, **WORDS)
 
 
 def test_a_token_works_from_another_thread() -> None:

@@ -23,6 +23,7 @@ from placer.advice.robustness.uncertainty import Factor, changes_of, check_count
 from placer.advice.robustness.value_of_information import Worth, losses_of, values_of, worth_of
 from placer.documents.request import request_document
 from placer.documents.result_parts import data_document, placement_document
+from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions, Status
@@ -254,7 +255,10 @@ def assess(
         if len(candidates) > len(pool):
             pool = candidates_of(problem, candidates, ranges)
             drawn = worlds_of(pool, worlds, options.seed)
-    return _judged(result, pool, drawn, exact, solver, options)
+    judged = _judged(result, pool, drawn, exact, solver, options)
+    if options.cancel is not None and options.cancel.is_set():  # worlds were not solved
+        raise PlacerError("cancelled before the regret was known", exit_code=130)
+    return judged
 
 
 def _judged(
