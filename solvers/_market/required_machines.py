@@ -256,7 +256,12 @@ def least_usd(usd: Array, cap: Array, required: Sequence[Rule], most: int) -> Ar
     required
         Rules of which no two share a pool.
     """
-    units = np.repeat(np.arange(len(usd)), np.minimum(cap, most).astype(np.intp))
+    machines = np.minimum(cap, most).astype(np.intp)
+    if not required:
+        least: Array = -best_of(-usd[None, machines > 0], most, machines[machines > 0])[0]
+        return least
+    allowance.reserve(5 * 8 * int(machines.sum()))
+    units = np.repeat(np.arange(len(usd)), machines)
     rules = [(rule.count, rule.owns[units]) for rule in required]
     built: Array = -best_with(-usd[None, units], np.full(len(units), True), rules, most)[0]
     return built
