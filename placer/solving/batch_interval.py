@@ -39,10 +39,10 @@ ENDLESS_S = 1e12
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Span:
     """All batches from ``low`` to ``high`` under one strategy, and the value that nothing there
-    beats; None if none is known.
+    beats; None if none is known. One batch may have all strategies: None.
     """
 
-    strategy: str
+    strategy: str | None
     low: int
     high: int
     bound: float | None = None
@@ -81,6 +81,8 @@ def question_of(problem: Problem, span: Span) -> Problem:
         Its batch is not chosen yet.
     """
     own = with_batch(problem, span.high)
+    if span.strategy is None:
+        return own
     wish = _only(span.strategy, own.requirements)
     if span.low == span.high:
         return replace(own, requirements=wish)
@@ -137,7 +139,7 @@ def _factors(problem: Problem, span: Span, low: int) -> tuple[float, float]:
     """Return by how much samples/s that count may be more at a batch from ``low`` on than at the
     end of a span, and USD/h less.
     """
-    if low == span.high:
+    if low == span.high or span.strategy is None:
         return 1.0, 1.0
     growth = span.high / low
     slower = batch_factor(with_batch(problem, span.high)) / batch_factor(with_batch(problem, low))

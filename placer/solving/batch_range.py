@@ -176,6 +176,7 @@ class _Search:
         """Close and cut spans until none is open, or the time is up."""
         if self.best is not None and self.best.placement is not None:
             self._price(self.best.placement)
+        self.covered = is_monotone(self.problem)
         for span in self._first_spans():
             self.covered = True
             self._push(span)
@@ -190,14 +191,14 @@ class _Search:
         wish = self.problem.requirements
         low, high = wish.batch_range or (1, 1)
         if is_monotone(self.problem):
-            for name in strategies(with_batch(self.problem, high)) or (wish.exchange,):
+            for name in strategies(with_batch(self.problem, high)):
                 for first, last in pairwise(wish.open_batches or (low,)):
                     yield Span(strategy=name, low=first + (first > low), high=last)
                 if low == high:
                     yield Span(strategy=name, low=low, high=high)
         elif high - low < MOST_SINGLE:
             for batch in range(low, high + 1):
-                yield Span(strategy=wish.exchange, low=batch, high=batch)
+                yield Span(strategy=None, low=batch, high=batch)
 
     def _push(self, span: Span) -> None:
         rank = -math.inf if span.bound is None else -self.objective.sign * span.bound
@@ -240,6 +241,13 @@ class _Search:
         self.out_of_memory |= answer.status is Status.MEMORY_LIMIT
         if answer.status is Status.INFEASIBLE:
             self._close(goal)
+            return
+        if span.strategy is None:  # of one batch
+            self._note(span.high, answer)
+            if answer.status is Status.OPTIMAL:
+                self._close(answer.bound)
+            else:
+                self.left.append(replace(span, bound=answer.bound))
             return
         if answer.placement is not None:
             self._price(answer.placement)

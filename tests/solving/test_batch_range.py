@@ -15,6 +15,7 @@ from instances import (
     batch_problem,
     carbon_problem,
     exchange_problem,
+    island_problem,
     loading_problem,
     server_problem,
     total_problem,
@@ -120,7 +121,14 @@ def test_a_range_is_proved_over_every_batch(chunk: int) -> None:
 def short_range(seed: int) -> Problem:
     """Draw a market of any kind with a range of few batches."""
     draw = random.Random(f"short {seed}")
-    kinds = (exchange_problem, total_problem, carbon_problem, loading_problem, server_problem)
+    kinds = (
+        exchange_problem,
+        total_problem,
+        carbon_problem,
+        loading_problem,
+        server_problem,
+        island_problem,
+    )
     problem = kinds[seed % len(kinds)](seed)
     low = draw.choice([2, 5, 12, 48])
     wish = replace(
