@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 import struct
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +16,11 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from conftest import Run
+from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.books.book_reader import load_catalog
-from placer.market.books.cache import MOST_KEPT, cache_folder
+from placer.market.books.cache import MOST_KEPT, cache_folder, read_compiled
 from placer.market.books.folders import own_books, shipped_catalogs
 from placer.market.books.layers import find_layer
 from placer.market.books.pin import default_words, pin_document, pin_file
@@ -275,6 +278,45 @@ def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyPa
     """/proc takes no folders, also from root."""
     monkeypatch.setenv("PLACER_HOME", "/proc/none")
     assert load_catalog("erben-2023").offers
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs owners of files")
+def test_a_cache_that_others_may_write_is_not_believed(home: Path, erben: Catalog) -> None:
+    """Whoever can write prices into it can make its digest too; the next one is this user's alone.
+    A link to such a file is none either.
+    """
+    load_catalog("erben-2023")
+    (path,) = cache_folder().glob("*.sqlite")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    path.chmod(0o666)
+    assert read_compiled(erben.digest, "erben-2023") is None
+    assert load_catalog("erben-2023") == erben
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_compiled(erben.digest, "erben-2023") == erben
+    path.rename(path.with_suffix(".kept"))
+    path.symlink_to(path.with_suffix(".kept"))
+    assert read_compiled(erben.digest, "erben-2023") is None
+
+
+def test_a_cache_of_another_version_is_left_alone(
+    home: Path, erben: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows may have other columns, and its prices passed other checks."""
+    load_catalog("erben-2023")
+    monkeypatch.setattr("placer.market.books.cache.__version__", "0.0.1")
+    assert read_compiled(erben.digest, "erben-2023") is None
+    assert load_catalog("erben-2023") == erben
+    assert len(list(cache_folder().glob("*.sqlite"))) == 2
+
+
+def test_processes_that_fill_the_cache_at_once_leave_one_whole_file(home: Path) -> None:
+    """Four of them read the book that none has compiled yet."""
+    code = "from placer.market.books.book_reader import load_catalog as read; read('erben-2023')"
+    started = [subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) for _ in range(4)]
+    assert [process.wait(PROCESS_TIMEOUT_S) for process in started] == [0] * 4
+    (path,) = cache_folder().iterdir()
+    assert read_compiled(path.name.split("-")[0], "erben-2023") is not None
 
 
 def test_the_cache_keeps_a_bounded_number_of_catalogs(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import gc
 import hashlib
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import msgspec
 import platformdirs
 
-from placer.files.whole_files import write_whole
+from placer.files.whole_files import whole_file
 from placer.market.books.folders import own_folder, shipped_catalogs
 from placer.market.catalog import (
     Catalog,
@@ -71,7 +72,7 @@ def read_compiled(digest: str, name: str) -> Catalog | None:
     """
     path = _path(digest)
     try:
-        if not path.is_file() or not _whole(path.read_bytes()):
+        if not _own(path) or not _whole(path.read_bytes()):
             return None
         with (
             closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as base,
@@ -96,13 +97,30 @@ def write_compiled(catalog: Catalog) -> None:
     folder = cache_folder()
     # An SQLite that was built without it has no serialize.
     with suppress(OSError, sqlite3.Error, AttributeError):
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with closing(sqlite3.connect(":memory:")) as base:
             _fill(base, catalog)
             content = base.serialize()
-        write_whole(_path(catalog.digest), content + hashlib.sha256(content).digest())
+        path = _path(catalog.digest)
+        if path.exists() and not _own(path):
+            path.unlink()
+        with whole_file(path) as stream:
+            os.fchmod(stream.fileno(), 0o600)
+            stream.write(content + hashlib.sha256(content).digest())
         for old in sorted(folder.glob("*.sqlite"), key=lambda p: p.stat().st_mtime)[:-MOST_KEPT]:
             old.unlink(missing_ok=True)
+
+
+def _own(path: Path) -> bool:
+    """Return whether a file is there that nobody but this user, or root, can have written: whoever
+    writes prices into it can make its digest too.
+    """
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return False
+    mine = not hasattr(os, "geteuid") or status.st_uid in (os.geteuid(), 0)
+    return stat.S_ISREG(status.st_mode) and mine and not status.st_mode & 0o022
 
 
 def _whole(data: bytes) -> bool:
