@@ -27,7 +27,8 @@ class PlaceUnits:
     Notes
     -----
     Where the best machine of a bucket may be taken each time, its increments are one value: the
-    largest of its pools. That holds for fewer machines too if it holds for the most.
+    largest of its pools. That holds for fewer machines too if it holds for the most. ``enough`` is
+    how many machines any mix of the pools may have at least, whatever their caps and quotas.
     """
 
     def __init__(
@@ -44,6 +45,9 @@ class PlaceUnits:
         self._starts = np.cumsum([0, *(len(bucket) for bucket in first)])
         self._machines = np.array(
             [n for n, one in zip(machines, alike, strict=True) if n and one], dtype=np.intp
+        )
+        self.enough = min(
+            (min(self._cap[i], self._quota[i] // self._size[i]) for i in self._size), default=0
         )
         ordered = [i for bucket in (*first, *self._others) for i in bucket]
         ordered += [i for i in self._size if i not in {*ordered}]  # of buckets without machines

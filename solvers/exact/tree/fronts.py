@@ -4,6 +4,7 @@ region by region.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -372,28 +373,47 @@ class RegionFront:
         """List the pools, those of one quota one after the other, with the best weighted sums of m
         machines of those that come later.
         """
-        market, count = self.fronts.market, self.count
+        market = self.fronts.market
         values = market.values_at(self.fronts.weights, units.pools)
         row = values[int(np.argmin(self.fronts.spare))].tolist()
         worth = {pool: row[at] for pool, at in units.column.items()}
-        stages: list[Stage] = []
-        later = values[:, :0]
         # The best pools first: what is left after them is worth little, so that choices with few of
         # them are cut at once.
-        for bucket in sorted(units.buckets, key=lambda pools: max(worth[i] for i in pools)):
-            pools = sorted(bucket, key=worth.__getitem__)
+        buckets = [
+            sorted(bucket, key=worth.__getitem__)
+            for bucket in sorted(units.buckets, key=lambda pools: max(worth[i] for i in pools))
+        ]
+        later = self._later(units, values, buckets)
+        stages: list[Stage] = []
+        for pools in buckets:
             quota, size = market.pools[pools[0]].gpu_quota, 0
-            for at, pool in enumerate(pools):
+            for pool in pools:
+                stages.append(Stage(pool, quota, size, next(later)))
+                size = max(size, market.pools[pool].gpus)
+        return stages[::-1]
+
+    def _later(self, units: PlaceUnits, values: Array, buckets: list[list[int]]) -> Iterator[Array]:
+        """Yield for each pool the best weighted sums of m machines of those before it in some
+        buckets; shape (rows, count + 1).
+        """
+        count = self.count
+        if count <= units.enough:  # of each pool as many as are asked for: the best one alone
+            columns = [units.column[pool] for pools in buckets for pool in pools]
+            yield best_of(values[:, :0], count)
+            for best in np.maximum.accumulate(values[:, columns], axis=1).T:
+                yield best[:, None] * np.arange(count + 1)
+            return
+        later = values[:, :0]
+        for pools in buckets:
+            for at in range(len(pools)):
                 every = later
                 if at:
                     own = units.of_pools(values, pools[:at], count)
                     every = np.concatenate([later, own], axis=1)
-                stages.append(Stage(pool, quota, size, best_of(every, count)))
-                size = max(size, market.pools[pool].gpus)
+                yield best_of(every, count)
             own = units.of_pools(values, pools, count)
             later = np.concatenate([later, own], axis=1)
             later = -np.sort(-later, axis=1)[:, :count]
-        return stages[::-1]
 
     def _extended(self, stage: Stage) -> States:
         """Add machines of a pool to every choice so far, and keep what nothing beats."""
