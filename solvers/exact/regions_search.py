@@ -212,20 +212,21 @@ class RegionSearch:
         regions = [
             r for r in self.ranges.regions if r <= len(places) and max(self.first, r) <= self.most
         ]
-        parts = []
-        for r in regions:
-            self.target.check_time()
-            workers = np.arange(max(self.first, r), self.most + 1)
-            seconds, usd = self.rounds.leader_pairs.least((), places, r)
-            # Some region has at least the mean number of workers, rounded up.
-            largest = -(-workers // r)
-            inside = self.rounds.inside_s(largest, averaging[largest], r, family)
-            parts.append((workers, inside + seconds, usd + self.rounds.home_usd(at, workers - r)))
         built = None
-        if parts:
-            every, round_s, round_usd = (np.concatenate(part) for part in zip(*parts, strict=True))
-            ends = np.cumsum([len(part[0]) for part in parts])[:-1]
-            built = LeastRounds(regions, every, round_s, round_usd, ends)
+        if regions:
+            between = []
+            for r in regions:
+                self.target.check_time()
+                between.append(self.rounds.leader_pairs.least((), places, r))
+            counts = [np.arange(max(self.first, r), self.most + 1) for r in regions]
+            each, workers = [len(count) for count in counts], np.concatenate(counts)
+            used = np.repeat(regions, each)
+            seconds, usd = np.repeat(np.array(between).T, each, axis=1)
+            # Some region has at least the mean number of workers, rounded up.
+            largest = -(-workers // used)
+            seconds = self.rounds.inside_s(largest, averaging[largest], used, family) + seconds
+            usd = usd + self.rounds.home_usd(at, workers - used)
+            built = LeastRounds(regions, workers, seconds, usd, np.cumsum(each)[:-1])
         self._least[family.hosts] = built
         return built
 

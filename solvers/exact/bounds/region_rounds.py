@@ -74,7 +74,9 @@ class RegionRounds:
             np.zeros(len(workers)),
         )
 
-    def inside_s(self, largest: Indices, averaging: Array, regions: int, family: Family) -> Array:
+    def inside_s(
+        self, largest: Indices, averaging: Array, regions: Indices | int, family: Family
+    ) -> Array:
         """Return the least seconds of a round inside the regions.
 
         Notes
