@@ -1,6 +1,12 @@
 """Run the command line with ``python -m placer``."""
 
-from placer.cli import run
+import sys
 
 if __name__ == "__main__":
-    run()
+    try:
+        from placer.cli import run
+
+        run()
+    except KeyboardInterrupt:  # while modules are loaded; later `run` says it
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
