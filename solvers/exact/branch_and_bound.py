@@ -36,6 +36,7 @@ from .._mode import Mode
 from .._target import Target
 from .bounds.ledger import Ledger, root_bound
 from .butterfly_search import ButterflySearch
+from .gossip_search import GossipSearch
 from .hubs_search import HubSearch
 from .regions_search import RegionSearch
 from .schedule import Schedule
@@ -409,7 +410,7 @@ SEARCHES: dict[str, Callable[[Market, Target, Mode], Search]] = {
     "butterfly": ButterflySearch,
     "leaders": RegionSearch,
     "region-hub": RegionSearch,
-    "region-gossip": RegionSearch,
+    "region-gossip": GossipSearch,
     "store": HubSearch,
     "regional-stores": HubSearch,
     "server": HubSearch,

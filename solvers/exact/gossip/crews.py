@@ -1,0 +1,179 @@
+"""Crews: so many machines of one place that average among each other, and what they are worth at
+every price of a dollar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..._market.arrays import Array, Indices
+from ..._market.grid import place_sums
+from ..._market.market import Market
+
+STEP = 1.04
+"""Ratio of neighbouring prices of a dollar in samples/s."""
+SIZES = (1, 2, 3, 4, 5, 7, 9, 13, 17, 25, 33, 65, 129)
+"""Fewest machines of crews that are looked at together."""
+TINY = 1e-300
+"""Stands for a weight of 0 in a logarithm."""
+CHUNK = 32
+"""Prices that are worked out at once: tables of all machines of a market are large."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crews:
+    """All crews of a market, those of one place side by side.
+
+    Notes
+    -----
+    ``tables`` hold the samples/s and USD/h of the best machines of a crew from each of ``prices``
+    (samples/s for a dollar an hour, 0 first) to the next, ``row`` by row: what speed - price x
+    USD/h reaches at most is convex in the price, and a chord of it errs high. ``machines`` to
+    ``most_machines`` are looked at together, and ``averaging_s`` is what one average of them takes
+    at least; shape (crews,).
+    """
+
+    place: Indices
+    machines: Indices
+    most_machines: Indices
+    averaging_s: Array
+    prices: Array
+    row: Indices
+    tables: tuple[Array, Array]
+
+    def values(self, weight: Array, price: Array) -> Array:
+        """Return the most of weight x speed - price x USD/h of each crew.
+
+        Parameters
+        ----------
+        weight
+            Not below 0; shape (..., crews).
+        price
+            Of a dollar an hour, not below 0; of a shape that fits.
+        """
+        at = self._rows + self._steps(weight, price)
+        built: Array = weight * self.tables[0][at]
+        built -= price * self.tables[1][at]
+        return built
+
+    def best(self, weight: Array, price: float) -> tuple[Array, Array]:
+        """Return samples/s and USD/h of what `values` chooses; shape (crews,)."""
+        at = self._rows + self._steps(weight, np.array(price))
+        return self.tables[0][at], self.tables[1][at]
+
+    def _steps(self, weight: Array, price: Array) -> Indices:
+        """Return at which of the prices the machines of each crew are chosen."""
+        last, step = len(self.prices) - 1, np.log(STEP)
+        with np.errstate(divide="ignore"):
+            at = (np.log(price) - np.log(self.prices[1])) / step + 1
+        at = at - np.log(np.maximum(weight, TINY)) / step
+        np.clip(at, 0, last, out=at)
+        steps: Indices = at.astype(np.intp)
+        return steps
+
+    @cached_property
+    def _rows(self) -> Indices:
+        """Where the row of each crew begins in the tables."""
+        begins: Indices = self.row * len(self.prices)
+        return begins
+
+    def among(self, crews: Indices) -> Crews:
+        """Return some of the crews, in their order."""
+        return Crews(
+            place=self.place[crews],
+            machines=self.machines[crews],
+            most_machines=self.most_machines[crews],
+            averaging_s=self.averaging_s[crews],
+            prices=self.prices,
+            row=self.row[crews],
+            tables=self.tables,
+        )
+
+
+def crews_of(market: Market, averaging: Mapping[str, Array], most: int) -> Crews:
+    """Gather the crews of a market.
+
+    Parameters
+    ----------
+    averaging
+        Seconds of an average by class of host and machines; shape (most + 1,) each.
+    most
+        Most machines of a crew.
+    """
+    coarse = market.weights[(market.weights[:, 0] > 0) & (market.weights[:, 1] > 0), 1]
+    count = int(np.ceil(np.log(coarse.max() / coarse.min()) / np.log(STEP))) + 1
+    prices = np.concatenate([[0.0], coarse.min() * STEP ** np.arange(count)])
+    weights = np.zeros((len(prices) + 1, market.weights.shape[1]))
+    weights[:-1, 0], weights[:-1, 1] = 1.0, prices
+    weights[-1, 1] = 1.0  # the price alone
+    parts: list[tuple[int, int, int, float, Array]] = []
+    for slowest in sorted(averaging):
+        hosts = _no_slower(averaging, slowest, most)
+        sums = _sums(market, weights, hosts, most)
+        for place, here in enumerate(market.hosts_at):
+            if slowest in here:
+                parts += _of_place(place, sums[:, place], averaging[slowest])
+    best = _undivided(market, weights, averaging, most)
+    parts += [(place, 1, 1, 0.0, best[:, place]) for place in range(len(market.places))]
+    parts = sorted((part for part in parts if np.isfinite(part[4][0])), key=lambda part: part[:4])
+    every = np.array([part[4] for part in parts])
+    worth, cheapest = every[:, :-1], every[:, -1]
+    slope = np.column_stack([np.diff(worth, axis=1) / np.diff(prices), cheapest])
+    return Crews(
+        place=np.array([part[0] for part in parts], dtype=np.intp),
+        machines=np.array([part[1] for part in parts], dtype=np.intp),
+        most_machines=np.array([part[2] for part in parts], dtype=np.intp),
+        averaging_s=np.array([part[3] for part in parts]),
+        prices=prices,
+        row=np.arange(len(parts)),
+        tables=((worth - prices * slope).ravel(), (-slope).ravel()),
+    )
+
+
+def _no_slower(averaging: Mapping[str, Array], slowest: str, most: int) -> frozenset[str]:
+    """Return the classes that average no slower than one of them, for any number of machines."""
+    own = averaging[slowest][2 : most + 1]
+    return frozenset(
+        host for host, other in averaging.items() if np.any(other[2 : most + 1] <= own)
+    )
+
+
+def _undivided(market: Market, weights: Array, averaging: Mapping[str, Array], most: int) -> Array:
+    """Return the worth of one machine of each place, of any host; shape (prices, places)."""
+    return _sums(market, weights, frozenset(averaging), 1)[:, :, 1]
+
+
+def _sums(market: Market, weights: Array, hosts: frozenset[str], most: int) -> Array:
+    """Return the best sums of n machines of each place; shape (prices, places, most + 1)."""
+    inside = market.of_hosts(hosts)
+    machines, owners = market.step_machines[inside], market.step_owners[inside]
+    return np.concatenate(
+        [
+            place_sums(
+                market.increments_at(weights[first : first + CHUNK])[:, inside],
+                machines,
+                market.place_of[owners],
+                len(market.places),
+                most,
+            )
+            for first in range(0, len(weights), CHUNK)
+        ]
+    )
+
+
+def _of_place(
+    place: int, sums: Array, averaging: Array
+) -> Iterator[tuple[int, int, int, float, Array]]:
+    """Yield the crews of several machines of a place: those of some sizes together, as the best of
+    them and with the shortest average.
+    """
+    most = sums.shape[1] - 1
+    for first, following in zip(SIZES[1:], [*SIZES[2:], most + 1], strict=True):
+        end = min(following, most + 1)
+        if first < end:
+            least = float(averaging[first:end].min())
+            yield place, first, end - 1, least, sums[:, first:end].max(axis=1)

@@ -1,0 +1,188 @@
+"""Lagrangian bounds on the weighted speed of the crews of so many regions, within a price and a
+total speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..._market.arrays import Array, Indices
+from .crews import Crews
+
+SHRINKS = (1.0, 0.45, 0.2, 0.09, 0.04, 0.018)
+"""Widths of the grids of multipliers, one around the best of the one before."""
+PRICE_STEPS = np.array([1 / 8, 1 / 4, 1 / 2, 1.0, 2.0])
+"""Prices of a dollar that are tried first, over the mean speed of a dollar."""
+SPEED_STEPS = np.array([0.0, 0.25, 0.5, 0.75])
+"""Prices of a samples/s that are tried first."""
+MOST_NUMBERS = 500_000
+"""Numbers of one array."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cases:
+    """Sets of placements that are bounded side by side.
+
+    Notes
+    -----
+    ``weight`` and ``usd`` are what a samples/s of each crew is worth at most, and what the crew
+    pays besides its machines at least; shape (cases, crews). ``most_speed``, ``most_usd``: of all
+    crews together; ``fewest``, ``most``: regions; shape (cases,).
+    """
+
+    weight: Array
+    usd: Array
+    most_speed: Array
+    most_usd: float
+    fewest: Indices
+    most: Indices
+
+    def at(self, chosen: Indices) -> Cases:
+        """Return some of the cases."""
+        return replace(
+            self,
+            weight=self.weight[chosen],
+            usd=self.usd[chosen],
+            most_speed=self.most_speed[chosen],
+            fewest=self.fewest[chosen],
+            most=self.most[chosen],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """Multipliers of each case: samples/s for a dollar an hour, and of the total speed; shape
+    (cases, prices).
+    """
+
+    dollar: Array
+    speed: Array
+
+    def best(self, at: Indices) -> tuple[Array, Array]:
+        """Return one pair for each case."""
+        rows = np.arange(len(at))
+        return self.dollar[rows, at], self.speed[rows, at]
+
+
+class Pricing:
+    """Bounds of cases over the crews of one market.
+
+    Parameters
+    ----------
+    crews
+        All crews, those of one place side by side.
+    check
+        Called between arrays; ends a bound that takes too long.
+
+    Notes
+    -----
+    For every price of a dollar and of a samples/s, both at least 0, what the crews are worth less
+    what they cost, plus both limits at these prices, is at least the weighted speed that is within
+    the limits. The least over all prices that are tried counts; any choice of them is valid.
+    """
+
+    def __init__(self, crews: Crews, check: Callable[[], None]) -> None:
+        self.crews, self.check = crews, check
+        self.starts = np.flatnonzero(np.diff(crews.place, prepend=-1))
+
+    def bounds(self, cases: Cases, needed: float, rounds: int = len(SHRINKS)) -> Array:
+        """Return the most weighted speed of each case, refined in so many rounds while it is not
+        below ``needed``; shape (cases,).
+        """
+        count = len(cases.fewest)
+        reached: Array = cases.most_speed * cases.weight.max(axis=1, initial=0.0)
+        alive = np.flatnonzero(reached >= needed)
+        if cases.most_usd == np.inf:
+            middle = np.zeros(count)
+        else:
+            middle = np.full(count, needed / max(cases.most_usd, 1e-9))
+        speed, first = np.zeros(count), True
+        for shrink in SHRINKS[:rounds]:
+            if len(alive) == 0:
+                break
+            prices = (
+                _first_prices(middle[alive])
+                if first
+                else _near(middle[alive], speed[alive], shrink)
+            )
+            least, dollar, own = self._least(cases.at(alive), prices)
+            better = least < reached[alive]
+            at = alive[better]
+            reached[at], middle[at], speed[at] = least[better], dollar[better], own[better]
+            if first:
+                middle[alive], speed[alive] = dollar, own
+            first = False
+            alive = alive[reached[alive] >= needed]
+        return reached
+
+    def _least(self, cases: Cases, prices: Prices) -> tuple[Array, Array, Array]:
+        """Return the least bound of each case over its prices, and where it is."""
+        pairs, crews = prices.dollar.shape[1], len(self.crews.place)
+        step = max(1, MOST_NUMBERS // (pairs * crews))
+        parts = []
+        for first in range(0, len(cases.fewest), step):
+            self.check()
+            rows = np.arange(first, min(first + step, len(cases.fewest)))
+            own = Prices(dollar=prices.dollar[rows], speed=prices.speed[rows])
+            reached = self.reached(cases.at(rows), own)
+            at = np.argmin(reached, axis=1)
+            parts.append((reached[np.arange(len(at)), at], *own.best(at)))
+        least, dollar, speed = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return least, dollar, speed
+
+    def worth(self, cases: Cases, prices: Prices) -> Array:
+        """Return the worth of the best crew of each place; shape (cases, prices, places)."""
+        dollar = prices.dollar[:, :, None]
+        weight = np.maximum(0.0, cases.weight[:, None, :] - prices.speed[:, :, None])
+        values = self.crews.values(weight, dollar) - dollar * cases.usd[:, None, :]
+        # Crews that lack partners, or whose sends no price covers, are never chosen.
+        dead = (cases.weight <= 0) | ~np.isfinite(cases.usd)
+        values = np.where(dead[:, None, :], -np.inf, values)
+        built: Array = np.maximum.reduceat(values, self.starts, axis=2)
+        return built
+
+    def reached(self, cases: Cases, prices: Prices) -> Array:
+        """Return the bound of each case at each of its prices; shape (cases, prices)."""
+        worth = self.worth(cases, prices)
+        limits = prices.speed * cases.most_speed[:, None]
+        if cases.most_usd < np.inf:
+            limits = limits + prices.dollar * cases.most_usd
+        ranked = -np.sort(-worth, axis=2)
+        most = np.minimum(cases.most, ranked.shape[2])
+        built: Array = limits + _top(ranked, cases.fewest, most)
+        return built
+
+
+def _top(ranked: Array, fewest: Indices, most: Indices) -> Array:
+    """Return the sum of the best ``fewest`` .. ``most`` of the last axis, in falling order; minus
+    infinity where there are too few; shape (cases, prices).
+    """
+    padded = np.concatenate([np.zeros((*ranked.shape[:2], 1)), ranked], axis=2)
+    rows = np.arange(len(ranked))
+    must = np.cumsum(padded, axis=2)[rows, :, np.minimum(fewest, ranked.shape[2])]
+    may = np.cumsum(np.maximum(padded, 0.0), axis=2)
+    high, low = np.maximum(most, 0), np.clip(fewest, 0, ranked.shape[2])
+    built = must + np.maximum(0.0, may[rows, :, high] - may[rows, :, low])
+    able = (fewest <= most)[:, None]
+    result: Array = np.where(able, built, -np.inf)
+    return result
+
+
+def _first_prices(middle: Array) -> Prices:
+    dollar, speed = np.meshgrid(PRICE_STEPS, SPEED_STEPS)
+    return Prices(
+        dollar=middle[:, None] * dollar.ravel(),
+        speed=np.broadcast_to(speed.ravel(), (len(middle), dollar.size)),
+    )
+
+
+def _near(middle: Array, speed: Array, shrink: float) -> Prices:
+    steps = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
+    factor, shift = np.meshgrid(2.0 ** (2 * shrink * steps), shrink * 0.5 * steps)
+    return Prices(
+        dollar=middle[:, None] * factor.ravel(),
+        speed=np.clip(speed[:, None] + shift.ravel(), 0.0, 1.0),
+    )

@@ -1,0 +1,215 @@
+"""The bound of all placements of regions that send to each other in turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from placer.cost_model.limits import TOLERANCE
+from placer.units import SECONDS_PER_HOUR
+
+from ..._market.arrays import Array, Indices
+from ..._target import Target
+from ..bounds.relaxation import Relaxation
+from ..search import Ranges
+from .crews import Crews, crews_of
+from .pricing import SHRINKS, Cases, Pricing
+from .sends import Partners, Sends
+
+SLICE = 1.15
+"""Ratio of the ends of a slice of speeds, at most."""
+STRIDE = 7
+"""Every so many slices are bounded together where one that is open is enough."""
+REGIONS = (2, 3, 4, 5, 7, 9, 12, 16, 21, 28, 38, 51, 68, 91, 121, 161)
+"""Fewest regions of the intervals that are bounded together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """Placements of so many regions whose machines do so many samples/s, both ends included."""
+
+    regions: tuple[int, int]
+    speeds: tuple[float, float]
+
+
+class GossipRoot:
+    """Bound of a mode by slices of total speed and intervals of regions.
+
+    Parameters
+    ----------
+    relaxation
+        Market, target and mode.
+    ranges
+        Numbers of workers and regions.
+
+    Notes
+    -----
+    With V samples/s of all machines, a region of v samples/s counts v / mean over its partners of
+    max(1 + a V / B, D V / (H B)): a is what its machines need for one average, D a send. In a slice
+    V is at least its lower end, and the mean at least that of the nearest partners.
+    """
+
+    def __init__(self, relaxation: Relaxation, ranges: Ranges) -> None:
+        self.relaxation, self.ranges = relaxation, ranges
+        self.market, self.mode, self.problem = (
+            relaxation.market,
+            relaxation.mode,
+            relaxation.problem,
+        )
+        self.sends = Sends(self.market, self.mode)
+
+    @property
+    def target(self) -> Target:
+        """Incumbent and limits."""
+        return self.relaxation.target
+
+    @cached_property
+    def applies(self) -> bool:
+        """Whether the bound says anything: data that has its place fixes the shares of regions."""
+        return not self.problem.requirements.datasets
+
+    @cached_property
+    def averaging(self) -> dict[str, Array]:
+        """Seconds of an average by class of host and machines; shape (machines + 1,) each."""
+        return {
+            host: seconds
+            for family in self.relaxation.families
+            for host, seconds in family.averaging_by_host.items()
+        }
+
+    @cached_property
+    def crews(self) -> Crews:
+        """All crews of the market."""
+        averaging = self.averaging
+        key = (
+            "crews",
+            self.ranges.most_workers,
+            tuple((host, averaging[host].tobytes()) for host in sorted(averaging)),
+        )
+        if key not in self.market.kept:
+            self.market.kept[key] = crews_of(self.market, averaging, self.ranges.most_workers)
+        crews: Crews = self.market.kept[key]
+        return crews
+
+    @cached_property
+    def pricing(self) -> Pricing:
+        """Bounds over the crews."""
+        return Pricing(self.crews, self._check_time)
+
+    def _check_time(self) -> None:
+        self.target.check_time()  # of the target of the moment
+
+    @cached_property
+    def near(self) -> Partners:
+        """Nearest partners of each place."""
+        return Partners(self.sends.seconds)
+
+    @cached_property
+    def cheap(self) -> Partners:
+        """Cheapest partners of each place."""
+        return Partners(self.sends.usd)
+
+    def bound(self) -> float | None:
+        """Return a value of samples/s that no improvement exceeds; None if there is no
+        improvement.
+        """
+        slices = self.slices()
+        if not slices:
+            return None
+        reached = float(self.reached(slices).max())
+        needed = self.target.min_speed
+        return reached if reached >= needed else None
+
+    def slices(self) -> list[Slice]:
+        """Cover what an improvement may be."""
+        needed = self.mode.multiplier * self.target.min_speed
+        fastest = self.fastest
+        if fastest < needed:
+            return []
+        count = max(1, int(np.ceil(np.log(fastest / needed) / np.log(SLICE))))
+        ends = np.geomspace(needed * (1 - TOLERANCE), fastest * (1 + TOLERANCE), count + 1)
+        first, last = max(2, self.ranges.fewest_regions), self.ranges.most_regions
+        starts = sorted({first, *(r for r in REGIONS if first < r <= last)})
+        return [
+            Slice(regions=(low, high - 1), speeds=(float(v1), float(v2)))
+            for low, high in zip(starts, [*starts[1:], last + 1], strict=True)
+            for v1, v2 in pairwise(ends)
+        ]
+
+    @property
+    def fastest(self) -> float:
+        """Samples/s that the machines of an improvement do at most."""
+        market = self.market
+        rows = (market.weights[:, 0] > 0) & ~np.any(market.weights[:, 2:] > 0, axis=1)
+        sums = market.total_sums(
+            np.arange(len(market.places)), frozenset(market.host_of), self.ranges.most_workers
+        )[rows].max(axis=1)
+        price, most = market.weights[rows, 1], self.most_usd
+        with np.errstate(invalid="ignore"):
+            limits = sums + np.where(price > 0, price * most, 0.0)
+        return float(limits.min())
+
+    @property
+    def most_usd(self) -> float:
+        """USD/h that an improvement pays for machines and egress at most."""
+        data = min(self.market.data_usd)
+        processed = self.mode.multiplier * self.target.min_speed
+        return self.target.max_usd_per_hour - SECONDS_PER_HOUR * processed * data
+
+    def allows(self) -> bool:
+        """Return whether some slice may hold an improvement: False is a proof."""
+        slices = self.slices()
+        for first in range(STRIDE):
+            own = slices[first::STRIDE]
+            if own and float(self.reached(own).max()) >= self.target.min_speed:
+                return True
+        return False
+
+    def reached(self, slices: list[Slice], rounds: int = len(SHRINKS)) -> Array:
+        """Return what no improvement in a slice exceeds, in samples/s that count; below what an
+        improvement needs there is none; shape (slices,).
+
+        Parameters
+        ----------
+        rounds
+            How often the prices are refined.
+        """
+        low, high = (np.array([each.speeds[k] for each in slices]) for k in (0, 1))
+        fewest, most = (
+            np.array([each.regions[k] for each in slices], dtype=np.intp) for k in (0, 1)
+        )
+        cases = Cases(
+            weight=self.weights(low, fewest - 1),
+            usd=self.usd(fewest - 1),
+            most_speed=high,
+            most_usd=self.most_usd,
+            fewest=fewest,
+            most=most,
+        )
+        needed = self.mode.multiplier * self.target.min_speed * (1 - TOLERANCE)
+        built: Array = self.pricing.bounds(cases, needed, rounds) / self.mode.multiplier
+        return built
+
+    def weights(self, speed: Array, partners: Indices) -> Array:
+        """Return what a samples/s of each crew counts at most; shape (cases, crews)."""
+        crews, samples = self.crews, float(self.mode.samples)
+        own = 1 + crews.averaging_s * speed[:, None] * self.mode.local_steps / samples
+        built = np.empty((len(speed), len(crews.place)))
+        for first, end in zip(
+            self.pricing.starts, [*self.pricing.starts[1:], len(crews.place)], strict=True
+        ):
+            built[:, first:end] = self.near.means_above(
+                int(crews.place[first]), own[:, first:end], speed / samples, partners
+            )
+        return 1 / built
+
+    def usd(self, partners: Indices) -> Array:
+        """Return what each crew pays for egress at least, in USD/h; shape (cases, crews)."""
+        rounds = SECONDS_PER_HOUR * self.mode.multiplier * self.target.min_speed / self.mode.samples
+        crews = self.crews
+        home = (crews.machines - 1) * self.sends.home_usd[crews.place]
+        built: Array = rounds * (self.cheap.means(partners)[:, crews.place] + home)
+        return built

@@ -1,0 +1,370 @@
+"""Branch and bound over numbers of regions, slices of speed, classes of regions, and regions."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+
+import numpy as np
+
+from placer.cost_model.limits import TOLERANCE
+from placer.problem.placement import WorkerGroup
+from placer.units import SECONDS_PER_HOUR
+
+from ..._market.arrays import Array, Indices, Mask
+from .classes import near_classes, price_classes
+from .guess import Guess
+from .node import Box, Chosen, Node, least_partners
+from .root import GossipRoot, Slice
+from .settled import Limits, Place, Settled
+from .work import Work
+
+ROUNDS = 3
+"""How often a node is bounded again after crews of it were ruled out."""
+SLICES = (1.3, 1.004)
+"""Ratios of speeds: coarser slices are cut before numbers of regions; finer ones are not cut where
+the machines of known places are enumerated.
+"""
+SHARE = 0.2
+"""A slice is cut where that takes this much of what a bound is above what is needed."""
+FEW = 1000
+"""Combinations of machines that are enumerated at any range of speeds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounded:
+    """A node with its bound in samples/s of all machines that count."""
+
+    reached: float
+    node: Node
+    chosen: Chosen
+
+
+class GossipTree:
+    """Best-first branch and bound.
+
+    Parameters
+    ----------
+    root
+        Bound of the mode.
+    offer
+        Offers groups of machines.
+
+    Notes
+    -----
+    ``proved`` is a value in samples/s that no placement that is still open exceeds.
+    """
+
+    def __init__(
+        self,
+        root: GossipRoot,
+        offer: Callable[[tuple[WorkerGroup, ...]], None],
+    ) -> None:
+        self.root, self.offer = root, offer
+        self.mode, self.crews = root.mode, root.crews
+        seconds, usd = root.sends.seconds, root.sends.usd
+        self.seconds, self.usd = seconds, usd
+        self.kinds = near_classes(seconds.copy()), price_classes(usd.copy())
+        self.proved = np.inf
+        self._number = count()
+        self.settled = Settled(root.market, root.averaging, root.target.tick)
+        self.guess = Guess(root.market)
+        self._guessed: set[bytes] = set()
+        self.nodes = 0
+
+    @property
+    def needed(self) -> float:
+        """Samples/s of all machines, as they count, that an improvement has at least."""
+        return self.mode.multiplier * self.root.target.min_speed * (1 - TOLERANCE)
+
+    def run(self, slices: list[tuple[float, Slice]]) -> None:
+        """Search all placements of some slices, each with what none of them exceeds; raises
+        StoppedError if it is stopped.
+        """
+        self._heap: list[tuple[float, int, Node | Bounded]] = []
+        for reached, node in self._first(slices):
+            self._push(reached, node)
+        while self._heap:
+            least, _, found = heapq.heappop(self._heap)
+            self.proved = -least / self.mode.multiplier
+            if -least < self.needed:
+                break
+            self.root.target.tick()
+            self.root.target.check_time()
+            if isinstance(found, Node):
+                bounded = self.bounded(found)
+                if bounded is not None:
+                    reached = min(bounded.reached, -least)
+                    self._push(reached, replace(bounded, reached=reached))
+                continue
+            self._guess(found)
+            for child in self._children(found):
+                self._push(found.reached, child)
+        self.proved = self.root.target.min_speed
+
+    def _push(self, reached: float, node: Node | Bounded) -> None:
+        if reached >= self.needed:
+            heapq.heappush(self._heap, (-reached, next(self._number), node))
+
+    def _guess(self, bounded: Bounded) -> None:
+        """Offer what a relaxation chooses, where it is new."""
+        chosen = bounded.chosen
+        key = np.sort(chosen.crews).tobytes()
+        if key not in self._guessed:
+            self._guessed.add(key)
+            crews = self.crews.among(chosen.crews)
+            for groups in self.guess.placements(crews, chosen, self.root.most_usd):
+                self.offer(groups)
+
+    def _first(self, slices: list[tuple[float, Slice]]) -> Iterator[tuple[float, Node]]:
+        """Yield a node for each slice."""
+        boxes = tuple(
+            Box(low=np.zeros(kinds.max() + 1, dtype=np.intp), high=np.bincount(kinds))
+            for kinds in self.kinds
+        )
+        every = np.arange(len(self.crews.place))
+        none = np.zeros(len(self.seconds), dtype=bool)
+        price = self.needed / max(self.root.most_usd, 1e-9)
+        for reached, own in slices:
+            node = Node(
+                regions=own.regions,
+                speeds=own.speeds,
+                crews=every,
+                forced=none,
+                boxes=(boxes[0], boxes[1]),
+                prices=(0.5 * price if np.isfinite(price) else 0.0, 0.3),
+            )
+            yield reached * self.mode.multiplier, node
+
+    def bounded(self, node: Node) -> Bounded | None:
+        """Return a node with its bound and without crews that are ruled out; None if there is no
+        improvement in it.
+        """
+        self.nodes += 1
+        target, needed = self.root.target, self.needed
+        most_usd = self.root.most_usd
+        rounds = SECONDS_PER_HOUR * self.mode.multiplier * target.min_speed / self.mode.samples
+        for again in range(ROUNDS):
+            settled = self._within(node)
+            if settled is None:
+                return None
+            node = settled
+            crews = self.crews.among(node.crews)
+            able = np.zeros(len(node.forced), dtype=bool)
+            able[crews.place] = True
+            if np.any(node.forced & ~able) or able.sum() < node.regions[0]:
+                return None
+            weight = self._weights(node, able, crews.place, crews.averaging_s)
+            each = least_partners(self.usd, self.kinds[1], node.boxes[1], node, able)
+            home = (crews.machines - 1) * self.root.sends.home_usd[crews.place]
+            usd = rounds * (each.mean(axis=1)[crews.place] + home)
+            fitting = (weight > 0) & np.isfinite(usd)
+            if not fitting.all():
+                kept = np.flatnonzero(fitting)
+                node = replace(node, crews=node.crews[kept])
+                if len(kept) == 0:
+                    return None
+                crews, weight, usd = crews.among(kept), weight[kept], usd[kept]
+            work = Work(
+                node=node,
+                crews=crews,
+                kinds=self.kinds,
+                weight=weight,
+                usd=usd,
+                most_usd=most_usd,
+            )
+            work.improve(needed, 2 if again else 0)
+            if work.reached < needed:
+                return None
+            left = work.reduced(needed)
+            if left is None:
+                return None
+            smaller = left
+            changed = not np.array_equal(smaller.forced, node.forced) or len(
+                np.unique(self.crews.place[smaller.crews])
+            ) < int(able.sum())
+            if not changed:
+                break
+            node = smaller
+        return Bounded(reached=work.reached, node=smaller, chosen=self._chosen(work, rounds))
+
+    def _chosen(self, work: Work, rounds: float) -> Chosen:
+        """Say what a bound chooses, and what it loses against the sends among these places."""
+        at = work.best()
+        if len(at) < 2:
+            none = np.zeros(len(at))
+            return Chosen(
+                crews=work.node.crews[at],
+                weight=none,
+                dollar=0.0,
+                usd=none,
+                lost_time=none,
+                lost_usd=none,
+                lost_speed=0.0,
+            )
+        crews, (dollar, _) = work.crews.among(at), work.prices
+        speed, _ = crews.best(np.maximum(0.0, work.weight[at] - work.prices[1]), dollar)
+        among = np.ix_(crews.place, crews.place)
+        samples, low = float(self.mode.samples), work.node.speeds[0]
+        partners = max(1, len(at) - 1)
+
+        def weights(total: float) -> Array:
+            own = 1 + crews.averaging_s * (total * self.mode.local_steps / samples)
+            sends = np.maximum(own[:, None], self.seconds[among] * (total / samples))
+            np.fill_diagonal(sends, 0.0)
+            built: Array = partners / sends.sum(axis=1)
+            return built
+
+        high = work.node.speeds[1]
+        middle, now = float(np.sqrt(low * high)), weights(low)
+        usd = self.usd[among].copy()
+        np.fill_diagonal(usd, 0.0)
+        home = (crews.machines - 1) * self.root.sends.home_usd[crews.place]
+        paid = rounds * (usd.sum(axis=1) / partners + home)
+        return Chosen(
+            crews=work.node.crews[at],
+            weight=np.maximum(0.0, work.weight[at] - work.prices[1]),
+            dollar=dollar,
+            usd=work.usd[at],
+            lost_time=speed * (work.weight[at] - now),
+            lost_usd=dollar * (paid - work.usd[at]),
+            lost_speed=min(
+                work.prices[1] * (high - middle), float((speed * (now - weights(middle))).sum())
+            ),
+        )
+
+    def _within(self, node: Node) -> Node | None:
+        """Return a node with the numbers of regions that its boxes and its places allow."""
+        places = len(np.unique(self.crews.place[node.crews]))
+        low = max(node.regions[0], int(node.forced.sum()), *(int(b.low.sum()) for b in node.boxes))
+        high = min(node.regions[1], places, *(int(b.high.sum()) for b in node.boxes))
+        return None if low > high else replace(node, regions=(low, high))
+
+    def _weights(self, node: Node, able: Mask, place: Indices, averaging_s: Array) -> Array:
+        samples = float(self.mode.samples)
+        own = 1 + averaging_s * (node.speeds[0] * self.mode.local_steps / samples)
+        partners = least_partners(self.seconds, self.kinds[0], node.boxes[0], node, able)
+        partners = partners * (node.speeds[0] / samples)
+        built: Array = 1 / np.maximum(own[:, None], partners[place]).mean(axis=1)
+        return built
+
+    def _children(self, bounded: Bounded) -> Iterator[Node]:
+        node, chosen = bounded.node, bounded.chosen
+        (first, last), (low, high) = node.regions, node.speeds
+        width, ratio, used = last - first, high / low, len(chosen.crews)
+        time, usd = float(chosen.lost_time.sum()), float(chosen.lost_usd.sum())
+        coarse, finest = SLICES
+        if node.forced.sum() == last:
+            if not self._settle(node, FEW if ratio > finest else None):
+                yield from _halves(node)
+            return
+        spare = bounded.reached - self.needed
+        if width > max(0, used // 6) and ratio < coarse:
+            yield from _fewer_and_more(node, used)
+        elif ratio > finest and chosen.lost_speed > max(time + usd, SHARE * spare):
+            yield from _halves(node)
+        elif width > 0:
+            yield from _fewer_and_more(node, used)
+        else:
+            yield from self._places(bounded, time, usd)
+
+    def _places(self, bounded: Bounded, time: float, usd: float) -> Iterator[Node]:
+        """Branch on the regions of a class, then on a region."""
+        node, chosen = bounded.node, bounded.chosen
+        places = self.crews.place[chosen.crews]
+        tiny = 1e-4 * bounded.reached
+        free = ~node.forced[places]
+        for k in (0, 1) if time >= usd else (1, 0):
+            box, own = node.boxes[k], (time, usd)[k]
+            wide = box.high - box.low
+            if own > tiny and wide.max(initial=0) > 0:
+                counts = np.bincount(self.kinds[k][places], minlength=len(wide))
+                score = np.where(wide > 0, counts - box.low + 0.5, -np.inf)
+                kind = int(np.argmax(score))
+                gone = int(counts[kind] - box.low[kind])
+                middle = (int(box.low[kind]) + int(counts[kind])) // 2
+                at = middle if gone >= 2 else int(counts[kind])
+                at = int(np.clip(at, box.low[kind], box.high[kind] - 1))
+                for half in (box.below(kind, at), box.above(kind, at)):
+                    boxes = (half, node.boxes[1]) if k == 0 else (node.boxes[0], half)
+                    yield replace(node, boxes=boxes)
+                return
+        if not free.any():
+            # The boxes keep what is worth most apart: any place that is left.
+            places = np.setdiff1d(self.crews.place[node.crews], np.flatnonzero(node.forced))
+            yield from self._with_and_without(node, int(places[0]))
+            return
+        lost = np.where(free, chosen.lost_time + chosen.lost_usd, -np.inf)
+        # Without any loss: the region that is worth most.
+        yield from self._with_and_without(node, int(places[int(np.argmax(lost))]))
+
+    def _with_and_without(self, node: Node, place: int) -> Iterator[Node]:
+        forced = node.forced.copy()
+        forced[place] = True
+        yield replace(node, forced=forced)
+        yield replace(node, crews=node.crews[self.crews.place[node.crews] != place])
+
+    def _settle(self, node: Node, most: int | None) -> bool:
+        """Offer the machines of places that are all known; False if there are more than so many
+        combinations.
+        """
+        target, samples = self.root.target, float(self.mode.samples)
+        low = node.speeds[0]
+        rounds = SECONDS_PER_HOUR * self.mode.multiplier * target.min_speed / samples
+        used = np.flatnonzero(node.forced)
+        partners = max(1, len(used) - 1)
+        places = []
+        for place in used.tolist():
+            others = used[used != place]
+            sends = self.seconds[place, others] * (low / samples)
+            crews = node.crews[self.crews.place[node.crews] == place]
+            machines = {
+                n
+                for first, last in zip(
+                    self.crews.machines[crews], self.crews.most_machines[crews], strict=True
+                )
+                for n in range(first, last + 1)
+            }
+            places.append(
+                Place(
+                    place=place,
+                    machines=frozenset(machines),
+                    usd=rounds * float(self.usd[place, others].sum()) / partners,
+                    home_usd=rounds * float(self.root.sends.home_usd[place]),
+                    weight=partial(_weight, sends, low * self.mode.local_steps / samples),
+                )
+            )
+        limits = Limits(
+            needed=self.needed,
+            most_usd=self.root.most_usd,
+            speeds=node.speeds,
+            prices=node.prices,
+        )
+        options = self.settled.options(places, limits, most)
+        if options is None:
+            return False
+        for groups in self.settled.placements(options, limits):
+            self.offer(groups)
+        return True
+
+
+def _weight(sends: Array, per_second: float, averaging_s: float) -> float:
+    """Return what a samples/s counts where an average takes so long."""
+    return float(1 / np.maximum(1 + averaging_s * per_second, sends).mean())
+
+
+def _fewer_and_more(node: Node, regions: int) -> Iterator[Node]:
+    first, last = node.regions
+    at = int(np.clip(regions, first, last - 1))
+    yield replace(node, regions=(first, at))
+    yield replace(node, regions=(at + 1, last))
+
+
+def _halves(node: Node) -> Iterator[Node]:
+    low, high = node.speeds
+    middle = float(np.sqrt(low * high))
+    yield replace(node, speeds=(low, middle))
+    yield replace(node, speeds=(middle, high))

@@ -1,0 +1,217 @@
+"""The Lagrangian bound of one node, and which crews it rules out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..._market.arrays import Array, Indices, Mask
+from .crews import Crews
+from .node import Box, Node
+
+SHRINKS = (0.6, 0.2, 0.06, 0.02)
+"""Widths of the grids of multipliers, one around the best of the one before."""
+MOVES = 4
+"""Grids of one width at most."""
+AROUND = np.array([(x, y) for x in (-1.0, 0.0, 1.0) for y in (-1.0, 0.0, 1.0)]).T
+CENTRE = 4
+"""The point of `AROUND` that is there already."""
+
+
+@dataclass(kw_only=True)
+class Work:
+    """A node with what its crews are worth at most, while its prices are improved.
+
+    Notes
+    -----
+    ``weight`` and ``usd`` are what a samples/s of each crew is worth at most and what the crew pays
+    besides its machines at least; shape (crews,).
+    """
+
+    node: Node
+    crews: Crews
+    kinds: tuple[Indices, Indices]
+    weight: Array
+    usd: Array
+    most_usd: float
+    reached: float = np.inf
+
+    def __post_init__(self) -> None:
+        """Find where the crews of each place begin."""
+        self.starts = np.flatnonzero(np.diff(self.crews.place, prepend=-1))
+        self.places = self.crews.place[self.starts]
+        self.forced = self.node.forced[self.places]
+        self.prices = self.node.prices
+
+    def improve(self, needed: float, widest: int = 0) -> None:
+        """Try prices around the best ones so far until the bound is below what is needed."""
+        (dollar, speed), best = self.prices, self.reached
+        for shrink in SHRINKS[widest:]:
+            for _ in range(MOVES):
+                dollars = dollar * 2.0 ** (1.5 * shrink * AROUND[0])
+                speeds = np.clip(speed + 0.3 * shrink * AROUND[1], 0.0, 1.0)
+                reached = self.bounds(dollars, speeds)
+                at = int(np.argmin(reached))
+                moved = reached[at] < best * (1 - 1e-5) and at != CENTRE
+                if reached[at] < best:
+                    best, dollar, speed = float(reached[at]), float(dollars[at]), float(speeds[at])
+                if best < needed or not moved:
+                    break
+            if best < needed:
+                break
+        self.reached, self.prices = best, (dollar, speed)
+
+    def look(self) -> None:
+        """Take the bound at the prices at hand."""
+        dollar, speed = (np.array([price]) for price in self.prices)
+        self.reached = float(self.bounds(dollar, speed)[0])
+
+    def values(self, dollars: Array, speeds: Array) -> Array:
+        """Return what each crew is worth at some prices; shape (prices, crews)."""
+        weight = np.maximum(0.0, self.weight - speeds[:, None])
+        price = dollars[:, None]
+        built: Array = self.crews.values(weight, price) - price * self.usd
+        return built
+
+    def limits(self, dollars: Array, speeds: Array) -> Array:
+        """Return what both limits are worth at some prices; shape (prices,)."""
+        limits = speeds * self.node.speeds[1]
+        return limits + dollars * self.most_usd if self.most_usd < np.inf else limits
+
+    def bounds(self, dollars: Array, speeds: Array) -> Array:
+        """Return the bound at some prices; shape (prices,)."""
+        worth = np.maximum.reduceat(self.values(dollars, speeds), self.starts, axis=1)
+        base = self.limits(dollars, speeds)
+        built = np.full(len(base), np.inf)
+        for kinds, box in self._boxes():
+            top = _top(worth, kinds[self.places], box, self.forced, self.node.regions)
+            built = np.minimum(built, base + top)
+        return built
+
+    def _boxes(self) -> list[tuple[Indices, Box]]:
+        """List the boxes that say something, one at least."""
+        both = list(zip(self.kinds, self.node.boxes, strict=True))
+        most = self.node.regions[1]
+        some = [
+            (kinds, box)
+            for kinds, box in both
+            if box.low.any() or np.any(box.high < np.minimum(most, np.bincount(kinds)))
+        ]
+        return some or both[:1]
+
+    def reduced(self, needed: float) -> Node | None:
+        """Return the node without crews that no improvement has, with the places that each has;
+        None if there is none.
+        """
+        dollar, speed = (np.array([price]) for price in self.prices)
+        values = self.values(dollar, speed)[0]
+        worth = np.maximum.reduceat(values, self.starts)
+        base = float(self.limits(dollar, speed)[0]) + worth[self.forced].sum()
+        free = np.flatnonzero(~self.forced)
+        order = free[np.argsort(-worth[free], kind="stable")]
+        ranked = worth[order]
+        fewest = max(0, self.node.regions[0] - int(self.forced.sum()))
+        most = min(self.node.regions[1] - int(self.forced.sum()), len(ranked))
+        if fewest > most:
+            return None
+        taken = max(fewest, int((ranked[:most] > 0).sum()))
+        total = base + ranked[:taken].sum()
+        within = np.zeros(len(worth), dtype=bool)
+        within[order[:taken]] = True
+        # One more place among the others: in place of the worst of them, or besides.
+        worst = ranked[taken - 1] if taken else 0.0
+        full = taken == most or (taken == fewest and worst <= 0)
+        other = total - (worst if taken and full else 0.0)
+        impossible = most == 0
+        # With a crew of a place in it, this is what the rest reaches.
+        rest = np.where(self.forced | within, total - worth, other)
+        if impossible:
+            rest = np.where(self.forced, rest, -np.inf)
+        kept = rest[self._rank()] + values >= needed
+        # Without a place, the next one takes its part.
+        following = ranked[taken] if taken < len(ranked) else -np.inf
+        instead = following if taken == fewest else max(0.0, following if taken == most else 0.0)
+        must = within & (total - worth + instead < needed)
+        forced = self.node.forced.copy()
+        forced[self.places[must]] = True
+        if not kept.any():
+            return None
+        return replace(self.node, crews=self.node.crews[kept], forced=forced, prices=self.prices)
+
+    def _rank(self) -> Indices:
+        """Return which of the places each crew is of; shape (crews,)."""
+        rank = np.zeros(len(self.crews.place), dtype=np.intp)
+        rank[self.starts[1:]] = 1
+        ranks: Indices = np.cumsum(rank)
+        return ranks
+
+    def best(self) -> Indices:
+        """Return the crews that the bound chooses, one a place; shape (regions,)."""
+        dollar, speed = (np.array([price]) for price in self.prices)
+        values = self.values(dollar, speed)[0]
+        worth = np.maximum.reduceat(values, self.starts)
+        first, last = self.node.regions
+        used = int(np.clip((worth > 0).sum(), first, last))
+        places = self._within_boxes(worth)[:used]
+        ends = np.append(self.starts[1:], len(values))
+        found = [self.starts[p] + int(np.argmax(values[self.starts[p] : ends[p]])) for p in places]
+        return np.array(found, dtype=np.intp)
+
+    def _within_boxes(self, worth: Array) -> Indices:
+        """Rank the places: those that are forced, then as many of each class as there must be, then
+        all that the boxes have room for.
+        """
+        order = np.argsort(-np.where(self.forced, np.inf, worth), kind="stable")
+        first = self.forced.copy()
+        for kinds, box in zip(self.kinds, self.node.boxes, strict=True):
+            own = kinds[self.places[order]]
+            for kind in np.flatnonzero(box.low).tolist():
+                first[order[own == kind][: box.low[kind]]] = True
+        left = [box.high.copy() for box in self.node.boxes]
+        ranked = []
+        for at in [*order[first[order]].tolist(), *order[~first[order]].tolist()]:
+            mine = [kinds[self.places[at]] for kinds in self.kinds]
+            if all(room[kind] > 0 for room, kind in zip(left, mine, strict=True)):
+                ranked.append(at)
+                for room, kind in zip(left, mine, strict=True):
+                    room[kind] -= 1
+        return np.array(ranked, dtype=np.intp)
+
+
+def _top(worth: Array, kinds: Indices, box: Box, forced: Mask, regions: tuple[int, int]) -> Array:
+    """Return the most that so many places are worth within a box; shape (prices,)."""
+    none = np.full(len(worth), -np.inf)
+    built = worth[:, forced].sum(axis=1)
+    fewest, most = (each - int(forced.sum()) for each in regions)
+    rest = []
+    for kind in range(len(box.low)):
+        here = kinds == kind
+        inside, own = int((here & forced).sum()), worth[:, here & ~forced]
+        low = max(0, int(box.low[kind]) - inside)
+        high = min(int(box.high[kind]) - inside, own.shape[1])
+        if high < low or high < 0:
+            return none
+        if high == 0:
+            continue
+        if low == 0 and (high == own.shape[1] or high >= most):
+            rest.append(own)
+            continue
+        ranked = -np.sort(-own, axis=1)
+        built = built + ranked[:, :low].sum(axis=1)
+        fewest, most = fewest - low, most - low
+        rest.append(ranked[:, low:high])
+    fewest = max(fewest, 0)
+    if most < 0:
+        return none
+    if most == 0 or (not rest and fewest == 0):
+        return np.asarray(built)
+    if not rest:
+        return none
+    ranked = -np.sort(-np.concatenate(rest, axis=1), axis=1)[:, :most]
+    if ranked.shape[1] < fewest:
+        return none
+    result: Array = (
+        built + ranked[:, :fewest].sum(axis=1) + np.maximum(0.0, ranked[:, fewest:]).sum(axis=1)
+    )
+    return result
