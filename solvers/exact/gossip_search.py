@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from placer.solving.allowance import StoppedError
+
 from .._market.arrays import Indices
 from .._market.market import Market
 from .._mode import Mode
-from .._target import StoppedError, Target
+from .._target import Target
 from .bounds.relaxation import Family
 from .gossip.pricing import SHRINKS
 from .gossip.root import GossipRoot, Slice
@@ -103,12 +105,12 @@ class GossipSearch(RegionSearch):
         return min(max(known.limits[0], known.bound or 0.0) for known in held)
 
     def _tree_applies(self) -> bool:
-        """Return whether the tree knows all that the request limits."""
+        """Return whether the tree knows all that the request limits, and follows what it wants."""
         wish = self.problem.requirements
         free = not (wish.counts_carbon or wish.used or wish.required_places)
         free = free and not self.problem.joint_limits
-        kind = self.target.objective.name in ("throughput", "cost")
-        return self.root.applies and self.target.min_speed > 0 and free and kind
+        fastest = self.target.objective.name == "throughput"
+        return self.root.applies and self.target.min_speed > 0 and free and fastest
 
     def _may_improve(self, fewest: int) -> bool:
         return super()._may_improve(fewest) and self._root_allows()

@@ -10,12 +10,18 @@ from functools import cached_property
 
 import numpy as np
 
+from placer.solving import allowance
+
 from ..._market.arrays import Array, Indices
-from ..._market.grid import place_sums
+from ..._market.best_sums import place_sums
 from ..._market.market import Market
 
 STEP = 1.04
 """Ratio of neighbouring prices of a dollar in samples/s."""
+CHEAPEST, DEAREST = 1 / 300, 1.3
+"""Ends of the prices, over the most samples/s of any machine for a dollar an hour; beyond them a
+chord errs high.
+"""
 SIZES = (1, 2, 3, 4, 5, 7, 9, 13, 17, 25, 33, 65, 129)
 """Fewest machines of crews that are looked at together."""
 TINY = 1e-300
@@ -104,9 +110,9 @@ def crews_of(market: Market, averaging: Mapping[str, Array], most: int) -> Crews
     most
         Most machines of a crew.
     """
-    coarse = market.weights[(market.weights[:, 0] > 0) & (market.weights[:, 1] > 0), 1]
-    count = int(np.ceil(np.log(coarse.max() / coarse.min()) / np.log(STEP))) + 1
-    prices = np.concatenate([[0.0], coarse.min() * STEP ** np.arange(count)])
+    best = float((market.speed / np.maximum(market.usd, 1e-6)).max())
+    count = int(np.ceil(np.log(DEAREST / CHEAPEST) / np.log(STEP))) + 1
+    prices = np.concatenate([[0.0], CHEAPEST * best * STEP ** np.arange(count)])
     weights = np.zeros((len(prices) + 1, market.weights.shape[1]))
     weights[:-1, 0], weights[:-1, 1] = 1.0, prices
     weights[-1, 1] = 1.0  # the price alone
@@ -117,8 +123,8 @@ def crews_of(market: Market, averaging: Mapping[str, Array], most: int) -> Crews
         for place, here in enumerate(market.hosts_at):
             if slowest in here:
                 parts += _of_place(place, sums[:, place], averaging[slowest])
-    best = _undivided(market, weights, averaging, most)
-    parts += [(place, 1, 1, 0.0, best[:, place]) for place in range(len(market.places))]
+    alone = _undivided(market, weights, averaging, most)
+    parts += [(place, 1, 1, 0.0, alone[:, place]) for place in range(len(market.places))]
     parts = sorted((part for part in parts if np.isfinite(part[4][0])), key=lambda part: part[:4])
     every = np.array([part[4] for part in parts])
     worth, cheapest = every[:, :-1], every[:, -1]
@@ -151,18 +157,13 @@ def _sums(market: Market, weights: Array, hosts: frozenset[str], most: int) -> A
     """Return the best sums of n machines of each place; shape (prices, places, most + 1)."""
     inside = market.of_hosts(hosts)
     machines, owners = market.step_machines[inside], market.step_owners[inside]
-    return np.concatenate(
-        [
-            place_sums(
-                market.increments_at(weights[first : first + CHUNK])[:, inside],
-                machines,
-                market.place_of[owners],
-                len(market.places),
-                most,
-            )
-            for first in range(0, len(weights), CHUNK)
-        ]
-    )
+    parts = []
+    for first in range(0, len(weights), CHUNK):
+        allowance.check()
+        values = market.increments_at(weights[first : first + CHUNK])[:, inside]
+        place = market.place_of[owners]
+        parts.append(place_sums(values, machines, place, len(market.places), most))
+    return np.concatenate(parts)
 
 
 def _of_place(
