@@ -280,9 +280,9 @@ class Prepared:
         with allowance.closing(BOUNDED_S), suppress(OutOfTimeError, MemoryError):
             for search in self.searches(_aimed(self.market, target), trial):
                 trial.best, trial.best_value = target.best, target.best_value
-                proved = search.proved() if isinstance(search, GossipSearch) else None
+                once = search.relaxed() if isinstance(search, GossipSearch) else None
                 bounds[search.mode.strategy, search.mode.local_steps] = (
-                    root_bound(search.may_improve, trial, outermost) if proved is None else proved
+                    root_bound(search.may_improve, trial, outermost) if once is None else once
                 )
         for mode, value in bounds.items():
             ledger.root(mode, value)

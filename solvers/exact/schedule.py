@@ -89,10 +89,15 @@ class Schedule:
         mode, target = _key(search), self.target
         last = target.ticks + nodes
         turns = self._under_way.setdefault(mode, search.turns())
-        with self.ledger.turn(mode):
-            for _ in turns:
-                if target.ticks > last:
-                    return False
+        try:
+            with self.ledger.turn(mode):
+                for _ in turns:
+                    if target.ticks > last:
+                        return False
+        finally:
+            proved = search.proved()
+            if proved is not None:
+                self.ledger.root(mode, proved)
         self.ledger.end(mode)
         del self._under_way[mode]
         return True

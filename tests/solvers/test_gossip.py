@@ -78,7 +78,7 @@ def search_of(problem: Problem, steps: int, *, speed: float, usd: float) -> Any:
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_no_placement_exceeds_the_bound_of_its_own_speed_and_price(generator: Any) -> None:
     """Asked for at least the speed of a placement, or 70 % of it, at most at its price, the bound
-    is not below that speed: 40 placements of each generator at most.
+    is not below that speed: some 16 placements of each generator.
     """
     judged = 0
     for seed in range(300, 330):
@@ -93,7 +93,7 @@ def test_no_placement_exceeds_the_bound_of_its_own_speed_and_price(generator: An
             assert bound is not None, (seed, placement)
             assert bound >= speed * (1 - 1e-9), (seed, placement)
             judged += 1
-        if judged >= 40:
+        if judged >= 16:
             break
     assert judged >= 4
 
@@ -107,11 +107,9 @@ def test_the_tree_finds_what_enumeration_finds(objective: str) -> None:
         if base is None:
             continue
         wish = replace(base.requirements, min_regions=2, objective=objective)
-        floor = {"min_samples_per_second": 1.0} if objective == "cost" else {}
-        try:
-            problem = replace(base, requirements=replace(wish, **floor))
-        except ValueError:
-            continue
+        if objective == "cost":
+            wish = replace(wish, min_samples_per_second=1.0)
+        problem = replace(base, requirements=wish)
         oracle = solve(problem, "exhaustive")
         answer = solve(problem, "exact", SolveOptions(gap=0.0, time_limit_s=60))
         assert answer.status == oracle.status, seed
@@ -173,7 +171,8 @@ def test_a_stopped_search_keeps_a_bound_that_holds() -> None:
         search = search_of(problem, 64, speed=best / 2, usd=1e9)
         search.target.node_limit = nodes
         try:
-            search.run()
+            for _ in search.turns():
+                pass
         except importlib.import_module("placer.solving.allowance").StoppedError:
             pass
         assert search.proved() >= search.target.best_value if search.target.best else True

@@ -30,6 +30,8 @@ the machines of known places are enumerated.
 """
 SHARE = 0.2
 """A slice is cut where that takes this much of what a bound is above what is needed."""
+CREWS = 250
+"""Crews of a node that count as one node of other searches: they take about as long."""
 FEW = 1000
 """Combinations of machines that are enumerated at any range of speeds."""
 
@@ -80,20 +82,24 @@ class GossipTree:
         """Samples/s of all machines, as they count, that an improvement has at least."""
         return self.mode.multiplier * self.root.target.min_speed * (1 - TOLERANCE)
 
-    def run(self, slices: list[tuple[float, Slice]]) -> None:
-        """Search all placements of some slices, each with what none of them exceeds; raises
-        StoppedError if it is stopped.
+    def turns(self, slices: list[tuple[float, Slice]]) -> Iterator[None]:
+        """Search all placements of some slices, each with what none of them exceeds; yield now and
+        then. Raises StoppedError if it is stopped.
         """
         self._heap: list[tuple[float, int, Node | Bounded]] = []
         for reached, node in self._first(slices):
             self._push(reached, node)
+        self.proved = max((reached for reached, _ in slices), default=self.root.target.min_speed)
         while self._heap:
             least, _, found = heapq.heappop(self._heap)
             self.proved = -least / self.mode.multiplier
             if -least < self.needed:
                 break
-            self.root.target.tick()
+            yield
             self.root.target.check_time()
+            node = found if isinstance(found, Node) else found.node
+            for _ in range(1 + len(node.crews) // CREWS):
+                self.root.target.tick()
             if isinstance(found, Node):
                 bounded = self.bounded(found)
                 if bounded is not None:
