@@ -105,7 +105,8 @@ class Answer:
     ``bound`` is on the objective (samples/s, USD/h, USD per million samples, seconds or g CO2e/h);
     None if nothing is proved. ``candidates`` counts placements that were evaluated, ``nodes`` those
     of the search tree; ``proof`` says how the bound came about, mode by mode, and is empty where
-    nothing is proved that way. ``interrupted`` says that Ctrl-C ended the search.
+    nothing is proved that way. ``interrupted`` says that Ctrl-C ended the search; ``left_open``
+    names the strategies that a second solver did not finish.
     """
 
     status: Status
@@ -115,6 +116,7 @@ class Answer:
     nodes: int = 0
     proof: tuple[ModeProof, ...] = ()
     interrupted: bool = False
+    left_open: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,7 +165,7 @@ class Verification:
     -----
     ``verdict`` is ``agree`` (both proved, neither beats the other's bound), ``disagree`` (one has
     what the other proved impossible) or ``open`` (no contradiction, but one of them proved
-    nothing).
+    nothing); ``left_open`` then names the strategies that the second one did not finish.
     """
 
     solver: str
@@ -172,6 +174,7 @@ class Verification:
     bound: float | None
     seconds: float
     verdict: str
+    left_open: tuple[str, ...] = ()
 
 
 def total_bound(proofs: Iterable[ModeProof], objective: Objective) -> float | None:

@@ -75,6 +75,7 @@ def verified(result: Result, verifier: str, options: SolveOptions) -> Result:
         else "agree"
         if _settled(result) and _settled(second)
         else "open",
+        left_open=second.left_open,
     )
     warnings = result.warnings
     if verification.verdict == "disagree":
@@ -116,10 +117,12 @@ def verification_words(verification: Verification) -> str:
     words = {
         "agree": f"{verification.solver} agrees",
         "disagree": f"{verification.solver} CONTRADICTS",
-        "open": f"{verification.solver} does not contradict, and proved nothing in its time",
+        "open": f"{verification.solver} does not contradict, but did not finish in its time",
     }
     seconds = format_seconds(verification.seconds)
-    return f"{words[verification.verdict]}: {value_words(verification)}, {seconds}"
+    left = verification.left_open
+    open_ = f"; not finished: {', '.join(left)}" if left else ""
+    return f"{words[verification.verdict]}: {value_words(verification)}, {seconds}{open_}"
 
 
 def _settled(result: Result) -> bool:

@@ -78,6 +78,7 @@ class Result:
     batches: tuple[BatchRow, ...] = ()
     batch_proof: BatchProof | None = None
     interrupted: bool = False
+    left_open: tuple[str, ...] = ()
     options: tuple[Option, ...] = ()
     baselines: tuple[Option, ...] = ()
     near_misses: tuple[Option, ...] = ()
@@ -146,6 +147,7 @@ class Result:
                 "value": second.value,
                 "bound": second.bound,
                 "seconds": round(second.seconds, 6),
+                "left_open": list(second.left_open),
             }
         return document
 

@@ -213,6 +213,7 @@ def _result(
         proof=answer.proof,
         limits=replace(options, on_better=None, start=None, beat=None, cancel=None),
         interrupted=answer.interrupted,
+        left_open=answer.left_open,
     )
 
 

@@ -156,6 +156,7 @@ def _answer(
             placement=placement,
             bound=reported["bound"],
             candidates=reported["candidates"],
+            left_open=tuple(reported.get("left_open", ())),
         )
     if not ended and placement is None:
         raise PlacerError(
@@ -300,4 +301,5 @@ def main() -> None:
         placement=msgspec.to_builtins(answer.placement),
         bound=answer.bound,
         candidates=answer.candidates,
+        left_open=answer.left_open,
     )

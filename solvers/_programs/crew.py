@@ -57,7 +57,7 @@ class Crew:
         self.steps = {place: self._unary(place) for place in self.places}
         self.hubs_usd = 0.0
         # Rounds may be longer than the speeds of the workers say.
-        self.exact = not self.problem.workers_hold_back
+        self.exact = not self.problem.workers_hold_back and not self.frame.hubs
         self.round_s: Terms = {}
         self._quotas()
         self._ranges()
@@ -164,14 +164,14 @@ class Crew:
     @cached_property
     def servers(self) -> list[VmOffer]:
         """Machines that are the parameter server for some number of workers of the part."""
-        hub, workers = str(self.frame.aggregator), range(self.part.low, self.part.high + 1)
-        offers = (server_at(hub, n, self.problem) for n in workers)
+        hubs = [str(single.aggregator) for single in self.frame.singles]
+        workers = range(self.part.low, self.part.high + 1)
+        offers = (server_at(hub, n, self.problem) for hub in hubs for n in workers)
         return [offer for offer in offers if offer is not None]
 
     def _server(self) -> dict[tuple[str, str, str], int]:
         """Price of the parameter server, and the quota that it takes for certain."""
-        hub = self.frame.aggregator
-        if self.coarse or self.frame.transport != "server" or hub is None:
+        if self.coarse or self.frame.transport != "server":
             return {}
         there = self.servers
         if not there:
@@ -179,7 +179,7 @@ class Crew:
             return {}
         self.hubs_usd = min(offer.usd_per_hour for offer in there)
         first = there[0]
-        if not self.fixed_workers or not needs_quota(first, self.problem):
+        if self.frame.hubs or not self.fixed_workers or not needs_quota(first, self.problem):
             return {}
         return {(first.place, first.gpu, first.market): first.gpu_count}
 
@@ -206,11 +206,11 @@ class Crew:
         hub_at = self.frame.transport == "region-hub" or (
             self.frame.transport == "server" and wish.aggregator is None
         )
-        for place in {
-            *needs_place(wish.datasets),
-            *([str(self.frame.aggregator)] if hub_at else []),
-        }:
+        for place in needs_place(wish.datasets):
             self.model.at_least({self.used(place): 1.0} if place in self.places else {}, 1.0)
+        if hub_at:
+            hubs = {str(single.aggregator) for single in self.frame.singles} & {*self.places}
+            self.model.at_least({self.used(hub): 1.0 for hub in hubs}, 1.0)
         for i, a in enumerate(self.places):
             for b in self.places[i + 1 :]:
                 if wish.kept and self.frame.leaks((a, b)):

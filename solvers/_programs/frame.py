@@ -5,7 +5,7 @@ seconds of a round.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
@@ -22,6 +22,12 @@ from placer.problem.problem import Problem
 class Frame:
     """One way to exchange with its places fixed; ``regions`` is the number of regions where the
     transport depends on it.
+
+    Notes
+    -----
+    A frame with several ``hubs``, pairs of aggregator and storage, stands for each of them: its
+    coefficients are the best of theirs, so that one program bounds all. It has neither aggregator
+    nor storage itself, and no number of regions.
     """
 
     problem: Problem
@@ -30,6 +36,14 @@ class Frame:
     aggregator: str | None = None
     storage: str | None = None
     regions: int | None = None
+    hubs: tuple[tuple[str | None, str | None], ...] = ()
+
+    @cached_property
+    def singles(self) -> tuple[Frame, ...]:
+        """Return the frames of one hub each that this one stands for."""
+        if not self.hubs:
+            return (self,)
+        return tuple(replace(self, aggregator=a, storage=s, hubs=()) for a, s in self.hubs)
 
     @cached_property
     def transport(self) -> str:
@@ -38,7 +52,11 @@ class Frame:
 
     @cached_property
     def exchange(self) -> Exchange:
-        """An exchange of this frame, for what does not depend on the number of workers."""
+        """An exchange of this frame, for what does not depend on the number of workers, nor on
+        the hub where there are several.
+        """
+        if self.hubs:
+            return self.singles[0].exchange
         return exchange_for(
             self.strategy,
             1,
@@ -103,7 +121,7 @@ class Frame:
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """A part of a frame: numbers of workers, seconds of a round, counts that were tried, points
-    where tangents touch.
+    where tangents touch, and how often its program may take longer than programs do.
     """
 
     frame: Frame
@@ -113,3 +131,4 @@ class Part:
     most_s: float = inf
     tried: tuple[tuple[int, ...], ...] = ()
     touched: tuple[tuple[str, float], ...] = ()
+    patience: int = 0

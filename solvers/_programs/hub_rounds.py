@@ -4,8 +4,9 @@ region get equal parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
+from math import inf
 from operator import truediv
 
 from placer.cost_model.dollars import components as cost
@@ -16,10 +17,16 @@ from placer.cost_model.timing.transfer import transfer_seconds
 from placer.problem.exchange import strategy
 from placer.problem.exchange.central import memory_gib
 from placer.problem.exchange.phase import Phase, Transfer
+from placer.problem.placement import Exchange
 
 from .crew import Crew, close
 from .linear import CONSTANT, Terms, plus, times
 from .readings import calculation, egress, staying
+
+LOCAL = ("upload", "fetch in regions", "put in regions", "download")
+"""Phases of a hierarchical exchange inside one region, for each of its workers or once."""
+GLOBAL = ("forward", "fetch", "copy")
+"""Phases between a region and the global store and function, once for each region."""
 
 
 def _equal_shares(
@@ -52,23 +59,21 @@ def server(crew: Crew) -> None:
     any start; then the pulls in the same way.
     """
     problem, part, network = crew.problem, crew.part, crew.problem.network
-    hub, size, streams = (
-        str(crew.frame.aggregator),
-        problem.gradient_bytes,
-        crew.frame.exchange.streams,
-    )
-    shared = share_seconds(size, network.machine_bytes_per_s(hub))
+    singles, size = crew.frame.singles, problem.gradient_bytes
+    hubs, streams = [str(s.aggregator) for s in singles], singles[0].exchange.streams
+    shared = min(share_seconds(size, network.machine_bytes_per_s(hub)) for hub in hubs)
 
     def direct(src: str, dst: str) -> float:
         machines = min(network.machine_bytes_per_s(src), network.machine_bytes_per_s(dst))
         moved = max(transfer_seconds(size, network.link(src, dst), streams), size / machines)
         return network.link(src, dst).rtt_s / 2 + share_seconds(moved, 1.0)
 
-    pushed = _equal_shares(crew, lambda p: direct(p, hub))
-    pulled: list[Terms] = [{crew.used(p): direct(hub, p)} for p in crew.places]
+    pushed = _equal_shares(crew, lambda p: min(direct(p, hub) for hub in hubs))
+    pulled: list[Terms] = [{crew.used(p): min(direct(hub, p) for hub in hubs)} for p in crew.places]
     if not problem.requirements.datasets:
         starts = [
-            problem.batch / part.high / r + network.link(p.place, hub).rtt_s / 2
+            problem.batch / part.high / r
+            + min(network.link(p.place, hub).rtt_s for hub in hubs) / 2
             for p, r in zip(crew.pools, crew.rates, strict=True)
         ]
         for start, flag in zip(starts, crew.pool_flags, strict=True):
@@ -81,13 +86,13 @@ def server(crew: Crew) -> None:
         {CONSTANT: _least_sum_s(crew)},
         crew.model.largest(pulled, exact=False),
     )
-    each = [
-        strategy("parameter-server").phases([(p, 1)], size, crew.frame.exchange)
-        for p in crew.places
-    ]
+    exchanges, server_phases = [s.exchange for s in singles], strategy("parameter-server").phases
     usd = [
-        times(egress(crew, phases), crew.workers_at(p))
-        for p, phases in zip(crew.places, each, strict=True)
+        times(
+            min(egress(crew, server_phases([(p, 1)], size, own)) for own in exchanges),
+            crew.workers_at(p),
+        )
+        for p in crew.places
     ]
     close(crew, round_s, plus(*usd, crew.data_usd()), 0.0)
 
@@ -114,36 +119,60 @@ def _function_usd(crew: Crew, place: str, gradients: int) -> tuple[float, float]
 
 
 def store(crew: Crew) -> None:
+    """Bound a round through one store and one function, or through the best of several for each of
+    its parts.
+    """
     problem, part, network = crew.problem, crew.part, crew.problem.network
-    function, store = str(crew.frame.aggregator), str(crew.frame.storage)
-    services = problem.calibration.services
-    size, streams, exact = problem.gradient_bytes, crew.frame.exchange.streams, part.least_s > 0
+    singles, services = crew.frame.singles, problem.calibration.services
+    hubs = [(str(single.aggregator), str(single.storage)) for single in singles]
+    size, exact = problem.gradient_bytes, part.least_s > 0
+    streams = singles[0].exchange.streams
 
     def moved(src: str, dst: str) -> float:
         return stores.worker_transfer_seconds(size, network.link(src, dst), services, streams)
 
-    ways = {p: moved(store, p) + moved(p, store) for p in crew.places}
+    ways = {p: min(moved(store, p) + moved(p, store) for _, store in hubs) for p in crew.places}
     ready = _equal_shares(crew, lambda p: ways[p])
     last = crew.model.largest(ready, exact=exact and crew.exact)
-    aggregate = stores.aggregate_seconds(
-        size, part.low, network.link(store, function), network.link(function, store), services
-    )
+    aggregates = [
+        stores.aggregate_seconds(
+            size, part.low, network.link(store, function), network.link(function, store), services
+        )
+        for function, store in hubs
+    ]
+    aggregate = min(aggregates)
     round_s = plus(last, {CONSTANT: aggregate})
-    per_second, per_run = _function_usd(crew, function, part.low)
-    waiting = _waiting(crew, ready, last)
-    crew.model.at_most(waiting, problem.function(function).max_seconds - aggregate)
+    runs = [_function_usd(crew, function, part.low) for function, _ in hubs]
+    per_second, per_run = min(each for each, _ in runs), min(each for _, each in runs)
+    waiting: dict[int, float] = {}
+    if not crew.frame.hubs:  # of several, a place may wait less at one hub and more at another
+        waiting = _waiting(crew, ready, last)
+        crew.model.at_most(waiting, problem.function(hubs[0][0]).max_seconds - aggregate)
     usd = [times(per_second, waiting), {CONSTANT: per_second * aggregate + per_run}]
-    phases = {
-        p: strategy("central").phases([(p, 1)], size, crew.frame.exchange) for p in crew.places
-    }
-    put = egress(crew, [phase for phase in next(iter(phases.values()), ()) if phase.name == "put"])
-    usd += [times(egress(crew, own) - put, crew.workers_at(p)) for p, own in phases.items()]
-    offer = problem.catalog.store(store)
-    usd.append({CONSTANT: put + cost.storage_usd(offer, size, part.low, 0.0, 0)})
-    kept = cost.storage_usd(offer, size, part.low, 3600.0, 0) - cost.storage_usd(
-        offer, size, part.low, 0.0, 0
-    )
-    close(crew, round_s, plus(*usd, crew.data_usd()), kept)
+    put, each = _store_egress(crew, [single.exchange for single in singles])
+    usd += [times(each[p], crew.workers_at(p)) for p in crew.places]
+    offers = [problem.catalog.store(store) for _, store in hubs]
+    least = [cost.storage_usd(offer, size, part.low, 0.0, 0) for offer in offers]
+    usd.append({CONSTANT: put + min(least)})
+    kept = [cost.storage_usd(offer, size, part.low, 3600.0, 0) for offer in offers]
+    hourly = min(whole - start for whole, start in zip(kept, least, strict=True))
+    close(crew, round_s, plus(*usd, crew.data_usd()), hourly)
+
+
+def _store_egress(crew: Crew, exchanges: list[Exchange]) -> tuple[float, dict[str, float]]:
+    """Return the dollars of putting the mean into the store, and of each worker of a place beside
+    it; the least of several exchanges.
+    """
+    size, phases = crew.problem.gradient_bytes, strategy("central").phases
+    puts, each = [], dict.fromkeys(crew.places, inf)
+    for exchange in exchanges:
+        put = 0.0
+        for place in crew.places:
+            own = phases([(place, 1)], size, exchange)
+            put = egress(crew, [phase for phase in own if phase.name == "put"])
+            each[place] = min(each[place], egress(crew, own) - put)
+        puts.append(put)
+    return min(puts), each
 
 
 def _waiting(crew: Crew, ready: list[Terms], last: Terms) -> dict[int, float]:
@@ -166,61 +195,73 @@ def _waiting(crew: Crew, ready: list[Terms], last: Terms) -> dict[int, float]:
 
 
 def regional_stores(crew: Crew) -> None:
+    """Bound a round through a store and a function in each region and a global pair, or the best of
+    several for each of its parts.
+    """
     problem, network = crew.problem, crew.problem.network
-    function, store, regions = (
-        str(crew.frame.aggregator),
-        str(crew.frame.storage),
-        crew.frame.regions or 2,
-    )
-    size, streams, services = (
-        problem.gradient_bytes,
-        crew.frame.exchange.streams,
-        problem.calibration.services,
-    )
+    singles, regions = crew.frame.singles, crew.frame.regions or 2
+    hubs = [(str(single.aggregator), str(single.storage)) for single in singles]
+    global_stores = sorted({store for _, store in hubs})
+    size, services = problem.gradient_bytes, problem.calibration.services
+    streams = singles[0].exchange.streams
 
     def moved(p: str) -> float:
         return stores.worker_transfer_seconds(size, network.link(p, p), services, streams)
 
     def forward(p: str, k: int) -> float:
-        return stores.aggregate_seconds(
-            size, k, network.link(p, p), network.link(p, store), services
+        home = network.link(p, p)
+        return min(
+            stores.aggregate_seconds(size, k, home, network.link(p, store), services)
+            for store in global_stores
         )
 
     copies = {
-        p: stores.copy_seconds(size, network.link(store, p), network.link(p, p), services)
+        p: min(
+            stores.copy_seconds(size, network.link(store, p), network.link(p, p), services)
+            for store in global_stores
+        )
         for p in crew.places
     }
     arrived = crew.model.largest(
         _equal_shares(crew, lambda p: copies[p] + 2 * moved(p), forward), exact=False
     )
-    aggregate = stores.aggregate_seconds(
-        size, regions, network.link(store, function), network.link(function, store), services
-    )
-    crew.exact = False
-    round_s = plus(arrived, {CONSTANT: aggregate})
-    usd = [
-        {
-            CONSTANT: _run_usd(crew, function, aggregate)
-            + cost.storage_usd(problem.catalog.store(store), size, regions, 0.0, 0)
-        }
+    aggregates = [
+        stores.aggregate_seconds(
+            size, regions, network.link(store, function), network.link(function, store), services
+        )
+        for function, store in hubs
     ]
+    crew.exact = False
+    round_s = plus(arrived, {CONSTANT: min(aggregates)})
+    runs = [
+        _run_usd(crew, function, aggregate)
+        for (function, _), aggregate in zip(hubs, aggregates, strict=True)
+    ]
+    kept = [
+        cost.storage_usd(problem.catalog.store(store), size, regions, 0.0, 0)
+        for store in global_stores
+    ]
+    usd = [{CONSTANT: min(runs) + min(kept)}]
+    exchanges = [single.exchange for single in singles]
     for p in crew.places:
-        phases = strategy("hierarchical").phases([(p, 1)], size, crew.frame.exchange)
-        common = egress(crew, [phase for phase in phases if phase.name == "put"])
+        there = min(_region_egress(crew, p, 1, exchange, GLOBAL) for exchange in exchanges)
 
-        def region(k: int, p: str = p, common: float = common) -> float:
-            sent = strategy("hierarchical").phases([(p, k)], size, crew.frame.exchange)
+        def region(k: int, p: str = p, there: float = there) -> float:
             runs = _run_usd(crew, p, forward(p, k)) + _run_usd(crew, p, copies[p])
-            return (
-                egress(crew, sent)
-                - common
-                + runs
-                + cost.storage_usd(problem.catalog.store(p), size, k, 0.0, 0)
-            )
+            sent = there + _region_egress(crew, p, k, exchanges[0], LOCAL)
+            return sent + runs + cost.storage_usd(problem.catalog.store(p), size, k, 0.0, 0)
 
         usd.append(crew.by_count(p, region))
-    put = egress(crew, (Phase("put", (Transfer(function, store, size),)),))
-    close(crew, round_s, plus(*usd, {CONSTANT: put}, crew.data_usd()), 0.0)
+    puts = [egress(crew, (Phase("put", (Transfer(*hub, size),)),)) for hub in hubs]
+    close(crew, round_s, plus(*usd, {CONSTANT: min(puts)}, crew.data_usd()), 0.0)
+
+
+def _region_egress(
+    crew: Crew, place: str, count: int, exchange: Exchange, names: Collection[str]
+) -> float:
+    """Return the dollars of some phases of a region of some workers."""
+    sent = strategy("hierarchical").phases([(place, count)], crew.problem.gradient_bytes, exchange)
+    return egress(crew, [phase for phase in sent if phase.name in names])
 
 
 def _run_usd(crew: Crew, place: str, seconds: float) -> float:

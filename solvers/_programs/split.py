@@ -28,6 +28,7 @@ from placer.problem.problem import Problem, groups_of
 from placer.solving.answer import Answer, SolveOptions, Status
 from placer.units import SECONDS_PER_HOUR
 
+from .. import local_search
 from .crew import Crew
 from .frame import Frame, Part
 from .linear import CONSTANT, Engine, Model, Solved, broken
@@ -41,6 +42,16 @@ COARSE_POOLS = 30
 """Markets with more pools get a bound for each exchange before their places are looked at."""
 COARSE_SHARE = 4
 """One such bound takes at most this part of the time."""
+MOST_PRICED_HUBS = 4
+"""Hubs of one program for which its solution is priced."""
+DRAFT_SHARE = 0.1
+"""Share of the time for a first placement."""
+PROGRAM_SHARE = 0.03
+"""A program takes at most this part of the time before its part is cut without a solution."""
+LEAST_PROGRAM_S = 1.0
+"""A program takes no less than this."""
+MORE_PATIENCE = 4.0
+"""How much longer a program may take that cannot be cut."""
 REPORT_EVERY_S = 0.5
 """How often the bound is reported."""
 CLOSE = 1e-6
@@ -111,6 +122,24 @@ class Search:
             )
         return outcome
 
+    def left_open(self) -> tuple[str, ...]:
+        """Name the strategies with parts that are open, with their local steps."""
+        modes = {
+            (part.frame.strategy, part.frame.local_steps)
+            for key, _, part in self.heap
+            if key < self.cutoff
+        }
+        return tuple(name if h == 1 else f"{name} H={h}" for name, h in sorted(modes))
+
+    def offer_draft(self) -> None:
+        """Start from what a heuristic finds, which is priced like any other placement: no bound
+        rests on it, and programs that cannot beat it end soon.
+        """
+        seconds = DRAFT_SHARE * self.options.time_limit_s
+        found = local_search.solve(self.problem, replace(self.options, time_limit_s=seconds))
+        if found.placement is not None:
+            self.offer(found.placement)
+
     def bound(self) -> float | None:
         """Return the objective value that no placement beats; None if nothing is known."""
         if not self.started:
@@ -175,8 +204,13 @@ class Search:
         part = self._narrowed(part)
         crew = Crew(part)
         program(crew)
-        solved = self._solve(crew.model)
+        if crew.model.hopeless:
+            return
+        solved = self._solve(crew.model, part.patience)
         if solved is None:
+            self._cut(floor, part)
+            return
+        if solved.status == "infeasible":
             return
         frame = part.frame
         key = max(floor, solved.bound * _unit(frame))
@@ -205,30 +239,50 @@ class Search:
             most = min(most, self.cutoff / _unit(frame) / (part.low * cheapest))
         return replace(part, most_s=most)
 
-    def _solve(self, model: Model) -> Solved | None:
-        """Solve a program; None if nothing is in it.
+    def _solve(self, model: Model, patience: int) -> Solved | None:
+        """Solve a program; None if it took too long.
 
         Raises
         ------
         StoppedError
-            If the solver was stopped, or returned values that break its own rows.
+            If the time is up, or the solver returned values that break its own rows.
         """
-        if model.hopeless:
-            return None
         self.solved += 1
-        solved = self.engine(model, self.deadline - time.monotonic())
+        left = self.deadline - time.monotonic()
+        share = max(LEAST_PROGRAM_S, PROGRAM_SHARE * self.options.time_limit_s)
+        seconds = share * MORE_PATIENCE**patience
+        solved = self.engine(model, min(left, seconds))
         if solved.status == "infeasible":
-            return None
-        if solved.status != "optimal" or broken(model, solved.values):
+            return solved
+        if solved.status == "optimal" and not broken(model, solved.values):
+            return solved
+        if solved.status == "optimal" or seconds >= left:
             raise StoppedError
-        return solved
+        return None
+
+    def _cut(self, key: float, part: Part) -> None:
+        """Push the halves of a part whose program took too long: fewer workers, hubs or regions
+        make it smaller. What a stopped solver says is not read.
+        """
+        narrower = _narrower(part.frame)
+        if part.low < part.high:
+            middle = (part.low + part.high) // 2
+            self.push(key, replace(part, high=middle))
+            self.push(key, replace(part, low=middle + 1))
+        elif narrower:
+            for frame in narrower:
+                self.push(key, replace(part, frame=frame))
+        else:
+            self.push(key, replace(part, patience=part.patience + 1))
 
     def _split(self, key: float, part: Part, crew: Crew, solved: Solved) -> None:
         """Price the counts of a solution, and push what is left of the part."""
         counts = tuple(round(solved.values[n]) for n in crew.counts)
         workers = sum(counts)
-        placement = placement_of(crew, counts)
-        truth = None if placement is None else self.offer(placement)
+        truth = None
+        for single in part.frame.singles[:MOST_PRICED_HUBS]:
+            placement = placement_of(crew, counts, single)
+            truth = None if placement is None else self.offer(placement)
         if part.frame.needs_workers and part.low < part.high:
             for low, high in (
                 (part.low, workers - 1),
@@ -236,6 +290,11 @@ class Search:
                 (workers + 1, part.high),
             ):
                 self.push(key, replace(part, low=low, high=high))
+            return
+        narrower = _narrower(part.frame)
+        if narrower:
+            for frame in narrower:
+                self.push(key, replace(part, frame=frame))
             return
         rest = replace(part, tried=(*part.tried, counts))
         if truth is None:
@@ -269,11 +328,10 @@ def _touches(part: Part, crew: Crew, counts: Sequence[int]) -> tuple[tuple[str, 
     return tuple((name, v) for name, v in speeds.items() if v > 0 and (name, v) not in part.touched)
 
 
-def placement_of(crew: Crew, counts: Sequence[int]) -> Placement | None:
-    """Return the placement of some counts in the frame of a crew; None if the frame admits no
+def placement_of(crew: Crew, counts: Sequence[int], frame: Frame) -> Placement | None:
+    """Return the placement of some counts of a crew in a frame; None if the frame admits no
     exchange for them.
     """
-    frame = crew.frame
     groups = groups_of(crew.pools, counts)
     if not groups:
         return None
@@ -288,7 +346,7 @@ def placement_of(crew: Crew, counts: Sequence[int]) -> Placement | None:
 
 def frames(problem: Problem) -> Iterator[Frame]:
     """Yield every exchange that the request admits with its places, and its number of regions where
-    the transport depends on it.
+    the transport depends on it. All places of a function or server together are one frame.
     """
     wish = problem.requirements
     homes = sorted({pool.place for pool in problem.pools})
@@ -301,14 +359,11 @@ def frames(problem: Problem) -> Iterator[Frame]:
             hubs = [
                 (place, None) for place in (homes if wish.aggregator is None else [wish.aggregator])
             ]
-        numbers: list[int | None] = [None]
-        if chosen.transport in ("leaders", "region-hub", "region-gossip", "regional-stores"):
-            numbers = list(
-                range(
-                    max(2, wish.min_regions),
-                    min(len(homes), wish.max_regions, wish.max_workers) + 1,
-                )
-            )
+        if chosen.hub in ("function", "server") and len(hubs) > 1 and not wish.kept:
+            near = tuple(sorted(hubs, key=lambda hub: _longitude(hub, problem)))
+            yield Frame(problem=problem, strategy=name, local_steps=steps, hubs=near)
+            continue
+        numbers = _numbers_of_regions(problem, name)
         for aggregator, storage in hubs:
             for regions in numbers:
                 yield Frame(
@@ -321,23 +376,75 @@ def frames(problem: Problem) -> Iterator[Frame]:
                 )
 
 
+def _narrower(frame: Frame) -> list[Frame]:
+    """Return the parts of a frame that stands for several hubs or numbers of regions; none if it is
+    of one.
+    """
+    if len(frame.hubs) > 1:
+        half = len(frame.hubs) // 2
+        parts = frame.hubs[:half], frame.hubs[half:]
+        return [replace(frame, hubs=hubs) for hubs in parts]
+    if frame.hubs:
+        (single,) = frame.singles
+        numbers = _numbers_of_regions(frame.problem, frame.strategy)
+        return [replace(single, regions=number) for number in numbers]
+    return []
+
+
+def _numbers_of_regions(problem: Problem, name: str) -> list[int | None]:
+    """List the numbers of regions of a strategy that are programs of their own."""
+    wish = problem.requirements
+    if traits(name).transport not in ("leaders", "region-hub", "region-gossip", "regional-stores"):
+        return [None]
+    homes = {pool.place for pool in problem.pools}
+    most = min(len(homes), wish.max_regions, wish.max_workers)
+    return list(range(max(2, wish.min_regions), most + 1))
+
+
 def _nothing(**words: object) -> None:
     """Report nothing."""
 
 
+def _longitude(hub: tuple[str | None, str | None], problem: Problem) -> tuple[float, str]:
+    """Return a sort key of hubs that puts near ones beside each other."""
+    region = problem.catalog.regions[str(hub[0])]
+    return region.longitude_deg, str(hub)
+
+
 def most_workers(problem: Problem) -> int:
-    """Return the workers that range, batch and quotas allow."""
-    return min(
-        problem.requirements.max_workers,
+    """Return the workers that range, batch, quotas and budget allow."""
+    wish = problem.requirements
+    most = min(
+        wish.max_workers,
         problem.batch,
         sum(pool.max_count for pool in problem.pools),
     )
+    if wish.budget_usd_per_hour is None:
+        return most
+    left, count = wish.budget_usd_per_hour * (1 + 2 * TOLERANCE), 0
+    for pool in sorted(problem.pools, key=lambda pool: pool.usd_per_hour):
+        if count >= most or pool.usd_per_hour > left:
+            break
+        fit = most if pool.usd_per_hour <= 0 else int(left / pool.usd_per_hour + 1e-9)
+        more = min(pool.max_count, fit, most - count)
+        left, count = left - more * pool.usd_per_hour, count + more
+    return count
 
 
 def search(
-    problem: Problem, options: SolveOptions, engine: Engine, say: Callable[..., None] = _nothing
+    problem: Problem,
+    options: SolveOptions,
+    engine: Engine,
+    say: Callable[..., None] = _nothing,
+    *,
+    draft: bool = True,
 ) -> Answer:
     """Find the best placement with programs that an engine solves.
+
+    Parameters
+    ----------
+    draft
+        Start from what a heuristic finds; without it the programs have to find all themselves.
 
     Returns
     -------
@@ -363,6 +470,8 @@ def search(
                     exchange=exchange_for(NO_EXCHANGE, 1, problem),
                 )
             )
+    if draft:
+        this.offer_draft()
     most = most_workers(problem)
     coarse: dict[tuple[str, int], float] = {}
     for frame in frames(problem):
@@ -384,12 +493,14 @@ def search(
             placement=None,
             bound=None,
             candidates=this.tried,
+            left_open=this.left_open(),
         )
     return Answer(
         status=Status.OPTIMAL if finished else Status.TIME_LIMIT,
         placement=this.best,
         bound=this.bound(),
         candidates=this.tried,
+        left_open=this.left_open(),
     )
 
 

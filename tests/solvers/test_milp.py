@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,10 @@ def assert_same(problem: Problem, engine: Any, seed: int) -> bool:
     """Status and value are those of plain enumeration, the bound is not beaten by the optimum;
     whether there is a placement.
     """
-    oracle, answer = solve(problem, "exhaustive"), split.search(problem, PROOF, engine)
+    oracle, answer = (
+        solve(problem, "exhaustive"),
+        split.search(problem, PROOF, engine, draft=False),
+    )
     assert answer.status == oracle.status, seed
     assert (answer.placement is None) == (oracle.value is None), seed
     if answer.placement is None or oracle.value is None:
@@ -167,6 +171,59 @@ def test_other_engines_equal_plain_enumeration(name: str, market: str) -> None:
     """4 instances of each kind: the same programs, other solvers."""
     same = [assert_same(MARKETS[market](seed), ENGINES[name], seed) for seed in range(400, 404)]
     assert any(same)
+
+
+def test_one_program_bounds_every_hub() -> None:
+    """The program of all places of a function or server is never above that of any one of them, for
+    the fewest workers of 60 markets: a bound of it is one of each.
+    """
+    compared = 0
+    for seed in range(400, 460):
+        problem = (server_problem if seed % 2 else wide_problem)(seed)
+        for frame in split.frames(problem):
+            if not frame.hubs:
+                continue
+            whole = goal_of(frame)
+            for hub in (frame.hubs[0], frame.hubs[-1]):
+                single = replace(frame, hubs=(), aggregator=hub[0], storage=hub[1])
+                own = goal_of(single)
+                assert whole <= own * (1 + 1e-6) + 1e-9, (seed, frame.strategy, hub)
+                compared += own < inf
+    assert compared >= 10, compared
+
+
+def goal_of(frame: Any) -> float:
+    """Least goal of a frame's program for the fewest workers and rounds of up to an hour; infinite
+    if none fits.
+    """
+    least = max(2, frame.problem.requirements.min_workers)
+    part = importlib.import_module("placer.solvers._programs.frame").Part(
+        frame=frame, low=least, high=least, most_s=3600.0
+    )
+    crew = importlib.import_module("placer.solvers._programs.crew").Crew(part)
+    importlib.import_module("placer.solvers._programs.rounds").program(crew)
+    if crew.model.hopeless:
+        return inf
+    solved = ENGINES["highs"](crew.model, 10.0)
+    return inf if solved.status == "infeasible" else solved.bound
+
+
+def test_what_was_not_finished_is_named(erben: Catalog) -> None:
+    """Stopped before any program, all-reduce is left among what the request admits."""
+    wish = Requirements(budget_usd_per_hour=5.0, min_workers=2)
+    problem = Problem(profile=load_profile("roberta-xlm"), catalog=erben, requirements=wish)
+    stopped = split.search(problem, SolveOptions(node_limit=0), ENGINES["highs"])
+    assert stopped.status is Status.TIME_LIMIT
+    assert set(stopped.left_open) <= {name for name, _ in problem.modes}
+    assert "all-reduce" in stopped.left_open
+
+
+def test_a_budget_bounds_the_workers() -> None:
+    """No placement that keeps the limits has more workers than are looked at."""
+    for seed in range(20):
+        problem = random_problem(seed)
+        best = solve(problem, "exhaustive").placement
+        assert best is None or best.workers <= max(1, split.most_workers(problem)), seed
 
 
 def test_a_stopped_search_has_a_true_bound() -> None:
