@@ -43,15 +43,17 @@ class Runs:
         """Return the sum of the n largest machines of each row among the runs that are open; see
         `best_of`.
         """
-        open_runs = open_steps[self.starts]
-        table, machines = self.table[:, open_runs, :most], self.machines[open_runs, :most]
-        rows, runs, length = table.shape
-        if runs > most > 0:
-            first = np.argpartition(-table[:, :, 0], most - 1, axis=1)[:, :most]
-            table = np.take_along_axis(table, first[:, :, None], axis=1)
-            machines = machines[first]
+        runs, rows = np.flatnonzero(open_steps[self.starts]), len(self.table)
+        if len(runs) > most > 0:
+            # Only what the highest runs hold is copied, not the whole table.
+            heads = self.table[:, runs, 0]
+            first = runs[np.argpartition(-heads, most - 1, axis=1)[:, :most]]
+            table = self.table[np.arange(rows)[:, None], first, :most]
+            machines = self.machines[first, :most]
+        else:
+            table, machines = self.table[:, runs, :most], self.machines[runs, :most]
         alike = rows if machines.ndim == 3 else 1
-        columns = table.shape[1] * length
+        columns = table.shape[1] * table.shape[2]
         return best_of(table.reshape(rows, columns), most, machines.reshape(alike, columns))
 
 
