@@ -15,12 +15,13 @@ from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
 from placer.units import SECONDS_PER_HOUR
 
-from .._market.arrays import Array, Indices
+from .._market.arrays import Array, Indices, Mask
 from .._market.grid import grid_of
 from .._market.market import Market
 from .._market.required_machines import with_required_places
 from .._mode import Mode
 from .._target import Target
+from .bounds.hub_levels import HubLevels
 from .bounds.meeting import Meeting
 from .bounds.region_rounds import RegionRounds
 from .bounds.relaxation import Family, Node, Relaxation, margin
@@ -69,6 +70,8 @@ class RegionSearch:
         self._least: dict[frozenset[str], LeastRounds | None] = {}
         self._roots: dict[tuple[int, frozenset[str]], dict[int, float]] = {}
         self._rough_margins: dict[tuple[int, frozenset[str]], Array] = {}
+        self._hub_levels: dict[frozenset[str], HubLevels] = {}
+        self._hub_regions: dict[frozenset[str], Mask] = {}
 
     def aim(self, target: Target) -> None:
         """Search for another target in the same market."""
@@ -239,6 +242,7 @@ class RegionSearch:
         limits = self.target.limits
         if limits != self._limits:
             self._limits, self._roots, self._rough_margins = limits, {}, {}
+            self._hub_regions = {}
 
     def _open(self, regions: int, family: Family) -> Indices:
         """List the worker counts at which some placement over so many regions may be an
@@ -270,7 +274,23 @@ class RegionSearch:
             margins = np.where(
                 margins >= 0, self._fixed_margins(places, workers, regions, family), margins
             )
+        hubs = self.transport == "region-hub" and np.any(margins >= 0)
+        if hubs and not self._through_hubs(family)[regions]:
+            margins = np.full(len(margins), -np.inf)
         return dict(zip(workers.tolist(), margins.tolist(), strict=True))
+
+    def _through_hubs(self, family: Family) -> Mask:
+        """Return whether a placement over so many regions may improve, with every hub looked at by
+        itself; shape (regions + 1,).
+        """
+        if family.hosts not in self._hub_regions:
+            if family.hosts not in self._hub_levels:
+                grid = grid_of(self.market, family.hosts, self.most)
+                self._hub_levels[family.hosts] = HubLevels(self.rounds, grid, family)
+            self._hub_regions[family.hosts] = self._hub_levels[family.hosts].regions(
+                self.target, self.ranges.most_regions
+            )
+        return self._hub_regions[family.hosts]
 
     def _fixed_margins(
         self, places: tuple[int, ...], workers: Indices, regions: int, family: Family

@@ -51,7 +51,7 @@ class HubStar:
             hubs = np.array([p for p in hubs if self.market.places[p] == wanted], dtype=np.intp)
         if len(hubs) == 0 or left > len(rest):
             return np.inf, np.inf
-        ups, downs, usd = self._direct, self._direct.T, self.market.both_ways
+        ups, downs, usd = self.direct, self.direct.T, self.market.both_ways
         # For each hub alone: the regions in use, and of the open ones the nearest. Then the best
         # hub for the seconds and the best for the dollars, which need not be the same: both err
         # low.
@@ -81,7 +81,7 @@ class HubStar:
                 dtype=np.intp,
             )
             pairs = np.ix_(rest, hubs)
-            seconds = sum(np.sort(each[pairs], axis=0) for each in (self._direct, self._direct.T))
+            seconds = sum(np.sort(each[pairs], axis=0) for each in (self.direct, self.direct.T))
             egress = np.cumsum(np.sort(self.market.both_ways[pairs], axis=0), axis=0)
             self._kept[joining] = (
                 np.min(seconds, axis=1, initial=np.inf),
@@ -94,7 +94,7 @@ class HubStar:
         return {}
 
     @cached_property
-    def _direct(self) -> Array:
+    def direct(self) -> Array:
         """Seconds of one gradient from place to place, 0 to itself; shape (places, places)."""
         problem, places = self.market.problem, self.market.places
         alone = self.size / problem.network.speeds(places, self.mode.streams)
