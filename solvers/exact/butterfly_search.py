@@ -19,6 +19,7 @@ from .._market.market import Market
 from .._mode import Mode
 from .._target import Target
 from .bounds.meeting import Meeting
+from .bounds.neighbourhoods import Neighbourhoods
 from .bounds.relaxation import Family, Node, Relaxation
 from .search import Ranges
 from .tree.first_placements import FirstPlacements
@@ -47,6 +48,7 @@ class ButterflySearch:
         self.first, self.most = self.ranges.fewest_workers, self.ranges.most_workers
         self.fewest_regions = self.ranges.fewest_regions
         self.relaxation = Relaxation(market, target, mode, self.first, self.most)
+        self._near: dict[frozenset[str], Neighbourhoods] = {}
 
     def aim(self, target: Target) -> None:
         """Search for another target in the same market."""
@@ -85,7 +87,35 @@ class ButterflySearch:
         self.target.check_time()
         if self.ranges.empty:
             return False
-        return any(len(self._open(family)) > 0 for family in self.relaxation.families)
+        return any(
+            self._alone_open(family) or len(self._spread_open(family, enough=True)) > 0
+            for family in self.relaxation.families
+            if len(self._open(family))
+        )
+
+    def _alone_open(self, family: Family) -> bool:
+        """Return whether a placement within one region may be an improvement."""
+        places = self.relaxation.places(family)
+        if self.fewest_regions > 1 or not places:
+            return False
+        workers = np.arange(self.first, self.most + 1)
+        return bool(np.any(self.relaxation.margins_alone(places, workers, family) >= 0))
+
+    def _spread_open(self, family: Family, *, enough: bool = False) -> list[tuple[int, float]]:
+        """Return the numbers of workers that may be an improvement over several regions, with their
+        margins, the most promising first; some of them are ``enough`` where any decides.
+        """
+        margins = self._spread_margins(family) if self.ranges.most_regions > 1 else []
+        left = [(n, margin) for n, margin in margins if margin >= 0]
+        if not left:
+            return []
+        workers = np.array([n for n, _ in left])
+        if family.hosts not in self._near:
+            grid = grid_of(self.market, family.hosts, self.most)
+            self._near[family.hosts] = Neighbourhoods(self.relaxation, grid, family)
+        near = self._near[family.hosts].open(self.target, workers, enough=enough)
+        left = [pair for pair, possible in zip(left, near, strict=True) if possible]
+        return sorted(left, key=lambda pair: -pair[1])
 
     def may_spread(self) -> bool:
         """Return whether the bound of placements over several regions allows an improvement."""
@@ -123,12 +153,11 @@ class ButterflySearch:
 
     def _several_regions(self, family: Family) -> Iterator[None]:
         """Search one tree for each number of workers, the most promising first."""
-        fewest, margins = max(2, self.fewest_regions), self._spread_margins(family)
-        if not margins:
+        fewest, open_ = max(2, self.fewest_regions), self._spread_open(family)
+        if not open_:
             return
         grid = grid_of(self.market, family.hosts, self.most)
-        open_ = [n for n, margin in sorted(margins, key=lambda pair: -pair[1]) if margin >= 0]
-        trees = [partial(self._tree, grid, n, fewest, family) for n in open_]
+        trees = [partial(self._tree, grid, n, fewest, family) for n, _ in open_]
         yield from interleave(trees, self._offer)
 
     def _spread_margins(self, family: Family) -> list[tuple[int, float]]:

@@ -144,10 +144,17 @@ class Schedule:
 
     def _gap(self, search: Search) -> float:
         """Return the share by which the bound of a mode is better than the incumbent."""
-        bound, best = self.ledger.bound(_key(search)), self.target.best_value
+        bound = self.ledger.bound(_key(search))
         if bound is None:
             return 0.0 if self.ledger.known(_key(search)) else 1.0
-        return max(0.0, self.target.objective.gain(bound, best) / abs(best))
+        return self._share(bound)
+
+    def _share(self, value: float) -> float:
+        """Return by how much of the incumbent's value another one is better; 0 where nothing is
+        emitted or paid, which nothing beats.
+        """
+        best = self.target.best_value
+        return max(0.0, self.target.objective.gain(value, best) / abs(best)) if best else 0.0
 
     def _rank(self, search: Search) -> float:
         return -self._gap(search) if self.target.best is not None else 0.0
@@ -182,7 +189,7 @@ class Schedule:
         ):
             return False
         middle = (bound * opened) ** 0.5
-        gain = target.objective.gain(middle, target.best_value) / abs(target.best_value)
+        gain = self._share(middle)
         if gain <= STRICT:
             return False
         self._allows(search, gain)

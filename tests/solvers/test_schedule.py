@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from instances import exchange_problem, random_problem
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
-from placer.cost_model.objective import objective_of
+from placer.cost_model.objective import objective_named, objective_of
 from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result
@@ -89,6 +90,16 @@ def test_no_placement_of_a_mode_beats_the_bound_of_a_stopped_search(
         result = solve(problem, "exact", replace(PROOF, node_limit=nodes))
     if result.placement is not None:
         assert beaten(result, best) == []
+
+
+def test_what_costs_nothing_is_not_divided_by(staged: None) -> None:
+    """The best emits nothing, so no share of it
+    is a gap.
+    """
+    schedule = SCHEDULE.Schedule(
+        SimpleNamespace(best_value=0.0, objective=objective_named("carbon")), None, []
+    )
+    assert schedule._share(0.0) == 0.0
 
 
 def test_a_mode_that_is_behind_costs_no_nodes(staged: None) -> None:

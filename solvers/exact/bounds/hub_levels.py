@@ -13,16 +13,14 @@ import numpy as np
 from placer.cost_model.timing.plain_streams import share_seconds
 from placer.units import SECONDS_PER_HOUR
 
-from ..._market.arrays import Array, Indices, Mask
+from ..._market.arrays import Array, Mask
 from ..._market.grid import Grid
 from ..._target import Target
 from .region_rounds import RegionRounds
-from .relaxation import Family, margin
+from .relaxation import Family, margin, priced_rows
 
 LEVELS = 16
 """Levels of the slowest way to the hub and back."""
-BELOW, ABOVE = 0.3, 2.5
-"""Prices of a dollar that are looked at, over the samples/s that an improvement has for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +127,7 @@ class HubLevels:
 
     def _margins(self, frames: Frames, target: Target, most_regions: int) -> Array:
         """Return the margins over an improvement; shape (hubs, most_regions)."""
-        rows = self._rows(target)
+        rows = priced_rows(self.grid.weights, self.mode, target)
         weights = self.grid.weights[rows]
         worth = self._worth(frames.most)[rows]
         rounds_per_hour = (
@@ -166,19 +164,6 @@ class HubLevels:
         averaging = self.rounds.fastest_averaging(tuple(self.places.tolist()), self.family)
         built = self.rounds.inside_s(np.array([fewest]), averaging[[fewest]], 1, self.family)
         return float(np.max(built))
-
-    def _rows(self, target: Target) -> Indices:
-        """Choose rows: all that bound speed and price, or those around the samples/s that an
-        improvement has for a dollar.
-        """
-        weights = self.grid.weights
-        plain = ~np.any(weights[:, 2:] > 0, axis=1)
-        speed, usd = target.min_speed * self.mode.multiplier, target.max_usd_per_hour
-        if speed > 0 and usd < np.inf:
-            price = weights[:, 1] / (speed / usd)
-            ends = (weights[:, 0] == 0) | (weights[:, 1] == 0)
-            plain &= ends | ((price >= BELOW) & (price <= ABOVE))
-        return np.flatnonzero(plain)
 
     def _worth(self, most: int) -> Array:
         """Return the most that one to so many machines of a place are worth; shape (rows,

@@ -24,6 +24,9 @@ MOST_FAMILIES = 5
 of the whole market, which take longer than looser bounds cost.
 """
 
+BELOW, ABOVE = 0.3, 2.5
+"""Prices of a dollar that are looked at, over the samples/s that an improvement has for each."""
+
 
 @dataclass(frozen=True)
 class Node:
@@ -463,6 +466,19 @@ def fewest_crossing_pairs(workers: Indices, room: Indices, used: int) -> Array:
             break
     pairs: Array = np.maximum(workers.astype(float) ** 2 - together, 0.0)
     return pairs
+
+
+def priced_rows(weights: Array, mode: Mode, target: Target) -> Indices:
+    """Choose rows without other limits than the price: the ends, and those around the samples/s
+    that an improvement has for a dollar; all of them where that is not known.
+    """
+    chosen = ~np.any(weights[:, 2:] > 0, axis=1)
+    speed, usd = target.min_speed * mode.multiplier, target.max_usd_per_hour
+    if speed > 0 and usd < np.inf:
+        price = weights[:, 1] / (speed / usd)
+        ends = (weights[:, 0] == 0) | (weights[:, 1] == 0)
+        chosen &= ends | ((price >= BELOW) & (price <= ABOVE))
+    return np.flatnonzero(chosen)
 
 
 def margin(reached: Array, needed: Array) -> Array:

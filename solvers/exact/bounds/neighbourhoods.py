@@ -1,0 +1,177 @@
+"""Bounds of an all-reduce over several regions: who may take part, level by level of its slowest
+pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+
+from placer.problem.exchange.allreduce import pair_bytes
+from placer.units import SECONDS_PER_HOUR
+
+from ..._market.arrays import Array, Indices, Mask
+from ..._market.grid import Grid
+from ..._target import Target
+from .relaxation import Family, Relaxation, margin, priced_rows
+
+RATIO = 1.2
+"""Ratio of neighbouring levels of the slowest pair."""
+RANKS = (2, 4, 7, 12, 20, 35, 60)
+"""Ranks among all machines whose worth is tried as the price of a worker."""
+PEELS = 4
+"""How often regions are left out and the bounds of the others worked out again, first without
+egress.
+"""
+MANY = 0.8
+"""With a larger share of the regions left, another round is not worth it."""
+
+
+class Neighbourhoods:
+    """All-reduce over several regions with the hosts of one family.
+
+    Parameters
+    ----------
+    relaxation
+        Links and averages.
+    grid
+        Best sums of the hosts.
+    family
+        Classes of hosts.
+
+    Notes
+    -----
+    Where the slowest pair takes between two levels, all regions lie in the neighbourhood of each of
+    them, and the round takes the lower level at least. With a price for each worker (Lagrangian on
+    their number), region r with n of N workers is worth at most the best over n of its machines
+    less n (N - n) times its cheapest pair. A region whose neighbourhood together is not worth an
+    improvement is left out, which makes the neighbourhoods of others smaller.
+    """
+
+    def __init__(self, relaxation: Relaxation, grid: Grid, family: Family) -> None:
+        self.relaxation, self.grid, self.family = relaxation, grid, family
+        self.market, self.mode = relaxation.market, relaxation.mode
+        self.places = np.array(self.market.family_places(grid.hosts), dtype=np.intp)
+        at = np.ix_(self.places, self.places)
+        self.wan, self.usd = relaxation.wan_matrix[at], self.market.both_ways[at] / 2
+
+    @cached_property
+    def levels(self) -> list[float]:
+        """Upper ends of the levels of the slowest pair."""
+        ranked = np.unique(self.wan[np.triu_indices(len(self.places), 1)])
+        built = list[float]()
+        for wan in ranked.tolist():
+            if not built or wan > built[-1] * RATIO:
+                built.append(wan)
+        if built and built[-1] < ranked[-1]:
+            built.append(float(ranked[-1]))
+        return built
+
+    def open(self, target: Target, workers: Indices, *, enough: bool = False) -> Mask:
+        """Return which numbers of workers may be an improvement over several regions; shape
+        (workers,).
+
+        Parameters
+        ----------
+        enough
+            Whether one of them is enough: the others are not looked at any more then.
+        """
+        found, below = np.zeros(len(workers), dtype=bool), 0.0
+        for level in self.levels:
+            # A placement of this level has a pair that is slower than the level before.
+            left = np.flatnonzero(~found)
+            if len(left) == 0 or (enough and found.any()):
+                return found
+            found[left] = self._open_at(target, workers[left], below, level)
+            below = level
+        return found
+
+    def _open_at(self, target: Target, workers: Indices, below: float, level: float) -> Mask:
+        """Return which numbers of workers are open at one level."""
+        rows = priced_rows(self.grid.weights, self.mode, target)
+        weights = self.grid.weights[rows]
+        each = pair_bytes(self.relaxation.problem.gradient_bytes, 1) / workers
+        needed = target.thresholds(
+            self.mode,
+            weights,
+            self.family.averaging_s[workers] + below * each,
+            np.zeros(len(workers)),
+            min(self.market.data_usd[p] for p in self.places),
+            np.zeros(len(workers)),
+        )
+        everywhere = self.grid.everywhere[rows][:, workers]
+        built = np.zeros(len(workers), dtype=bool)
+        alive = np.flatnonzero(margin(everywhere, needed) >= 0)
+        if len(alive) == 0:
+            return built
+        # Rows with least to spare first: they cut most.
+        spare = (everywhere - needed)[:, alive].min(axis=1) / weights.max(axis=1)
+        order = np.argsort(spare, kind="stable")
+        near = self.wan <= level
+        np.fill_diagonal(near, False)
+        per_hour = SECONDS_PER_HOUR * self.mode.multiplier / self.mode.samples * target.min_speed
+        mask = np.ones((len(self.places), len(alive)), dtype=bool)
+        for egress in (False, True):
+            for _ in range(PEELS):
+                before = int(mask.sum())
+                inside, some = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+                if len(inside) == 0:
+                    return built
+                at, known = np.ix_(inside, inside), mask[np.ix_(inside, some)]
+                pairs = np.where(near[at], self.usd[at], np.inf).min(axis=1)
+                known &= np.isfinite(pairs)[:, None]  # who has no neighbour meets nobody
+                pairs = np.where(np.isfinite(pairs), pairs, 0.0)
+                for row in order.tolist():
+                    target.check_time()
+                    charge = weights[row, 1] * per_hour * each[alive[some]] * egress
+                    for reached in self._reached(
+                        int(rows[row]), inside, workers[alive[some]], pairs, charge, near[at], known
+                    ):
+                        known &= reached >= needed[row, alive[some]]
+                    if not known.any():
+                        return built
+                mask[:] = False
+                mask[np.ix_(inside, some)] = known
+                if mask.sum() > MANY * before:
+                    break
+        built[alive] = mask.any(axis=0)
+        return built
+
+    def _reached(
+        self,
+        row: int,
+        inside: Indices,
+        workers: Indices,
+        pairs: Array,
+        charge: Array,
+        near: Mask,
+        mask: Mask,
+    ) -> Iterator[Array]:
+        """Yield, for each price of a worker, what each region reaches together with its
+        neighbourhood at most; shape (places, workers).
+        """
+        sums = self.grid.sums[row, self.places[inside], 1 : int(workers.max())]
+        sums = sums[:, : max(1, int(np.isfinite(sums).any(axis=0).sum()))]
+        counts = np.arange(1, sums.shape[1] + 1)
+        linked = near.astype(float)
+        worth = sums[:, None]
+        if charge.any():
+            # n of N workers meet N - n others each, at the cheapest pair or dearer.
+            met = counts * np.maximum(workers[:, None] - counts, 0) * charge[:, None]
+            worth = np.where(counts < workers[:, None], worth - pairs[:, None, None] * met, -np.inf)
+        for price in self._prices[row].tolist():
+            own = (worth - price * counts).max(axis=2)
+            yield own + linked @ np.where(mask, np.maximum(own, 0.0), 0.0) + price * workers
+
+    @cached_property
+    def _prices(self) -> Array:
+        """Prices of a worker that are tried: none, and the worth of machines of some ranks; shape
+        (rows, prices).
+        """
+        units = -np.sort(-self.grid.steps[:, self.places].reshape(len(self.grid.weights), -1))
+        ranked = units[:, np.minimum(np.array(RANKS), units.shape[1]) - 1]
+        ranked = np.where(np.isfinite(ranked), np.maximum(ranked, 0.0), 0.0)
+        built: Array = np.column_stack([np.zeros(len(ranked)), ranked])
+        return built
