@@ -228,8 +228,10 @@ class Prepared:
                 }
             for search in searches:
                 if id(search) in closed:  # it stays closed: a better incumbent asks for more
-                    with ledger.mode(search.mode.strategy, search.mode.local_steps):
+                    mode = search.mode.strategy, search.mode.local_steps
+                    with ledger.mode(*mode):
                         pass
+                    ledger.root(mode, ledger.bound(mode))  # its relaxation alone has closed it
             if target.tied is None:
                 self._begun = searches
             left = [search for search in searches if id(search) not in closed]
@@ -298,7 +300,7 @@ class Prepared:
         # What no time or memory is left for keeps the outermost value.
         outermost = _unbeatable_value(self.market, target.objective)
         for mode in self.market.problem.modes:
-            if not ledger.known(mode):
+            if not ledger.of(mode).worked_out:
                 ledger.root(mode, outermost)
 
     def _alone(self, target: Target) -> bool:

@@ -60,7 +60,7 @@ class Neighbourhoods:
     @cached_property
     def levels(self) -> list[float]:
         """Upper ends of the levels of the slowest pair."""
-        ranked = np.unique(self.wan[np.triu_indices(len(self.places), 1)])
+        ranked = np.sort(self.wan[np.triu_indices(len(self.places), 1)])
         built = list[float]()
         for wan in ranked.tolist():
             if not built or wan > built[-1] * RATIO:
