@@ -40,6 +40,8 @@ STEPS = 200
 """Changes of one ascent."""
 SLOWEST = 1e-9
 """Samples/s below which nothing is reached."""
+NOTHING = -1e300
+"""What a fleet is worth that no exchange is admitted for."""
 GAIN = 1e-7
 """Relative gain that is worth a step."""
 
@@ -226,7 +228,7 @@ class Ascent:
             [Changes.none(), leaving, joining, self._replaced(fleet, pools, groups)]
         )
         found = self._worth(fleet, mode, single, price, worth)
-        now = found[0]
+        now = max(float(found[0]), NOTHING)
         top = int(np.argmax(found))
         if found[top] > now + GAIN * abs(now):
             several = self._together(joining, found[1 + len(leaving) :][: len(joining)] - now)

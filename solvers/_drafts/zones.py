@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from placer.cost_model.estimate import evaluate
 from placer.problem.exchange import traits
+from placer.units import SECONDS_PER_HOUR
 
-from .._market.arrays import Indices
+from .._market.arrays import Array, Indices
 from .._mode import Mode
 from .ascent import GROUPS, Ascent, Found, OutOfWorkError
 from .candidates import TRANSPORTS
@@ -123,13 +125,53 @@ class ZoneSearch:
         price = self._price()
         tried: list[tuple[Zone, list[Mode], Found]] = []
         for zone in self._zones(price):
-            for modes in self.modes.values():
+            reached = self._reached(zone)
+            for every in self.modes.values():
+                modes = [mode for mode in every if self._may_win(reached / mode.multiplier)]
+                if not modes:
+                    continue
                 self.ascent.best = None
                 found = self._first(zone, modes, price)
                 if found is not None:
                     tried.append((zone, modes, found))
                     self._offer()
         return sorted(tried, key=lambda row: -row[-1].value)
+
+    def _reached(self, zone: Zone) -> float:
+        """Return the samples/s that the budget buys in a zone, or that a dollar an hour or a gram
+        buys, if exchanges took no time and machines could be divided.
+        """
+        market, target = self.market, self.judge.target
+        mine = np.isin(market.place_of, zone.places)
+        speed = market.speed[mine]
+        spent = np.maximum(self._spent[mine], LEAST_USD)
+        if not self.ascent.aim.objective.by_speed:
+            return float((speed / spent).max())
+        order = np.argsort(spent / speed, kind="stable")
+        count = np.minimum(self.stock.cap[mine], self.judge.most)[order]
+        before = np.concatenate([[0.0], np.cumsum(count * spent[order])[:-1]])
+        left = np.maximum(0.0, target.budget_usd_per_hour - before)
+        return float((np.minimum(count, left / spent[order]) * speed[order]).sum())
+
+    def _may_win(self, reached: float) -> bool:
+        """Return whether samples/s that count, of the budget or of a dollar or gram, could beat the
+        best so far.
+        """
+        target, objective = self.judge.target, self.ascent.aim.objective
+        if target.best is None:
+            return True
+        if objective.by_speed:
+            return reached > target.min_speed
+        if objective.name == "cost-per-sample":
+            return 1 / SECONDS_PER_HOUR / reached < target.max_usd_per_sample
+        return target.floor_samples_per_second / reached < abs(target.best_value)
+
+    @cached_property
+    def _spent(self) -> Array:
+        """USD/h of one machine of each pool, or its emissions where these are minimised; shape
+        (pools,).
+        """
+        return self.market.carbon if self.ascent.aim.by_carbon else self.market.usd
 
     def _rebuild(self, zone: Zone, draw: np.random.Generator) -> None:
         """Take some machines from the best plan and climb again, until many in a row do not
@@ -173,13 +215,11 @@ class ZoneSearch:
             outcome = evaluate(target.best, self.judge.problem)
             spent = outcome.carbon_g_per_hour if self.ascent.aim.by_carbon else outcome.usd.total
             return outcome.samples_per_second / max(spent or 0.0, LEAST_USD)
-        spent_each = market.carbon if self.ascent.aim.by_carbon else market.usd
-        return float((market.alone / np.maximum(spent_each, LEAST_USD)).max())
+        return float((market.alone / np.maximum(self._spent, LEAST_USD)).max())
 
     def _kinds(self, places: Indices, price: float, mode: Mode, most: int = BEST_KINDS) -> Indices:
         """List the pools of some places that are worth most at a price, at several efficiencies."""
         market = self.market
-        spent = market.carbon if self.ascent.aim.by_carbon else market.usd
         able = np.isin(market.place_of, places) & (
             market.usd <= self.judge.target.budget_usd_per_hour
         )
@@ -187,7 +227,7 @@ class ZoneSearch:
         pools = np.flatnonzero(able)
         chosen = np.zeros(len(market.pools), dtype=bool)
         for share in EFFICIENCIES:
-            worth = (share / mode.multiplier * market.speed - price * spent)[pools]
+            worth = (share / mode.multiplier * market.speed - price * self._spent)[pools]
             order = pools[np.lexsort((-worth, market.place_of[pools]))]
             first = np.searchsorted(market.place_of[order], market.place_of[order])
             chosen[order[np.arange(len(order)) - first < most]] = True
@@ -198,10 +238,9 @@ class ZoneSearch:
         market, apart = self.market, self.stock.rounds.apart_s
         everywhere = np.arange(len(market.places))
         mode = next(iter(self.modes.values()))[0]
-        spent = market.carbon if self.ascent.aim.by_carbon else market.usd
-        worth = np.maximum(0.0, market.speed / mode.multiplier * MIDDLE - price / 2 * spent)
+        worth = market.speed / mode.multiplier * MIDDLE - price / 2 * self._spent
         best = np.zeros(len(everywhere))
-        np.maximum.at(best, market.place_of, worth)
+        np.maximum.at(best, market.place_of, np.maximum(0.0, worth))
         zones: list[Zone] = []
         for reach in REACH:
             near = (

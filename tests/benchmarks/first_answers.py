@@ -20,6 +20,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -39,8 +40,10 @@ QUOTAS = (None, 8)
 MOST_LOCAL_STEPS = 64
 LIMIT_S = 12.0
 """Time limit of a question: what a user waits; the clock of the machine ends it before."""
-SEARCHES = ((1e9, 0), (1e9, 1))
-"""Work and seeds of the long searches by zones."""
+SEEDS = (0, 1)
+"""Seeds of the long searches by zones."""
+LONG = {"work": 3e8, "deepened": 12, "zones": 4, "vain": 60}
+"""What the long searches may do: ten times the work of a first answer and more."""
 
 
 @dataclass(frozen=True)
@@ -116,14 +119,11 @@ def long_runs(problem: Problem, seconds: float) -> dict[str, float]:
     market = importlib.import_module("placer.solvers._market.market").Market.of(problem)
     zones = importlib.import_module("placer.solvers._drafts.zones")
     judge_of = importlib.import_module("placer.solvers._drafts.construction").judge_of
-    for work, seed in SEARCHES:
-        options = SolveOptions(time_limit_s=seconds, start=best.placement)
-        judge = judge_of(market, options)
-        with_more = replace(zones.EFFORT, work=work, deepened=12, zones=4, vain=60)
-        try:
-            zones.ZoneSearch(judge, with_more).run(seed)
-        except importlib.import_module("placer.solvers._target").StoppedError:
-            pass
+    stopped = importlib.import_module("placer.solvers._target").StoppedError
+    for seed in SEEDS:
+        judge = judge_of(market, SolveOptions(time_limit_s=10 * seconds, start=best.placement))
+        with suppress(stopped):
+            zones.ZoneSearch(judge, replace(zones.EFFORT, **LONG)).run(seed)
         values[f"zones, seed {seed}"] = judge.target.best_value
     return values
 
