@@ -202,6 +202,13 @@ class Ascent:
             fleet = step
         return fleet
 
+    def worth_of(self, fleet: Fleet, mode: Mode) -> float:
+        """Return the value of a fleet, less by as many times as it misses the limits."""
+        rounds, lacking = self.timed(fleet, mode, Changes.none(), 0.0)
+        value = float(self.aim.value(rounds)[0])
+        short = float(lacking[0] + self.aim.lacking(rounds)[0])
+        return value / (1 + EXCESS * short) if np.isfinite(short) else -np.inf
+
     def _worth(
         self, fleet: Fleet, mode: Mode, changes: Changes, price: float, worth: Worth
     ) -> Array:

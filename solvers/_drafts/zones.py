@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +12,7 @@ from placer.cost_model.estimate import evaluate
 from placer.problem.exchange import traits
 from placer.units import SECONDS_PER_HOUR
 
-from .._market.arrays import Array, Indices
+from .._market.arrays import Array, Indices, Mask
 from .._mode import Mode
 from .ascent import GROUPS, Ascent, Found, OutOfWorkError
 from .candidates import TRANSPORTS
@@ -30,6 +31,12 @@ TAKEN = (0.1, 0.2, 0.35)
 """Shares of the machines that are taken away, and chosen again."""
 KEPT = 0.8
 """Chance that a pool may join again."""
+FILLED = 0.9
+"""Share of the budget that fleets spend on machines to begin with."""
+FEWER = (0.0, 0.2)
+"""Powers of the number of machines by which many small ones are worth less than a large one."""
+FILLS = 12
+"""Halvings of the price of a dollar at which a budget is filled."""
 TUNED = 3
 """Numbers of local steps that are climbed with in one zone."""
 HALVINGS = 5
@@ -66,8 +73,8 @@ class Effort:
     vain: int
 
 
-EFFORT = Effort(work=3e7, zones=2, deepened=4, vain=12)
-"""About half a second at most."""
+EFFORT = Effort(work=6e7, zones=2, deepened=4, vain=12)
+"""About a second at most."""
 
 
 class ZoneSearch:
@@ -135,7 +142,81 @@ class ZoneSearch:
                 if found is not None:
                     tried.append((zone, modes, found))
                     self._offer()
-        return sorted(tried, key=lambda row: -row[-1].value)
+        for zone, modes, mode, fleet in self._filled():
+            self.ascent.best = None
+            self._within(fleet, mode, np.array(zone.places))
+            self._tune(modes)
+            if self.ascent.best is not None:
+                tried.append((zone, modes, self.ascent.best))
+                self._offer()
+        tried.sort(key=lambda row: -row[-1].value)
+        plans = {row[-1].draft: row for row in reversed(tried)}
+        return sorted(plans.values(), key=lambda row: -row[-1].value)
+
+    def _filled(self) -> list[tuple[Zone, list[Mode], Mode, Fleet]]:
+        """List the most promising fleets that spend the budget, or a part of it, as if exchanges
+        took no time; in the zones, and in the places of each provider.
+        """
+        target = self.judge.target
+        rows: list[tuple[float, int, Zone, list[Mode], Mode, Fleet]] = []
+        if not self.ascent.aim.objective.by_speed or target.budget_usd_per_hour == np.inf:
+            return []
+        for zone in self._zones(self._price()):
+            for power in FEWER:
+                fleet = self._fill(zone, FILLED * target.budget_usd_per_hour, power)
+                if fleet.n.sum() < 2:
+                    continue
+                for modes in self.modes.values():
+                    for mode in modes[:: -max(1, len(modes) // 2)]:
+                        worth = self.ascent.worth_of(fleet, mode)
+                        rows.append((worth, len(rows), zone, modes, mode, fleet))
+        rows.sort(key=lambda row: (-row[0], row[1]))
+        best: dict[tuple[Zone, str], tuple[Zone, list[Mode], Mode, Fleet]] = {}
+        for worth, _, zone, modes, mode, fleet in rows:
+            if worth > 0:
+                best.setdefault((zone, mode.strategy), (zone, modes, mode, fleet))
+        return list(best.values())[: self.effort.zones]
+
+    def _fill(self, zone: Zone, budget: float, power: float) -> Fleet:
+        """Return the machines of a zone that a budget buys if exchanges took no time: by speed less
+        their price, one kind of each quota.
+        """
+        market, stock = self.market, self.stock
+        pools = np.flatnonzero(np.isin(market.place_of, zone.places) & (stock.cap > 0))
+        low, high = (
+            0.0,
+            float((market.speed[pools] / np.maximum(market.usd[pools], LEAST_USD)).max()),
+        )
+        counts: dict[int, int] = {}
+        for _ in range(FILLS):
+            price = (low + high) / 2
+            worth = market.speed[pools] - price * market.usd[pools]
+            cap = np.minimum(stock.cap[pools], self.judge.most)
+            order = np.lexsort((-worth * cap ** (1 - power), stock.bucket[pools]))
+            first = order[np.unique(stock.bucket[pools][order], return_index=True)[1]]
+            first = first[worth[first] > 0]
+            first = first[np.argsort(-worth[first], kind="stable")]
+            before = np.concatenate([[0], np.cumsum(cap[first])])[: len(first)]
+            taken = np.clip(self.judge.most - before, 0, cap[first]).astype(np.intp)
+            if float(taken @ market.usd[pools[first]]) > budget:
+                low = price
+            else:
+                high = price
+                counts = dict(zip(pools[first].tolist(), taken.tolist(), strict=True))
+        return Fleet(stock, counts)
+
+    def _within(self, fleet: Fleet, mode: Mode, places: Indices) -> None:
+        """Climb within the limits."""
+        price = self._price()
+        pools = self._kinds(places, price / 2, mode, 2)
+        worth = self.ascent.limited(abs(self._scale))
+        self.ascent.climb(fleet, mode, price / 2, worth, pools, GROUPS)
+
+    @property
+    def _scale(self) -> float:
+        """Value of the best answer, by which missed limits are weighed."""
+        best, target = self.ascent.best, self.judge.target
+        return best.value if best is not None else target.best_value
 
     def _reached(self, zone: Zone) -> float:
         """Return the samples/s that the budget buys in a zone, or that a dollar an hour or a gram
@@ -234,7 +315,9 @@ class ZoneSearch:
         return np.flatnonzero(chosen)
 
     def _zones(self, price: float) -> list[Zone]:
-        """List zones of some reach around the places with the best neighbours, then all places."""
+        """List zones of some reach around the places with the best neighbours, those of a provider,
+        then all places.
+        """
         market, apart = self.market, self.stock.rounds.apart_s
         everywhere = np.arange(len(market.places))
         mode = next(iter(self.modes.values()))[0]
@@ -242,12 +325,7 @@ class ZoneSearch:
         best = np.zeros(len(everywhere))
         np.maximum.at(best, market.place_of, np.maximum(0.0, worth))
         zones: list[Zone] = []
-        for reach in REACH:
-            near = (
-                apart <= np.quantile(apart[np.triu_indices(len(apart), 1)], reach)
-                if len(apart) > 1
-                else apart <= 0
-            )
+        for near in (*self._near(apart), self._provided):
             left = best.copy()
             for _ in range(self.effort.zones):
                 sums = near @ left
@@ -259,6 +337,22 @@ class ZoneSearch:
                 left[inside] = 0.0
         zones.append(Zone(tuple(everywhere.tolist())))
         return list(dict.fromkeys(zones))
+
+    @staticmethod
+    def _near(apart: Array) -> Iterator[Mask]:
+        """Yield which places are within some reach of each other; shape (places, places)."""
+        pairs = apart[np.triu_indices(len(apart), 1)]
+        for reach in REACH if len(pairs) else ():
+            yield apart <= np.quantile(pairs, reach)
+
+    @cached_property
+    def _provided(self) -> Mask:
+        """Which places have the same provider, who often carries bytes between them for little;
+        shape (places, places).
+        """
+        names = np.array([place.split("/", maxsplit=1)[0] for place in self.market.places])
+        built: Mask = names[:, None] == names
+        return built
 
     def _first(self, zone: Zone, modes: list[Mode], price: float) -> Found | None:
         """Climb once at half the price of a dollar from the best pair, with most local steps."""

@@ -42,7 +42,7 @@ LIMIT_S = 12.0
 """Time limit of a question: what a user waits; the clock of the machine ends it before."""
 SEEDS = (0, 1)
 """Seeds of the long searches by zones."""
-LONG = {"work": 3e8, "deepened": 12, "zones": 4, "vain": 60}
+LONG = {"work": 5e8, "deepened": 12, "zones": 4, "vain": 60}
 """What the long searches may do: ten times the work of a first answer and more."""
 
 
