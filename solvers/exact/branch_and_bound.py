@@ -432,9 +432,11 @@ def _offer_draft(target: Target, options: SolveOptions, searches: list[Search]) 
         return options.node_limit is None and any(search.may_spread() for search in searches)
 
     left = replace(options, time_limit_s=max(0.0, target.deadline - time.monotonic()))
-    draft = local_search.solve(target.problem, left, goes_on).placement
-    if draft is not None:
-        target.offer(draft)
+    draft = local_search.solve(target.problem, left, goes_on)
+    if draft.placement is not None:
+        target.offer(draft.placement)
+    if draft.interrupted:  # the user ends the whole search
+        raise KeyboardInterrupt
 
 
 def _offer_single_machines(market: Market, target: Target) -> None:
