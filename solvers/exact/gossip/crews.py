@@ -157,13 +157,15 @@ def _sums(market: Market, weights: Array, hosts: frozenset[str], most: int) -> A
     """Return the best sums of n machines of each place; shape (prices, places, most + 1)."""
     inside = market.of_hosts(hosts)
     machines, owners = market.step_machines[inside], market.step_owners[inside]
-    parts = []
+    shape = len(weights), len(market.places), most + 1
+    allowance.reserve(1.5 * 8 * shape[0] * shape[1] * shape[2])
+    built = np.empty(shape)
     for first in range(0, len(weights), CHUNK):
         allowance.check()
         values = market.increments_at(weights[first : first + CHUNK])[:, inside]
         place = market.place_of[owners]
-        parts.append(place_sums(values, machines, place, len(market.places), most))
-    return np.concatenate(parts)
+        built[first : first + CHUNK] = place_sums(values, machines, place, len(market.places), most)
+    return built
 
 
 def _of_place(
