@@ -397,7 +397,9 @@ def _least_multiplier(problem: Problem) -> float:
     """Return the least samples to target of any mode: what passes through the workers for each
     sample that counts.
     """
-    return min(Mode(problem, name, steps).multiplier for name, steps in problem.modes)
+    return min(
+        (Mode(problem, name, steps).multiplier for name, steps in problem.modes), default=1.0
+    )
 
 
 def _searches(market: Market, target: Target) -> list[Search]:
