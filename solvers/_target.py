@@ -91,6 +91,13 @@ class Target:
             beat=beat,
         )
 
+    @property
+    def short(self) -> bool:
+        """Whether so few nodes are searched that tables for better bounds cost more than they save:
+        what such a search ends with is compared with, and need not be proved.
+        """
+        return self.node_limit is not None and self.tied is None
+
     def offer(self, placement: Placement) -> None:
         """Evaluate a placement and keep it if it is within the limits and better.
 

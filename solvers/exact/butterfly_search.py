@@ -107,8 +107,8 @@ class ButterflySearch:
         """
         margins = self._spread_margins(family) if self.ranges.most_regions > 1 else []
         left = [(n, margin) for n, margin in margins if margin >= 0]
-        if not left:
-            return []
+        if not left or self.target.short:
+            return sorted(left, key=lambda pair: -pair[1])
         workers = np.array([n for n, _ in left])
         if family.hosts not in self._near:
             grid = grid_of(self.market, family.hosts, self.most)

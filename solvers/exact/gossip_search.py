@@ -44,7 +44,7 @@ class GossipSearch(RegionSearch):
         """Search all numbers of regions that are open; raises StoppedError if it is stopped."""
         if self.ranges.empty or not self._root_allows():
             return
-        if not self._tree_applies():
+        if self.target.short or not self._tree_applies():
             yield from super().turns()
             return
         limits, slices = self.target.limits, self._slices(rounds=1)
@@ -90,7 +90,7 @@ class GossipSearch(RegionSearch):
     def _root_allows(self) -> bool:
         """Return whether the bound of the whole mode leaves an improvement open."""
         limits, proved, opened = self.target.limits, self._proved, self._opened
-        if not self.root.applies or limits[0] <= 0:
+        if self.target.short or not self.root.applies or limits[0] <= 0:
             return True
         if any(_within(limits, known) for known in self._excluded):
             return False

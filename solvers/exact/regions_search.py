@@ -275,7 +275,7 @@ class RegionSearch:
                 margins >= 0, self._fixed_margins(places, workers, regions, family), margins
             )
         hubs = self.transport == "region-hub" and np.any(margins >= 0)
-        if hubs and not self._through_hubs(family)[regions]:
+        if hubs and not self.target.short and not self._through_hubs(family)[regions]:
             margins = np.full(len(margins), -np.inf)
         return dict(zip(workers.tolist(), margins.tolist(), strict=True))
 
