@@ -438,9 +438,18 @@ class Catalog:
             )
         return function
 
+    @cached_property
+    def _stores_by_name(self) -> dict[str, list[StoreOffer]]:
+        """Stores by place, by ``store@place`` and by name."""
+        named: dict[str, list[StoreOffer]] = {}
+        for s in self.stores:
+            for name in dict.fromkeys((s.place, f"{s.store}@{s.place}", s.store)):
+                named.setdefault(name, []).append(s)
+        return named
+
     def store(self, name: str) -> StoreOffer:
         """Find a store by place, by ``store@place`` or by a store name that occurs once."""
-        matches = [s for s in self.stores if name in (s.place, f"{s.store}@{s.place}", s.store)]
+        matches = self._stores_by_name.get(name, [])
         if len(matches) == 1:
             return matches[0]
         names = [s.place for s in self.stores]

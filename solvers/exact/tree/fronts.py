@@ -95,8 +95,9 @@ def speed_and_price_decide(problem: Problem, strategy: str) -> bool:
     """
     wish, chosen = problem.requirements, traits(strategy)
     two = not (wish.counts_carbon or problem.joint_limits)  # else a third figure counts
-    two = two and len({pool.machines for pool in problem.pools}) < 2  # links differ with them
     free = not wish.datasets and wish.data_store is None and not wish.used and two
+    if problem.island_question is not None:  # links differ with the machines of an island
+        free = free and len({pool.machines for pool in problem.pools}) < 2
     return (
         free
         and chosen.transport in ("butterfly", "leaders", "region-hub")
