@@ -107,7 +107,7 @@ class Neighbourhoods:
         if len(alive) == 0:
             return built
         # Rows with least to spare first: they cut most.
-        spare = (everywhere - needed)[:, alive].min(axis=1) / weights.max(axis=1)
+        spare = (everywhere[:, alive] - needed[:, alive]).min(axis=1) / weights.max(axis=1)
         order = np.argsort(spare, kind="stable")
         near = self.wan <= level
         np.fill_diagonal(near, False)

@@ -474,7 +474,7 @@ def priced_rows(weights: Array, mode: Mode, target: Target) -> Indices:
     """
     chosen = ~np.any(weights[:, 2:] > 0, axis=1)
     speed, usd = target.min_speed * mode.multiplier, target.max_usd_per_hour
-    if speed > 0 and usd < np.inf:
+    if speed > 0 and 0 < usd < np.inf:  # machines that are paid for anyway may cost nothing
         price = weights[:, 1] / (speed / usd)
         ends = (weights[:, 0] == 0) | (weights[:, 1] == 0)
         chosen &= ends | ((price >= BELOW) & (price <= ABOVE))
