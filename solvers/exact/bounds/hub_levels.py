@@ -114,11 +114,13 @@ class HubLevels:
             fewest = most + 1
 
     def _edges(self, round_s: float) -> list[float]:
-        """Return the upper ends of the levels: none where the way alone takes a round."""
+        """Return the upper ends of the levels: where each way alone takes a round, only that of a
+        hub that stays alone.
+        """
         other = np.arange(len(self.places)) != self.hubs[:, None]
         within = self.ways[other & (self.ways <= round_s)]
         if len(within) == 0:
-            return []
+            return [0.0]
         steps = np.linspace(within.min(), within.max(), LEVELS)
         # The next way that there is, so that no level is empty.
         ranked = np.sort(within)
