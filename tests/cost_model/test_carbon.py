@@ -57,6 +57,16 @@ def test_exact_equals_exhaustive_with_carbon(chunk: int) -> None:
     assert answered >= 2
 
 
+def test_no_way_to_another_region_fits_in_a_round() -> None:
+    """Instance 930020: for model averaging every 4 and 8 steps no level of ways is left to look at,
+    and only a hub that stays alone.
+    """
+    problem = carbon_problem(930020)
+    oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
+    assert answer.status == oracle.status
+    assert answer.value == pytest.approx(oracle.value, rel=1e-8)
+
+
 def test_instances_bind() -> None:
     """Limits change the answer of some instances and leave nothing to others."""
     changed = lost = 0
