@@ -81,10 +81,6 @@ has proved the value.
 """
 
 
-BOUNDED_S = 0.25
-"""Seconds after the time limit, or after Ctrl-C, in which bounds are still tightened."""
-
-
 class Prepared:
     """A market with its searches, kept from one question to the next."""
 
@@ -158,8 +154,10 @@ class Prepared:
 
     def _constructed(self, target: Target) -> Placement | None:
         """Construct a placement where a search was stopped before it had any."""
-        with allowance.closing(BOUNDED_S), suppress(StoppedError, MemoryError):
-            draft = greedy.solve(target.problem, SolveOptions(time_limit_s=BOUNDED_S)).placement
+        with allowance.closing(), suppress(StoppedError, MemoryError):
+            draft = greedy.solve(
+                target.problem, SolveOptions(time_limit_s=allowance.CLOSING_S)
+            ).placement
             if draft is not None:
                 target.offer(draft)
         return target.best
@@ -279,7 +277,7 @@ class Prepared:
             bounds[NO_EXCHANGE, 1] = _best_single_machine(self.market, target)
         trial = replace(target, gap=0.0, on_better=None, deadline=math.inf)
         # What no time or memory is left for keeps the outermost value.
-        with allowance.closing(BOUNDED_S), suppress(OutOfTimeError, MemoryError):
+        with allowance.closing(), suppress(OutOfTimeError, MemoryError):
             for search in self.searches(_aimed(self.market, target), trial):
                 trial.best, trial.best_value = target.best, target.best_value
                 once = search.relaxed() if isinstance(search, GossipSearch) else None
@@ -294,7 +292,7 @@ class Prepared:
         target.deadline = math.inf
         if self._alone(target):
             ledger.root((NO_EXCHANGE, 1), _best_single_machine(self.market, target))
-        with allowance.closing(BOUNDED_S), suppress(StoppedError, MemoryError):
+        with allowance.closing(), suppress(StoppedError, MemoryError):
             searches = self._begun or self.searches(_aimed(self.market, target), target)
             Schedule(target, ledger, searches).bound_all()
         # What no time or memory is left for keeps the outermost value.

@@ -95,18 +95,3 @@ def _edge(normal: NormalDist, share: float) -> float:
     if share <= 0.0:
         return -np.inf
     return np.inf if share >= 1.0 else normal.inv_cdf(share)
-
-
-def enough(machines: Array, wanted: Sequence[int] | Array, least: int) -> float:
-    """Return the share of scenarios in which at least so many machines are there in all.
-
-    Parameters
-    ----------
-    machines
-        As from `launchable`.
-    wanted
-        Machines that are asked for in each zone; more are of no use.
-    least
-        Machines that are enough.
-    """
-    return float((np.minimum(machines, np.asarray(wanted)).sum(1) >= least).mean())
