@@ -5,8 +5,10 @@ towards the gap that is asked for.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from .._target import STRICT, Target
 from .bounds.ledger import Ledger
@@ -20,6 +22,25 @@ NEAR = 1.002
 """A bound is sharp enough where the relaxation allows a value that is less than this worse."""
 FACTORS = tuple(1.05**k for k in (1, 2, 4, 8, 16, 32, 64, 128))
 """Values that the relaxation of a mode is asked for first, over the incumbent's."""
+
+
+@dataclass
+class Pending:
+    """A search that is under way, and whether it has left out a part that was too large."""
+
+    turns: Iterator[None]
+    skipped: bool = False
+
+
+@dataclass
+class Stage:
+    """Searches for an improvement by more than a gap: those under way by mode, and whose turn is
+    next, with its nodes.
+    """
+
+    gap: float
+    pending: dict[tuple[str, int], Pending] = field(default_factory=dict)
+    queue: deque[tuple[Search, float]] = field(default_factory=deque)
 
 
 class Schedule:
@@ -45,7 +66,7 @@ class Schedule:
     def __init__(self, target: Target, ledger: Ledger, searches: Sequence[Search]) -> None:
         self.target, self.ledger, self.searches = target, ledger, searches
         self._open_at: dict[tuple[str, int], float] = {}
-        self._under_way: dict[tuple[str, int], Iterator[None]] = {}
+        self._stage = Stage(target.gap)
 
     def run(self) -> bool:
         """Search all modes; return whether each of them is closed.
@@ -64,6 +85,7 @@ class Schedule:
         if target.best is not None and not self._closed():
             self.bound_all()
             self._approach()
+        self._begin()
         self._all_turns()
         return self._closed()
 
@@ -86,34 +108,50 @@ class Schedule:
 
     def _turn(self, search: Search, nodes: float) -> bool:
         """Search a mode for so many nodes, where it paused last; return whether it has ended."""
-        mode, target = _key(search), self.target
+        mode, target, pending = _key(search), self.target, self._stage.pending
         last = target.ticks + nodes
-        turns = self._under_way.setdefault(mode, search.turns())
+        own = pending.setdefault(mode, Pending(search.turns()))
+        entry = self.ledger.of(mode)
+        entry.skipped = own.skipped
         try:
             with self.ledger.turn(mode):
-                for _ in turns:
+                for _ in own.turns:
                     if target.ticks > last:
                         return False
         finally:
+            own.skipped = entry.skipped
             proved = search.proved()
             if proved is not None:
                 self.ledger.root(mode, proved)
         self.ledger.end(mode)
-        del self._under_way[mode]
+        del pending[mode]
         return True
 
-    def _all_turns(self, last: float = math.inf) -> None:
-        """Search the modes that are not behind, the one with the best bound first."""
-        left, nodes = [search for search in self.searches if not self._done(search)], float(TURN)
+    def _all_turns(self, nodes: float = math.inf) -> bool:
+        """Search the modes that are not behind in turn, from where this paused last, for so many
+        nodes; return whether none of them is left.
+        """
+        queue, last = self._stage.queue, self.target.ticks + nodes
+        while queue:
+            search, own = queue.popleft()
+            if self._done(search):
+                continue
+            left = last - self.target.ticks
+            if left < 0:
+                queue.appendleft((search, own))
+                return False
+            if left < own:
+                if not self._turn(search, left):
+                    queue.appendleft((search, own - left))
+            elif not self._turn(search, own):
+                queue.append((search, 2 * own))
+        return True
+
+    def _begin(self) -> None:
+        """Queue the modes that are not behind, the one with the best bound first."""
+        left = [search for search in self.searches if not self._done(search)]
         left.sort(key=self._rank)
-        while left:
-            under_way, left = left, []
-            for search in under_way:
-                if not self._done(search) and not self._turn(search, nodes):
-                    left.append(search)
-                if self.target.ticks > last:
-                    return
-            nodes *= 2
+        self._stage.queue = deque((search, float(TURN)) for search in left)
 
     def _approach(self) -> None:
         """Prove one gap after the other, each half of the one before, down to twice the gap that is
@@ -125,22 +163,36 @@ class Schedule:
             gap = min(gap, max(map(self._gap, left), default=0.0)) / 2
             if gap < 2 * self.target.slack:
                 return
+            self._alternate(gap)
+
+    def _alternate(self, gap: float) -> None:
+        """Prove a gap, in turn with the gap that is asked for.
+
+        Notes
+        -----
+        Both get as many nodes, so that stages at most double the work of a question that could be
+        closed without them, and one that is stuck does not hold up the question.
+        """
+        stage, nodes, ended = Stage(gap), float(LOOK), False
+        with self._within(stage):
+            self._begin()
+        while not ended:
             began = self.target.ticks
-            with self._stage(gap):
-                self._all_turns()
-            # As many nodes towards the gap that is asked for, so that stages at most double the
-            # work of a question that could be closed without them.
-            self._all_turns(2 * self.target.ticks - began)
+            with self._within(stage):
+                ended = self._all_turns(nodes)
+            self._begin()
+            self._all_turns(self.target.ticks - began)
+            nodes *= 2
 
     @contextmanager
-    def _stage(self, gap: float) -> Iterator[None]:
-        """Look for improvements by more than a gap while this lasts."""
-        asked, self.target.gap, kept = self.target.gap, gap, self._under_way
-        self._under_way = {}
+    def _within(self, stage: Stage) -> Iterator[None]:
+        """Look for improvements by more than the gap of a stage while this lasts."""
+        asked, self.target.gap, kept = self.target.gap, stage.gap, self._stage
+        self._stage = stage
         try:
             yield
         finally:
-            self.target.gap, self._under_way = asked, kept
+            self.target.gap, self._stage = asked, kept
 
     def _gap(self, search: Search) -> float:
         """Return the share by which the bound of a mode is better than the incumbent."""
@@ -200,7 +252,7 @@ class Schedule:
         what it excludes.
         """
         mode, target = _key(search), self.target
-        with self._stage(slack):
+        with self._within(Stage(slack)):
             allowed = search.may_improve()
         value = target.objective.ahead(target.best_value, slack)
         if allowed:

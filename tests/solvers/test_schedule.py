@@ -97,7 +97,7 @@ def test_what_costs_nothing_is_not_divided_by(staged: None) -> None:
     is a gap.
     """
     schedule = SCHEDULE.Schedule(
-        SimpleNamespace(best_value=0.0, objective=objective_named("carbon")), None, []
+        SimpleNamespace(gap=0.0, best_value=0.0, objective=objective_named("carbon")), None, []
     )
     assert schedule._share(0.0) == 0.0
 
@@ -114,3 +114,68 @@ def test_a_mode_that_is_behind_costs_no_nodes(staged: None) -> None:
         if result.nodes > 5 and closed:
             return
     raise AssertionError("no question was searched")
+
+
+class Paused:
+    """A search that pauses at each node, and finds a better placement at one of them.
+
+    Parameters
+    ----------
+    finds
+        Node at which the placement is found; None at a gap at which the search never ends.
+    """
+
+    def __init__(self, target: Any, finds: Callable[[float], int | None]) -> None:
+        self.target, self.finds = target, finds
+        self.mode = SimpleNamespace(strategy="all-reduce", local_steps=1)
+
+    def turns(self) -> Any:
+        """Take a node a turn."""
+        last = self.finds(self.target.gap)
+        node = 0
+        while last is None or node < last:
+            node += 1
+            self.target.tick()
+            yield
+        self.target.best_value = 2.0
+
+    def may_improve(self) -> bool:
+        """Return whether the placement is still to be found."""
+        return bool(self.target.best_value < 2.0)
+
+    def proved(self) -> None:
+        """Say nothing before the end."""
+
+
+def paused(finds: Callable[[float], int | None]) -> tuple[Any, Any, Any]:
+    """Return a target of value 1 at a gap of 0.1 %, its ledger, and one search that pauses."""
+    problem = random_problem(0)
+    target = importlib.import_module("placer.solvers._target").Target.of(
+        problem, gap=0.001, deadline=float("inf")
+    )
+    target.best, target.best_value = object(), 1.0
+    ledger = importlib.import_module("placer.solvers.exact.bounds.ledger").Ledger(target)
+    return target, ledger, Paused(target, finds)
+
+
+def test_a_stage_that_is_stuck_does_not_hold_up_the_question(staged: None) -> None:
+    """At a coarse gap the search never ends; at the gap that is asked for it does after 100
+    nodes: both have turns of 1, 2, 4 ... nodes, so 250 nodes in all are enough.
+    """
+    target, ledger, search = paused(lambda gap: 100 if gap <= 0.001 else None)
+    target.node_limit = 300
+    assert SCHEDULE.Schedule(target, ledger, [search]).run()
+    assert target.best_value == 2.0
+
+
+def test_what_was_left_out_at_the_gap_asked_for_is_not_proved_by_a_stage() -> None:
+    """The first look leaves a part out; a stage that ends without does not make good for it."""
+
+    def finds(gap: float) -> int:
+        if gap <= 0.001:
+            target.skipped = True
+        return 2_000 if gap <= 0.001 else 1
+
+    target, ledger, search = paused(finds)
+    assert not SCHEDULE.Schedule(target, ledger, [search]).run()
+    assert not ledger.of(("all-reduce", 1)).closed
