@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from placer.cost_model.estimate import pool_of
+from placer.market.capacity_table import rows_about
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.network.graph import largest_cards
 from placer.problem.admitted_exchanges import server_offer
@@ -74,10 +75,12 @@ def cut_down(problem: Problem, places: Collection[str], offers: Iterable[VmOffer
     for region in regions.values():
         ends |= {region.region, region.egress_zone}
     providers = {region.provider for region in regions.values()}
+    kept = tuple(dict.fromkeys(offers))
     catalog: Catalog = replace(
         book,
         regions=regions,
-        offers=tuple(dict.fromkeys(offers)),
+        offers=kept,
+        capacity=rows_about(book.capacity, kept),
         functions=tuple(f for f in book.functions if f.place in places),
         stores=tuple(s for s in book.stores if s.place in places),
         egress=tuple(

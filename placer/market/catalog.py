@@ -14,6 +14,7 @@ import msgspec
 
 from placer.errors import unknown
 from placer.market.accelerators import FIGURES, accelerator_figures
+from placer.market.capacity_table import CapacityRow
 
 FREE = ("owned", "reserved")
 """Bases of a price that may be 0: the machine is paid for whether it works or not."""
@@ -305,7 +306,8 @@ class Catalog:
     Notes
     -----
     ``changes`` are the words of what was changed in it for a question about another world
-    (`placer.problem.words.changes`); the digest is then that of the changed book.
+    (`placer.problem.words.changes`); the digest is then that of the changed book. ``capacity`` is
+    empty in a question that was saved before there was such a table.
     """
 
     name: str
@@ -319,6 +321,7 @@ class Catalog:
     links: tuple[MeasuredLink, ...] = field(default=(), repr=False)
     settings: tuple[Setting, ...] = ()
     changes: tuple[str, ...] = ()
+    capacity: tuple[CapacityRow, ...] = field(default=(), repr=False)
 
     @cached_property
     def memo(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from placer.errors import PlacerError
+from placer.market.capacity_table import capacity_document, rows_about
 from placer.market.carbon import NO_GRID, NO_POWER, carbon_unknown
 from placer.market.catalog import (
     OLD_TRANSPORT,
@@ -786,9 +787,11 @@ class Problem:
             )
         }
         built["calibration"] = calibration_document(self.calibration)
-        for name in ("settings", "changes"):
-            if not getattr(self.catalog, name):
-                built["catalog"].pop(name, None)
+        rows = rows_about(self.catalog.capacity, self.catalog.offers)
+        built["catalog"]["capacity"] = [capacity_document(row) for row in rows]
+        for name in ("settings", "changes", "capacity"):
+            if not built["catalog"][name]:
+                del built["catalog"][name]
         if self.requirements.quota_gpus == FORMER_QUOTA_GPUS:
             del built["requirements"]["quota_gpus"]
         servers = "parameter-server" in {name for name, _ in self.modes}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +46,13 @@ RESIDUAL = Likeness(
 )
 
 
-def latent(regions: Sequence[str], draws: int, seed: int, likeness: Likeness = RESIDUAL) -> Array:
+def latent(
+    regions: Sequence[str],
+    draws: int,
+    seed: int,
+    likeness: Likeness = RESIDUAL,
+    zones: Sequence[str] | None = None,
+) -> Array:
     """Draw the latent state of zones, standard normal each; shape (draws, zones).
 
     Parameters
@@ -58,18 +65,29 @@ def latent(regions: Sequence[str], draws: int, seed: int, likeness: Likeness = R
         The same seed gives the same scenarios.
     likeness
         How alike zones are.
+    zones
+        Name of each zone, no two alike; None: the region and a number.
+
+    Notes
+    -----
+    A name has the same states whatever else is drawn, so that a zone more changes nothing about
+    the others, and a placement meets the scenarios of the market that it was chosen from.
     """
-    names = sorted(set(regions))
-    at = np.array([names.index(region) for region in regions], dtype=np.intp)
-    rng = np.random.default_rng(seed)
-    half = rng.standard_normal((draws // 2, 1 + len(names) + len(at)))
-    normal = np.concatenate([half, -half])
-    built: Array = (
-        np.sqrt(likeness.across) * normal[:, :1]
-        + np.sqrt(likeness.region - likeness.across) * normal[:, 1 + at]
-        + np.sqrt(1 - likeness.region) * normal[:, 1 + len(names) :]
-    )
+    names = [f"{region}/{at}" for at, region in enumerate(regions)] if zones is None else zones
+    near = {region: _normal(region, draws, seed) for region in dict.fromkeys(regions)}
+    own = [
+        np.sqrt(likeness.region - likeness.across) * near[region]
+        + np.sqrt(1 - likeness.region) * _normal(f"zone {name}", draws, seed)
+        for region, name in zip(regions, names, strict=True)
+    ]
+    built: Array = np.stack(own, 1) + np.sqrt(likeness.across) * _normal("", draws, seed)[:, None]
     return built
+
+
+def _normal(name: str, draws: int, seed: int) -> Array:
+    """Draw what belongs to a name, each with its mirror image."""
+    half = np.random.default_rng([seed, crc32(name.encode())]).standard_normal(draws // 2)
+    return np.concatenate([half, -half])
 
 
 def launchable(chances: Array, states: Array) -> Array:

@@ -18,6 +18,7 @@ from placer.market.books.folders import shipped_catalogs
 from placer.market.books.layers import BOOK_FILES, Layer, LayerFile, digest_of, find_layer
 from placer.market.books.networks import COLUMNS, MachineNetwork, connected
 from placer.market.books.pin import default_words
+from placer.market.capacity_table import CapacityRow, class_rows
 from placer.market.catalog import (
     Catalog,
     EgressPrice,
@@ -42,6 +43,7 @@ KINDS: dict[str, Callable[..., Any]] = {
     "egress.csv": EgressPrice,
     "links.csv": MeasuredLink,
     "settings.csv": Setting,
+    "capacity.csv": CapacityRow,
 }
 CONTRACT = "discounts.csv"
 NETWORKS = "networks.csv"
@@ -157,7 +159,16 @@ def _merged(stack: Sequence[Layer], digest: str, name: str) -> Catalog:
         egress=plain["egress.csv"],
         links=plain["links.csv"],
         settings=plain["settings.csv"],
+        capacity=_with_classes(plain["capacity.csv"]),
     )
+
+
+def _with_classes(rows: Sequence[CapacityRow]) -> tuple[CapacityRow, ...]:
+    """Lay the rows of books over the class rows that come with placer."""
+    columns = KEYS["capacity.csv"]
+    below = {tuple(getattr(row, name) for name in columns): row for row in class_rows()}
+    above = {tuple(getattr(row, name) for name in columns): row for row in rows}
+    return (*{**below, **above}.values(),)
 
 
 def _parsed(file: str, found: LayerFile) -> list[Located]:

@@ -20,6 +20,7 @@ import platformdirs
 
 from placer.files.whole_files import whole_file
 from placer.market.books.folders import own_folder, shipped_catalogs
+from placer.market.capacity_table import CapacityRow
 from placer.market.catalog import (
     Catalog,
     EgressPrice,
@@ -42,6 +43,7 @@ TABLES: dict[str, type] = {
     "egress": EgressPrice,
     "links": MeasuredLink,
     "settings": Setting,
+    "capacity": CapacityRow,
 }
 MARK_BYTES = 32
 """At the end of each file: the SHA-256 of what stands before it."""
@@ -188,6 +190,6 @@ def _path(digest: str) -> Path:
     layout = repr(
         (__version__, MARK_BYTES, {table: _columns(kind) for table, kind in TABLES.items()})
     ).encode()
-    files = ("columns.csv", "accelerators.csv")
+    files = ("columns.csv", "accelerators.csv", "capacity.csv")
     beside = b"".join((shipped_catalogs() / name).read_bytes() for name in files)
     return cache_folder() / f"{digest}-{hashlib.sha256(layout + beside).hexdigest()[:8]}.sqlite"

@@ -26,6 +26,7 @@ BOOK_FILES = (
     "egress.csv",
     "links.csv",
     "settings.csv",
+    "capacity.csv",
 )
 """The files that a layer may have, in the order in which they are read."""
 MOST_HEADER_BYTES = 4096

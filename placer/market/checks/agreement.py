@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from placer.errors import PlacerError, unknown
+from placer.market.capacity_table import ANY, CapacityRow
 from placer.market.catalog import FABRICS, FREE, Catalog, Gpu, Region, VmOffer
 
 MOST = 1e12
@@ -71,6 +72,7 @@ def check_book(
                     f"{where}: region '{place}' is not in regions.csv", "add it there"
                 )
         _check_rising(where, link, "gbps_low", "gbps_one_stream", "gbps_high")
+    _check_capacity(rows["capacity.csv"], regions, gpus)
 
 
 def check_figures(catalog: Catalog) -> None:
@@ -161,6 +163,66 @@ def _check_egress(prices: Sequence[Located], regions: Mapping[str, Region]) -> N
                 raise PlacerError(
                     f"{where}: {name} '{value}' is no region or egress zone of {price.provider}",
                     "correct this cell",
+                )
+
+
+def _check_capacity(
+    rows: Sequence[Located], regions: Mapping[str, Region], gpus: Mapping[str, Gpu]
+) -> None:
+    """Refuse rows of places and devices that nobody knows, and chances that contradict others."""
+    providers = {region.provider for region in regions.values()}
+    for where, row in rows:
+        if row.provider not in (ANY, *providers):
+            raise PlacerError(
+                f"{where}: provider '{row.provider}' has no region", "correct it, or write *"
+            )
+        if row.region and row.place not in regions:
+            raise PlacerError(
+                f"{where}: region '{row.place}' is not in regions.csv",
+                "add it there, or leave it empty for a class row",
+            )
+        if row.device not in (ANY, *gpus):
+            raise PlacerError(
+                f"{where}: device '{row.device}' is not in gpus.csv", "correct it, or write *"
+            )
+        _check_capacity_row(where, row)
+    _check_falling(rows)
+
+
+def _check_capacity_row(where: str, row: CapacityRow) -> None:
+    if row.zone and not row.region:
+        raise PlacerError(f"{where}: zone '{row.zone}' has no region", "name its region")
+    if row.machines > row.machines_asked:
+        raise PlacerError(
+            f"{where}: machines '{row.machines}' of {row.machines_asked} that were asked for",
+            "machines is at most machines_asked",
+        )
+    if row.share is None and row.survival_a is None:
+        raise PlacerError(f"{where}: neither share nor survival", "give one of the two")
+    for names in (("share", "share_low", "share_high"), ("survival_a", "survival_b_h")):
+        missing = [name for name in names if getattr(row, name) is None]
+        if missing and len(missing) < len(names):
+            raise PlacerError(f"{where}: {missing[0]} is empty", f"give {' and '.join(names)}")
+    _check_rising(where, row, "share_low", "share", "share_high")
+    _check_rising(where, row, "corr_across", "corr_region")
+    if (row.corr_region is None) != (row.corr_across is None):
+        raise PlacerError(f"{where}: one of two correlations", "give corr_region and corr_across")
+
+
+def _check_falling(rows: Sequence[Located]) -> None:
+    """Refuse shares that grow with the machines: who has eight has four."""
+    groups: dict[tuple[Any, ...], list[tuple[int, str, float]]] = {}
+    for where, row in rows:
+        if row.share is not None:
+            key = (row.provider, row.region, row.zone, row.device, row.market, row.machines_asked)
+            groups.setdefault(key, []).append((row.machines, where, row.share))
+    for group in groups.values():
+        for (fewer, _, wide), (machines, where, share) in pairwise(sorted(group)):
+            if share > wide:
+                raise PlacerError(
+                    f"{where}: share '{share:g}' of {machines} machines is above that of {fewer}, "
+                    f"{wide:g}",
+                    "at least eight machines means at least four: correct one of the two",
                 )
 
 
