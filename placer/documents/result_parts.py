@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec import to_builtins
 
 from placer.cost_model.estimate import Estimate, pool_of
-from placer.cost_model.outlook.outlook import month_outlook, spot_outlook
+from placer.cost_model.outlook.outlook import SpotOutlook, month_outlook, spot_outlook
 from placer.cost_model.outlook.totals import totals_of
 from placer.cost_model.timing.step import StepSeconds
 from placer.market.catalog import OLD_TRANSPORT
@@ -143,10 +144,18 @@ def totals_document(estimate: Estimate, problem: Problem) -> dict[str, Any] | No
 
 def outlook_document(placement: Placement, estimate: Estimate, problem: Problem) -> dict[str, Any]:
     """Build the part ``outlook``: interruptions of spot machines, and the egress of a month."""
+    spot = spot_outlook(placement, estimate, problem)
     return {
-        "spot": to_builtins(spot_outlook(placement, estimate, problem)),
+        "spot": None if spot is None else spot_document(spot),
         "month": to_builtins(month_outlook(placement, estimate, problem)),
     }
+
+
+def spot_document(spot: SpotOutlook) -> dict[str, Any]:
+    """Build the part ``spot``; without ``risk`` where a question was saved before there was any."""
+    # Tuples would differ from the lists of a file.
+    built: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(spot))
+    return built if spot.risk is not None else {k: v for k, v in built.items() if k != "risk"}
 
 
 def _step(step: StepSeconds) -> dict[str, float]:

@@ -162,15 +162,24 @@ def _zones(groups: Sequence[Sequence[CapacityRow]]) -> int | None:
 class Machine(Protocol):
     """Something of which a table may know the capacity, such as an offer."""
 
-    provider: str
-    region: str
-    gpu: str
-    market: str
+    @property
+    def provider(self) -> str:
+        """Who rents it."""
+
+    @property
+    def region(self) -> str:
+        """Where."""
+
+    @property
+    def gpu(self) -> str:
+        """Its device."""
+
+    @property
+    def market(self) -> str:
+        """``spot`` or ``on_demand``."""
 
 
-def rows_about(
-    rows: Iterable[CapacityRow], machines: Iterable[Machine]
-) -> tuple[CapacityRow, ...]:
+def rows_about(rows: Iterable[CapacityRow], machines: Iterable[Machine]) -> tuple[CapacityRow, ...]:
     """Return the rows that are about at least one of some machines, in their order."""
     kinds = {(each.provider, each.region, each.gpu, each.market) for each in machines}
     return tuple(row for row in rows if any(covers(row, *kind) for kind in kinds))

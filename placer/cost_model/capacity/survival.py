@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from placer.errors import PlacerError
+from placer.market.capacity_table import ZoneCapacity
+
+Array = npt.NDArray[Any]
+HORIZON_H = 24.0
+"""Hours over which losses are counted: nobody launched for much longer to see."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,3 +62,76 @@ class Stay:
     def hazard_per_h(self, hours: float) -> float:
         """Return the losses per hour of what has stayed so long."""
         return self.a / (self.b_h + hours)
+
+    def mean_h(self, hours: float) -> float:
+        """Return the mean time that machines stay, counting no more than some hours.
+
+        Examples
+        --------
+        (1 + t) ^ -2 from 0 to 1 h: 1 - 1 / 2.
+
+        >>> Stay(a=2.0, b_h=1.0).mean_h(1.0)
+        0.5
+        """
+        if self.a == 1:
+            return self.b_h * math.log1p(hours / self.b_h)
+        return float(self.b_h / (1 - self.a) * ((1 + hours / self.b_h) ** (1 - self.a) - 1))
+
+    def losses_per_h(self, hours: float = HORIZON_H) -> float:
+        """Return the losses per hour of a run that launches anew after each loss, and after so many
+        hours: the chance of a loss over the mean time.
+
+        Examples
+        --------
+        >>> round(Stay(a=0.42, b_h=0.95).losses_per_h(), 3)
+        0.081
+        """
+        return (1 - self.share(hours)) / self.mean_h(hours)
+
+    def times_h(self, chances: Array) -> Array:
+        """Return the hours after which such shares are lost; shares from 0 to 1."""
+        with np.errstate(divide="ignore"):
+            built: Array = self.b_h * ((1 - chances) ** (-1 / self.a) - 1)
+        return built
+
+
+def stay_of(known: ZoneCapacity, machines: int) -> Stay | None:
+    """Return how long so many machines of one zone stay together.
+
+    Returns
+    -------
+    Stay or None
+        Between rows by the logarithms of both figures; below the fewest machines that row's, which
+        promises too little. None beyond the most machines of any row, or without rows: not
+        observed.
+    """
+    rows = known.stays
+    if not rows or machines > rows[-1].machines:
+        return None
+    counts = [row.machines for row in rows]
+    a, b_h = (
+        math.exp(np.interp(machines, counts, [math.log(getattr(row, name)) for row in rows]))
+        for name in ("survival_a", "survival_b_h")
+    )
+    return Stay(a=a, b_h=b_h)
+
+
+def first_loss_h(stays: Sequence[Stay], states: Array) -> Array:
+    """Draw after how many hours the first of some groups of machines is lost; shape (draws,).
+
+    Parameters
+    ----------
+    stays
+        Of each group, the machines of one zone.
+    states
+        Latent states as from `latent`; shape (draws, groups). A low one is lost soon, so that
+        alike groups are lost together: never a product of their chances.
+    """
+    lost = _normal_cdf(states)
+    built: Array = np.min([stay.times_h(lost[:, at]) for at, stay in enumerate(stays)], axis=0)
+    return built
+
+
+def _normal_cdf(states: Array) -> Array:
+    chances = [0.5 * math.erfc(-state / math.sqrt(2)) for state in states.ravel().tolist()]
+    return np.array(chances).reshape(states.shape)

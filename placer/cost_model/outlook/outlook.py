@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from placer.cost_model.capacity.supply import MOST_ZONES, chance_of
 from placer.cost_model.dollars.components import egress_usd_by_link
 from placer.cost_model.dollars.month import monthly_egress_usd
 from placer.cost_model.estimate import Estimate, evaluate, exchange_phases
@@ -14,17 +17,25 @@ from placer.cost_model.outlook.interruptions import (
     of_island,
     together,
 )
-from placer.cost_model.outlook.spot import chance_all_lost, chance_any_lost, expected_share
+from placer.cost_model.outlook.losses import Losses, chance_per_month, kept_share
+from placer.cost_model.outlook.risk import Gang, Risk, gang_of, machine_groups, risk_of
+from placer.cost_model.outlook.spot import (
+    chance_all_lost,
+    chance_any_lost,
+    expected_share,
+    rate_per_hour,
+)
 from placer.problem.admitted_exchanges import exchanges, server_offer
 from placer.problem.datasets import needs_place
 from placer.problem.placement import Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR, Interval
 
-MOST_ZONES = 3
-"""Zones over which the machines of a region can spread: what most regions have."""
-ASSUMED_UNAVAILABLE = 0.1
-"""Share of the time in which a zone has no spot capacity, unless the user says otherwise: assumed.
+KNOWN = ("given", "published")
+"""Bases of a chance of interruptions that somebody answers for."""
+FORMER_UNAVAILABLE = 0.1
+"""Share of the time in which a zone has no spot capacity, in a question that was saved before there
+was a table of capacity: assumed.
 """
 
 
@@ -38,7 +49,9 @@ class SpotOutlook:
     they leave. ``floor`` is the throughput of the on-demand machines alone, 0 without any.
     ``any_lost`` and ``all_lost`` are the chances that at least one region, or every one, has no
     spot capacity at a time. ``chance_basis`` says who knows ``chance_per_month``: given, published,
-    assumed or mixed.
+    measured, assumed or mixed. ``unavailable`` is the share of the time in which the worst zone
+    launches no machine. ``risk`` is None in a question that was saved before there was a table of
+    capacity.
     """
 
     expected_samples_per_second: Interval
@@ -49,6 +62,7 @@ class SpotOutlook:
     chance_per_month: float
     chance_basis: str
     unavailable: float
+    risk: Risk | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,34 +77,28 @@ class MonthOutlook:
 
 def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotOutlook | None:
     """Say what a placement has to expect of its spot machines; None without any."""
-    server = placement.exchange.server
-    machines = placement.groups if server is None else (*placement.groups, server)
-    spot = sum(group.count for group in machines if group.market == "spot")
+    machines = machine_groups(placement)
+    spot = [group for group in machines if group.market == "spot"]
     if not spot:
         return None
-    wish = problem.requirements
+    wish, speed = problem.requirements, got.samples_per_second
     interruption = together(
-        [
-            (of_island(_interruption(group, problem), group.machines), group.count)
-            for group in machines
-            if group.market == "spot"
-        ]
+        [(of_island(_interruption(group, problem), group.machines), group.count) for group in spot]
     )
-    share = expected_share(
-        spot, sum(group.count for group in machines), got.step.total / got.local_steps, interruption
+    step_s, workers = got.step.total / got.local_steps, sum(group.count for group in machines)
+    gang = gang_of(placement, problem) if problem.catalog.capacity else None
+    losses = () if gang is None else _losses(spot, workers, gang, problem)
+    share = (
+        kept_share(losses, step_s)
+        if losses
+        else expected_share(sum(group.count for group in spot), workers, step_s, interruption)
     )
-    speed = got.samples_per_second
-    unavailable = ASSUMED_UNAVAILABLE if wish.unavailable is None else wish.unavailable
+    unavailable = FORMER_UNAVAILABLE if wish.unavailable is None else wish.unavailable
     lost = {
-        place: sum(g.count for g in machines if g.place == place and g.market == "spot")
-        for place in {g.place for g in machines}
+        place: sum(g.count for g in spot if g.place == place) for place in {g.place for g in spot}
     }
-    zones = [
-        1 if wish.same_zone else min(MOST_ZONES, count)
-        for _, count in sorted(lost.items())
-        if count
-    ]
-    return SpotOutlook(
+    zones = [1 if wish.same_zone else min(MOST_ZONES, count) for _, count in sorted(lost.items())]
+    outlook = SpotOutlook(
         expected_samples_per_second=Interval(
             value=speed.value * share.value, low=speed.low * share.low, high=speed.high * share.high
         ),
@@ -98,10 +106,77 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
         floor_samples_per_second=_floor(placement, problem),
         any_lost=chance_any_lost(zones, unavailable),
         all_lost=chance_all_lost(zones, unavailable),
-        chance_per_month=interruption.chance_per_month.value,
-        chance_basis=interruption.basis,
+        chance_per_month=chance_per_month(losses)
+        if losses
+        else interruption.chance_per_month.value,
+        chance_basis=_basis(gang, interruption)
+        if gang is not None and losses
+        else interruption.basis,
         unavailable=unavailable,
     )
+    if gang is None:
+        return outlook
+    risk = risk_of(
+        placement,
+        problem,
+        gang,
+        samples_per_second=speed,
+        kept=share,
+        losses_per_h=None
+        if losses or interruption.basis not in KNOWN
+        else math.fsum(
+            group.machine_count
+            * rate_per_hour(_interruption(group, problem).chance_per_month.value)
+            for group in spot
+        ),
+        losses_basis=outlook.chance_basis,
+    )
+    if wish.unavailable is not None:
+        return replace(outlook, risk=risk)
+    return replace(
+        outlook,
+        risk=risk,
+        any_lost=risk.any_lost,
+        all_lost=risk.all_lost,
+        unavailable=max(1 - (chance_of(each.known[0], 1) or 0.0) for each in gang.stocks),
+    )
+
+
+def _losses(
+    spot: Sequence[WorkerGroup], workers: int, gang: Gang, problem: Problem
+) -> tuple[Losses, ...]:
+    """Return how often spot machines are lost, where the table of capacity knows it of some; none
+    where it knows nothing, or the user knows better.
+    """
+    if problem.requirements.interruption is not None or not any(gang.least_losses):
+        return ()
+    found: list[Losses] = []
+    for at, (stock, stay) in enumerate(zip(gang.stocks, gang.least_losses, strict=True)):
+        groups = [group for group in spot if gang.index(group) == at]
+        if stay is not None:
+            rate, zones = stay.losses_per_h(), len(stock.zones)
+            part = sum(group.count for group in groups) / workers / zones
+            per_hour = Interval(value=rate, low=rate, high=rate)
+            found.append(Losses(per_hour=per_hour, part=part, times=zones))
+            continue
+        for group in groups:
+            chance = of_island(_interruption(group, problem), group.machines).chance_per_month
+            per_hour = Interval(
+                value=rate_per_hour(chance.value),
+                low=rate_per_hour(chance.low),
+                high=rate_per_hour(chance.high),
+            )
+            found.append(Losses(per_hour=per_hour, part=1 / workers, times=group.count))
+    return tuple(found)
+
+
+def _basis(gang: Gang, interruption: Interruption) -> str:
+    """Return who knows how often machines are lost."""
+    bases = {
+        interruption.basis if stay is None else stock.known[0].stays[0].basis
+        for stock, stay in zip(gang.stocks, gang.least_losses, strict=True)
+    }
+    return bases.pop() if len(bases) == 1 else "mixed"
 
 
 def _interruption(group: WorkerGroup, problem: Problem) -> Interruption:

@@ -468,8 +468,8 @@ class TrainingWishes(TypedDict, total=False):
             reader="share",
             metavar="SHARE",
             example="30%",
-            help="Chance per month that a spot machine is taken away; default: the provider's "
-            "band, else 20 % (assumed).",
+            help="Chance per month that a spot machine is taken away; default: the table of "
+            "capacity, else the provider's band, else 20 % (assumed).",
             number="{}",
             removable=True,
         ),
@@ -481,7 +481,7 @@ class TrainingWishes(TypedDict, total=False):
             reader="share",
             metavar="SHARE",
             example="5%",
-            help="Share of the time a zone has no spot capacity; default 10 % (assumed).",
+            help="Share of the time a zone has no spot capacity; default: placer capacity show.",
             number="{}",
             removable=True,
         ),

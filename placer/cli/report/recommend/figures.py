@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from placer.cli.report.recommend.inner_words import inner_lines, software_words
+from placer.cli.report.recommend.risk_words import risk_words
 from placer.cli.report.recommend.sentences import hub_words
 from placer.cost_model.estimate import Estimate, LinkUse, pool_of
 from placer.cost_model.exchange_bases import sum_words
@@ -37,12 +38,16 @@ BASIS_WORDS = {
     "assumed": "assumed",
     "published": "the provider's band",
     "mixed": "the providers' bands, assumed where there is none",
+    "measured": "measured",
+    "estimated": "estimated",
 }
 """Who knows how often spot machines are taken away."""
 SAME_PRICE = 1e-4
 """A price whose ends are closer together is shown without them."""
 SAME_MONTH = 0.01
 """A month's egress that differs less from the hourly rate is not mentioned."""
+SURE = 0.99
+"""A chance per month that is higher says no more than that machines are lost all the time."""
 MOST_LINKS = 4
 """Links that are listed; --json lists all."""
 
@@ -220,15 +225,19 @@ def _outlook_lines(placement: Placement, got: Estimate, problem: Problem) -> lis
             f"expect {format_speed(speed.value, length)} with interruptions while there is "
             f"capacity ({kept}; "
         )
+        monthly = spot.chance_per_month < SURE
         text += (
-            f"{format_number(100 * spot.chance_per_month)} % of machines a month, "
-            f"{BASIS_WORDS[spot.chance_basis]})"
+            f"{format_number(100 * spot.chance_per_month)} % of machines a month"
+            if monthly
+            else "losses of every month"
         )
-        known = "given" if problem.requirements.unavailable is not None else "assumed"
-        lost = (
-            f"no spot capacity anywhere {100 * spot.all_lost:.2g} % of the time, at "
-            f"{100 * spot.unavailable:g} % for each zone ({known})"
-        )
+        text += f", {BASIS_WORDS[spot.chance_basis]})"
+        lost = f"no spot capacity anywhere {100 * spot.all_lost:.2g} % of the time"
+        if spot.risk is None or problem.requirements.unavailable is not None:
+            known = "given" if problem.requirements.unavailable is not None else "assumed"
+            lost += f", at {100 * spot.unavailable:g} % for each zone ({known})"
+        if spot.risk is not None:
+            lines.append(("risk", risk_words(spot.risk, length)))
         lines.append(
             (
                 "spot",

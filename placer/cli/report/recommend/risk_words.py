@@ -1,0 +1,88 @@
+"""The risk of a placement in one line."""
+
+from __future__ import annotations
+
+from placer.cost_model.outlook.risk import Risk, StockRisk
+from placer.units import Interval, format_speed
+
+MOST_STOCKS = 3
+"""Places with spot machines that are named."""
+MINUTES = 60
+HOURS_PER_DAY = 24
+SHORTEST_H, LONGEST_H = 1.0, 72.0
+"""Below, a time is given in minutes, above in days."""
+
+
+def risk_words(risk: Risk, tokens_per_sample: int | None) -> str:
+    """Say how often the spot machines launch, how long they stay, and the speed to expect.
+
+    Parameters
+    ----------
+    risk
+        Of the placement.
+    tokens_per_sample
+        Sequence length of a language model; None: speeds are in samples/s.
+    """
+    expected = risk.expected_samples_per_second.value
+    return (
+        f"{_machines(risk)}: {_launch(risk)}; {_stay(risk)}; "
+        f"expected {format_speed(expected, tokens_per_sample)}"
+    )
+
+
+def _machines(risk: Risk) -> str:
+    named = [
+        f"{stock.machines} {_machine(stock)} spot in {stock.place}"
+        for stock in risk.stocks[:MOST_STOCKS]
+    ]
+    more = len(risk.stocks) - MOST_STOCKS
+    if more > 0:
+        named.append(f"{more} more")
+    return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
+
+
+def _machine(stock: StockRisk) -> str:
+    if stock.gpus == 1:
+        return stock.device
+    return (
+        f"machines with {stock.device}"
+        if stock.gpus is None
+        else f"x ({stock.gpus} x {stock.device})"
+    )
+
+
+def _launch(risk: Risk) -> str:
+    one = risk.machines == 1
+    subject = "it launches" if one else f"all {risk.machines} launch"
+    chance = risk.chance_all
+    if chance is None:
+        most = min(stock.observed for stock in risk.stocks if stock.machines > stock.observed)
+        return f"whether {subject} is not observed (at most {most} were asked for)"
+    assumed = ", assumed" if any(stock.basis == "assumed" for stock in risk.stocks) else ""
+    return f"{subject} {_percent(chance.value)} of the time ({_range(chance)}{assumed})"
+
+
+def _stay(risk: Risk) -> str:
+    if risk.median_hours is None:
+        return "how long they stay is not observed"
+    lost = "such machines are lost" if risk.machines == 1 else "such gangs lose machines"
+    band = " by the provider's band" if risk.stay_basis == "published" else ""
+    return f"half of {lost} within {hours_words(risk.median_hours)}{band}"
+
+
+def hours_words(hours: float) -> str:
+    """Write a time, such as ``28 min``, ``4 h`` or ``34 days``."""
+    if hours > LONGEST_H:
+        return f"{hours / HOURS_PER_DAY:,.0f} days"
+    if hours < SHORTEST_H:
+        return f"{hours * MINUTES:.0f} min"
+    return f"{hours:,.0f} h" if hours >= 3 else f"{hours:.1f} h"
+
+
+def _percent(share: float) -> str:
+    """Write a chance in whole percent; none is certain."""
+    return "> 99 %" if share > 0.995 else "< 1 %" if share < 0.005 else f"{100 * share:.0f} %"
+
+
+def _range(chance: Interval) -> str:
+    return f"{100 * chance.low:.0f} to {100 * chance.high:.0f} %"

@@ -1,0 +1,257 @@
+"""Supply of spot machines: how many the zones of places launch, alone and together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from placer.cost_model.capacity.scenarios import RESIDUAL, Likeness, latent, launchable
+from placer.market.capacity_table import CapacityRow, ZoneCapacity, named_zones, zone_capacity
+
+Array = npt.NDArray[Any]
+MOST_ZONES = 3
+"""Zones of a region over which its machines spread at most, unless they stay in one."""
+ENDS = ("share", "share_low", "share_high")
+"""Columns of a share: what is expected of it, and its low and high end."""
+EVERY = 10**6
+"""Machines of which a share holds that the user gives: of any number."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stock:
+    """What is known of the zones in which a place launches one device on spot.
+
+    Notes
+    -----
+    ``zones`` are names, no two of them alike in the world; ``known`` is the capacity of each.
+    """
+
+    place: str
+    device: str
+    zones: tuple[str, ...]
+    known: tuple[ZoneCapacity, ...]
+
+    @property
+    def most(self) -> int:
+        """Most machines that all zones were ever asked for."""
+        return sum(each.most for each in self.known)
+
+
+def stock_of(
+    rows: Sequence[CapacityRow],
+    place: str,
+    device: str,
+    *,
+    same_zone: bool,
+    unavailable: float | None = None,
+) -> Stock:
+    """Look up what a table knows of spot machines in a place.
+
+    Parameters
+    ----------
+    rows
+        As in `Catalog.capacity`.
+    place
+        ``provider/region``.
+    same_zone
+        Whether all machines of the place stay in one zone: the one with the best chance of the most
+        machines. Else they spread over the zones that the table names, or over as many as it
+        counts, at most `MOST_ZONES`.
+    unavailable
+        Share of the time without any spot machine, where the user knows it; instead of the table.
+    """
+    provider, _, region = place.partition("/")
+    wanted = {"provider": provider, "region": region, "device": device, "market": "spot"}
+    usual = zone_capacity(rows, **wanted)
+    if unavailable is not None:
+        given = given_capacity(1 - unavailable, usual)
+        count = 1 if same_zone else MOST_ZONES
+        return Stock(
+            place=place,
+            device=device,
+            zones=_numbered(place, device, count),
+            known=(given,) * count,
+        )
+    named = {
+        f"{provider}/{zone} {device}": zone_capacity(rows, zone=zone, **wanted)
+        for zone in named_zones(rows, **wanted)
+    }
+    if named:
+        best = sorted(named.items(), key=lambda item: _rank(item[1]))
+        best = best[: 1 if same_zone else MOST_ZONES]
+        return Stock(
+            place=place,
+            device=device,
+            zones=tuple(name for name, _ in best),
+            known=tuple(known for _, known in best),
+        )
+    count = 1 if same_zone else min(MOST_ZONES, usual.zones or 1)
+    return Stock(
+        place=place, device=device, zones=_numbered(place, device, count), known=(usual,) * count
+    )
+
+
+def _rank(known: ZoneCapacity) -> tuple[float, ...]:
+    shares = [row.share or 0.0 for row in known.launches]
+    return tuple(-share for share in reversed(shares))
+
+
+def _numbered(place: str, device: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{place} {device} {number}" for number in range(count))
+
+
+def given_capacity(share: float, known: ZoneCapacity) -> ZoneCapacity:
+    """Return what the user says of a zone: any number of machines in a share of the time; the rest
+    as it is known.
+    """
+    row = CapacityRow(
+        provider="*",
+        device="*",
+        market="spot",
+        machines_asked=EVERY,
+        machines=EVERY,
+        share=share,
+        share_low=share,
+        share_high=share,
+        basis="given",
+        source="given with --unavailable",
+        as_of="",
+    )
+    return ZoneCapacity(
+        launches=(row,),
+        stays=known.stays,
+        corr_region=known.corr_region,
+        corr_across=known.corr_across,
+        zones=known.zones,
+    )
+
+
+def at_least(known: ZoneCapacity, end: str = "share") -> tuple[Array, Array]:
+    """Return numbers of machines and the chances that one zone launches at least so many.
+
+    Notes
+    -----
+    Below the fewest machines of any row the chance is that row's: who has eight has four. Between
+    rows it falls along a line; it never rises.
+    """
+    counts = np.array([row.machines for row in known.launches], dtype=float)
+    shares = np.array([getattr(row, end) for row in known.launches], dtype=float)
+    return counts, np.minimum.accumulate(shares)
+
+
+def chance_of(known: ZoneCapacity, machines: int, end: str = "share") -> float | None:
+    """Return the chance that one zone launches at least so many machines.
+
+    Returns
+    -------
+    float or None
+        None beyond the machines that anybody asked for: not observed.
+    """
+    if machines <= 0:
+        return 1.0
+    if machines > known.most:
+        return None
+    return float(np.interp(machines, *at_least(known, end)))
+
+
+def chances_of(known: ZoneCapacity, most: int, end: str = "share") -> Array:
+    """Return the chances that one zone launches 0, 1, ... machines.
+
+    Parameters
+    ----------
+    most
+        Machines that are wanted: more count as so many. What was not observed counts as not there.
+    end
+        One of `ENDS`.
+
+    Returns
+    -------
+    Array
+        Shape (most + 1,); sums to 1.
+    """
+    top = min(most, known.most)
+    reached = np.zeros(most + 2)
+    reached[0] = 1.0
+    if top:
+        reached[1 : top + 1] = np.interp(np.arange(1, top + 1), *at_least(known, end))
+    built: Array = reached[:-1] - reached[1:]
+    return built
+
+
+def supply_scenarios(
+    regions: Sequence[str],
+    chances: Array,
+    draws: int,
+    seed: int,
+    *,
+    owners: Sequence[int] | None = None,
+    zones: Sequence[str] | None = None,
+    likeness: Likeness = RESIDUAL,
+) -> Array:
+    """Draw how many machines places launch at the same time; shape (draws, places).
+
+    Parameters
+    ----------
+    regions
+        ``provider/region`` of each zone.
+    chances
+        Of 0, 1, ... machines in each zone; shape (zones, machines + 1).
+    draws, seed, zones, likeness
+        As in `latent`.
+    owners
+        Place of each zone, from 0; None: each zone is a place.
+    """
+    machines = launchable(chances, latent(regions, draws, seed, likeness, zones))
+    if owners is None:
+        return machines
+    built = np.zeros((len(machines), max(owners) + 1), dtype=machines.dtype)
+    for zone, owner in enumerate(owners):
+        built[:, owner] += machines[:, zone]
+    return built
+
+
+def stock_scenarios(
+    stocks: Sequence[Stock], wanted: Sequence[int], draws: int, seed: int, end: str = "share"
+) -> Array:
+    """Draw how many of the wanted machines each stock launches; shape (draws, stocks)."""
+    most = max(wanted)
+    chances = np.stack(
+        [
+            _padded(chances_of(known, count, end), most)
+            for stock, count in zip(stocks, wanted, strict=True)
+            for known in stock.known
+        ]
+    )
+    machines = supply_scenarios(
+        [stock.place for stock in stocks for _ in stock.zones],
+        chances,
+        draws,
+        seed,
+        owners=[at for at, stock in enumerate(stocks) for _ in stock.zones],
+        zones=[zone for stock in stocks for zone in stock.zones],
+        likeness=likeness_of(stocks),
+    )
+    built: Array = np.minimum(machines, np.array(wanted))
+    return built
+
+
+def _padded(chances: Array, most: int) -> Array:
+    return np.pad(chances, (0, most + 1 - len(chances)))
+
+
+def likeness_of(stocks: Sequence[Stock]) -> Likeness:
+    """Return how alike some zones are: as the most alike of them, so that nothing is promised of
+    spreading that one of them does not keep.
+    """
+    known = [each for stock in stocks for each in stock.known]
+    region = [each.corr_region for each in known if each.corr_region is not None]
+    across = [each.corr_across for each in known if each.corr_across is not None]
+    if not region:
+        return RESIDUAL
+    return Likeness(
+        region=max(*region, *across), across=max(across), source="capacity table of the book"
+    )

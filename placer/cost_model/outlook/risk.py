@@ -1,0 +1,375 @@
+"""The risk of a placement: how many of its spot machines launch, how long they stay, and the speed
+that is left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from placer.cost_model.capacity.scenarios import latent
+from placer.cost_model.capacity.supply import (
+    ENDS,
+    Stock,
+    chance_of,
+    likeness_of,
+    stock_of,
+    stock_scenarios,
+)
+from placer.cost_model.capacity.survival import Stay, first_loss_h, stay_of
+from placer.cost_model.estimate import pool_of
+from placer.cost_model.timing.crew import worker_rate
+from placer.problem.datasets import needs_place
+from placer.problem.exchange import traits
+from placer.problem.placement import Placement, WorkerGroup
+from placer.problem.problem import Problem
+from placer.units import Interval
+
+Array = npt.NDArray[Any]
+DRAWS = 4_096
+"""Scenarios; a chance of 95 % is known to 0.4 points then."""
+SEED = 0
+HOURS = (1.0, 6.0, 24.0)
+"""After which it is said whether all machines are still there."""
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StockRisk:
+    """The spot machines of one device in one place.
+
+    Notes
+    -----
+    ``gpus`` are those of one machine, None where machines differ. ``chance`` is that all of them
+    launch, None where so many were never asked for: ``observed`` is
+    how many were. ``median_hours`` pass until half of such gangs have lost machines; None: not
+    observed. ``level`` is zone, region or class; ``basis``, ``source`` and ``as_of`` are those of
+    the row.
+    """
+
+    place: str
+    device: str
+    gpus: int | None
+    machines: int
+    zones: int
+    observed: int
+    chance: Interval | None
+    median_hours: float | None
+    level: str
+    basis: str
+    source: str
+    as_of: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Risk:
+    """What may go wrong with the spot machines of a placement.
+
+    Notes
+    -----
+    ``chance_all`` is that all of them launch; ``chance_enough``, that there are at least
+    ``enough_workers``, on-demand workers counted; ``chance_floor``, that the speed reaches the
+    floor or deadline of the question (None without one). ``any_lost`` and ``all_lost`` are the
+    chances that some stock, or every one, launches no machine at a time. ``stay`` are pairs of
+    hours and the chance that no machine is lost until then; empty where that is not observed, as
+    ``median_hours``; ``stay_basis`` says who knows it.
+    ``expected_samples_per_second`` is the mean over ``scenarios``, with restarts and lost steps, 0
+    where a run cannot go on; its ends are those of the shares. ``quantiles`` are pairs of a share
+    of the scenarios and the samples/s that no more than it stay below. What was never asked for
+    counts as not there. On-demand machines are assumed to be there (``on_demand``).
+    """
+
+    machines: int
+    stocks: tuple[StockRisk, ...]
+    chance_all: Interval | None
+    enough_workers: int
+    chance_enough: Interval
+    chance_floor: Interval | None
+    median_hours: float | None
+    stay: tuple[tuple[float, float], ...]
+    stay_basis: str
+    expected_samples_per_second: Interval
+    quantiles: tuple[tuple[float, float], ...]
+    any_lost: float
+    all_lost: float
+    corr_region: float
+    corr_across: float
+    scenarios: int
+    seed: int
+    on_demand: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gang:
+    """Spot machines of a placement by place and device, with what is known of them."""
+
+    stocks: tuple[Stock, ...]
+    wanted: tuple[int, ...]
+    gpus: tuple[int | None, ...]
+
+    def index(self, group: WorkerGroup) -> int | None:
+        """Return which stock a group launches from; None on demand."""
+        if group.market != "spot":
+            return None
+        keys = [(stock.place, stock.device) for stock in self.stocks]
+        return keys.index((group.place, group.gpu))
+
+    @property
+    def stays(self) -> tuple[Stay | None, ...]:
+        """How long the machines of each stock stay together; of a stock over zones those of one."""
+        return tuple(
+            stay_of(stock.known[0], math.ceil(count / len(stock.zones)))
+            for stock, count in zip(self.stocks, self.wanted, strict=True)
+        )
+
+    @property
+    def least_losses(self) -> tuple[Stay | None, ...]:
+        """As `stays`, and of more machines than anybody observed that of the most that were: more
+        are lost no less often.
+        """
+        return tuple(
+            stay_of(
+                stock.known[0],
+                min(math.ceil(count / len(stock.zones)), stock.known[0].stays[-1].machines),
+            )
+            if stock.known[0].stays
+            else None
+            for stock, count in zip(self.stocks, self.wanted, strict=True)
+        )
+
+    @property
+    def alone(self) -> Stay | None:
+        """How long the machines stay where all of them are in one zone; None elsewhere."""
+        single = len(self.stocks) == 1 and len(self.stocks[0].zones) == 1
+        return self.stays[0] if single else None
+
+
+def gang_of(placement: Placement, problem: Problem) -> Gang:
+    """Return the spot machines of a placement, its server's too."""
+    wanted: dict[tuple[str, str], int] = {}
+    gpus: dict[tuple[str, str], set[int]] = {}
+    for group in machine_groups(placement):
+        if group.market == "spot":
+            key = group.place, group.gpu
+            wanted[key] = wanted.get(key, 0) + group.machine_count
+            gpus.setdefault(key, set()).add(group.gpu_count)
+    wish = problem.requirements
+    stocks = tuple(
+        stock_of(
+            problem.catalog.capacity,
+            place,
+            device,
+            same_zone=wish.same_zone,
+            unavailable=wish.unavailable,
+        )
+        for place, device in wanted
+    )
+    each = (counts.pop() if len(counts) == 1 else None for counts in gpus.values())
+    return Gang(stocks=stocks, wanted=tuple(wanted.values()), gpus=tuple(each))
+
+
+def machine_groups(placement: Placement) -> tuple[WorkerGroup, ...]:
+    """Return the worker groups of a placement and its server."""
+    server = placement.exchange.server
+    return placement.groups if server is None else (*placement.groups, server)
+
+
+def risk_of(
+    placement: Placement,
+    problem: Problem,
+    gang: Gang,
+    *,
+    samples_per_second: Interval,
+    kept: Interval,
+    losses_per_h: float | None = None,
+    losses_basis: str,
+) -> Risk:
+    """Work out the risk of a placement with spot machines.
+
+    Parameters
+    ----------
+    gang
+        From `gang_of`.
+    samples_per_second
+        Speed while all machines are there.
+    kept
+        Share of it that restarts and lost steps leave.
+    losses_per_h
+        Of all machines together, where the user or the provider knows it; each on its own and at a
+        constant rate. None: as the table knows it.
+    losses_basis
+        Who knows how often machines are lost.
+    """
+    drawn = [stock_scenarios(gang.stocks, gang.wanted, DRAWS, SEED, end) for end in ENDS]
+    shares = [speed_shares(placement, problem, gang, machines) for machines in drawn]
+    full = samples_per_second
+    speeds = [
+        share * speed * part
+        for share, speed, part in zip(
+            shares,
+            (full.value, full.low, full.high),
+            (kept.value, kept.low, kept.high),
+            strict=True,
+        )
+    ]
+    wish, wanted = problem.requirements, np.array(gang.wanted)
+    seen = all(count <= stock.most for stock, count in zip(gang.stocks, wanted, strict=True))
+    floor = wish.floor_samples_per_second
+    likeness = likeness_of(gang.stocks)
+    median_h, stay = _given_stay(losses_per_h) if losses_per_h else _stay(gang)
+    stocks = tuple(
+        _stock_risk(at, gang, [machines[:, at] for machines in drawn])
+        for at in range(len(gang.stocks))
+    )
+    whole = [np.all(machines >= wanted, axis=1) for machines in drawn]
+    all_there = _chance(whole) if seen else None
+    return Risk(
+        machines=sum(gang.wanted),
+        stocks=stocks,
+        chance_all=stocks[0].chance if len(stocks) == 1 else all_there,
+        enough_workers=enough_workers(problem),
+        chance_enough=_chance([share > 0 for share in shares]),
+        chance_floor=None if floor is None else _chance([speed >= floor for speed in speeds]),
+        median_hours=median_h,
+        stay=stay,
+        stay_basis=losses_basis,
+        expected_samples_per_second=_ordered([float(speed.mean()) for speed in speeds]),
+        quantiles=tuple((q, float(np.quantile(speeds[0], q))) for q in QUANTILES),
+        any_lost=float((drawn[0] == 0).any(1).mean()),
+        all_lost=float((drawn[0] == 0).all(1).mean()),
+        corr_region=likeness.region,
+        corr_across=likeness.across,
+        scenarios=DRAWS,
+        seed=SEED,
+        on_demand="assumed to be there",
+    )
+
+
+def enough_workers(problem: Problem) -> int:
+    """Return the workers without which a run stops: its quorum, or the fewest that were asked for;
+    else one.
+    """
+    wish = problem.requirements
+    return max(1, wish.min_workers, wish.quorum or 0)
+
+
+def speed_shares(placement: Placement, problem: Problem, gang: Gang, machines: Array) -> Array:
+    """Return the part of the full speed that remains with the machines that are there.
+
+    Parameters
+    ----------
+    machines
+        Of each stock; shape (draws, stocks).
+
+    Returns
+    -------
+    Array
+        Shape (draws,): each worker counts by its rate. 0 without `enough_workers`, the server or a
+        worker where data must stay.
+
+    Notes
+    -----
+    An island is there with all of its machines or not at all. The machines of a stock go to the
+    server first, then to its groups in their order.
+    """
+    left = machines.copy()
+    workers, work = np.zeros(len(left)), np.zeros(len(left))
+    by_place: dict[str, Array] = {}
+    full, framework = 0.0, traits(placement.exchange.strategy).framework
+    alive = np.ones(len(left), dtype=bool)
+    server = placement.exchange.server
+    for group in (*(() if server is None else (server,)), *placement.groups):
+        at = gang.index(group)
+        if at is None:
+            there = np.full(len(left), group.count)
+        else:
+            there = np.minimum(group.count, left[:, at] // group.machines)
+            left[:, at] -= there * group.machines
+        if server is not None and group is server:
+            alive &= there >= server.count
+            continue
+        rate = worker_rate(pool_of(group, problem), framework).value
+        workers += there
+        work += there * rate
+        full += group.count * rate
+        by_place[group.place] = by_place.get(group.place, 0) + there
+    for place in needs_place(problem.requirements.datasets):
+        alive &= by_place.get(place, np.ones(len(left))) > 0
+    alive &= workers >= enough_workers(problem)
+    built: Array = np.where(alive, work / full, 0.0)
+    return built
+
+
+def _given_stay(losses_per_h: float) -> tuple[float, tuple[tuple[float, float], ...]]:
+    """Return the median time to the first loss and the chances of none, at a constant rate."""
+    chances = tuple((hours, math.exp(-losses_per_h * hours)) for hours in HOURS)
+    return math.log(2) / losses_per_h, chances
+
+
+def _stay(gang: Gang) -> tuple[float | None, tuple[tuple[float, float], ...]]:
+    """Return the median time to the first loss and the chances of none; None and nothing where that
+    is not observed.
+    """
+    stays, alone = gang.stays, gang.alone
+    if alone is not None:
+        return alone.median_h, tuple((hours, alone.share(hours)) for hours in HOURS)
+    if any(stay is None for stay in stays):
+        return None, ()
+    groups = [
+        (stock.place, zone, stay)
+        for stock, stay in zip(gang.stocks, stays, strict=True)
+        for zone in stock.zones
+        if stay is not None
+    ]
+    states = latent(
+        [place for place, _, _ in groups],
+        DRAWS,
+        SEED + 1,
+        likeness_of(gang.stocks),
+        [zone for _, zone, _ in groups],
+    )
+    lost = first_loss_h([stay for _, _, stay in groups], states)
+    return float(np.median(lost)), tuple((hours, float((lost > hours).mean())) for hours in HOURS)
+
+
+def _stock_risk(at: int, gang: Gang, machines: Sequence[Array]) -> StockRisk:
+    stock, count, stay = gang.stocks[at], gang.wanted[at], gang.stays[at]
+    known = stock.known[0]
+    row = next((row for row in known.launches if row.machines >= count), known.launches[-1])
+    alone = len(stock.zones) == 1
+    chances = [chance_of(known, count, end) for end in ENDS] if alone else [None]
+    chance = (
+        _ordered([share for share in chances if share is not None])
+        if alone and None not in chances
+        else _chance([there >= count for there in machines])
+        if count <= stock.most
+        else None
+    )
+    return StockRisk(
+        place=stock.place,
+        device=stock.device,
+        gpus=gang.gpus[at],
+        machines=count,
+        zones=len(stock.zones),
+        observed=stock.most,
+        chance=chance,
+        median_hours=None if stay is None else stay.median_h,
+        level=row.level,
+        basis=row.basis,
+        source=row.source,
+        as_of=row.as_of,
+    )
+
+
+def _chance(happens: Sequence[Array]) -> Interval:
+    return _ordered([float(each.mean()) for each in happens])
+
+
+def _ordered(figures: Sequence[float]) -> Interval:
+    value, low, high = figures
+    return Interval(value=value, low=min(value, low), high=max(value, high))

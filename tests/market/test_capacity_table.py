@@ -1,0 +1,163 @@
+"""The table of capacity: its rows from the narrowest to the widest, its layers and its checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from placer.errors import PlacerError
+from placer.market.books.book_reader import load_catalog
+from placer.market.capacity_table import (
+    CapacityRow,
+    capacity_document,
+    class_rows,
+    named_zones,
+    rows_about,
+    zone_capacity,
+)
+
+HEADER = (
+    "provider,region,zone,device,market,machines_asked,machines,share,share_low,share_high,"
+    "survival_a,survival_b_h,corr_region,corr_across,basis,source,as_of\n"
+)
+REST = "measured,own launches,2026-11-01\n"
+H100 = {"provider": "gcp", "region": "us-central1", "device": "H100", "market": "spot"}
+
+
+def row(**changes: object) -> CapacityRow:
+    """A class row of four of four machines, changed."""
+    usual: dict[str, object] = {
+        "provider": "gcp",
+        "device": "H100",
+        "market": "spot",
+        "machines_asked": 4,
+        "machines": 4,
+        "share": 0.5,
+        "share_low": 0.4,
+        "share_high": 0.6,
+        "basis": "measured",
+        "source": "own launches",
+        "as_of": "2026-11-01",
+    }
+    return CapacityRow(**{**usual, **changes})  # type: ignore[arg-type]
+
+
+def layer(folder: Path, *lines: str) -> str:
+    """Write a capacity.csv; returns its path."""
+    path = folder / "capacity.csv"
+    path.write_text(HEADER + "".join(f"{line},{REST}" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def test_the_narrowest_rows_win_and_wider_ones_fill_in() -> None:
+    """The zone's own share, the region's survival, the class's correlations."""
+    rows = [
+        row(corr_region=0.3, corr_across=0.04, survival_a=1.0, survival_b_h=1.0),
+        row(region="us-central1", share=0.7, share_high=0.8, survival_a=2.0, survival_b_h=2.0),
+        row(region="us-central1", zone="us-central1-b", share=0.9, share_high=0.95),
+        row(provider="*", device="*", share=0.1, share_low=0.0),
+    ]
+    zone = zone_capacity(rows, zone="us-central1-b", **H100)
+    assert [each.share for each in zone.launches] == [0.9]
+    assert [each.survival_a for each in zone.stays] == [2.0]
+    assert (zone.corr_region, zone.corr_across) == (0.3, 0.04)
+    assert [each.share for each in zone_capacity(rows, **H100).launches] == [0.7]
+    elsewhere = zone_capacity(rows, **{**H100, "region": "us-west1"})
+    assert [(each.share, each.level) for each in elsewhere.launches] == [(0.5, "class")]
+    other = zone_capacity(rows, **{**H100, "device": "T4"})
+    assert [each.share for each in other.launches] == [0.1]
+    assert named_zones(rows, **H100) == ("us-central1-b",)
+    nothing = zone_capacity(rows, **{**H100, "market": "on_demand"})
+    assert (nothing.launches, nothing.most) == ((), 0)
+
+
+def test_of_the_same_machines_the_row_that_asked_for_most_counts() -> None:
+    """Four of sixteen say more about a gang than four of four."""
+    rows = [row(), row(machines_asked=16, share=0.45), row(machines_asked=16, machines=16)]
+    assert [each.machines_asked for each in zone_capacity(rows, **H100).launches] == [16, 16]
+    assert zone_capacity(rows, **H100).most == 16
+
+
+def test_the_shipped_classes_are_those_that_were_probed() -> None:
+    """Google H100: 71, 64, 54, 40 % for 1, 4, 8, 16 of 16 machines; other devices are assumed,
+    in a range that holds what was measured of both probed classes; on-demand is named as assumed.
+    """
+    rows = load_catalog("default").capacity
+    assert set(class_rows()) == set(rows)
+    found = zone_capacity(rows, **H100)
+    assert [(each.machines, each.share) for each in found.launches] == [
+        (1, 0.71),
+        (4, 0.64),
+        (8, 0.54),
+        (16, 0.40),
+    ]
+    assert {each.basis for each in found.launches} == {"measured"}
+    usual = zone_capacity(rows, **{**H100, "device": "T4"})
+    assert {each.basis for each in usual.launches} == {"assumed"}
+    probed = [each for each in rows if each.basis == "measured" and each.share is not None]
+    for wide in usual.launches:
+        for narrow in (each for each in probed if each.machines == wide.machines):
+            assert wide.share_low < narrow.share_low  # type: ignore[operator]
+            assert wide.share_high > narrow.share_high  # type: ignore[operator]
+    assert not usual.stays
+    on_demand = zone_capacity(rows, **{**H100, "market": "on_demand"}).launches
+    assert [(each.share, each.basis) for each in on_demand] == [(1.0, "assumed")]
+
+
+def test_a_row_of_a_layer_replaces_the_same_row_below(tmp_path: Path) -> None:
+    """The own class row for eight of sixteen H100; the others stay. The digest is another."""
+    path = layer(tmp_path, "gcp,,,H100,spot,16,8,0.6,0.5,0.62,,,,")
+    book, plain = load_catalog(["default", path]), load_catalog("default")
+    assert len(book.capacity) == len(plain.capacity)
+    assert [each.share for each in zone_capacity(book.capacity, **H100).launches] == [
+        0.71,
+        0.64,
+        0.6,
+        0.40,
+    ]
+    assert book.digest != plain.digest
+    assert load_catalog(["default", path]).capacity == book.capacity  # from the cache
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["gpc,,,H100,spot,8,8,0.5,0.4,0.6,,,,"], "capacity.csv:2: provider 'gpc' has no region"),
+        (["gcp,us-moon1,,H100,spot,8,8,0.5,0.4,0.6,,,,"], ":2: region 'gcp/us-moon1' is not in"),
+        (["gcp,,,H101,spot,8,8,0.5,0.4,0.6,,,,"], ":2: device 'H101' is not in gpus.csv"),
+        (["gcp,,us-west1-a,H100,spot,8,8,0.5,0.4,0.6,,,,"], ":2: zone 'us-west1-a' has no region"),
+        (["gcp,,,H100,spot,8,9,0.5,0.4,0.6,,,,"], ":2: machines '9' of 8 that were asked for"),
+        (["gcp,,,H100,spot,8,8,,,,,,,"], ":2: neither share nor survival"),
+        (["gcp,,,H100,spot,8,8,0.5,,0.6,,,,"], ":2: share_low is empty"),
+        (["gcp,,,H100,spot,8,8,0.5,0.4,0.6,1,,,"], ":2: survival_b_h is empty"),
+        (["gcp,,,H100,spot,8,8,0.5,0.6,0.6,,,,"], ":2: share_low '0.6' is above share '0.5'"),
+        (["gcp,,,H100,spot,8,8,50,40,60,,,,"], ":2: share '50' is not from 0 to 1"),
+        (["gcp,,,H100,spot,8,8,0.5,0.4,0.6,,,0.1,0.2"], "corr_across '0.2' is above corr_region"),
+        (["gcp,,,H100,spot,8,8,0.5,0.4,0.6,,,0.1,"], ":2: one of two correlations"),
+        (["gcp,,,H100,spot,8,8,0.5,0.4,0.6,0,1,,"], ":2: survival_a '0' is not above 0"),
+        (["gcp,,,H100,spot,0,0,0.5,0.4,0.6,,,,"], ":2: machines_asked '0' is not a whole number"),
+        (
+            ["gcp,,,H100,spot,8,4,0.5,0.4,0.6,,,,", "gcp,,,H100,spot,8,8,0.6,0.4,0.6,,,,"],
+            ":3: share '0.6' of 8 machines is above that of 4, 0.5",
+        ),
+        (["gcp,,,H100,spot,8,8,0.5,0.4,0.6,,,,"] * 2, ":3: gcp///H100/spot/8/8 stands already"),
+    ],
+)
+def test_a_wrong_row_is_refused_with_its_line(
+    tmp_path: Path, lines: list[str], message: str
+) -> None:
+    """File, line and value."""
+    with pytest.raises(PlacerError) as refused:
+        load_catalog(["default", layer(tmp_path, *lines)])
+    assert message in refused.value.message
+
+
+def test_rows_about_machines_are_kept_and_written_without_what_is_unknown() -> None:
+    """A question keeps the rows of its machines alone."""
+    book = load_catalog("default")
+    offers = [offer for offer in book.offers_at("gcp/us-central1") if offer.gpu == "H100"]
+    kept = rows_about(book.capacity, [offer for offer in offers if offer.market == "spot"])
+    assert {(each.provider, each.device) for each in kept} == {("gcp", "H100"), ("*", "*")}
+    assert "survival_a" not in capacity_document(kept[0])
+    assert CapacityRow(**capacity_document(kept[1])) == kept[1]
