@@ -790,8 +790,8 @@ class Problem:
         rows = rows_about(self.catalog.capacity, self.catalog.offers)
         built["catalog"]["capacity"] = [capacity_document(row) for row in rows]
         for name in ("settings", "changes", "capacity"):
-            if not built["catalog"][name]:
-                del built["catalog"][name]
+            if not built["catalog"].get(name):
+                built["catalog"].pop(name, None)
         if self.requirements.quota_gpus == FORMER_QUOTA_GPUS:
             del built["requirements"]["quota_gpus"]
         servers = "parameter-server" in {name for name, _ in self.modes}

@@ -31,8 +31,14 @@ def question_digest(
 ) -> str:
     """Digest of everything that the points depend on: question, changes, solver and version of
     placer.
+
+    Notes
+    -----
+    Rows of capacity are in the digest of the book that has them; class rows belong to the version.
     """
-    parts = [problem.to_dict(), list(points), dict(solving), version]
+    question = problem.to_dict()
+    question["catalog"].pop("capacity", None)
+    parts = [question, list(points), dict(solving), version]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

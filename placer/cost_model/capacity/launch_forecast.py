@@ -1,0 +1,163 @@
+"""What a log of launches says of the hours ahead: the chances of each zone, and of zones together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from placer.cost_model.capacity.forecast import forecast
+from placer.cost_model.capacity.scenarios import RESIDUAL, latent, launchable
+from placer.cost_model.capacity.zone_sets import best_sets
+from placer.errors import PlacerError
+from placer.market.launch_log import LaunchLog
+
+DRAWS = 8_192
+"""Scenarios; a chance of 95 % is known to 0.3 points then."""
+SEED = 0
+MOST_ZONES = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ZoneForecast:
+    """One zone some hours ahead.
+
+    Notes
+    -----
+    ``last`` is its last count, ``usual`` the share of its observations with enough machines; None
+    where nobody looked. ``chance`` is that of all machines alone, None where so many were never
+    asked for, ``chance_any`` that of at least one.
+    """
+
+    zone: str
+    region: str
+    observations: int
+    last: int | None
+    usual: float | None
+    chance: float | None
+    chance_any: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetForecast:
+    """Zones together: the chance that they have enough in sum, and that one of them alone has."""
+
+    zones: tuple[str, ...]
+    together: float
+    one_zone: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CapacityForecast:
+    """Chances that zones launch enough machines some hours after the end of a log.
+
+    Notes
+    -----
+    ``zones`` are sorted, the most likely first; ``sets`` are the best of one zone, of two and so
+    on. ``first`` and ``last`` are the ends of the log, ISO in UTC.
+    """
+
+    machines: int
+    hours_ahead: float
+    asked: int
+    first: str
+    last: str
+    observations: int
+    zones: tuple[ZoneForecast, ...]
+    sets: tuple[SetForecast, ...]
+    scenarios: int
+    corr_region: float
+    corr_across: float
+    corr_source: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the forecast as a document ``placer.capacity-forecast/v1``."""
+        names = ("machines", "hours_ahead", "asked", "first", "last", "observations")
+        return {
+            "schema": "placer.capacity-forecast/v1",
+            **{name: getattr(self, name) for name in names},
+            "zones": [
+                {name: getattr(zone, name) for name in ZoneForecast.__dataclass_fields__}
+                for zone in self.zones
+            ],
+            "sets": [
+                {"zones": [*of.zones], "together": of.together, "one_zone": of.one_zone}
+                for of in self.sets
+            ],
+            "scenarios": self.scenarios,
+            "correlation": {
+                "region": self.corr_region,
+                "across": self.corr_across,
+                "source": self.corr_source,
+            },
+        }
+
+
+def forecast_launches(
+    log: LaunchLog, machines: int, hours_ahead: float, most_zones: int = MOST_ZONES
+) -> CapacityForecast:
+    """Forecast how likely zones launch enough machines, alone and together.
+
+    Parameters
+    ----------
+    log
+        Of launches.
+    machines
+        That are wanted.
+    hours_ahead
+        Hours after the end of the log.
+    most_zones
+        Most zones together.
+
+    Raises
+    ------
+    PlacerError
+        If all zones of the log were asked for fewer machines, or the hours are not positive.
+    """
+    if machines > log.most * len(log.zones):
+        raise PlacerError(
+            f"{machines} machines, where {len(log.zones)} zones were asked for {log.most} each",
+            f"give at most {log.most * len(log.zones)}, or log launches of more machines",
+        )
+    chances = forecast(log.launched, log.hours, hours_ahead, log.usual)
+    drawn = launchable(chances, latent(log.regions, DRAWS, SEED))
+    sets = tuple(
+        SetForecast(
+            zones=tuple(log.zones[zone] for zone in found.zones),
+            together=found.together,
+            one_zone=found.one_zone,
+        )
+        for found in best_sets(drawn, machines, most_zones)
+    )
+    zones = [_zone(log, at, machines, chances[at]) for at in range(len(log.zones))]
+    return CapacityForecast(
+        machines=machines,
+        hours_ahead=hours_ahead,
+        asked=log.most,
+        first=f"{log.first:%Y-%m-%dT%H:%MZ}",
+        last=f"{log.last:%Y-%m-%dT%H:%MZ}",
+        observations=len(log.hours),
+        zones=tuple(sorted(zones, key=_rank)),
+        sets=sets,
+        scenarios=DRAWS,
+        corr_region=RESIDUAL.region,
+        corr_across=RESIDUAL.across,
+        corr_source=RESIDUAL.source,
+    )
+
+
+def _zone(log: LaunchLog, at: int, machines: int, chances: Any) -> ZoneForecast:
+    seen = log.launched[:, at][log.launched[:, at] >= 0]
+    known = len(seen) > 0
+    return ZoneForecast(
+        zone=log.zones[at],
+        region=log.regions[at],
+        observations=len(seen),
+        last=int(seen[-1]) if known else None,
+        usual=float((seen >= min(machines, log.most)).mean()) if known else None,
+        chance=float(chances[machines:].sum()) if machines <= log.most else None,
+        chance_any=float(1 - chances[0]),
+    )
+
+
+def _rank(row: ZoneForecast) -> tuple[float, float, str]:
+    return -(row.chance or 0.0), -row.chance_any, row.zone
