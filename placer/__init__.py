@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from placer.cost_model.estimate import Estimate
     from placer.errors import PlacerError
     from placer.interface.advisor import Advisor, estimate, explain, pareto, recommend, simulate
+    from placer.interface.capacity import forecast_capacity
     from placer.interface.worlds import replan, robust, sweep, whatif
     from placer.market.books.book_reader import load_catalog
     from placer.market.books.layers import catalog_names
@@ -70,6 +71,7 @@ _HOMES = {
     "catalog_names": "placer.market.books.layers",
     "estimate": "placer.interface.advisor",
     "explain": "placer.interface.advisor",
+    "forecast_capacity": "placer.interface.capacity",
     "load_catalog": "placer.market.books.book_reader",
     "load_profile": "placer.workload.profile",
     "pareto": "placer.interface.advisor",
@@ -112,6 +114,7 @@ __all__ = [
     "catalog_names",
     "estimate",
     "explain",
+    "forecast_capacity",
     "load_catalog",
     "load_profile",
     "pareto",

@@ -32,7 +32,7 @@ COMMANDS = {
     "models": "List the models that have a profile, or show one.",
     "offers": "List machines and their prices.",
     "network": "Show, check, import and measure links between places.",
-    "capacity": "Forecast whether zones will launch enough spot machines.",
+    "capacity": "Show, import and forecast what zones launch and keep.",
     "profile": "Measure a model on this device, or estimate it for others.",
     "rehearse": "Rehearse a plan on this machine over shaped links, and compare.",
     "run": "Execute a launch manifest, and compare with its prediction.",

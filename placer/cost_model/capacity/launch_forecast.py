@@ -1,4 +1,4 @@
-"""What a log of launches says of the hours ahead: the chances of each zone, and of zones together."""
+"""What a log of launches says of the hours ahead: chances of each zone, and of zones together."""
 
 from __future__ import annotations
 

@@ -1,0 +1,211 @@
+"""The risk of a placement: figures of its table, worlds in which it is certain, and limits of what
+was observed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from placer.cli.report.recommend.risk_words import hours_words, risk_words
+from placer.cost_model.estimate import Estimate, estimate
+from placer.cost_model.outlook.losses import Losses, kept_share
+from placer.cost_model.outlook.outlook import SpotOutlook, spot_outlook
+from placer.cost_model.outlook.risk import Risk, gang_of, speed_shares
+from placer.cost_model.outlook.spot import expected_share
+from placer.interface.advisor import Advisor
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving.by_hand import place_by_hand
+from placer.units import Interval
+
+EIGHT = "gcp/us-central1=8xH100:spot"
+
+
+def placed(workers: str, **words: Any) -> tuple[Placement, Estimate, Problem]:
+    """Place and estimate by hand in the default book."""
+    problem = Advisor("default").problem("roberta-xlm", **words)
+    placement = place_by_hand(workers, problem)
+    return placement, estimate(placement, problem), problem
+
+
+def outlook(workers: str, **words: Any) -> SpotOutlook:
+    """The outlook of spot machines."""
+    found = spot_outlook(*placed(workers, **words))
+    assert found is not None
+    return found
+
+
+def risk(workers: str, **words: Any) -> Risk:
+    """The risk of spot machines."""
+    found = outlook(workers, **words).risk
+    assert found is not None
+    return found
+
+
+def test_eight_h100_have_the_figures_of_their_class() -> None:
+    """54 % (40 to 68 %), half of the gangs within 4 h, 25 % after a day. With the machines that are
+    there, 8, 4 or none, the mean speed is 63 % of the full one: more than 54 %, less than the 71 %
+    of any machine at all.
+    """
+    found = outlook(EIGHT)
+    at = found.risk
+    assert at is not None
+    assert at.chance_all is not None
+    chance = at.chance_all
+    assert (chance.value, chance.low, chance.high) == pytest.approx((0.54, 0.40, 0.68))
+    assert at.median_hours == pytest.approx(4.0, abs=0.01)
+    assert dict(at.stay)[24.0] == pytest.approx(0.253, abs=0.001)
+    full = found.expected_samples_per_second.value
+    assert 0.54 < at.expected_samples_per_second.value / full < 0.71
+    assert at.chance_enough.value == pytest.approx(0.71, abs=0.02)
+    assert at.stay_basis == found.chance_basis == "measured"
+    assert [stock.source[:8] for stock in at.stocks] == ["SkyNomad"]
+    # Rows: 0.081 losses an hour of five minutes and two steps each, not 20 % a month.
+    assert 0.985 < found.share.value < 0.995
+
+
+def test_quantiles_are_those_of_what_can_run() -> None:
+    """29 % of the time nothing launches: the lowest twentieth is 0. With a quorum of 8 all or
+    nothing: the middle is the full speed, the mean 54 % of it.
+    """
+    free, bound = risk(EIGHT), risk(EIGHT, exchange="diloco", local_steps=32, quorum=8)
+    assert dict(free.quantiles)[0.05] == 0.0
+    speeds = [speed for _, speed in free.quantiles]
+    assert speeds == sorted(speeds)
+    assert bound.enough_workers == 8
+    assert bound.chance_enough.value == pytest.approx(0.54, abs=0.02)
+    full = dict(bound.quantiles)[0.95]
+    assert bound.expected_samples_per_second.value == pytest.approx(0.54 * full, rel=0.03)
+
+
+def test_a_floor_is_reached_with_the_machines_that_it_needs() -> None:
+    """A floor below half of the speed needs four of eight machines: .64 of the time."""
+    placement, got, problem = placed(EIGHT)
+    floor = 0.45 * got.samples_per_second.value
+    asked = replace(
+        problem, requirements=replace(problem.requirements, min_samples_per_second=floor)
+    )
+    found = spot_outlook(placement, got, asked)
+    assert found is not None
+    assert found.risk is not None
+    assert found.risk.chance_floor is not None
+    assert found.risk.chance_floor.value == pytest.approx(0.64, abs=0.02)
+    assert risk(EIGHT).chance_floor is None
+
+
+def test_two_regions_are_neither_one_nor_independent() -> None:
+    """All of both less often than of the rarer one, more often than the product; at least one of
+    them more often than of either. The first loss comes sooner than each region's own.
+    """
+    both = risk("gcp/us-central1=8xH100:spot,gcp/us-west1=4xH100:spot")
+    assert both.chance_all is not None
+    assert 0.54 * 0.64 - 0.01 < both.chance_all.value < 0.54
+    assert both.all_lost < 0.29 < both.any_lost
+    assert both.median_hours is not None
+    assert both.median_hours < min(stock.median_hours or 0.0 for stock in both.stocks)
+
+
+def test_more_than_anybody_asked_for_is_not_observed() -> None:
+    """20 of 16: no chance of all and no time that they stay, but no fewer losses than those of 16,
+    and a mean that counts 16 at most.
+    """
+    found = outlook("gcp/us-central1=20xH100:spot")
+    at = found.risk
+    assert at is not None
+    assert at.chance_all is None
+    assert at.median_hours is None
+    assert at.stay == ()
+    assert max(speed for _, speed in at.quantiles) < 0.81 * found.expected_samples_per_second.value
+    assert found.share.value < outlook(EIGHT).share.value
+    words = risk_words(at, None)
+    assert "whether all 20 launch is not observed (at most 16 were asked for)" in words
+
+
+def test_what_the_user_knows_wins_over_the_table() -> None:
+    """No interruption and no shortage: the full speed for certain. 50 % a month of eight machines:
+    a median of ln 2 / (8 x ln 2 / 730 h) = 91 h.
+    """
+    sure = risk(EIGHT, unavailable="0%", interruption="0%")
+    assert sure.chance_all == Interval(value=1.0, low=1.0, high=1.0)
+    full = placed(EIGHT)[1].samples_per_second.value
+    assert sure.expected_samples_per_second.value == pytest.approx(full)
+    often = risk(EIGHT, interruption="50%")
+    assert often.median_hours == pytest.approx(730 / 8)
+    assert often.stay_basis == "given"
+
+
+def test_a_device_that_nobody_probed_is_assumed() -> None:
+    """A wide range, and no time that they stay: 20 % a month stays assumed."""
+    found = outlook("gcp/us-central1=8xT4:spot")
+    assert found.risk is not None
+    assert found.risk.median_hours is None
+    assert found.chance_basis == "assumed"
+    words = risk_words(found.risk, None)
+    assert "50 % of the time (17 to 96 %, assumed); how long they stay is not observed" in words
+
+
+def test_islands_are_there_whole_or_not_at_all() -> None:
+    """Two islands of two machines in a world of three for certain: one island, half of the speed,
+    whatever the third machine does.
+    """
+    problem = Advisor("default").problem("llama-3.1-8b")
+    placement = place_by_hand("gcp/us-central1=2x2xH100:8:spot", problem)
+    assert {group.machines for group in placement.groups} == {2}
+    shares = speed_shares(
+        placement, problem, gang_of(placement, problem), np.array([[4], [3], [2], [1], [0]])
+    )
+    assert shares.tolist() == pytest.approx([1.0, 0.5, 0.5, 0.0, 0.0])
+
+
+def test_a_question_from_before_the_table_has_the_former_figures() -> None:
+    """10 % of the time without capacity and no risk; the document has no such key."""
+    placement, got, problem = placed(EIGHT)
+    old = replace(problem, catalog=replace(problem.catalog, capacity=()))
+    found = spot_outlook(placement, got, old)
+    assert found is not None
+    assert found.risk is None
+    assert (found.unavailable, found.chance_per_month) == (0.1, 0.2)
+
+
+def test_losses_at_rates_that_are_alike_are_those_of_a_chance_per_month() -> None:
+    """Eight machines of 20 % a month, one by one: what `expected_share` says."""
+    rate = 0.22314355 / 730
+    low, high = 0.05129329 / 730, 0.69314718 / 730
+    each = Losses(per_hour=Interval(value=rate, low=low, high=high), part=1 / 8, times=8)
+    ours, theirs = kept_share([each], 60.0), expected_share(8, 8, 60.0)
+    assert (ours.value, ours.low, ours.high) == pytest.approx(
+        (theirs.value, theirs.low, theirs.high)
+    )
+
+
+@pytest.mark.parametrize(
+    ("workers", "words"),
+    [
+        (
+            EIGHT,
+            "8 H100 spot in gcp/us-central1: all 8 launch 54 % of the time (40 to 68 %); half of "
+            "such gangs lose machines within 4 h; expected ",
+        ),
+        (
+            "gcp/us-central1=1xH100:spot",
+            "1 H100 spot in gcp/us-central1: it launches 71 % of the time (57 to 84 %); half of "
+            "such machines are lost within 5 h; expected ",
+        ),
+        ("gcp/us-central1=2xH100:8:spot", "2 x (8 x H100) spot in gcp/us-central1: all 2 launch "),
+    ],
+)
+def test_the_risk_reads_as_one_sentence(workers: str, words: str) -> None:
+    """Machines, chance with range, time, speed."""
+    assert risk_words(risk(workers), None).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("hours", "words"), [(0.47, "28 min"), (1.49, "1.5 h"), (4.0, "4 h"), (811.0, "34 days")]
+)
+def test_times_have_the_unit_that_reads_best(hours: float, words: str) -> None:
+    """Minutes, hours, days."""
+    assert hours_words(hours) == words
