@@ -51,8 +51,13 @@ class Pages:
         self.count = 0
         self.size_bytes = 0
 
-    def get(self, url: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """Read one page.
+    def get(
+        self,
+        url: str,
+        params: Mapping[str, str] | None = None,
+        question: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Read one page, or the answer to a question that is posted as JSON and changes nothing.
 
         Raises
         ------
@@ -64,7 +69,7 @@ class Pages:
                 f"'{self.base}' has more than {MOST_PAGES:,} pages", "name regions with --in"
             )
         for wait in (*WAITS_S, None):
-            status, pause, body = self._ask(url, params)
+            status, pause, body = self._ask(url, params, question)
             if status == 200:
                 self._digest.update(body)
                 self.count += 1
@@ -95,12 +100,14 @@ class Pages:
         """Build the error of a page that is not as the interface documents it."""
         return _failed(f"a page of '{self.base}' {what}")
 
-    def _ask(self, url: str, params: Mapping[str, str] | None) -> tuple[int, float | None, bytes]:
+    def _ask(
+        self, url: str, params: Mapping[str, str] | None, question: Mapping[str, Any] | None
+    ) -> tuple[int, float | None, bytes]:
         """Return the status, the wait that the server asks for, and the body."""
         import httpx2
 
         try:
-            return within(PAGE_SECONDS, lambda: self._read(url, params))
+            return within(PAGE_SECONDS, lambda: self._read(url, params, question))
         except httpx2.TimeoutException:
             raise _failed(f"'{self.base}' was silent for {READ_SECONDS:g} s") from None
         except TimeoutError:
@@ -111,9 +118,11 @@ class Pages:
                 "check the connection and proxy",
             ) from None
 
-    def _read(self, url: str, params: Mapping[str, str] | None) -> tuple[int, float | None, bytes]:
-        body = bytearray()
-        with self._client.stream("GET", url, params=params) as answer:
+    def _read(
+        self, url: str, params: Mapping[str, str] | None, question: Mapping[str, Any] | None
+    ) -> tuple[int, float | None, bytes]:
+        body, method = bytearray(), "GET" if question is None else "POST"
+        with self._client.stream(method, url, params=params, json=question) as answer:
             if "," in answer.headers.get("content-encoding", ""):
                 raise _failed(
                     f"a page of '{self.base}' is packed more than once", "check the address"

@@ -1,0 +1,282 @@
+"""``placer capacity import``: a table of your own from what providers say, or from a log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from placer.cli.options import json_option
+from placer.errors import PlacerError, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from placer.market.catalog import Catalog
+    from placer.market.sources.capacity.asked import Asked
+    from placer.market.sources.capacity.aws_capacity import OfferedBlock
+    from placer.market.sources.harvest import Harvest, Origin
+
+KINDS = {
+    "log": "aws, azure or gcp",
+    "gcp-advice": "gcp",
+    "gcp-history": "gcp",
+    "aws-scores": "aws",
+    "aws-blocks": "aws",
+    "aws-plans": "aws",
+    "aws-quotas": "aws",
+}
+"""What can be imported, and of which provider."""
+SHOWN = 10
+"""Blocks that are printed; the file has all."""
+EPILOG = """\b
+Examples:
+  placer capacity import log --from launches.csv --machine a3-highgpu-8g --provider gcp
+  placer capacity import gcp-advice --machine a3-highgpu-8g --machines 8 --zone us-central1-a
+  placer capacity import aws-quotas --from quotas.json --in us-east-1 -o quota.csv
+"""
+
+
+@click.command("import", epilog=EPILOG)
+@click.argument("kind", metavar="|".join(KINDS))
+@click.option("--from", "file", metavar="FILE", help="A log, or an answer that was saved as JSON.")
+@click.option("--machine", metavar="TYPE", help="Machine type that the answer is about.")
+@click.option("--machines", type=click.IntRange(1, 10**6), help="Machines that were asked for.")
+@click.option("--in", "region", metavar="REGION", default="", help="Region of the provider.")
+@click.option("--zone", metavar="ZONE", default="", help="Zone of the provider.")
+@click.option("--provider", default="gcp", show_default=True, help="log: whose zones they are.")
+@click.option("--project", metavar="ID", default="", help="gcp: your project.")
+@click.option(
+    "--hours",
+    type=click.IntRange(1, 8760),
+    default=24,
+    show_default=True,
+    help="aws-blocks, aws-plans: how long.",
+)
+@click.option("--catalog", multiple=True, metavar="NAME|DIR|CSV", help="Price books with machines.")
+@click.option("--as", "name", default="capacity", show_default=True, help="Name of the book.")
+@click.option("-o", "--output", metavar="FILE", help="aws-quotas, aws-blocks, aws-plans: the file.")
+@click.option("--dry-run", is_flag=True, help="Read and check, write nothing.")
+@json_option
+def command(kind: str, **options: Any) -> None:
+    """Make rows of capacity of your own, laid over those that the book has.
+
+    Without --from the provider is asked: Google Cloud with an access token in
+    PLACER_GCP_ACCESS_TOKEN, AWS with boto3 and your own credentials. Quotas become a file for
+    --quota; blocks and plans that can be bought become a list of their own.
+    """
+    from placer.market.books.partial_books import over_default
+
+    if kind not in KINDS:
+        raise unknown("kind of capacity", kind, KINDS)
+    book, _ = over_default(options["catalog"])
+    if kind == "aws-quotas":
+        _quotas(book, options)
+    elif kind in ("aws-blocks", "aws-plans"):
+        _blocks(kind, book, options)
+    else:
+        _rows(kind, book, options)
+
+
+def _rows(kind: str, book: Catalog, options: dict[str, Any]) -> None:
+    from placer.cli.harvest import finish
+    from placer.market.books.folders import check_book_name
+    from placer.market.books.layers import catalog_names
+    from placer.market.sources.capacity.merged import merged
+
+    name = check_book_name(options["name"], catalog_names())
+    found = _log(book, options) if kind == "log" else _advice(kind, book, options)
+    count = {file: len(rows) for file, rows in found.rows.items()}
+    words = [f"{rows:,} rows of {file}" for file, rows in count.items()]
+    if not any(count.values()):
+        from placer.cli.harvest import say_rest
+
+        say_rest(found.left_out, found.notes)
+        raise PlacerError("the answer has no row for a book", "nothing was written", exit_code=7)
+    finish(
+        merged(found, name),
+        name,
+        (),
+        words=words,
+        commands=("placer capacity show",),
+        dry_run=options["dry_run"],
+        as_json=options["as_json"],
+    )
+
+
+def _log(book: Catalog, options: dict[str, Any]) -> Harvest:
+    from hashlib import sha256
+    from pathlib import Path
+
+    from placer.market.launch_log import read_launch_log
+    from placer.market.sources.capacity.asked import machine_of
+    from placer.market.sources.capacity.own_launches import launches_harvest
+    from placer.market.sources.harvest import Origin
+
+    if not options["file"]:
+        raise PlacerError("which log?", "give --from FILE, as for placer capacity forecast")
+    if not options["machine"]:
+        raise PlacerError("which machine was launched?", "give --machine TYPE")
+    machine = machine_of(book, options["provider"], options["machine"])
+    path = Path(options["file"])
+    log = read_launch_log(path, options["machines"])
+    data = path.read_bytes()
+    origin = Origin(place=str(path), sha256=sha256(data).hexdigest(), size_bytes=len(data))
+    return launches_harvest(log, options["provider"], machine.gpu, book, origin)
+
+
+def _advice(kind: str, book: Catalog, options: dict[str, Any]) -> Harvest:
+    from placer.market.sources.capacity.aws_capacity import scores_harvest
+    from placer.market.sources.capacity.gcp_advice import advice_harvest, history_harvest
+
+    asked = _asked(kind, book, options)
+    document, origin = _answer(kind, asked, options)
+    read = {
+        "gcp-advice": advice_harvest,
+        "gcp-history": history_harvest,
+        "aws-scores": scores_harvest,
+    }[kind]
+    return read(document, asked, book, origin)
+
+
+def _asked(kind: str, book: Catalog, options: dict[str, Any]) -> Asked:
+    from datetime import UTC, datetime
+
+    from placer.market.launch_log import region_of
+    from placer.market.sources.capacity.asked import Asked, machine_of
+
+    provider = KINDS[kind]
+    if not options["machine"]:
+        raise PlacerError("which machine is it about?", "give --machine TYPE")
+    if options["machines"] is None and kind != "gcp-history":
+        raise PlacerError("how many machines were asked for?", "give --machines N")
+    zone = options["zone"]
+    region = options["region"] or (region_of(zone) if zone else "")
+    if not region and not options["file"]:
+        raise PlacerError("where?", "give --in REGION")
+    if region:
+        book.region(f"{provider}/{region}")
+    return Asked(
+        offer=machine_of(book, provider, options["machine"]),
+        machines=options["machines"] or 1,
+        as_of=datetime.now(UTC).date(),
+        region=region,
+        zone=zone,
+    )
+
+
+def _answer(kind: str, asked: Asked, options: dict[str, Any]) -> tuple[dict[str, Any], Origin]:
+    from pathlib import Path
+
+    from placer.market.sources.capacity import live
+    from placer.market.sources.capacity.asked import read_answer
+
+    if options["file"]:
+        return read_answer(Path(options["file"]))
+    if kind == "aws-scores":
+        return live.ask_scores(asked)
+    if kind == "aws-blocks":
+        return live.ask_blocks(asked, options["hours"])
+    if kind == "aws-plans":
+        return live.ask_plans(asked, options["hours"])
+    method = "capacity" if kind == "gcp-advice" else "capacityHistory"
+    return live.ask_google(method, options["project"], asked)
+
+
+def _quotas(book: Catalog, options: dict[str, Any]) -> None:
+    from pathlib import Path
+
+    from placer.cli.output import console, print_json
+    from placer.market.sources.capacity import live
+    from placer.market.sources.capacity.asked import read_answer
+    from placer.market.sources.capacity.aws_capacity import quota_rows
+
+    region = options["region"]
+    if not region:
+        raise PlacerError("quotas of which region?", "give --in REGION")
+    document, origin = (
+        read_answer(Path(options["file"])) if options["file"] else live.ask_quotas(region)
+    )
+    rows = quota_rows(document, region, book, origin.place)
+    lines = [("place", "gpu", "market", "gpus"), *rows]
+    path = None if options["dry_run"] else _written(options["output"], lines)
+    if options["as_json"]:
+        named = [dict(zip(lines[0], row, strict=True)) for row in rows]
+        print_json({"schema": "placer.import-quotas/v1", "file": path, "rows": named})
+        return
+    out = console()
+    for place, gpu, market, gpus in rows:
+        out.print(f"{place}: at most {gpus:,} {gpu} {market.replace('_', '-')}")
+    out.print("note: devices of one family share a quota; each may have it all", soft_wrap=True)
+    if path is not None:
+        out.print(f"next: placer recommend --model roberta-xlm --quota {path}", soft_wrap=True)
+
+
+def _blocks(kind: str, book: Catalog, options: dict[str, Any]) -> None:
+    import msgspec
+
+    from placer.cli.harvest import say_rest
+    from placer.cli.output import print_json
+    from placer.market.sources.capacity.aws_capacity import block_offers
+
+    asked = _asked(kind, book, {**options, "machine": options["machine"] or _any_machine(book)})
+    document, origin = _answer(kind, asked, options)
+    blocks, left_out = block_offers(document, book, origin.place)
+    names = tuple(type(blocks[0]).__dataclass_fields__) if blocks else ()
+    lines = [names, *(tuple(getattr(block, name) for name in names) for block in blocks)]
+    path = _written(options["output"], lines) if blocks and not options["dry_run"] else None
+    if options["as_json"]:
+        rows = msgspec.to_builtins(blocks)
+        print_json({"schema": "placer.import-blocks/v1", "file": path, "blocks": rows})
+        return
+    _print_blocks(blocks)
+    say_rest(left_out, ())
+
+
+def _any_machine(book: Catalog) -> str:
+    return next(offer.instance_type for offer in book.offers if offer.provider == "aws")
+
+
+def _print_blocks(blocks: Sequence[OfferedBlock]) -> None:
+    from placer.cli.output import console, new_table
+
+    out = console()
+    if not blocks:
+        out.print("nothing can be bought")
+        return
+    headers = ("where", "machines", "start", "hours", "USD", "USD/h each")
+    table = new_table(headers, right=("hours", "USD", "USD/h each"))
+    for block in blocks[:SHOWN]:
+        table.add_row(
+            block.place,
+            f"{block.machines:,} x {block.instance_type}",
+            block.start,
+            f"{block.hours:g}",
+            f"{block.usd:,.2f}",
+            f"{block.usd_per_machine_hour:,.2f}",
+        )
+    out.print(table)
+    if len(blocks) > SHOWN:
+        out.print(f"and {len(blocks) - SHOWN:,} more (-o FILE has all)")
+
+
+def _written(output: str | None, lines: Sequence[Sequence[object]]) -> str | None:
+    """Write a CSV file whole, or say why not; None without a name."""
+    import csv
+    import io
+    from pathlib import Path
+
+    from placer.files.whole_files import whole_file
+
+    if output is None:
+        return None
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    path: Path = Path(output)
+    try:
+        with whole_file(path) as stream:
+            stream.write(text.getvalue().encode())
+    except OSError as error:
+        raise PlacerError(f"{output}: {error.strerror or error}", "check the path") from None
+    return output

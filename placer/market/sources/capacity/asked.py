@@ -1,0 +1,161 @@
+"""What an import of capacity is about: a machine type, how many, where."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from placer.errors import PlacerError, unknown
+from placer.files.bounded_file import bounded
+from placer.files.json_text import parse_json
+from placer.market.catalog import Catalog, VmOffer
+from placer.market.sources.harvest import Origin
+from placer.market.sources.reading.fetch import FAILED
+
+MOST_BYTES = 16 * 2**20
+"""Largest answer of an interface that is read from a file."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """The question that a provider was asked.
+
+    Notes
+    -----
+    ``offer`` is a machine of the book: it says which device a machine type has. ``region`` and
+    ``zone`` are empty where they were not named.
+    """
+
+    offer: VmOffer
+    machines: int
+    as_of: date
+    region: str = ""
+    zone: str = ""
+
+
+def machine_of(book: Catalog, provider: str, instance_type: str) -> VmOffer:
+    """Return some offer of a machine type.
+
+    Raises
+    ------
+    PlacerError
+        If the book has no such machine of that provider; the nearest name is a tip.
+    """
+    for offer in book.offers:
+        if (offer.provider, offer.instance_type) == (provider, instance_type):
+            return offer
+    names = sorted({o.instance_type for o in book.offers if o.provider == provider})
+    raise unknown(f"machine of {provider}", instance_type, names)
+
+
+def read_answer(path: Path) -> tuple[dict[str, Any], Origin]:
+    """Read the answer of an interface from a file: a JSON object, as the provider's command line
+    prints it.
+
+    Raises
+    ------
+    PlacerError
+        If there is no such file, it is too large, or no JSON object.
+    """
+    from hashlib import sha256
+
+    try:
+        data = bounded(path, "give one answer", MOST_BYTES)
+    except OSError as error:
+        raise PlacerError(f"{path}: {error.strerror or error}", "check the path") from None
+    try:
+        document = parse_json(data)
+    except (ValueError, PlacerError) as error:
+        raise PlacerError(
+            f"{path}: no JSON: {error}", "give the answer as it was printed"
+        ) from None
+    if not isinstance(document, dict):
+        raise PlacerError(f"{path}: no JSON object", "give the answer as it was printed")
+    return document, Origin(place=str(path), sha256=sha256(data).hexdigest(), size_bytes=len(data))
+
+
+def origin_of(place: str, document: Mapping[str, Any]) -> Origin:
+    """Return the origin of an answer that came over the network, by what it says."""
+    from hashlib import sha256
+
+    data = json.dumps(document, sort_keys=True, default=str).encode()
+    return Origin(place=place, sha256=sha256(data).hexdigest(), size_bytes=len(data))
+
+
+def rows_under(document: Mapping[str, Any], key: str, where: str) -> list[Mapping[str, Any]]:
+    """Return the list of objects that an answer has under a key.
+
+    Raises
+    ------
+    PlacerError
+        With exit code 7 if it has none.
+    """
+    rows = document.get(key)
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise PlacerError(
+            f"{where}: no list '{key}'", "give the answer as the provider wrote it", FAILED
+        )
+    return rows
+
+
+def figure(row: Mapping[str, Any], key: str, low: float, high: float, where: str) -> float:
+    """Return a number of an answer within limits.
+
+    Raises
+    ------
+    PlacerError
+        With exit code 7 if it is none.
+    """
+    value = row.get(key)
+    try:
+        number = float(value) if isinstance(value, str | int | float) else float("nan")
+    except ValueError:
+        number = float("nan")
+    if isinstance(value, bool) or not low <= number <= high:
+        raise PlacerError(
+            f"{where}: {key} '{str(value)[:40]}' is not from {low:g} to {high:g}",
+            "give the answer as the provider wrote it",
+            FAILED,
+        )
+    return number
+
+
+def day_of(value: object, where: str) -> str:
+    """Return the day of a time in an answer, ISO.
+
+    Raises
+    ------
+    PlacerError
+        With exit code 7 if it is no time.
+    """
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).date().isoformat()
+    try:
+        return datetime.fromisoformat(str(value)).date().isoformat()
+    except ValueError:
+        raise PlacerError(
+            f"{where}: '{str(value)[:40]}' is no time",
+            "give the answer as the provider wrote it",
+            FAILED,
+        ) from None
+
+
+def capacity_row(asked: Asked, *, source: str, basis: str, **figures: Any) -> dict[str, Any]:
+    """Build one row of capacity.csv."""
+    return {
+        "provider": asked.offer.provider,
+        "region": asked.region,
+        "zone": asked.zone,
+        "device": asked.offer.gpu,
+        "market": "spot",
+        "machines_asked": asked.machines,
+        "machines": asked.machines,
+        "basis": basis,
+        "source": source,
+        "as_of": asked.as_of.isoformat(),
+        **figures,
+    }

@@ -1,0 +1,213 @@
+"""Google Cloud's advice: how likely so many spot machines are to be had, for how long, and what
+they cost over a month.
+
+Formats: compute.googleapis.com, advice.capacity and advice.capacityHistory (REST, beta).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import msgspec
+
+from placer.errors import PlacerError
+from placer.market.capacity_table import ZoneCapacity, zone_capacity
+from placer.market.catalog import Catalog
+from placer.market.sources.capacity.asked import (
+    Asked,
+    capacity_row,
+    day_of,
+    figure,
+    rows_under,
+)
+from placer.market.sources.harvest import Harvest, Origin, Row
+from placer.market.sources.reading.fetch import FAILED
+
+BANDS = ((0.7, 1.0), (0.4, 0.7), (0.0, 0.4))
+"""What a score promises: high from 0.7, medium from 0.4, low below."""
+ADVICE = "Google Cloud advice.capacity"
+HISTORY = "Google Cloud advice.capacityHistory"
+LOW, HIGH = 0.1, 0.9
+"""Quantiles of the price over time, as catalogs/columns.csv says."""
+SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
+LONGEST_S = 3600.0
+"""An estimated uptime of an hour is the longest that the interface says: it bounds nothing."""
+
+
+def advice_request(asked: Asked) -> dict[str, Any]:
+    """Return the body of a request for advice about one zone or a region."""
+    policy: dict[str, Any] = {"targetShape": "ANY_SINGLE_ZONE"}
+    if asked.zone:
+        policy["zones"] = [{"zone": f"zones/{asked.zone}"}]
+    return {
+        "instanceProperties": {"scheduling": {"provisioningModel": "SPOT"}},
+        "instanceFlexibilityPolicy": {
+            "instanceSelections": {"asked": {"machineTypes": [asked.offer.instance_type]}}
+        },
+        "size": asked.machines,
+        "distributionPolicy": policy,
+    }
+
+
+def history_request(asked: Asked) -> dict[str, Any]:
+    """Return the body of a request for the history of a zone or region."""
+    location = f"zones/{asked.zone}" if asked.zone else f"regions/{asked.region}"
+    return {
+        "instanceProperties": {
+            "machineType": asked.offer.instance_type,
+            "scheduling": {"provisioningModel": "SPOT"},
+        },
+        "locationPolicy": {"location": location},
+        "types": ["PREEMPTION", "PRICE"],
+    }
+
+
+def advice_harvest(
+    document: Mapping[str, Any], asked: Asked, book: Catalog, origin: Origin
+) -> Harvest:
+    """Make rows of an answer of advice.capacity.
+
+    Notes
+    -----
+    A score is the share, its band the range. An estimated uptime is the time after which half of
+    the gangs have lost machines, where it is shorter than the longest that the interface says.
+    """
+    left_out: Counter[str] = Counter()
+    rows: list[Row] = []
+    for number, found in enumerate(rows_under(document, "recommendations", origin.place), 1):
+        where = f"{origin.place}: recommendation {number}"
+        scores = found.get("scores")
+        if not isinstance(scores, dict):
+            raise PlacerError(f"{where}: no scores", "give the answer as it was", FAILED)
+        shards = rows_under(found, "shards", where) if "shards" in found else []
+        zones = {str(shard.get("zone", "")).rpartition("/")[2] for shard in shards} - {""}
+        if len(zones) > 1:
+            left_out["advice about several zones together: a row is about one"] += 1
+            continue
+        zone = next(iter(zones), asked.zone)
+        region = zone.rpartition("-")[0] if zone else asked.region
+        if f"gcp/{region}" not in book.regions:
+            left_out[f"region that no book knows: gcp/{region[:40]}"] += 1
+            continue
+        score = figure(scores, "obtainability", 0.0, 1.0, where)
+        low, high = next((low, high) for low, high in BANDS if score >= low)
+        placed = replace(asked, region=region, zone=zone)
+        rows.append(
+            capacity_row(
+                placed,
+                source=f"{ADVICE} ({asked.offer.instance_type})",
+                basis="published",
+                share=score,
+                share_low=min(low, score),
+                share_high=max(high, score),
+                **_survival(scores.get("estimatedUptime"), placed, book, where),
+            )
+        )
+    return Harvest(rows={"capacity.csv": rows}, origins=[origin], left_out=left_out)
+
+
+def _survival(text: object, asked: Asked, book: Catalog, where: str) -> dict[str, float]:
+    """Return survival with such a median, in the shape that is known of the class; nothing where
+    the uptime bounds nothing.
+    """
+    if text is None:
+        return {}
+    match = SECONDS.fullmatch(str(text))
+    if match is None:
+        raise PlacerError(
+            f"{where}: estimatedUptime '{str(text)[:40]}' is no duration",
+            "give the answer as the provider wrote it",
+            FAILED,
+        )
+    seconds = float(match[1])
+    if not 0 < seconds < LONGEST_S:
+        return {}
+    known: ZoneCapacity = zone_capacity(
+        book.capacity,
+        provider="gcp",
+        region=asked.region,
+        zone=asked.zone,
+        device=asked.offer.gpu,
+        market="spot",
+    )
+    shapes = [row.survival_a for row in known.stays if row.survival_a is not None]
+    a = shapes[-1] if shapes else 1.0
+    return {"survival_a": a, "survival_b_h": seconds / 3600 / (2 ** (1 / a) - 1)}
+
+
+def history_harvest(
+    document: Mapping[str, Any], asked: Asked, book: Catalog, origin: Origin
+) -> Harvest:
+    """Make a price with its range of an answer of advice.capacityHistory.
+
+    Notes
+    -----
+    The preemption rate is the share of stopped machines that Google stopped. It counts stops and
+    not hours, so it is told and becomes no survival.
+    """
+    where, kind = origin.place, asked.offer.instance_type
+    location = str(document.get("location", asked.zone or asked.region)).rpartition("/")[2]
+    region = location.rpartition("-")[0] if location.count("-") > 1 else location
+    place = f"gcp/{region}"
+    if place not in book.regions:
+        raise PlacerError(f"{where}: region '{place[:60]}' is not in the book", "give --in REGION")
+    known = {"priceHistory": [], "preemptionHistory": [], **document}
+    prices = sorted(
+        (_end(row, where), _money(row.get("listPrice"), where))
+        for row in rows_under(known, "priceHistory", where)
+    )
+    rates = [
+        figure(row, "preemptionRate", 0.0, 1.0, where)
+        for row in rows_under(known, "preemptionHistory", where)
+    ]
+    notes = []
+    if rates:
+        notes.append(
+            f"{kind} in {location}: of the machines that stopped, Google stopped "
+            f"{100 * sum(rates) / len(rates):.0f} % in the mean of {len(rates)} days "
+            f"({100 * min(rates):.0f} to {100 * max(rates):.0f} %); stops are no hours, so no "
+            "survival follows"
+        )
+    rows: list[Row] = []
+    offer = next(
+        (o for o in book.offers_at(place) if (o.instance_type, o.market) == (kind, "spot")), None
+    )
+    if prices and offer is None:
+        notes.append(f"{kind} on spot in {place} is not in the book: its prices are left out")
+    if prices and offer is not None:
+        values = sorted(price for _, price in prices)
+        last_day, last = prices[-1]
+        low, high = (values[round(q * (len(values) - 1))] for q in (LOW, HIGH))
+        rows.append(
+            {
+                **msgspec.to_builtins(offer),
+                "usd_per_hour": last,
+                "usd_per_hour_low": min(low, last),
+                "usd_per_hour_high": max(high, last),
+                "price_basis": "list",
+                "source": f"{HISTORY} ({location})",
+                "as_of": min(last_day, date.today().isoformat()),
+            }
+        )
+    return Harvest(rows={"offers.csv": rows} if rows else {}, origins=[origin], notes=notes)
+
+
+def _end(row: Mapping[str, Any], where: str) -> str:
+    interval = row.get("interval")
+    if not isinstance(interval, dict):
+        raise PlacerError(f"{where}: a price without interval", "give the answer as it was", FAILED)
+    return day_of(interval.get("endTime", interval.get("startTime")), where)
+
+
+def _money(value: object, where: str) -> float:
+    """Return USD of Google's Money: whole units and billionths."""
+    if not isinstance(value, dict) or value.get("currencyCode", "USD") != "USD":
+        raise PlacerError(f"{where}: a price that is no USD", "ask for prices in USD", FAILED)
+    units = figure({"units": value.get("units", 0)}, "units", 0, 1e6, where)
+    nanos = figure({"nanos": value.get("nanos", 0)}, "nanos", 0, 1e9, where)
+    return units + nanos / 1e9

@@ -1,0 +1,156 @@
+"""Rows of capacity from a log of the user's own launches: shares with their range, and survival."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from placer.market.catalog import Catalog
+from placer.market.launch_log import LaunchLog, region_of
+from placer.market.sources.harvest import Harvest, Origin, Row
+
+Array = npt.NDArray[Any]
+LEAST_SPREAD = 0.1
+"""Range of a share on either side at least: neighbouring weeks differ by 10 points and more."""
+SHORT_SPREAD = 0.2
+"""The same of a log that is shorter than `FEW_DAYS`."""
+FEW_DAYS = 3
+RESAMPLES, SEED = 400, 0
+FEW_SPELLS = 5
+"""Ended spells below which no survival is fitted."""
+SHAPES_H = np.geomspace(0.05, 50.0, 60)
+"""Values of b that are tried, hours."""
+
+
+def launches_harvest(
+    log: LaunchLog, provider: str, device: str, book: Catalog, origin: Origin
+) -> Harvest:
+    """Make rows of a log: for each zone, shares of at least 1, 2, 4, ... machines.
+
+    Notes
+    -----
+    Zones may be written with their provider before them, as places are. The range is the 5th to the 95th percentile of a bootstrap over days, and no narrower than
+    weeks differ. Survival is fitted to the spells in which so many machines could be launched: who
+    can launch them has not lost them.
+    """
+    left_out: Counter[str] = Counter()
+    rows: list[Row] = []
+    for at, zone in enumerate(name.removeprefix(f"{provider}/") for name in log.zones):
+        region = region_of(zone)
+        if f"{provider}/{region}" not in book.regions:
+            left_out[f"region that no book knows: {provider}/{region[:40]}"] += 1
+            continue
+        if not (log.launched[:, at] >= 0).any():
+            left_out["zone at which nobody asked"] += 1
+            continue
+        for machines in counts_up_to(log.most):
+            share, low, high = share_of(log, at, machines)
+            rows.append(
+                {
+                    "provider": provider,
+                    "region": region,
+                    "zone": zone,
+                    "device": device,
+                    "market": "spot",
+                    "machines_asked": log.most,
+                    "machines": machines,
+                    "share": share,
+                    "share_low": low,
+                    "share_high": high,
+                    "basis": "measured",
+                    "source": f"own launches of {log.first:%Y-%m-%d} to {log.last:%Y-%m-%d}",
+                    "as_of": f"{log.last:%Y-%m-%d}",
+                    **survival_of(log, at, machines),
+                }
+            )
+    return Harvest(rows={"capacity.csv": rows}, origins=[origin], left_out=left_out)
+
+
+def counts_up_to(most: int) -> list[int]:
+    """Return 1, 2, 4 and so on, and the most.
+
+    Examples
+    --------
+    >>> counts_up_to(12)
+    [1, 2, 4, 8, 12]
+    """
+    counts = [2**power for power in range(int(math.log2(most)) + 1)]
+    return [*counts, most] if counts[-1] < most else counts
+
+
+def share_of(log: LaunchLog, zone: int, machines: int) -> tuple[float, float, float]:
+    """Return the share of the observations of a zone with at least so many machines, and its
+    range.
+    """
+    launched = log.launched[:, zone]
+    seen = launched >= 0
+    enough = (launched >= machines) & seen
+    share = float(enough.sum() / seen.sum())
+    day = (log.hours // 24).astype(int)
+    totals = np.stack([np.bincount(day, enough), np.bincount(day, seen)])
+    totals = totals[:, totals[1] > 0]
+    days = totals.shape[1]
+    spread = LEAST_SPREAD if days >= FEW_DAYS else SHORT_SPREAD
+    picks = np.random.default_rng(SEED).integers(0, days, (RESAMPLES, days))
+    hits, looks = totals[:, picks].sum(-1)
+    low, high = np.quantile(hits / looks, (0.05, 0.95))
+    return (
+        round(share, 4),
+        round(max(0.0, min(float(low), share - spread)), 4),
+        round(min(1.0, max(float(high), share + spread)), 4),
+    )
+
+
+def survival_of(log: LaunchLog, zone: int, machines: int) -> dict[str, float]:
+    """Fit (1 + t / b)^-a to the spells in which a zone had so many machines; nothing where too few
+    ended.
+
+    Notes
+    -----
+    The likeliest a for a given b is the number of ended spells over the sum of ln(1 + t / b); b is
+    looked for on a grid.
+    """
+    hours, ended = spells(log, zone, machines)
+    if ended.sum() < FEW_SPELLS:
+        return {}
+    grown = np.log1p(hours[:, None] / SHAPES_H)
+    a = ended.sum() / grown.sum(0)
+    likelihood = ended.sum() * np.log(a) - (ended[:, None] * np.log(SHAPES_H + hours[:, None])).sum(
+        0
+    )
+    likelihood -= a * grown.sum(0)
+    best = int(np.argmax(likelihood))
+    return {
+        "survival_a": round(float(a[best]), 4),
+        "survival_b_h": round(float(SHAPES_H[best]), 4),
+    }
+
+
+def spells(log: LaunchLog, zone: int, machines: int) -> tuple[Array, Array]:
+    """Return how long so many machines could be launched without a break, and whether a spell ended
+    by a launch that failed: one that nobody looked at any more did not.
+
+    Notes
+    -----
+    A spell lasts from its first look to the look that ends it.
+    """
+    launched, lengths, ended = log.launched[:, zone], [], []
+    since: float | None = None
+    last = float(log.hours[0])
+    for hour, count in zip(log.hours.tolist(), launched.tolist(), strict=True):
+        if since is not None and count < machines:
+            lengths.append((hour if count >= 0 else last) - since)
+            ended.append(count >= 0)
+            since = None
+        elif since is None and count >= machines:
+            since = hour
+        last = hour
+    if since is not None:
+        lengths.append(last - since)
+        ended.append(False)
+    kept = np.array(lengths) > 0 if lengths else np.zeros(0, dtype=bool)
+    return np.array(lengths)[kept], np.array(ended, dtype=float)[kept]
