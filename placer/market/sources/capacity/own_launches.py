@@ -33,9 +33,10 @@ def launches_harvest(
 
     Notes
     -----
-    Zones may be written with their provider before them, as places are. The range is the 5th to the 95th percentile of a bootstrap over days, and no narrower than
-    weeks differ. Survival is fitted to the spells in which so many machines could be launched: who
-    can launch them has not lost them.
+    Zones may be written with their provider before them, as places are. The range is the 5th to the
+    95th percentile of a bootstrap over days, and no narrower than weeks differ. Survival is fitted
+    to the spells in which so many machines could be launched: who can launch them has not lost
+    them.
     """
     left_out: Counter[str] = Counter()
     rows: list[Row] = []
