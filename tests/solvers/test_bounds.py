@@ -1,7 +1,9 @@
 """Parts of the bounds of `exact` against plain enumeration: none is on the wrong side."""
 
 import importlib
+import math
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from typing import Any
@@ -10,6 +12,10 @@ import numpy as np
 import pytest
 
 import placer
+from instances import random_problem
+from placer.cost_model.timing.averaging import wan_seconds
+from placer.problem.exchange.allreduce import butterfly, pair_bytes
+from placer.problem.problem import groups_of
 
 relaxation, meeting, leader_pairs = (
     importlib.import_module(f"placer.solvers.exact.bounds.{name}")
@@ -18,6 +24,10 @@ relaxation, meeting, leader_pairs = (
 conjugate, increments, required = (
     importlib.import_module(f"placer.solvers._market.{name}")
     for name in ("conjugate", "increments", "required_machines")
+)
+market, target, modes = (
+    importlib.import_module(f"placer.solvers.{name}")
+    for name in ("_market.market", "_target", "_mode")
 )
 DRAWS = 150
 
@@ -49,6 +59,53 @@ def test_fewest_crossing_pairs_are_those_of_the_best_split() -> None:
             ).tolist()
             assert least == min(crossing), (rooms, workers, used)
     assert judged >= DRAWS / 2
+
+
+def test_no_placement_sends_faster_than_its_busiest_worker() -> None:
+    """Of drawn all-reduce placements over several regions, each takes at least the seconds between
+    regions that the bound gives to its number of workers, and to each of its regions.
+    """
+    judged, decided = 0, 0
+    for seed in range(12):
+        problem = random_problem(seed)
+        kept = market.Market.of(problem)
+        if len(kept.places) < 2:
+            continue
+        asked = target.Target.of(problem, gap=0.0, deadline=math.inf)
+        flat = modes.Mode(problem, "all-reduce", 1)
+        bounds = relaxation.Relaxation(kept, asked, flat, 2, 8)
+        pools, draw = range(len(kept.pools)), random.Random(seed)
+        for _ in range(10):
+            counts = [0] * len(kept.pools)
+            for pool in draw.sample(pools, min(3, len(pools))):
+                counts[pool] = draw.randint(1, 3)
+            groups = groups_of(kept.pools, counts)
+            used = sorted({kept.places.index(group.place) for group in groups})
+            if len(used) < 2:
+                continue
+            workers = sum(counts)
+            by_place = Counter({group.place: 0 for group in groups})
+            for group in groups:
+                by_place[group.place] += group.count
+            between = wan_seconds(
+                butterfly(sorted(by_place.items()), problem.gradient_bytes),
+                problem.network,
+                problem.calibration,
+                flat.streams,
+                software=problem.transport,
+            )
+            shard = pair_bytes(problem.gradient_bytes, workers)
+            at = np.array(used)
+            least = float(bounds.load_wan(at, np.array([workers]), len(used))[0]) * shard
+            exact = max(
+                (workers - by_place[kept.places[place]]) * float(bounds.machine_wan[place]) * shard
+                for place in used
+            )
+            assert least <= exact * (1 + 1e-9) <= between * (1 + 1e-6)
+            judged += 1
+            decided += exact > 0.99 * between
+    assert judged >= 40
+    assert decided >= 1, "in none of the drawn placements does the busiest worker decide"
 
 
 def test_partners_are_the_cheapest_that_a_head_can_have() -> None:

@@ -96,7 +96,8 @@ class Neighbourhoods:
         needed = target.thresholds(
             self.mode,
             weights,
-            self.family.averaging_s[workers] + below * each,
+            self.family.averaging_s[workers]
+            + np.maximum(below, self.relaxation.load_wan(self.places, workers, 2)) * each,
             np.zeros(len(workers)),
             min(self.market.data_usd[p] for p in self.places),
             np.zeros(len(workers)),

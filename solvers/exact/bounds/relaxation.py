@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from placer.cost_model.timing.averaging import averaging_seconds
+from placer.problem.exchange import traits
 from placer.problem.exchange.allreduce import pair_bytes
 from placer.solving import allowance
 from placer.workload.constants import SITES
@@ -82,7 +83,7 @@ class Bound:
     egress_usd: Array
     data_usd: float
     slowest: Array
-    least_wan_s_per_pair_byte: float = 0.0
+    least_wan_s_per_pair_byte: float | Array = 0.0
 
     def margins(self, wan_s_per_pair_byte: float) -> Array:
         """Return the smallest margin over the thresholds of an improvement; negative is cut; shape
@@ -90,7 +91,7 @@ class Bound:
         """
         communication_s = (
             self.averaging_s
-            + max(wan_s_per_pair_byte, self.least_wan_s_per_pair_byte) * self.pair_bytes
+            + np.maximum(wan_s_per_pair_byte, self.least_wan_s_per_pair_byte) * self.pair_bytes
         )
         return margin(self.sums, self.thresholds(communication_s))
 
@@ -235,9 +236,10 @@ class Relaxation:
                 n,
                 family.slowest_averaging_s[n] + self._slowest_wan(node) * shard + self.most_load_s,
             ),
-            least_wan_s_per_pair_byte=node.wan_s_per_pair_byte
-            if self.problem.requirements.required_places
-            else 0.0,
+            least_wan_s_per_pair_byte=np.maximum(
+                node.wan_s_per_pair_byte if self.problem.requirements.required_places else 0.0,
+                self.load_wan(places, n, node.regions),
+            ),
         )
 
     def margins_alone(self, places: tuple[int, ...], workers: Indices, family: Family) -> Array:
@@ -407,6 +409,42 @@ class Relaxation:
         )
         built: Array = factors * np.maximum(one_way, one_way.T)
         return built
+
+    @cached_property
+    def machine_wan(self) -> Array:
+        """Seconds in which one worker of each place sends or receives a byte, at least; shape
+        (places,).
+        """
+        network, lanes = self.problem.network, self.problem.lanes
+        rates = [lanes * network.machine_bytes_per_s(place) for place in self.market.places]
+        built: Array = 1.0 / np.array(rates)
+        return built
+
+    def load_wan(self, places: Indices, workers: Indices, regions: int) -> Array:
+        """Return the seconds per pair byte that the busiest worker of a flat all-reduce needs at
+        least; shape (workers,).
+
+        Parameters
+        ----------
+        places
+            Indices of the places that may be used.
+        regions
+            Regions that are used at least.
+
+        Notes
+        -----
+        Some region has N / R workers or fewer, and each of these sends to N - N / R others. Which
+        region that is is not known: the fastest worker bounds it from below.
+        """
+        if regions < 2 or not self.flat:
+            return np.zeros(len(workers))
+        others: Array = workers - workers // regions
+        return others * float(self.machine_wan[places].min())
+
+    @cached_property
+    def flat(self) -> bool:
+        """Whether every worker sends to every other one."""
+        return traits(self.mode.strategy).transport == "butterfly"
 
     @cached_property
     def fastest_pair(self) -> float:

@@ -137,12 +137,26 @@ class Children:
         # its own nearest that many: this bounds the slowest link.
         last = np.where(further > 0, self.apart[:, np.maximum(further, 1) - 1], 0.0)
         wan = np.maximum(np.maximum(node.wan, self.far[:, None]), last)
+        wan = np.maximum(wan, self._load_wan(left))
         seconds = np.maximum(
             node.own_s, meeting.own_s[self.places][:, self.counts]
         ) + meeting.wan_s(wan)
         reached = node.base[:, None, None] + bound.sums[:, self.places][:, :, self.counts] + rest
         needed = bound.needed(bound.weights, seconds.ravel(), egress.ravel())
         return margin(reached.reshape(len(reached), -1), needed).reshape(egress.shape)
+
+    def _load_wan(self, left: Indices) -> Array:
+        """Return the seconds per pair byte of a worker that sends to all workers elsewhere: one of
+        each open region and count, and one of those that are left; shape (places, counts).
+        """
+        relaxation, workers = self.bound.relaxation, self.meeting.workers
+        if not relaxation.flat:
+            return np.zeros((len(self.places), len(self.counts)))
+        each = relaxation.machine_wan[self.places]
+        # All that are left may be in one region, with the fastest workers.
+        rest = np.where(left > 0, (workers - left) * float(each.min()), 0.0)
+        own: Array = each[:, None] * (workers - self.counts)
+        return np.maximum(own, rest)
 
     def _every_rest(
         self, left: Indices, together: Indices, heads_left: Indices, heads_together: Indices
@@ -326,6 +340,10 @@ class Children:
         wan = max(
             node.wan, float(self.far[own]), float(np.partition(far, further - 1)[further - 1])
         )
+        if bound.relaxation.flat:
+            each = bound.relaxation.machine_wan
+            sent = (meeting.workers - left) * float(each[self.places[able]].min())
+            wan = max(wan, sent, (meeting.workers - count) * float(each[place]))
         rest = self._best(
             pairs, able, count, np.array([left]), [at for at in self.must if at != own]
         )[:, 0]

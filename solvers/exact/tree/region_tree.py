@@ -93,6 +93,7 @@ class RegionTree:
     def _child(self, node: Placed, place: int, count: int, still_open: Array) -> Placed:
         open_, wan = still_open.copy(), self.relaxation.wan_matrix[place]
         open_[place] = False
+        load = (self.meeting.workers - count) * float(self.relaxation.machine_wan[place])
         heads = int(self.meeting.heads(np.array(count)))
         return Placed(
             regions=(*node.regions, place),
@@ -102,7 +103,7 @@ class RegionTree:
             after=place,
             pairs_usd=node.pairs_usd + heads * float(node.toward[place]),
             own_s=max(node.own_s, float(self.meeting.own_s[place, count])),
-            wan=max(node.wan, float(node.far[place])),
+            wan=max(node.wan, float(node.far[place]), load if self.relaxation.flat else 0.0),
             base=node.base + self.bound.sums[:, place, count],
             open=open_,
             far=np.maximum(node.far, wan),
