@@ -26,6 +26,7 @@ from placer.cost_model.timing.step import StepSeconds
 from placer.errors import PlacerError
 from placer.market.carbon import carbon_of
 from placer.market.catalog import VmOffer
+from placer.market.price_interval import price_interval
 from placer.problem.admitted_exchanges import server_offer
 from placer.problem.data_shares import Move
 from placer.problem.exchange import strategy, traits
@@ -34,11 +35,6 @@ from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Pool, Problem
 from placer.units import SECONDS_PER_HOUR, Interval
 from placer.workload.island import Refusal
-
-PRICE_SPREAD = {"estimated": (0.7, 1.6), "published": (0.9, 1.1)}
-"""Low and high of a price that is no list price: an estimated spot price, or one that a paper
-reports.
-"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -320,12 +316,9 @@ def _usd_interval(
     """
     low = high = 0.0
     for offer, n in offers:
-        below, above = (
-            factor * offer.usd_per_hour
-            for factor in PRICE_SPREAD.get(offer.price_basis, (1.0, 1.0))
-        )
-        low += n * (min(below, offer.usd_per_hour_low or below) - offer.usd_per_hour)
-        high += n * (max(above, offer.usd_per_hour_high or above) - offer.usd_per_hour)
+        price = price_interval(offer)
+        low += n * (price.low - price.value)
+        high += n * (price.high - price.value)
     totals = (usd.total, slow.total, fast.total)
     return Interval(value=usd.total, low=min(totals) + low, high=max(totals) + high)
 

@@ -48,7 +48,15 @@ RESULT_KEYS = (
     "batches",
 )
 """Keys of a result document."""
-LATER_KEYS = ("proof", "problem", "question", "certificate", "verification", "batch_proof")
+LATER_KEYS = (
+    "proof",
+    "problem",
+    "question",
+    "certificate",
+    "verification",
+    "batch_proof",
+    "price_risk",
+)
 """Keys that not every result document has."""
 LATER_WISHES = frozenset(
     {

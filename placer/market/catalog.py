@@ -18,6 +18,10 @@ from placer.market.capacity_table import CapacityRow
 
 FREE = ("owned", "reserved")
 """Bases of a price that may be 0: the machine is paid for whether it works or not."""
+MARKETS = ("on_demand", "spot", "community")
+"""How a machine is rented: for good; until the provider takes it away; from a third party through
+the provider, whose host may leave.
+"""
 FABRICS = ("efa", "infiniband", "roce", "gpudirect-tcpx", "ethernet")
 """Networks between the machines of one zone, as offers.csv and networks.csv name them."""
 SHARE_OF_DATA_SHEET = 0.8
@@ -140,6 +144,11 @@ class VmOffer(Placed, msgspec.Struct, frozen=True):
     def usd_per_gpu_hour(self) -> float:
         """Price of each device of the machine."""
         return self.usd_per_hour / self.gpu_count
+
+    @property
+    def moves(self) -> bool:
+        """Whether the machine can be taken away and its price can change by itself."""
+        return self.market != "on_demand"
 
     @property
     def device(self) -> str:

@@ -30,6 +30,7 @@ from placer.solving.answer import (
     Verification,
     Warn,
 )
+from placer.solving.price_risk import PriceRisk, price_risk_document
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +60,8 @@ class Result:
     ``options`` (best equal machines of each kind), ``baselines`` (what a single-region and an
     egress-blind tool would choose), ``near_misses`` (just outside a limit), ``verdict``
     (sentences), ``notes`` (what its shape implies) and ``warnings``; ``verification`` is what a
-    second solver says, if one was asked. ``batches`` holds a row for each batch of a range that was
+    second solver says, if one was asked; ``price_risk`` what is best if the price that the answer
+    rests on most is wrong. ``batches`` holds a row for each batch of a range that was
     solved by itself, ``batch_proof`` what is proved of all; ``problem`` has the chosen one. If
     nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
     """
@@ -87,6 +89,7 @@ class Result:
     notes: tuple[Warn, ...] = ()
     warnings: tuple[Warn, ...] = ()
     verification: Verification | None = None
+    price_risk: PriceRisk | None = None
 
     @property
     def objective(self) -> Objective:
@@ -134,6 +137,7 @@ class Result:
             "baselines": [option_document(o, o.label, problem) for o in self.baselines],
             "near_misses": [option_document(o, o.label, problem) for o in self.near_misses],
             "nearest": [option_document(o, o.label, problem) for o in self.nearest],
+            "price_risk": price_risk_document(self.price_risk, problem),
             "verdict": list(self.verdict),
             "notes": [to_builtins(note) for note in self.notes],
             "warnings": [to_builtins(warning) for warning in self.warnings],

@@ -21,6 +21,7 @@ from placer.advice.recommendation.notes import (
     stay_verdict,
     warnings_of,
 )
+from placer.advice.recommendation.price_risk import outlier_sentences, price_risk
 from placer.cost_model.convergence import multiplier_of
 from placer.cost_model.estimate import Estimate, Outcome, estimate, evaluate, pool_of
 from placer.cost_model.limits import LIMIT_CODES, Violation, evaluated, violations
@@ -134,8 +135,10 @@ def _with_alternatives(
         {p.canonical(): None for p in [result.placement, *(p for _, p in best_of_kind.values())]},
         key=lambda p: result.objective.score(evaluate(p, problem)),
     )
+    fitting = [(p, outcome) for p, outcome, broken in considered if outcome and not broken]
     return replace(
         result,
+        price_risk=price_risk(result, fitting, solver, options),
         options=tuple(Option(placement=p, estimate=estimate(p, problem)) for p in ranked[:top]),
         baselines=() if stopped else tuple(_baselines(problem, result, solver, options)),
         near_misses=tuple(_near_misses(problem, result, considered)),
@@ -143,6 +146,7 @@ def _with_alternatives(
             *stay_verdict(result, spread),
             *leave_verdict(result, best_staying(problem, solver, options)),
             *local_verdict(result, None if stopped else best_local(result, solver, options)),
+            *outlier_sentences(result),
         ),
     )
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from placer.cost_model.convergence import samples_to_target
-from placer.cost_model.estimate import PRICE_SPREAD, exchange_phases, offers_of, pool_of
+from placer.cost_model.estimate import exchange_phases, offers_of, pool_of
 from placer.errors import PlacerError, unknown
-from placer.market.catalog import VmOffer
+from placer.market.price_interval import price_interval
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.words.changes import Change
@@ -21,8 +21,6 @@ from placer.workload.profile import Rate
 BOXES = ("price", "bandwidth", "rate", "phi")
 """Kinds of figures: USD/h of machines, bytes/s of links, samples/s of devices, samples to target.
 """
-SPOT_SPREAD = PRICE_SPREAD["estimated"]
-"""Low and high of a spot price: it moves however well it is known today."""
 LINK_SPREAD = (0.5, 1.5)
 """Low and high of an estimated link between regions."""
 MOST = 1e3
@@ -147,7 +145,7 @@ def _prices(
 ) -> Iterable[Factor]:
     machines = [(pool_of(group, problem), group.count) for group in placement.groups]
     for offer, _ in offers_of(machines, placement, problem):
-        low, high = boxes.get("price") or _price_range(offer)
+        low, high = boxes.get("price") or price_interval(offer).factors
         market = offer.market.replace("_", "-")
         known = offer.provider in REFRESHED
         measure = (
@@ -159,22 +157,6 @@ def _prices(
         yield Factor(
             kind="price", words=words, low=low, high=high, basis=offer.price_basis, measure=measure
         )
-
-
-def _price_range(offer: VmOffer) -> tuple[float, float]:
-    """Return the ends of a price that the book gives, else those of spot prices and of estimates;
-    list prices on demand are exact.
-    """
-    low, high = (
-        SPOT_SPREAD if offer.market == "spot" else PRICE_SPREAD.get(offer.price_basis, (1.0, 1.0))
-    )
-    if not offer.usd_per_hour:
-        return 1.0, 1.0
-    if offer.usd_per_hour_low is not None:
-        low = min(low, offer.usd_per_hour_low / offer.usd_per_hour)
-    if offer.usd_per_hour_high is not None:
-        high = max(high, offer.usd_per_hour_high / offer.usd_per_hour)
-    return low, high
 
 
 def _links(

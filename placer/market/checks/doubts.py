@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime
 from placer.errors import PlacerError
 from placer.market.catalog import FREE, Catalog, VmOffer
 from placer.market.checks.agreement import Located
+from placer.market.checks.outliers import outlier_of
 from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import network_of
 from placer.market.network.link_model import light_rtt_s
@@ -111,6 +112,36 @@ def _spot(offers: Sequence[Located]) -> Iterator[Finding]:
                 f"{_name(offer)} costs {offer.usd_per_hour:g} USD/h on spot and {other:g} on demand"
             )
             yield Finding(level="warning", where=where, message=text)
+
+
+def far_prices(offers: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:
+    """Yield the spot prices far from the usual share of on-demand: one warning for the machines of
+    a region that have the same device.
+
+    Notes
+    -----
+    Beside `audit`, since such a price may well be true. Of a stack of books it is asked of the rows
+    of the upper ones alone.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    said: dict[tuple[str, str], tuple[str, str]] = {}
+    for where, offer in offers:
+        off = outlier_of(offer, catalog)
+        if off is None or off.share > 1:  # `audit` has what is dearer than on demand
+            continue
+        key = offer.place, offer.gpu
+        found.setdefault(key, []).append(offer.instance_type)
+        text = (
+            f"on spot for {off.share:.2f} x on-demand; the median of {off.usual.regions} regions "
+            f"is {off.usual.share:.2f} x (modified z-score {off.score:.1f})"
+        )
+        said.setdefault(key, (where, text))
+    for (place, gpu), machines in found.items():
+        where, text = said[place, gpu]
+        more = f" and {len(machines) - 1} more" if len(machines) > 1 else ""
+        yield Finding(
+            level="warning", where=where, message=f"{gpu} in {place} ({machines[0]}{more}) {text}"
+        )
 
 
 def _contracts(lines: Sequence[Located], catalog: Catalog) -> Iterator[Finding]:

@@ -30,10 +30,11 @@ def command(ctx: click.Context, /, names: tuple[str, ...], limit: int, as_json: 
     from placer.market.books.book_reader import devices, located_rows
     from placer.market.books.partial_books import over_default
     from placer.market.checks.coverage import cited
-    from placer.market.checks.doubts import audit
+    from placer.market.checks.doubts import audit, far_prices
 
     book, layers = over_default(names)
-    findings = audit(located_rows([devices(), *layers]), book)
+    named = located_rows(layers[-len(names) :] if names else layers)["offers.csv"]
+    findings = (*audit(located_rows([devices(), *layers]), book), *far_prices(named, book))
     _, own = cited(book)
     errors = sum(finding.level == "error" for finding in findings)
     if as_json:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from placer.cli.report.recommend.figures import COMPRESSION_NAMES, figures
+from placer.cli.report.recommend.price_risk import price_risk_words
 from placer.cli.report.recommend.proof import proof_table, ways_out
 from placer.cli.report.recommend.sentences import headline, worker_words
 from placer.cost_model.estimate import Estimate
@@ -332,6 +333,8 @@ def advice(result: Result) -> RenderableType:
     lines: list[tuple[str, str]] = [
         ("verdict" if i == 0 else "", sentence) for i, sentence in enumerate(result.verdict)
     ]
+    if result.price_risk is not None:
+        lines.append(("price risk", price_risk_words(result, result.price_risk)))
     lines += [
         ("compare" if i == 0 else "", _baseline_words(option))
         for i, option in enumerate(result.baselines)

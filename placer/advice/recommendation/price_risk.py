@@ -1,0 +1,256 @@
+"""Which price an answer rests on most, and what is best if that price is wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from placer.advice.recommendation.nearest import short_search
+from placer.cost_model.estimate import Outcome, offers_of, pool_of
+from placer.cost_model.outlook.totals import totals_of
+from placer.market.catalog import Catalog, VmOffer
+from placer.market.checks.outliers import Outlier, outlier_of, usual_share
+from placer.market.price_interval import price_interval
+from placer.market.scaled_market import with_offers, with_scaled_prices
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving import allowance
+from placer.solving.answer import SolveOptions, Status
+from placer.solving.price_risk import HIGH, USUAL, WITHOUT, PriceCase, PriceRisk
+from placer.solving.result import Result
+from placer.solving.solve import solve
+from placer.units import SECONDS_PER_HOUR
+
+RISK_NODES = 50
+"""Nodes of the search for what is best at another price."""
+DOLLARS = ("cost", "cost-per-sample")
+"""Objectives that dearer machines make worse."""
+Known = Sequence[tuple[Placement, Outcome]]
+"""Other placements that keep every limit, evaluated."""
+
+
+def price_risk(
+    result: Result, known: Known, solver: str, options: SolveOptions
+) -> PriceRisk | None:
+    """Find the price whose rise inside its interval changes an answer the soonest, and ask what is
+    best then.
+
+    Parameters
+    ----------
+    result
+        With a placement.
+    known
+        Placements that were looked at beside it.
+    solver, options
+        As in `placer.solving.solve.solve`; each question is a short search.
+
+    Returns
+    -------
+    PriceRisk or None
+        None where no such price breaks a limit or makes a known placement better: dearer machines
+        make no other placement better than it was, so the answer stays best as long as it keeps its
+        limits and, if dollars are the objective, what is known stays worse.
+
+    Notes
+    -----
+    The solver is asked at most three times, and not where the answer follows: what is best at the
+    high end without the row is best at any higher price and without the row.
+    """
+    placement = result.placement
+    if placement is None or result.estimate is None or allowance.current().spent:
+        return None
+    machines = _machines(placement, result.problem)
+    marked = [
+        (at / offer.usd_per_hour, offer, at)
+        for offer, count in machines
+        if not price_interval(offer).exact
+        and (at := _changes_at(offer, count, result, known)) < _high(offer, result.problem.catalog)
+    ]
+    if not marked:
+        return None
+    _, offer, changes_at = min(marked, key=lambda row: row[0])
+    catalog = result.problem.catalog
+    usual = usual_share(offer.provider, offer.gpu, catalog) if offer.market == "spot" else None
+    on_demand = _on_demand(offer, catalog)
+    risk = PriceRisk(
+        offer=offer,
+        interval=price_interval(offer),
+        changes_at=changes_at,
+        on_demand=on_demand,
+        elsewhere=_elsewhere(offer, catalog),
+        usual=None if usual is None or on_demand is None else usual.share * on_demand,
+        outlier=outlier_of(offer, catalog),
+    )
+    return replace(risk, cases=tuple(_cases(result, risk, known, solver, options)))
+
+
+def outlier_sentences(result: Result) -> tuple[str, ...]:
+    """Name the spot prices of an answer that are far below what is usual."""
+    assert result.placement is not None
+    rows = _outliers(result.placement, result.problem)
+    return tuple(_outlier_words(offer, off) for offer, off in rows)
+
+
+def _outliers(placement: Placement, problem: Problem) -> list[tuple[VmOffer, Outlier]]:
+    """Return the rows of a placement whose spot price is far below what is usual."""
+    rows = (offer for offer, _ in _machines(placement, problem))
+    found = ((offer, outlier_of(offer, problem.catalog)) for offer in rows)
+    return [(offer, off) for offer, off in found if off is not None and off.score < 0]
+
+
+def _outlier_words(offer: VmOffer, off: Outlier) -> str:
+    return (
+        f"The spot price of {offer.device} in {offer.place} is an outlier: "
+        f"{100 * (1 - off.share):.0f} % below on-demand, where the {off.usual.regions} regions of "
+        f"{offer.provider} have {100 * (1 - off.usual.share):.0f} % in the median (modified "
+        f"z-score {off.score:.1f}); check it before you rely on it."
+    )
+
+
+def _machines(placement: Placement, problem: Problem) -> list[tuple[VmOffer, int]]:
+    """Return the offers of a placement with how many machines of each it rents."""
+    counts: dict[VmOffer, int] = {}
+    pools = [(pool_of(group, problem), group.count) for group in placement.groups]
+    for offer, count in offers_of(pools, placement, problem):
+        counts[offer] = counts.get(offer, 0) + count
+    return list(counts.items())
+
+
+def _changes_at(offer: VmOffer, count: int, result: Result, known: Known) -> float:
+    """Return the price of one machine from which the answer is another one; infinite if there is
+    none.
+    """
+    got, wish = result.estimate, result.problem.requirements
+    assert got is not None
+    usd, speed = got.usd_per_hour.total, got.effective_samples_per_second.value
+    room = [math.inf]
+    if wish.budget_usd_per_hour is not None:
+        room.append(wish.budget_usd_per_hour - usd)
+    if wish.budget_usd is not None and wish.samples:
+        hours = wish.samples / speed / SECONDS_PER_HOUR
+        room.append((wish.budget_usd - totals_of(got, wish.samples).usd.value) / hours)
+    if wish.most_usd_per_million_samples is not None:
+        room.append((wish.most_usd_per_million_samples / got.usd_per_million_samples - 1) * usd)
+    if result.objective.name in DOLLARS:
+        room += [
+            _lead(result, outcome)
+            for placement, outcome in known
+            if offer not in dict(_machines(placement, result.problem))
+        ]
+    return offer.usd_per_hour + max(0.0, min(room)) / count
+
+
+def _lead(result: Result, other: Outcome) -> float:
+    """Return by how many USD/h the answer may become dearer before another placement is better."""
+    assert result.estimate is not None
+    usd, value = result.estimate.usd_per_hour.total, result.value or 0.0
+    return usd * (result.objective.value(other) / value - 1) if value > 0 else math.inf
+
+
+def _high(offer: VmOffer, catalog: Catalog) -> float:
+    """Return the highest price that is expected: no more than on demand in the same place."""
+    high, on_demand = price_interval(offer).high, _on_demand(offer, catalog)
+    return high if on_demand is None else min(high, max(on_demand, offer.usd_per_hour))
+
+
+def _on_demand(offer: VmOffer, catalog: Catalog) -> float | None:
+    other = catalog.offer(offer.place, offer.instance_type, offer.gpu, offer.gpu_count, "on_demand")
+    return None if other is None or not offer.moves else other.usd_per_hour
+
+
+def _elsewhere(offer: VmOffer, catalog: Catalog) -> tuple[str, float] | None:
+    """Return the cheapest other region of the provider that rents the same machine alike."""
+    kind = offer.provider, offer.instance_type, offer.gpu, offer.gpu_count, offer.market
+    prices = [
+        (other.usd_per_hour, other.place)
+        for other in catalog.offers
+        if (other.provider, other.instance_type, other.gpu, other.gpu_count, other.market) == kind
+        and other.place != offer.place
+    ]
+    return min(prices)[::-1] if prices else None
+
+
+def _cases(
+    result: Result, risk: PriceRisk, known: Known, solver: str, options: SolveOptions
+) -> Iterable[PriceCase]:
+    """Yield what is best at other prices of one row, asking the solver only where it does not
+    follow.
+    """
+    offer, catalog = risk.offer, result.problem.catalog
+    high = _high(offer, catalog)
+    at_high = _asked(HIGH, high, result, offer, known, solver, options)
+    yield at_high
+    left = at_high.placement is None or not _uses(at_high.placement, offer, result.problem)
+    if risk.usual is not None and risk.usual > offer.usd_per_hour:
+        if risk.usual < risk.changes_at:
+            yield replace(
+                at_high,
+                case=USUAL,
+                usd_per_hour=risk.usual,
+                same=True,
+                proved=result.objective.name not in DOLLARS,
+                placement=result.placement,
+                estimate=result.estimate,
+            )
+        elif risk.usual >= high and left:
+            yield replace(at_high, case=USUAL, usd_per_hour=risk.usual)
+        else:
+            yield _asked(USUAL, risk.usual, result, offer, known, solver, options)
+    if left:
+        yield replace(at_high, case=WITHOUT, usd_per_hour=None)
+    else:
+        yield _asked(WITHOUT, None, result, offer, known, solver, options)
+
+
+def _uses(placement: Placement, offer: VmOffer, problem: Problem) -> bool:
+    """Return whether a placement rents machines of a row, whatever they cost."""
+    server = placement.exchange.server
+    groups = placement.groups if server is None else (*placement.groups, server)
+    return any(
+        (group.place, group.instance_type, group.gpu, group.gpu_count, group.market)
+        == (offer.place, offer.instance_type, offer.gpu, offer.gpu_count, offer.market)
+        for group in groups
+    )
+
+
+def _asked(
+    case: str,
+    usd_per_hour: float | None,
+    result: Result,
+    offer: VmOffer,
+    known: Known,
+    solver: str,
+    options: SolveOptions,
+) -> PriceCase:
+    """Ask a solver what is best where one row has another price, or is left out (None)."""
+    problem = result.problem
+    if usd_per_hour is None:
+        kept = tuple(other for other in problem.catalog.offers if other is not offer)
+        catalog = with_offers(problem.catalog, kept)
+    else:
+        catalog = with_scaled_prices(
+            problem.catalog, lambda other: other is offer, usd_per_hour / offer.usd_per_hour
+        )
+    asked = replace(problem, catalog=catalog)
+    got = solve(asked, solver, short_search(options, RISK_NODES, _start(asked, known, offer)))
+    return PriceCase(
+        case=case,
+        usd_per_hour=usd_per_hour,
+        placement=got.placement,
+        estimate=got.estimate,
+        proved=got.status in (Status.OPTIMAL, Status.INFEASIBLE),
+        on_outlier=got.placement is not None and bool(_outliers(got.placement, problem)),
+        same=result.placement is not None
+        and got.placement is not None
+        and got.placement.canonical() == result.placement.canonical(),
+    )
+
+
+def _start(asked: Problem, known: Known, offer: VmOffer) -> Placement | None:
+    """Return the best known placement that rents nothing of a row."""
+    from placer.cost_model.objective import objective_of
+
+    score = objective_of(asked.requirements).score
+    others = [(score(got), p) for p, got in known if not _uses(p, offer, asked)]
+    return min(others, key=lambda pair: pair[0])[1] if others else None
