@@ -4,7 +4,7 @@ manifests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import fsum
 
@@ -26,7 +26,7 @@ from placer.cost_model.timing.step import StepSeconds
 from placer.errors import PlacerError
 from placer.market.carbon import carbon_of
 from placer.market.catalog import VmOffer
-from placer.market.price_interval import price_interval
+from placer.market.price_interval import PriceInterval, price_interval
 from placer.problem.admitted_exchanges import server_offer
 from placer.problem.data_shares import Move
 from placer.problem.exchange import strategy, traits
@@ -168,8 +168,19 @@ class Estimate:
         return self.step.calculation / self.step.communication if self.step.communication else None
 
 
-def estimate(placement: Placement, problem: Problem) -> Estimate:
+def estimate(
+    placement: Placement,
+    problem: Problem,
+    interval: Callable[[VmOffer], PriceInterval] = price_interval,
+) -> Estimate:
     """Time and price a placement.
+
+    Parameters
+    ----------
+    placement, problem
+        What is rented, and for what.
+    interval
+        How far the price of an offer may be off; documents of older versions have another rule.
 
     Raises
     ------
@@ -204,7 +215,10 @@ def estimate(placement: Placement, problem: Problem) -> Estimate:
         slow_step=slow.step,
         usd_per_hour=outcome.usd,
         usd_per_hour_interval=_usd_interval(
-            offers_of(machines, placement, problem), outcome.usd, slow.usd, fast.usd
+            [(interval(o), n) for o, n in offers_of(machines, placement, problem)],
+            outcome.usd,
+            slow.usd,
+            fast.usd,
         ),
         usd_per_million_samples=outcome.usd_per_million_samples,
         carbon_g_per_hour=carbon_of(offers_of(machines, placement, problem), problem.catalog),
@@ -306,7 +320,7 @@ def offers_of(
 
 
 def _usd_interval(
-    offers: Sequence[tuple[VmOffer, int]],
+    prices: Sequence[tuple[PriceInterval, int]],
     usd: cost.UsdPerHour,
     slow: cost.UsdPerHour,
     fast: cost.UsdPerHour,
@@ -315,8 +329,7 @@ def _usd_interval(
     and use that grows with speed.
     """
     low = high = 0.0
-    for offer, n in offers:
-        price = price_interval(offer)
+    for price, n in prices:
         low += n * (price.low - price.value)
         high += n * (price.high - price.value)
     totals = (usd.total, slow.total, fast.total)

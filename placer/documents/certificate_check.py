@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
 from placer.documents.book_check import Compared, compare_with_book
@@ -20,7 +19,11 @@ from placer.documents.checker.limits import broken_limits
 from placer.documents.checker.seconds import round_of
 from placer.documents.proof_check import UNCOVERED, proof_words, wrong_proof
 from placer.documents.result_parts import estimate_document, placement_document
-from placer.documents.saved_result import first_difference, placement_from
+from placer.documents.saved_result import (
+    first_difference,
+    placement_from,
+    priced_again,
+)
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.units import format_number
@@ -115,6 +118,8 @@ def _whole(document: Mapping[str, Any], compared: Compared) -> Problem | None:
 def _uncovered(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str]:
     """Name what the document says and nothing works out again."""
     parts = [part for part in SENTENCES if document.get(part)]
+    if document.get("price_risk"):
+        parts.append("price_risk")
     if whole is None:
         parts += [part for part in CONSIDERED if document[part]]
     parts += ["solver.seconds", "solver.candidates"]
@@ -152,7 +157,7 @@ def _wrong_considered(document: Mapping[str, Any], whole: Problem) -> Iterator[s
         seen = set()
         for number, row in enumerate(document[part]):
             name, placement = f"{part}[{number}]", placement_from(row["placement"])
-            priced = estimate(placement, whole)
+            priced = priced_again(placement, whole, row["estimate"])
             for key, value in (
                 ("placement", placement_document(placement, whole)),
                 ("estimate", estimate_document(priced)),

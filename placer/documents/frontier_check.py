@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from placer.cost_model.dollars.components import usd_per_million_samples
-from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
 from placer.documents.book_check import Compared, compare_with_book
 from placer.documents.certificate import device_speeds, figures, mode_factor, store_links
@@ -20,7 +19,12 @@ from placer.documents.checker.witness import witness
 from placer.documents.proof_check import UNCOVERED, can_refute
 from placer.documents.request import request_document
 from placer.documents.result_parts import estimate_document, placement_document
-from placer.documents.saved_result import first_difference, is_request, placement_from
+from placer.documents.saved_result import (
+    first_difference,
+    is_request,
+    placement_from,
+    priced_again,
+)
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
 
@@ -201,7 +205,7 @@ def _wrong_prices(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"point {number} breaks a limit: {broken[0].message}"
         for key, value in (
             ("placement", placement_document(placement, problem)),
-            ("estimate", estimate_document(estimate(placement, problem))),
+            ("estimate", estimate_document(priced_again(placement, problem, point["estimate"]))),
         ):
             difference = first_difference(value, point[key], f"points[{number}].{key}")
             if difference:

@@ -23,6 +23,7 @@ from placer.documents.result_parts import (
 )
 from placer.errors import PlacerError
 from placer.market.catalog import OLD_TRANSPORT
+from placer.market.price_interval import first_interval
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.workload.inner_plan import InnerPlan
@@ -201,7 +202,7 @@ def check_result(document: Mapping[str, Any], where: str) -> str:
         raise PlacerError(
             f"{where}: the placement breaks a limit: {broken[0].message}", "solve it again"
         )
-    priced = estimate(placement, problem)
+    priced = priced_again(placement, problem, document["estimate"])
     for name, value in (
         ("placement", placement_document(placement, problem)),
         ("estimate", estimate_document(priced)),
@@ -226,6 +227,19 @@ def check_result(document: Mapping[str, Any], where: str) -> str:
         f"result, priced again: {priced.samples_per_second.value:.6g} samples/s for "
         f"{priced.usd_per_hour.total:.6g} USD/h"
     )
+
+
+def priced_again(placement: Placement, problem: Problem, written: Mapping[str, Any]) -> Estimate:
+    """Price a placement with the intervals of prices that a written estimate has: those of today,
+    or those of files from before prices had classes.
+    """
+    priced = estimate(placement, problem)
+    ends = {key: written["usd_per_hour_interval"][key] for key in ("value", "low", "high")}
+    if not first_difference(msgspec.to_builtins(priced.usd_per_hour_interval), ends, ""):
+        return priced
+    first = estimate(placement, problem, first_interval)
+    same = not first_difference(msgspec.to_builtins(first.usd_per_hour_interval), ends, "")
+    return first if same else priced
 
 
 def is_request(written: Any, request: Mapping[str, Any]) -> bool:

@@ -51,7 +51,8 @@ def factor(changes: list[float]) -> float:
 
 def judged() -> list[list[str]]:
     """Rows of the table of pairs: what is left out, the factor of the others, and what it holds."""
-    known, rows = pairs(), []
+    known = pairs()
+    rows: list[list[str]] = []
     for column in (0, 1):
         for name in sorted({row[column] for row in known}):
             others: dict[str, list[float]] = {}

@@ -22,10 +22,11 @@ Examples:
 
 \b
 Without --box each figure varies as far as it is uncertain: spot prices as far as they moved in 30
-days, else x0.71 to x1.4, estimates wider; estimated links x0.5 to x1.5, measured links and the speeds of devices between their own low and high, samples
-to target as assumed; list prices and egress are exact. Regret is the share of the best value that
-the recommendation gives up in a world. Fragile: more than 5 % in more than 10 % of the worlds, or
-more than 20 % in the worst one.
+days, else x0.71 to x1.4, estimates further; estimated links x0.5 to x1.5, measured links and the
+speeds of devices between their own low and high, samples to target as assumed; list prices on
+demand and egress are exact. Regret is the share of the best value that the recommendation gives up
+in a world. Fragile: more than 5 % in more than 10 % of the worlds, or more than 20 % in the worst
+one.
 """
 
 
