@@ -54,7 +54,7 @@ def judged() -> list[list[str]]:
     known = pairs()
     rows: list[list[str]] = []
     for column in (0, 1):
-        for name in sorted({row[column] for row in known}):
+        for name in sorted({str(row[column]) for row in known}):
             others: dict[str, list[float]] = {}
             for row in known:
                 if row[column] != name:

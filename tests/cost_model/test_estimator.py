@@ -386,8 +386,9 @@ def test_a_price_row_for_the_region_wins_over_the_zone(erben: Catalog) -> None:
 
 
 def test_the_prices_of_the_last_month_are_the_interval_of_the_bill(erben: Catalog) -> None:
-    """A list price of 0.18 USD/h that was 0.12 to 0.30 in the last 30 days: two machines cost 0.24
-    to 0.60 for compute.
+    """A spot price of 0.18 USD/h that was 0.12 to 0.30 in the last 30 days moved by x2.5, and may do
+    so again either way: two machines cost 2 x 0.072 to 2 x 0.45 for compute. On demand the ends are
+    those of the book: 0.24 to 0.60.
     """
     quantiles = {
         "price_basis": "list",
@@ -401,7 +402,7 @@ def test_the_prices_of_the_last_month_are_the_interval_of_the_bill(erben: Catalo
         catalog=replace(erben, offers=offers),
         requirements=Requirements(),
     )
-    got = estimate(
-        place_by_hand("gcp/us-central1=2xT4:spot", problem), problem
-    ).usd_per_hour_interval
-    assert (got.low, got.value, got.high) == pytest.approx((0.24, 0.36, 0.60))
+    for market, low, high in (("spot", 0.144, 0.90), ("on-demand", 0.24, 0.60)):
+        placement = place_by_hand(f"gcp/us-central1=2xT4:{market}", problem)
+        got = estimate(placement, problem).usd_per_hour_interval
+        assert (got.low, got.value, got.high) == pytest.approx((low, 0.36, high))
