@@ -386,9 +386,9 @@ def test_a_price_row_for_the_region_wins_over_the_zone(erben: Catalog) -> None:
 
 
 def test_the_prices_of_the_last_month_are_the_interval_of_the_bill(erben: Catalog) -> None:
-    """A spot price of 0.18 USD/h that was 0.12 to 0.30 in the last 30 days moved by x2.5, and may do
-    so again either way: two machines cost 2 x 0.072 to 2 x 0.45 for compute. On demand the ends are
-    those of the book: 0.24 to 0.60.
+    """A spot price of 0.18 USD/h that was 0.12 to 0.30 in the last 30 days moved by x2.5, and may
+    do so again either way: two machines cost 2 x 0.072 to 2 x 0.45 for compute. On demand the ends
+    are those of the book: 0.24 to 0.60.
     """
     quantiles = {
         "price_basis": "list",
