@@ -15,7 +15,7 @@ from placer.problem.problem import Problem, groups_of
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 
-from ..._market.arrays import Array, Indices
+from ..._market.arrays import Array, Indices, Mask
 from ..._market.market import Market
 from ..._market.place_units import PlaceUnits
 from ..._market.required_machines import best_of, best_sum
@@ -34,6 +34,8 @@ JOINED = 500_000
 """Pairs of choices of two regions that are looked at together, where memory allows."""
 KEPT = 500_000
 """Choices that are kept exactly, where memory allows; more are thinned."""
+FEW = 1_000
+"""Choices that are kept, or looked at together, whatever memory is left."""
 STATE_BYTES, SORTED = 48, 6
 """Bytes of a choice, and how many copies of it sorting and cutting make at once."""
 
@@ -258,7 +260,8 @@ class Fronts:
         n, parts, held = len(region.speed), [], 0
         # In parts: the pairs of all choices may be more than memory holds, and most are cut.
         pair_bytes = STATE_BYTES + 3 * 8 * len(self.needed)
-        step = max(1, fitting(JOINED, pair_bytes) // n)
+        pairs = FEW if n * len(whole.speed) <= FEW else fitting(JOINED, pair_bytes)
+        step = max(1, pairs // n)
         for first in range(0, len(whole.speed), step):
             self.bound.target.check_time()
             some = np.arange(first, min(first + step, len(whole.speed)))
@@ -288,6 +291,8 @@ class Fronts:
         egress that its speed brings along, so whatever cuts it cuts the run. Its machines are those
         of the fastest of the run.
         """
+        if len(states.speed) <= FEW:  # fits in any case: nothing is asked
+            return states
         most = fitting(KEPT, SORTED * STATE_BYTES)
         if len(states.speed) <= most:
             return states
@@ -369,6 +374,8 @@ class RegionFront:
             self.trail.append((self.states, stage.pool))
             if len(self.states.speed) == 0:
                 break
+        if not self.trail:  # no machine may be among those of an improvement
+            self.states = NOTHING.at(NONE[:0])
 
     def _stages(self, units: PlaceUnits) -> list[Stage]:
         """List the pools, those of one quota one after the other, with the best weighted sums of m
@@ -377,12 +384,14 @@ class RegionFront:
         market = self.fronts.market
         values = market.values_at(self.fronts.weights, units.pools)
         row = values[int(np.argmin(self.fronts.spare))].tolist()
-        worth = {pool: row[at] for pool, at in units.column.items()}
+        open_ = self._open(units, values).tolist()
+        worth = {pool: row[at] for pool, at in units.column.items() if open_[at]}
+        left = [own for pools in units.buckets if (own := [i for i in pools if i in worth])]
         # The best pools first: what is left after them is worth little, so that choices with few of
         # them are cut at once.
         buckets = [
             sorted(bucket, key=worth.__getitem__)
-            for bucket in sorted(units.buckets, key=lambda pools: max(worth[i] for i in pools))
+            for bucket in sorted(left, key=lambda pools: max(worth[i] for i in pools))
         ]
         later = self._later(units, values, buckets)
         stages: list[Stage] = []
@@ -392,6 +401,17 @@ class RegionFront:
                 stages.append(Stage(pool, quota, size, next(later)))
                 size = max(size, market.pools[pool].gpus)
         return stages[::-1]
+
+    def _open(self, units: PlaceUnits, values: Array) -> Mask:
+        """Return of which pools a machine may be in an improvement: beside the best others that
+        reaches every threshold; shape (pools,).
+        """
+        others = self.others[:, 0]
+        if self.count > 1:
+            each, machines = units.increments(values, self.count - 1)
+            others = others + best_sum(each, self.count - 1, machines)
+        open_: Mask = np.all(values + others[:, None] >= self.fronts.floor, axis=0)
+        return open_
 
     def _later(self, units: PlaceUnits, values: Array, buckets: list[list[int]]) -> Iterator[Array]:
         """Yield for each pool the best weighted sums of m machines of those before it in some
@@ -488,6 +508,6 @@ def units_at(market: Market, place: int, hosts: frozenset[str]) -> PlaceUnits:
 
 def fitting(most: int, each_bytes: int) -> int:
     """Return how many of something fit into a quarter of the memory that is left, at most
-    ``most``, at least a thousand.
+    ``most``, at least `FEW`.
     """
-    return max(1000, int(allowance.room_bytes(most=most * each_bytes) / each_bytes))
+    return max(FEW, int(allowance.room_bytes(most=most * each_bytes) / each_bytes))
