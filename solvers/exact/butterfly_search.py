@@ -20,6 +20,7 @@ from .._mode import Mode
 from .._target import Target
 from .bounds.meeting import Meeting
 from .bounds.neighbourhoods import Neighbourhoods
+from .bounds.places_alone import still_open
 from .bounds.relaxation import Family, Node, Relaxation
 from .search import Ranges
 from .tree.first_placements import FirstPlacements
@@ -139,9 +140,11 @@ class ButterflySearch:
     ) -> Iterator[None]:
         """Search every place and number of workers, the most promising first."""
         margins = self.relaxation.margins_alone(places, alive, family)
+        at = np.array(places, dtype=np.intp)
+        open_ = still_open(self.relaxation, at, alive, family, margins >= 0)
         scored = [
             (-float(margins[k, i]), places[k], int(alive[i]))
-            for k, i in np.argwhere(margins >= 0).tolist()
+            for k, i in np.argwhere(open_).tolist()
         ]
         for _, place, n in sorted(scored):
             for groups in self._leaf(family, Node((place,), (), np.array([n]), 0.0)).improvements():

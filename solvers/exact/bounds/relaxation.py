@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -249,27 +250,37 @@ class Relaxation:
                 [self.bound(Node((p,), (), workers, 0.0), family).margins(0.0) for p in places]
             )
         market, at = self.market, np.array(places, dtype=np.intp)
+        needed = self.thresholds_alone(at, workers, family, market.weights)
+        sums = market.sums_alone(at, family.hosts, self.most)[:, :, workers]
+        return margin(sums, needed)
+
+    def thresholds_alone(
+        self, places: Indices, workers: Indices, family: Family, weights: Array
+    ) -> Array:
+        """Return the thresholds of an improvement of each place alone, in the rows of the market or
+        other ones; shape (rows, places, workers).
+        """
+        market = self.market
         shard = np.array([pair_bytes(self.problem.gradient_bytes, int(k)) for k in workers])
         seconds, slowest_s = family.averaging_s[workers], family.slowest_averaging_s[workers]
         pairs = shard * (workers * (workers - 1))
-        data = np.array(market.data_usd)[at]
-        shape = len(at), len(workers)
-        allowance.reserve(4 * 8 * len(market.weights) * len(at) * len(workers))
+        data = np.array(market.data_usd)[places]
+        shape = len(weights), len(places), len(workers)
+        allowance.reserve(4 * 8 * math.prod(shape))
         # Every place with every number of workers, one after the other.
         needed = self.target.thresholds(
             self.mode,
-            market.weights,
-            np.tile(seconds, len(at)),
-            (market.prices[at, at][:, None] * pairs).ravel(),
+            weights,
+            np.tile(seconds, len(places)),
+            (market.prices[places, places][:, None] * pairs).ravel(),
             np.repeat(data, len(workers)),
             self._slowest_of(
-                np.repeat(self._slowest_machine[at], len(workers)),
-                np.tile(workers, len(at)),
-                np.tile(slowest_s + self.most_load_s, len(at)),
+                np.repeat(self._slowest_machine[places], len(workers)),
+                np.tile(workers, len(places)),
+                np.tile(slowest_s + self.most_load_s, len(places)),
             ),
         )
-        sums = market.sums_alone(at, family.hosts, self.most)[:, :, workers]
-        return margin(sums.reshape(len(sums), -1), needed).reshape(shape)
+        return needed.reshape(shape)
 
     def _settled(self, node: Node) -> Node | None:
         """Return the node with the places that need a worker among those that are used; None if it

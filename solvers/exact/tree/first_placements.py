@@ -102,10 +102,13 @@ class FirstPlacements:
         )
         ranked = pools[np.argsort(-market.values[:, pools], axis=1, kind="stable")[:, :3]]
         self.target.check_time()
+        multiplier = self.relaxation.mode.multiplier
         for i in dict.fromkeys(int(i) for i in ranked.ravel()):
-            most = min(int(market.cap[i]), self.most)
+            most, pool = min(int(market.cap[i]), self.most), market.pools[i]
+            speed, usd = float(market.speed[i]) / multiplier, pool.usd_per_hour
             for n in sorted({k for k in (2, 3, 4, 6, 8, most) if self.first <= k <= most}):
-                self.offer(groups_of([market.pools[i]], [n]))
+                if self.target.may_beat_best(n * speed, n * usd):  # as if exchanges were free
+                    self.offer(groups_of([pool], [n]))
 
     def _near(self, family: Family) -> None:
         """Offer the fewest workers that are allowed, filled from each place outwards to its nearest

@@ -1,0 +1,82 @@
+"""Places and numbers of workers whose placements within one region may be an improvement, in finer
+prices of a dollar than those of the market.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..._market.arrays import Array, Indices, Mask
+from .relaxation import Family, Relaxation, margin
+
+FINE, ROUNDS = 8, 2
+"""Prices of a dollar that are tried between the neighbours of the tightest ones, and how often."""
+CENTRES = 6
+"""Tightest prices around which a round looks, those of most leaves first."""
+FEW = 3
+"""As many open leaves are searched as soon as bounded."""
+
+
+def still_open(
+    relaxation: Relaxation, places: Indices, workers: Indices, family: Family, open_: Mask
+) -> Mask:
+    """Return which of the open places and numbers of workers stay open; shape (places, workers).
+
+    Notes
+    -----
+    All of them at once: the leaves do the same, each by itself (`Fronts`).
+    """
+    market, most = relaxation.market, relaxation.most
+    if relaxation.problem.requirements.required_places or market.required_machines.rules:
+        return open_
+    at, counts = np.flatnonzero(open_.any(axis=1)), np.flatnonzero(open_.any(axis=0))
+    if open_.sum() <= FEW:
+        return open_
+    cells = open_[np.ix_(at, counts)]
+    weights = market.weights[priced(market.weights)]
+    known, spare = np.zeros(0), np.zeros((0, *cells.shape))
+    for _ in range(ROUNDS + 1):
+        needed = relaxation.thresholds_alone(places[at], workers[counts], family, weights)
+        sums = market.sums_alone_at(weights, places[at], family.hosts, most)[:, :, workers[counts]]
+        cells &= margin(sums, needed) >= 0
+        known = np.concatenate([known, weights[:, 1]])
+        spare = np.concatenate([spare, _spare(sums, needed, weights)])
+        if cells.sum() <= FEW:
+            break
+        tightest = spare[:, cells].argmin(axis=0)
+        finite = np.isfinite(spare[:, cells].min(axis=0))
+        weights = _around(known, tightest[finite], market.weights.shape[1])
+        if len(weights) == 0:
+            break
+    built = np.zeros_like(open_)
+    built[np.ix_(at, counts)] = cells
+    return built
+
+
+def priced(weights: Array) -> Mask:
+    """Return which rows weigh speed against the price alone."""
+    rows: Mask = (weights[:, 0] > 0) & (weights[:, 1] > 0) & ~np.any(weights[:, 2:] > 0, axis=1)
+    return rows
+
+
+def _spare(sums: Array, needed: Array, weights: Array) -> Array:
+    """Return what is to spare in each row in dollars an hour; infinite where a row says nothing."""
+    with np.errstate(invalid="ignore"):
+        spare = (sums - needed) / weights[:, 1, None, None]
+    built: Array = np.where(np.isfinite(spare), spare, np.inf)
+    return built
+
+
+def _around(prices: Array, centres: Indices, columns: int) -> Array:
+    """Return rows with prices of a dollar between the neighbours of some of the known ones."""
+    ranked = np.unique(prices)
+    often = np.bincount(np.searchsorted(ranked, prices[centres]), minlength=len(ranked))
+    chosen = np.argsort(-often, kind="stable")[: min(CENTRES, int(np.count_nonzero(often)))]
+    low = np.where(chosen > 0, ranked[chosen - 1], ranked[chosen] / 2)
+    above = np.minimum(chosen + 1, len(ranked) - 1)
+    high = np.where(chosen < len(ranked) - 1, ranked[above], 2 * ranked[chosen])
+    shares = np.arange(1, FINE + 1) / (FINE + 1)
+    fine = np.unique(low[:, None] * (high / low)[:, None] ** shares)
+    built = np.zeros((len(fine), columns))
+    built[:, 0], built[:, 1] = 1.0, fine
+    return built
