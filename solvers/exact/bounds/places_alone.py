@@ -69,14 +69,14 @@ def _spare(sums: Array, needed: Array, weights: Array) -> Array:
 
 def _around(prices: Array, centres: Indices, columns: int) -> Array:
     """Return rows with prices of a dollar between the neighbours of some of the known ones."""
-    ranked = np.unique(prices)
+    ranked = np.array(sorted(set(prices.tolist())))
     often = np.bincount(np.searchsorted(ranked, prices[centres]), minlength=len(ranked))
     chosen = np.argsort(-often, kind="stable")[: min(CENTRES, int(np.count_nonzero(often)))]
     low = np.where(chosen > 0, ranked[chosen - 1], ranked[chosen] / 2)
     above = np.minimum(chosen + 1, len(ranked) - 1)
     high = np.where(chosen < len(ranked) - 1, ranked[above], 2 * ranked[chosen])
     shares = np.arange(1, FINE + 1) / (FINE + 1)
-    fine = np.unique(low[:, None] * (high / low)[:, None] ** shares)
+    fine = np.sort((low[:, None] * (high / low)[:, None] ** shares).ravel())
     built = np.zeros((len(fine), columns))
     built[:, 0], built[:, 1] = 1.0, fine
     return built
