@@ -418,11 +418,20 @@ class Problem:
         stores = [s.place for s in self.catalog.stores]
         wanted_f, wanted_s = self.requirements.aggregator, self.requirements.storage
         regions = self.catalog.regions
+        if wanted_f is not None and wanted_s is not None:
+            return ((wanted_f, wanted_s),)
+        functions = functions if wanted_f is None else [wanted_f]
+        stores = stores if wanted_s is None else [wanted_s]
+        lines = [regions[store].latitude_deg for store in stores]
         pairs = []
-        for function in functions if wanted_f is None else [wanted_f]:
-            for store in stores if wanted_s is None else [wanted_s]:
-                chosen = wanted_f is not None and wanted_s is not None
-                if chosen or self._same_city(regions[function].place, regions[store].place):
+        for function in functions:
+            line = regions[function].latitude_deg
+            for store, other in zip(stores, lines, strict=True):
+                # Degrees first: most stores are farther away than a city by these alone.
+                if abs(line - other) <= SAME_CITY_KM / KM_PER_DEGREE and (
+                    function == store
+                    or great_circle_km(regions[function], regions[store]) <= SAME_CITY_KM
+                ):
                     pairs.append((function, store))
         return tuple(sorted(pairs))
 
@@ -761,12 +770,6 @@ class Problem:
     def _measured(self, offer: VmOffer) -> bool:
         pool = self.pool(offer)
         return pool is not None and pool.alone.basis in ("measured", "published")
-
-    def _same_city(self, a: str, b: str) -> bool:
-        here, there = self.catalog.region(a), self.catalog.region(b)
-        if abs(here.latitude_deg - there.latitude_deg) > SAME_CITY_KM / KM_PER_DEGREE:
-            return False
-        return a == b or great_circle_km(here, there) <= SAME_CITY_KM
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything that the answer depends on, ready for JSON: admitted offers, others

@@ -75,11 +75,12 @@ class Judge:
             (rule.count, frozenset(rule.owns.nonzero()[0].tolist()))
             for rule in market.required_machines.rules
         ]
-        self._place = [pool.place for pool in market.pools]
-        self._bucket = [pool.bucket for pool in market.pools]
-        self._gpus = [pool.gpus for pool in market.pools]
         self._joint = market.problem.joint_limits
-        self._most = [pool.max_count for pool in market.pools]
+        if "judged" not in market.kept:
+            market.kept["judged"] = list(
+                zip(*((p.place, p.bucket, p.gpus, p.max_count) for p in market.pools), strict=True)
+            )
+        self._place, self._bucket, self._gpus, self._most = market.kept["judged"]
         self._usd, self._speed = market.usd.tolist(), market.speed.tolist()
         self._carbon = market.carbon.tolist()
         self._multipliers: dict[tuple[str, int], float] = {}

@@ -50,12 +50,11 @@ class HubPlaces:
 
     def _nearest(self, place: str) -> list[Hub]:
         if place not in self._near:
-            network = self.problem.network
-            pairs = sorted(
-                self._by_store, key=lambda store: (network.link(place, store).rtt_s, store)
-            )
+            stores = list(self._by_store)
+            away = self.problem.network.rtts_s([place, *stores])[0, 1:].tolist()
+            nearest = [store for _, store in sorted(zip(away, stores, strict=True))]
             self._near[place] = [
-                pair for store in pairs[:NEAREST] for pair in self._by_store[store][:NEAREST]
+                pair for store in nearest[:NEAREST] for pair in self._by_store[store][:NEAREST]
             ]
         return self._near[place]
 

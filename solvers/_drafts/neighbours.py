@@ -93,18 +93,27 @@ class NearPlaces:
     @cached_property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
         """Nearest places of each place, nearest first."""
-        provider = [place.split("/")[0] for place in self.market.places]
-        nearest = []
-        for i, row in enumerate(self.km):
-            order = [int(j) for j in np.argsort(row, kind="stable") if j != i and row[j] < np.inf]
-            nearest.append(
-                tuple(
-                    dict.fromkeys(
-                        [*order[:NEAR], *[j for j in order if provider[j] == provider[i]][:AT_HOME]]
-                    )
-                )
+        key = "neighbours", self._parted.tobytes() if self.judge.wish.kept else None
+        if key not in self.market.kept:
+            self.market.kept[key] = self._neighbours()
+        built: tuple[tuple[int, ...], ...] = self.market.kept[key]
+        return built
+
+    def _neighbours(self) -> tuple[tuple[int, ...], ...]:
+        away = self.km.copy()
+        np.fill_diagonal(away, np.inf)
+        providers = np.array([place.split("/")[0] for place in self.market.places])
+        at_home = np.where(providers[:, None] == providers, away, np.inf)
+        whole, own = (
+            [[j for j in row if km[j] < np.inf] for row, km in zip(order, kms, strict=True)]
+            for order, kms in (
+                (np.argsort(away, axis=1, kind="stable")[:, :NEAR].tolist(), away),
+                (np.argsort(at_home, axis=1, kind="stable")[:, :AT_HOME].tolist(), at_home),
             )
-        return tuple(nearest)
+        )
+        return tuple(
+            tuple(dict.fromkeys([*near, *home])) for near, home in zip(whole, own, strict=True)
+        )
 
     @cached_property
     def cheapest(self) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 
 from .arrays import Array, Indices, Mask
-from .best_sums import BestSums, place_sums
+from .best_sums import BestSums
 from .multipliers import bound_rows
 from .quota_buckets import Buckets
 from .required_machines import RequiredMachines
@@ -404,16 +404,6 @@ class Market:
     def sums_alone(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
         """Return `best_sums` of each place alone; shape (rows, places, most + 1)."""
         return self._best.of_each(places, hosts, most)
-
-    def sums_alone_at(
-        self, weights: Array, places: Indices, hosts: frozenset[str], most: int
-    ) -> Array:
-        """Return `sums_alone` for other rows (alpha, beta, gammas)."""
-        owner_place = self.place_of[self.step_owners]
-        inside = self.of_hosts(hosts) & np.isin(owner_place, places)
-        values = self.increments_at(weights)[:, inside]
-        machines, at = self.step_machines[inside], owner_place[inside]
-        return place_sums(values, machines, at, len(self.places), most)[:, places]
 
     def total_sums(
         self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None

@@ -20,13 +20,13 @@ from .._mode import Mode
 from .._target import Target
 from .bounds.meeting import Meeting
 from .bounds.neighbourhoods import Neighbourhoods
-from .bounds.places_alone import still_open
 from .bounds.relaxation import Family, Node, Relaxation
 from .search import Ranges
 from .tree.first_placements import FirstPlacements
 from .tree.interleaving import Tree, interleave
 from .tree.leaf import Leaf
 from .tree.leaf_bound import LeafBound
+from .tree.places_alone import still_open
 from .tree.region_tree import RegionTree
 
 

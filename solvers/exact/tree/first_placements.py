@@ -9,6 +9,7 @@ import numpy as np
 from placer.problem.placement import WorkerGroup
 from placer.problem.problem import groups_of
 
+from ..._market.arrays import Array, Indices
 from ..._market.required_start import RequiredStart
 from ..bounds.relaxation import Family, Node, Relaxation
 
@@ -100,7 +101,7 @@ class FirstPlacements:
         pools = self.relaxation.pools(
             Node((), self.relaxation.places(family), np.array([]), 0.0), family
         )
-        ranked = pools[np.argsort(-market.values[:, pools], axis=1, kind="stable")[:, :3]]
+        ranked = pools[_best_three(market.values[:, pools])]
         self.target.check_time()
         multiplier = self.relaxation.mode.multiplier
         for i in dict.fromkeys(int(i) for i in ranked.ravel()):
@@ -197,3 +198,14 @@ class FirstPlacements:
             left -= count
             counts.append(count)
         return None if left else counts
+
+
+def _best_three(values: Array) -> Indices:
+    """Return the positions of the three largest values of each row, the first of equal ones first;
+    shape (rows, at most 3).
+    """
+    left, chosen = values.copy(), []
+    for _ in range(min(3, values.shape[1])):
+        chosen.append(left.argmax(axis=1))
+        left[np.arange(len(left)), chosen[-1]] = -np.inf
+    return np.array(chosen, dtype=np.intp).reshape(-1, len(values)).T

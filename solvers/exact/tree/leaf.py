@@ -88,6 +88,8 @@ class Leaf:
         """Return the workers per region that may improve, region after region; shapes (splits,
         regions) and (rows, splits).
         """
+        if len(self.node.used) == 1:
+            return self._alone(sums[0])
         workers, rooms = self.workers, self.relaxation.room(self.family)
         room = [min(int(rooms[p]), workers) for p in self.node.used]
         splits, reached = np.zeros((1, 0), dtype=np.intp), np.zeros((len(self.market.weights), 1))
@@ -118,3 +120,13 @@ class Leaf:
             open_ &= sums[k][0, count] >= self.bound.needed_speed(k)
             splits, reached = splits[open_], reached[:, open_]
         return splits, reached
+
+    def _alone(self, sums: Array) -> tuple[Indices, Array]:
+        """Return `_splits` of one region: all workers, or nothing."""
+        self.target.tick()
+        self.target.check_time()
+        split, reached = np.array([[self.workers]], dtype=np.intp), sums[:, [self.workers]]
+        room = self.relaxation.room(self.family)[self.node.used[0]]
+        if room < self.workers or reached[0, 0] < self.bound.needed_speed(0):
+            return split[:0], reached[:, :0]
+        return split, reached

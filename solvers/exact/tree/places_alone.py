@@ -7,7 +7,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..._market.arrays import Array, Indices, Mask
-from .relaxation import Family, Relaxation, margin
+from ..._market.required_machines import best_of
+from ..bounds.relaxation import Family, Relaxation, margin
+from .fronts import units_at
 
 FINE, ROUNDS = 8, 2
 """Prices of a dollar that are tried between the neighbours of the tightest ones, and how often."""
@@ -26,7 +28,7 @@ def still_open(
     -----
     All of them at once: the leaves do the same, each by itself (`Fronts`).
     """
-    market, most = relaxation.market, relaxation.most
+    market = relaxation.market
     if relaxation.problem.requirements.required_places or market.required_machines.rules:
         return open_
     at, counts = np.flatnonzero(open_.any(axis=1)), np.flatnonzero(open_.any(axis=0))
@@ -37,7 +39,8 @@ def still_open(
     known, spare = np.zeros(0), np.zeros((0, *cells.shape))
     for _ in range(ROUNDS + 1):
         needed = relaxation.thresholds_alone(places[at], workers[counts], family, weights)
-        sums = market.sums_alone_at(weights, places[at], family.hosts, most)[:, :, workers[counts]]
+        sums = np.stack([_sums(relaxation, int(p), family, weights) for p in places[at]], axis=1)
+        sums = sums[:, :, workers[counts]]
         cells &= margin(sums, needed) >= 0
         known = np.concatenate([known, weights[:, 1]])
         spare = np.concatenate([spare, _spare(sums, needed, weights)])
@@ -51,6 +54,16 @@ def still_open(
     built = np.zeros_like(open_)
     built[np.ix_(at, counts)] = cells
     return built
+
+
+def _sums(relaxation: Relaxation, place: int, family: Family, weights: Array) -> Array:
+    """Return the best weighted sums of n machines of one place; shape (rows, most + 1)."""
+    units = units_at(relaxation.market, place, family.hosts)
+    values = relaxation.market.values_at(weights, units.pools)
+    each, machines = units.increments(values, relaxation.most)
+    if len(machines) and machines.min() >= relaxation.most:  # the best one each time
+        return each.max(axis=1)[:, None] * np.arange(relaxation.most + 1)
+    return best_of(each, relaxation.most, machines)
 
 
 def priced(weights: Array) -> Mask:
