@@ -80,6 +80,10 @@ class Judge:
             market.kept["judged"] = list(
                 zip(*((p.place, p.bucket, p.gpus, p.max_count) for p in market.pools), strict=True)
             )
+        self._place: tuple[str, ...]
+        self._bucket: tuple[tuple[str, str, str], ...]
+        self._gpus: tuple[int, ...]
+        self._most: tuple[int, ...]
         self._place, self._bucket, self._gpus, self._most = market.kept["judged"]
         self._usd, self._speed = market.usd.tolist(), market.speed.tolist()
         self._carbon = market.carbon.tolist()

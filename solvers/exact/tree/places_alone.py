@@ -62,7 +62,8 @@ def _sums(relaxation: Relaxation, place: int, family: Family, weights: Array) ->
     values = relaxation.market.values_at(weights, units.pools)
     each, machines = units.increments(values, relaxation.most)
     if len(machines) and machines.min() >= relaxation.most:  # the best one each time
-        return each.max(axis=1)[:, None] * np.arange(relaxation.most + 1)
+        alike: Array = each.max(axis=1)[:, None] * np.arange(relaxation.most + 1)
+        return alike
     return best_of(each, relaxation.most, machines)
 
 
