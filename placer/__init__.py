@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from placer.errors import PlacerError
     from placer.interface.advisor import Advisor, estimate, explain, pareto, recommend, simulate
     from placer.interface.capacity import forecast_capacity
+    from placer.interface.replay import replay
     from placer.interface.worlds import replan, robust, sweep, whatif
     from placer.market.books.book_reader import load_catalog
     from placer.market.books.layers import catalog_names
@@ -78,6 +79,7 @@ _HOMES = {
     "profile_names": "placer.workload.profile",
     "recommend": "placer.interface.advisor",
     "replan": "placer.interface.worlds",
+    "replay": "placer.interface.replay",
     "robust": "placer.interface.worlds",
     "simulate": "placer.interface.advisor",
     "sweep": "placer.interface.worlds",
@@ -121,6 +123,7 @@ __all__ = [
     "profile_names",
     "recommend",
     "replan",
+    "replay",
     "robust",
     "simulate",
     "sweep",

@@ -96,10 +96,7 @@ def read_launch_log(path: Path, asked: int | None = None) -> LaunchLog:
         raise PlacerError(f"{path}: {error.strerror or error}", "check the path") from None
     lines = csv.reader(text.splitlines(), strict=True)
     try:
-        head = next(lines, [])
-        if len(head) < 2 or head[0].strip().lower() != TIME or len(set(head)) < len(head):
-            raise PlacerError(f"{path}: no log of launches", HINT)
-        zones = tuple(name.strip() for name in head[1:])
+        zones = zones_of(next(lines, []), str(path))
         rows = list(_rows(lines, path, zones))
     except csv.Error as error:
         raise PlacerError(
@@ -108,6 +105,19 @@ def read_launch_log(path: Path, asked: int | None = None) -> LaunchLog:
     if not rows:
         raise PlacerError(f"{path}: has no launches", HINT)
     return _log(path, zones, rows, asked)
+
+
+def zones_of(head: Sequence[str], where: str) -> tuple[str, ...]:
+    """Read the header of a log: its zones.
+
+    Raises
+    ------
+    PlacerError
+        If it is the header of no such log.
+    """
+    if len(head) < 2 or head[0].strip().lower() != TIME or len(set(head)) < len(head):
+        raise PlacerError(f"{where}: no log of launches", HINT)
+    return tuple(name.strip() for name in head[1:])
 
 
 def _log(
@@ -141,22 +151,43 @@ def _rows(
         if not cells:
             continue
         where = f"{path}:{number}"
-        if len(cells) != len(zones) + 1:
-            raise PlacerError(
-                f"{where}: {len(cells)} columns where the header has {len(zones) + 1}", HINT
-            )
         if number * len(cells) > MOST_CELLS:
             raise PlacerError(f"{path}: over {MOST_CELLS:,} cells", "give a shorter log")
-        time = _time(cells[0], where)
-        if last is not None and time <= last:
-            raise PlacerError(
-                f"{where}: '{cells[0]}' is not later than the line before", "sort the log by time"
-            )
+        time, counts = observation(cells, zones, where, last)
         last = time
-        counts = [
-            _count(cell, f"{where}:{zone}") for cell, zone in zip(cells[1:], zones, strict=True)
-        ]
         yield time, counts
+
+
+def observation(
+    cells: Sequence[str], zones: Sequence[str], where: str, last: datetime | None = None
+) -> tuple[datetime, list[int]]:
+    """Read one line of a log: when, and the machines of each zone, -1 where nobody asked.
+
+    Parameters
+    ----------
+    cells, zones
+        Cells of the line, and zones of the header.
+    where
+        File and line, for messages.
+    last
+        When the line before was written.
+
+    Raises
+    ------
+    PlacerError
+        Names the file, line, column and value that are wrong.
+    """
+    if len(cells) != len(zones) + 1:
+        raise PlacerError(
+            f"{where}: {len(cells)} columns where the header has {len(zones) + 1}", HINT
+        )
+    time = _time(cells[0], where)
+    if last is not None and time <= last:
+        raise PlacerError(
+            f"{where}: '{cells[0]}' is not later than the line before", "sort the log by time"
+        )
+    pairs = zip(cells[1:], zones, strict=True)
+    return time, [_count(cell, f"{where}:{zone}") for cell, zone in pairs]
 
 
 def _time(cell: str, where: str) -> datetime:

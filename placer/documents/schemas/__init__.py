@@ -27,6 +27,7 @@ SCHEMA_NAMES = (
     "run",
     "rehearsal",
     "capacity-forecast",
+    "replay",
 )
 """Names that ``placer schema`` takes."""
 

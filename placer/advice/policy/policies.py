@@ -1,0 +1,316 @@
+"""Policies: where a job runs in the next tick, given its state and what is there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from placer.advice.policy.job import Job, Market, Observation
+from placer.advice.policy.state import (
+    EPSILON_H,
+    Machines,
+    State,
+    after_losses,
+    changed,
+    exchange_usd_per_hour,
+    ran,
+    work_in,
+)
+
+Rule = Callable[[State, Observation, float, Job, Market], Machines]
+"""Machines to hold in the next tick, from the state after losses; pure."""
+LEAST_ISLAND = 2
+"""Fewer spot machines in a place are not worth a place."""
+MOST_ZONES = 4
+"""Spot zones at once."""
+RESERVE_H = 1.0
+"""Hours before the deadline at which the uniform pace ends."""
+AHEAD_H = 0.5
+"""Hours of work ahead of the pace at which on-demand machines are given back."""
+HYSTERESIS = 2.0
+"""A move of everything into one zone must save so many times what it costs."""
+Held = dict[int, int]
+"""Spot machines by zone."""
+
+
+def step(
+    state: State, seen: Observation, tick_h: float, rule: Rule, job: Job, market: Market
+) -> tuple[State, State]:
+    """Decide and run one tick; return the state after the decision and the one after the tick.
+
+    Notes
+    -----
+    No deadline is missed: before each tick, if the slack after it would not cover a restart, all
+    machines become on-demand for good. Slack covers a restart at the beginning, a tick is only
+    run if it still does afterwards, and on-demand machines need no more than that.
+    """
+    tick_h = min(tick_h, max(0.0, job.deadline_h - state.now_h))
+    kept = after_losses(state, seen, job)
+    if not kept.for_good:
+        held = changed(kept, rule(kept, seen, tick_h, job, market), job, market)
+        if is_safe(held, tick_h, job):
+            return held, ran(held, tick_h, seen.usd_per_hour, job, market)
+    held = changed(kept, all_on_demand(job, market), job, market)
+    held = replace(held, for_good=True)
+    return held, ran(held, tick_h, seen.usd_per_hour, job, market)
+
+
+def is_safe(held: State, tick_h: float, job: Job) -> bool:
+    """Whether the job finishes in this tick, or its slack covers a restart after it."""
+    work_h = work_in(held, tick_h, job)
+    if work_h >= held.left_h(job) - EPSILON_H:
+        return True
+    return held.slack_h(job) - tick_h + work_h >= job.restart_h - EPSILON_H
+
+
+def all_on_demand(job: Job, market: Market) -> Machines:
+    """Return all machines in the on-demand place."""
+    return one_place(market.on_demand, job.machines, market)
+
+
+def one_place(place: int, machines: int, market: Market) -> Machines:
+    """Return so many machines in one place and none elsewhere."""
+    return tuple(machines if at == place else 0 for at in range(market.on_demand + 1))
+
+
+def nothing(market: Market) -> Machines:
+    """Return no machines anywhere."""
+    return (0,) * (market.on_demand + 1)
+
+
+def on_demand(state: State, seen: Observation, tick_h: float, job: Job, market: Market) -> Machines:
+    """Hold on-demand machines from the first tick on."""
+    return all_on_demand(job, market)
+
+
+def fixed(zone: int) -> Rule:
+    """Make the rule that waits for all machines in one zone, whatever happens elsewhere."""
+
+    def rule(state: State, seen: Observation, tick_h: float, job: Job, market: Market) -> Machines:
+        fits = seen.launched[zone] >= job.machines
+        return one_place(zone, job.machines, market) if fits else nothing(market)
+
+    return rule
+
+
+def migrate(*, pace: bool) -> Rule:
+    """Make the rule that holds all machines in one zone and moves when they are gone.
+
+    Parameters
+    ----------
+    pace
+        Whether on-demand machines keep the job at a uniform pace while no zone has room; else it
+        waits for spot machines as long as the slack allows.
+
+    Notes
+    -----
+    The zone is the cheapest one at its price and the restarts and egress that its life makes
+    likely: SkyNomad (NSDI 2027); the pace is that of Can't Be Late (NSDI 2024), with the
+    hysteresis that leaves on-demand machines only when the job is two restarts ahead.
+    """
+
+    def rule(state: State, seen: Observation, tick_h: float, job: Job, market: Market) -> Machines:
+        n, od = job.machines, market.on_demand
+        at = next((place for place, count in enumerate(state.machines) if count >= n), None)
+        if at is not None and at != od:
+            return state.machines
+        fit = [zone for zone, there in enumerate(seen.launched) if there >= n]
+        slack = state.slack_h(job)
+        if fit and slack > 2 * job.restart_h + 2 * tick_h - EPSILON_H:
+            best = min(fit, key=lambda zone: _effective_usd(zone, state, seen, job, market))
+            return one_place(best, n, market)
+        if at == od and (
+            slack <= 2 * job.restart_h + 3 * tick_h
+            or (pace and state.done_h < _uniform_h(state.now_h + 2 * job.restart_h, job, 0.0))
+        ):
+            return state.machines
+        if pace and state.done_h < _uniform_h(state.now_h, job, 0.0) - EPSILON_H:
+            return all_on_demand(job, market)
+        return nothing(market)
+
+    return rule
+
+
+def _effective_usd(zone: int, state: State, seen: Observation, job: Job, market: Market) -> float:
+    """Price of an hour with the restarts and the egress that the zone's life makes likely."""
+    life, egress = seen.life_h[zone], 0.0
+    if state.last is not None:
+        egress = job.checkpoint_gib * market.egress_usd_per_gib[state.last][zone] / job.machines
+    return seen.usd_per_hour[zone] * (1 + job.restart_h / life) + egress / life
+
+
+def _uniform_h(now_h: float, job: Job, reserve_h: float) -> float:
+    """Hours of work that a uniform pace has done by now."""
+    end = max(job.work_h, job.deadline_h - reserve_h)
+    return min(job.work_h, job.work_h * now_h / end)
+
+
+def span(state: State, seen: Observation, tick_h: float, job: Job, market: Market) -> Machines:
+    """Hold islands in up to four zones, the cheapest ones first, and grow, join and move them.
+
+    Notes
+    -----
+    Machines that are held stay while they last. Islands grow where machines have been there for
+    three ticks, and new islands take what is missing. Everything moves into one zone if that saves
+    several times what it costs. On-demand machines fill the
+    gap while the job is behind a uniform pace. Below the quorum nothing is held.
+    """
+    room = _room(seen)
+    held = {
+        zone: count
+        for zone, count in enumerate(state.machines[: market.on_demand])
+        if count >= _least(job)
+    }
+    held = _grown(held, state, room, seen, job)
+    held = _moved(held, state, room, seen, tick_h, job, market)
+    filled = _filled(held, state, job, market)
+    if sum(held.values()) + filled < job.quorum * job.machines - EPSILON_H:
+        return nothing(market)
+    return (*(held.get(zone, 0) for zone in range(market.on_demand)), filled)
+
+
+def _rates(seen: Observation, job: Job) -> list[float]:
+    """Return the price of an hour in each zone, with the restarts that its life makes likely."""
+    pairs = zip(seen.usd_per_hour, seen.life_h, strict=True)
+    return [price * (1 + job.restart_h / life) for price, life in pairs]
+
+
+def _room(seen: Observation) -> list[int]:
+    """Return the machines that each zone has had for some ticks."""
+    return [min(pair) for pair in zip(seen.launched, seen.steady, strict=True)]
+
+
+def _least(job: Job) -> int:
+    return min(LEAST_ISLAND, job.machines)
+
+
+def _wanted(places: int, state: State, job: Job) -> int:
+    """Return the machines to hold: in several places full speed takes more of them, of which the
+    last one is worth its price only to a job that is behind its pace.
+    """
+    if places <= 1:
+        return job.machines
+    full = job.machines / job.efficiency
+    return math.ceil(full - EPSILON_H) if _is_behind(state, job) else math.floor(full + EPSILON_H)
+
+
+def _is_behind(state: State, job: Job) -> bool:
+    return state.done_h < _uniform_h(state.now_h, job, RESERVE_H) - EPSILON_H
+
+
+def _grown(held: Held, state: State, room: Sequence[int], seen: Observation, job: Job) -> Held:
+    """Grow islands where machines have been steady; then open new ones, the cheapest first."""
+    grown, usd = dict(held), _rates(seen, job)
+    for zone in sorted(held, key=lambda at: seen.usd_per_hour[at]):
+        missing = _wanted(len(grown), state, job) - sum(grown.values())
+        grown[zone] += max(0, min(missing, room[zone] - grown[zone]))
+    for zone in sorted(range(len(room)), key=lambda at: usd[at]):
+        if sum(grown.values()) >= job.machines or len(grown) >= MOST_ZONES:
+            break
+        missing = _wanted(len(grown) + 1, state, job) - sum(grown.values())
+        count = min(missing, room[zone] if grown else seen.launched[zone])
+        if zone not in grown and count >= _least(job):
+            grown[zone] = count
+    return grown
+
+
+def _moved(
+    held: Held,
+    state: State,
+    room: Sequence[int],
+    seen: Observation,
+    tick_h: float,
+    job: Job,
+    market: Market,
+) -> Held:
+    """Move everything into the one zone in which that saves `HYSTERESIS` times what it costs.
+
+    Notes
+    -----
+    The saving is that of an hour of work, exchange between places included, over the hours that
+    the zone's life or the work lasts. The cost are hours that all machines are paid without work,
+    and the checkpoint where the job is not in that zone. A zone of the job needs only the start of
+    the machines that it lacks, and a job that holds nothing has to start anyway.
+    """
+    speed = job.speed(sum(held.values()), len(held))
+    if not speed or state.slack_h(job) <= 2 * (job.restart_h + tick_h):
+        return held
+    exchange = exchange_usd_per_hour([*held], job, market)
+    now = (sum(seen.usd_per_hour[zone] * count for zone, count in held.items()) + exchange) / speed
+    best, most, runs = held, 0.0, any(state.machines)
+    for zone in (zone for zone, count in enumerate(room) if count >= job.machines):
+        if held.get(zone) == job.machines:
+            continue
+        then = seen.usd_per_hour[zone] * job.machines
+        joining = 1 - state.machines[zone] / job.machines
+        waits = min(job.restart_h, job.restart_h * joining + job.reform_h) if runs else 0.0
+        egress = min(market.egress_usd_per_gib[source][zone] for source in held)
+        cost = waits * then + job.checkpoint_gib * egress
+        saved = (now - then) * min(seen.life_h[zone], state.left_h(job))
+        if saved - HYSTERESIS * cost > most:
+            best, most = {zone: job.machines}, saved - HYSTERESIS * cost
+    return best
+
+
+def _filled(held: Held, state: State, job: Job, market: Market) -> int:
+    """Return the on-demand machines: those that are missing, while the job is behind its pace."""
+    spot, before = sum(held.values()), state.machines[market.on_demand]
+    missing = max(0, _wanted(len(held) + 1, state, job) - spot) if spot < job.machines else 0
+    pace = _uniform_h(state.now_h, job, RESERVE_H)
+    if _is_behind(state, job):
+        return missing
+    return min(before, missing) if state.done_h < pace + AHEAD_H else 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Policy:
+    """A rule with its name.
+
+    Notes
+    -----
+    ``rule`` makes the rule of one run from the zone that is cheapest when it begins. ``censored``
+    reads a zone that launched all machines that were asked for as one that has any number.
+    """
+
+    name: str
+    describe: str
+    rule: Callable[[int], Rule]
+    censored: bool = False
+
+
+_WAITS, _PACES = migrate(pace=False), migrate(pace=True)
+POLICIES = (
+    Policy(
+        name="on-demand",
+        describe="on-demand machines from the first hour on",
+        rule=lambda zone: on_demand,
+    ),
+    Policy(
+        name="fixed",
+        describe="waits for all machines in the zone that is cheapest at the start",
+        rule=fixed,
+    ),
+    Policy(
+        name="migrate",
+        describe="all machines in one zone; moves when they are gone, waits while slack allows",
+        rule=lambda zone: _WAITS,
+    ),
+    Policy(
+        name="migrate-pace",
+        describe="as migrate; on-demand machines keep a uniform pace meanwhile",
+        rule=lambda zone: _PACES,
+    ),
+    Policy(
+        name="migrate-censored",
+        describe="as migrate, where a zone that launched all it was asked for has any number",
+        rule=lambda zone: _WAITS,
+        censored=True,
+    ),
+    Policy(
+        name="span",
+        describe="islands in up to four zones that grow, join and move; on-demand fills gaps",
+        rule=lambda zone: span,
+    ),
+)
+"""What ``placer replay`` compares."""

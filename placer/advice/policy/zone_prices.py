@@ -1,0 +1,280 @@
+"""Prices of machines and of bytes for the zones of a trace: from a file, else from a catalog."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from placer.advice.policy.job import Market
+from placer.errors import PlacerError
+from placer.files.bounded_file import bounded
+from placer.market.catalog import Catalog
+from placer.market.launch_log import LaunchLog, region_of
+from placer.market.network.graph import network_of
+
+Array = npt.NDArray[Any]
+HINT = (
+    "write columns zone and usd_per_hour, perhaps on_demand_usd_per_hour; or utc and one for each "
+    "zone, as in a log of launches"
+)
+MOST_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ZonePrices:
+    """Spot prices at each observation of a log, and the on-demand machines.
+
+    Notes
+    -----
+    ``usd_per_hour`` has the shape (observations, zones). ``on_demand_zone`` is the zone of the log
+    in whose region the on-demand machines are.
+    """
+
+    usd_per_hour: Array
+    on_demand_usd_per_hour: float
+    on_demand_zone: str
+    source: str
+
+
+def places_of(zones: Sequence[str], catalog: Catalog) -> tuple[str, ...]:
+    """Return the place of each zone: ``gcp/us-east4-a`` or ``us-east4-a`` is in ``gcp/us-east4``.
+
+    Raises
+    ------
+    PlacerError
+        If the catalog has no such place, or several providers have it.
+    """
+    return tuple(_place(zone, catalog) for zone in zones)
+
+
+def _place(zone: str, catalog: Catalog) -> str:
+    region = region_of(zone)
+    if region in catalog.regions:
+        return region
+    found = [place for place in catalog.regions if place.partition("/")[2] == region]
+    if len(found) != 1:
+        known = f"{len(found)} providers have it" if found else f"not in catalog {catalog.name}"
+        raise PlacerError(
+            f"zone '{zone}': {known}",
+            "name it with its provider, such as gcp/us-east4-a, or give --egress USD with --prices",
+        )
+    return found[0]
+
+
+def catalog_prices(log: LaunchLog, device: str, catalog: Catalog) -> ZonePrices:
+    """Price the zones of a log by a catalog: the cheapest spot machine of a device in each region,
+    and the cheapest on-demand machine of all these regions.
+
+    Parameters
+    ----------
+    device
+        Such as ``H100`` or ``V100:8``.
+
+    Raises
+    ------
+    PlacerError
+        If a region has no such machine.
+    """
+    places = places_of(log.zones, catalog)
+    spot = [_cheapest(place, device, "spot", catalog) for place in places]
+    for zone, price in zip(log.zones, spot, strict=True):
+        if price is None:
+            raise PlacerError(
+                f"catalog {catalog.name} has no spot {device} for zone '{zone}'",
+                "give --prices FILE, or leave the zone out of the trace",
+                exit_code=5,
+            )
+    usd, zone = cheapest_on_demand(log.zones, device, catalog)
+    return ZonePrices(
+        usd_per_hour=np.broadcast_to(np.array(spot, dtype=float), log.launched.shape),
+        on_demand_usd_per_hour=usd,
+        on_demand_zone=zone,
+        source=f"catalog {catalog.name} ({catalog.as_of[0]} to {catalog.as_of[1]}), {device}",
+    )
+
+
+def cheapest_on_demand(zones: Sequence[str], device: str, catalog: Catalog) -> tuple[float, str]:
+    """Return the least on-demand price in the regions of some zones, and its zone.
+
+    Raises
+    ------
+    PlacerError
+        If none of them has such a machine.
+    """
+    found = [
+        (price, zone)
+        for zone, place in zip(zones, places_of(zones, catalog), strict=True)
+        if (price := _cheapest(place, device, "on_demand", catalog)) is not None
+    ]
+    if not found:
+        raise PlacerError(
+            f"catalog {catalog.name} has no on-demand {device} in the regions of the trace",
+            "give --on-demand USD, the price of one machine and hour",
+            exit_code=5,
+        )
+    return min(found)
+
+
+def _cheapest(place: str, device: str, market: str, catalog: Catalog) -> float | None:
+    return min(
+        (
+            offer.usd_per_hour
+            for offer in catalog.offers_at(place)
+            if offer.device == device and offer.market == market
+        ),
+        default=None,
+    )
+
+
+def file_prices(log: LaunchLog, path: Path) -> tuple[Array, tuple[float, str] | None]:
+    """Read spot prices at each observation of a log, and the least on-demand price, if there is
+    one.
+
+    Parameters
+    ----------
+    path
+        CSV: a table with a row for each zone or region, or a trace with a column for each zone.
+
+    Raises
+    ------
+    PlacerError
+        Names the line, column and value that are wrong, or the zone without a price.
+    """
+    try:
+        text = bounded(path, "give a shorter file of prices", MOST_BYTES).decode("utf-8-sig")
+        lines = [*csv.reader(text.splitlines(), strict=True)]
+    except UnicodeDecodeError:
+        raise PlacerError(f"{path}: cannot be read as UTF-8 text", "save it as UTF-8 CSV") from None
+    except csv.Error as error:
+        raise PlacerError(f"{path}: not valid CSV: {error}", "check the quotes") from None
+    except OSError as error:
+        raise PlacerError(f"{path}: {error.strerror or error}", "check the path") from None
+    head = [name.strip().lower() for name in lines[0]] if lines else []
+    if head[:1] == ["utc"] and len(head) > 1:
+        names = [name.strip() for name in lines[0]]
+        return _price_trace(log, names, lines[1:], str(path)), None
+    if {"zone", "usd_per_hour"} <= set(head):
+        return _price_table(log, head, lines[1:], str(path))
+    raise PlacerError(f"{path}: no file of prices", HINT)
+
+
+def _price_table(
+    log: LaunchLog, head: list[str], rows: list[list[str]], path: str
+) -> tuple[Array, tuple[float, str] | None]:
+    spot: dict[str, float] = {}
+    on_demand: dict[str, float] = {}
+    for number, cells in enumerate(rows, 2):
+        if not cells:
+            continue
+        if len(cells) != len(head):
+            raise PlacerError(
+                f"{path}:{number}: {len(cells)} columns where the header has {len(head)}", HINT
+            )
+        row = dict(zip(head, (cell.strip() for cell in cells), strict=True))
+        if row["zone"] in spot:
+            raise PlacerError(f"{path}:{number}: '{row['zone']}' is there twice", "keep one row")
+        spot[row["zone"]] = _usd(row["usd_per_hour"], f"{path}:{number}:usd_per_hour")
+        if row.get("on_demand_usd_per_hour"):
+            text = row["on_demand_usd_per_hour"]
+            on_demand[row["zone"]] = _usd(text, f"{path}:{number}:on_demand_usd_per_hour")
+    named = [(zone, zone if zone in spot else region_of(zone)) for zone in log.zones]
+    for zone, name in named:
+        if name not in spot:
+            raise PlacerError(f"{path}: no price for zone '{zone}'", "add a row for it")
+    found = [(on_demand[name], zone) for zone, name in named if name in on_demand]
+    prices = np.array([spot[name] for _, name in named])
+    return np.broadcast_to(prices, log.launched.shape), min(found, default=None)
+
+
+def _price_trace(log: LaunchLog, head: list[str], rows: list[list[str]], path: str) -> Array:
+    missing = [zone for zone in log.zones if zone not in head]
+    if missing:
+        raise PlacerError(f"{path}: no column for zone '{missing[0]}'", "add its prices")
+    columns = [head.index(zone) for zone in log.zones]
+    times: list[float] = []
+    usd: list[list[float]] = []
+    for number, cells in enumerate(rows, 2):
+        if not cells:
+            continue
+        if len(cells) != len(head):
+            raise PlacerError(
+                f"{path}:{number}: {len(cells)} columns where the header has {len(head)}", HINT
+            )
+        times.append(_hours(cells[0], log.first, f"{path}:{number}:utc"))
+        if len(times) > 1 and times[-1] <= times[-2]:
+            raise PlacerError(f"{path}:{number}: not later than the line before", "sort the file")
+        usd.append([_usd(cells[at], f"{path}:{number}:{head[at]}") for at in columns])
+    if not times or times[0] > 0:
+        raise PlacerError(
+            f"{path}: has no price of {log.first:%Y-%m-%dT%H:%MZ}, when the trace begins",
+            "begin with a line that is as old",
+        )
+    at = np.searchsorted(np.array(times), log.hours, side="right") - 1
+    return np.array(usd)[at]
+
+
+def _hours(cell: str, first: datetime, where: str) -> float:
+    try:
+        time = datetime.fromisoformat(cell.strip())
+    except ValueError:
+        raise PlacerError(f"{where}: '{cell[:40]}' is no time", HINT) from None
+    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time
+    return (time - first).total_seconds() / 3600
+
+
+def _usd(cell: str, where: str) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise PlacerError(
+            f"{where}: '{cell[:40]}' is no price",
+            "write USD for one machine and hour, such as 2.37",
+        )
+    return value
+
+
+def market_of(
+    zones: Sequence[str], prices: ZonePrices, catalog: Catalog, egress_usd_per_gib: float | None
+) -> Market:
+    """Build the market: egress between the regions of the zones by a catalog's own prices.
+
+    Parameters
+    ----------
+    egress_usd_per_gib
+        One price between any two regions instead; None: the catalog's.
+
+    Raises
+    ------
+    PlacerError
+        If the catalog lacks a place or a price.
+    """
+    named = (*zones, prices.on_demand_zone)
+    if egress_usd_per_gib is not None:
+        regions = [region_of(zone) for zone in named]
+        table = [[0.0 if a == b else egress_usd_per_gib for b in regions] for a in regions]
+    else:
+        network, places = network_of(catalog), places_of(named, catalog)
+        table = [
+            [
+                0.0 if a == b else network.egress_price(src, dst, same_zone=False).usd_per_gib
+                for b, dst in zip(named, places, strict=True)
+            ]
+            for a, src in zip(named, places, strict=True)
+        ]
+    return Market(
+        zones=tuple(zones),
+        on_demand_place=region_of(prices.on_demand_zone),
+        on_demand_usd_per_hour=prices.on_demand_usd_per_hour,
+        egress_usd_per_gib=tuple(map(tuple, table)),
+        source=prices.source,
+    )

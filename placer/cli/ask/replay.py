@@ -1,0 +1,139 @@
+"""``placer replay``: policies over a trace of capacity, and what each pays to finish in time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from placer.cli.options import Range, catalog_option, json_option
+from placer.cli.output import check_targets, console, print_json, write_json
+
+EPILOG = """\b
+Examples:
+  placer replay trace.csv --machines 16 --work 24h --slack 25% --gpu H100
+  placer replay trace.csv --machines 16 --work 24h --deadline 30h --prices prices.csv
+  placer replay trace.csv --machines 8 --work 2d --slack 10% --gpu V100 --policy span
+
+\b
+TRACE is a log of launches as in 'placer capacity forecast': a column utc and one for each zone.
+Every policy begins at many times of the trace and ends with on-demand machines where the slack
+would not cover one more restart: none misses a deadline. That on-demand machines are there
+whenever they are wanted is an assumption.
+"""
+
+
+def market_options(function: Any) -> Any:
+    """Add the options that say what machines and bytes cost."""
+    for option in reversed((
+        click.option(
+            "--gpu", metavar="GPU[:COUNT]", help="Device of each machine; prices of the catalog."
+        ),
+        click.option(
+            "--prices",
+            metavar="FILE",
+            help="CSV of spot prices instead: a row for each zone, or a trace of them.",
+        ),
+        click.option(
+            "--on-demand",
+            "on_demand",
+            type=Range(0),
+            metavar="USD",
+            help="One on-demand machine and hour; default: as in the file or the catalog.",
+        ),
+        click.option(
+            "--egress",
+            type=Range(0),
+            metavar="USD",
+            help="Each GiB between two regions; default: the catalog's own prices.",
+        ),
+        catalog_option,
+    )):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def job_options(function: Any) -> Any:
+    """Add the options that say what a job loses when its machines change."""
+    for option in reversed((
+        click.option(
+            "--restart",
+            default="12min",
+            show_default=True,
+            metavar="TIME",
+            help="New machines are paid for so long before they work.",
+        ),
+        click.option(
+            "--reform",
+            default="3min",
+            show_default=True,
+            metavar="TIME",
+            help="An island stands for so long when its number of machines changes.",
+        ),
+        click.option(
+            "--efficiency",
+            default="95%",
+            show_default=True,
+            metavar="SHARE",
+            help="Speed of a job in several places over that in one.",
+        ),
+        click.option(
+            "--checkpoint",
+            default="50GiB",
+            show_default=True,
+            metavar="SIZE",
+            help="Goes to each new place.",
+        ),
+        click.option(
+            "--exchange",
+            default="16GiB",
+            show_default=True,
+            metavar="SIZE",
+            help="Goes to and from each place but one every hour, while there are several.",
+        ),
+    )):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@click.command("replay", epilog=EPILOG)
+@click.argument("trace", metavar="TRACE")
+@click.option("--machines", type=click.IntRange(1), required=True, help="Machines of the job.")
+@click.option("--work", required=True, metavar="TIME", help="Time that all machines need.")
+@click.option("--deadline", metavar="TIME", help="Time from the start to the deadline.")
+@click.option("--slack", metavar="SHARE", help="The same as a share beyond the work: 25%.")
+@market_options
+@job_options
+@click.option(
+    "--policy",
+    multiple=True,
+    metavar="NAME",
+    help="on-demand, fixed, migrate, migrate-pace, migrate-censored or span; default: all.",
+)
+@click.option(
+    "--every", default="2h", show_default=True, metavar="TIME", help="Time between starts."
+)
+@click.option("--tick", metavar="TIME", help="Time between decisions; default: as in the trace.")
+@click.option(
+    "--asked",
+    type=click.IntRange(1),
+    help="Machines asked for each time; default: the most that were launched.",
+)
+@click.option("-o", "--output", metavar="FILE", help="Write the JSON document to a file.")
+@json_option
+def command(trace: str, output: str | None, as_json: bool, **words: Any) -> None:
+    """Run policies over a TRACE of capacity: what each pays to finish by the deadline."""
+    from placer.interface.replay import replay
+
+    check_targets(output)
+    replayed = replay(trace, **words)
+    document = replayed.to_dict()
+    if output is not None:
+        write_json(output, document)
+        click.echo(f"wrote the replay to {output}", err=True)
+    if as_json:
+        print_json(document)
+    else:
+        from placer.cli.report.replay import replay_view
+
+        console().print(replay_view(replayed))

@@ -1,0 +1,314 @@
+"""Policies over traces: hand-worked runs, the offline optimum against brute force, and properties
+that hold on drawn traces.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from placer.advice.policy.job import Job, Market, Observation, lives_h, steady
+from placer.advice.policy.offline_optimum import offline_bound, offline_optimum
+from placer.advice.policy.policies import POLICIES, fixed, migrate, on_demand, span, step
+from placer.advice.policy.simulator import simulate, starts_of, ticks_of
+from placer.advice.policy.state import State, changed, hours_for, ran, start, work_in
+from placer.errors import PlacerError
+
+HALF_H = 0.5
+JOB = Job(machines=4, work_h=2.0, deadline_h=4.0, restart_h=0.25, reform_h=0.05, checkpoint_gib=10)
+
+
+def market(zones: int = 2, egress: float = 0.02, usd: float = 10.0) -> Market:
+    """Zones of different regions; the on-demand machines are in the region of the first."""
+    places = [*range(zones), 0]
+    return Market(
+        zones=tuple("abcdefgh"[:zones]),
+        on_demand_place="a",
+        on_demand_usd_per_hour=usd,
+        egress_usd_per_gib=tuple(tuple(egress * (i != j) for j in places) for i in places),
+    )
+
+
+def seen(launched: list[list[int]], usd: list[float]) -> list[Observation]:
+    """What a policy knows at each tick of half an hour."""
+    counts = np.array(launched)
+    lives = lives_h(counts >= JOB.machines, HALF_H)
+    rows = zip(launched, steady(counts).tolist(), lives.tolist(), strict=True)
+    return [
+        Observation(
+            launched=tuple(there), steady=tuple(held), life_h=tuple(life), usd_per_hour=tuple(usd)
+        )
+        for there, held, life in rows
+    ]
+
+
+def test_on_demand_alone() -> None:
+    """A start of 0.25 h and 2 h of work, 4 machines at 10 USD: 2.25 x 40 = 90 USD."""
+    trace = seen([[0, 0]] * 8, [1.0, 2.0])
+    run = simulate(trace, HALF_H, 0, on_demand, JOB, market())
+    assert run.end.usd == pytest.approx(90.0)
+    assert run.end.now_h == pytest.approx(2.25)
+    assert not run.missed
+
+
+def test_a_fixed_zone_waits_and_then_pays() -> None:
+    """Zone a has machines for an hour from 0.5 h on: 0.75 h of work for 1 x 4 x 1 = 4 USD. Then
+    nothing: 1.25 h of work are left, which on-demand machines begin when half an hour more would
+    leave less slack than a start needs. At 1.5 h the slack is 4 - 1.5 - 1.25 = 1.25 h, at 2 h 0.75,
+    at 2.5 h 0.25: they begin there and end at 2.5 + 0.25 + 1.25 = 4 h, for 1.5 x 40 = 60 USD. The
+    checkpoint goes nowhere, as they are in the zone's region.
+    """
+    trace = seen([[0, 0], [4, 0], [4, 0], *([[0, 4]] * 6)], [1.0, 2.0])
+    end = simulate(trace, HALF_H, 0, fixed(0), JOB, market()).end
+    assert end.machine_usd == pytest.approx(64.0)
+    assert end.checkpoint_usd == 0.0
+    assert end.now_h == pytest.approx(4.0)
+    assert (end.for_good, end.lost) == (True, 4)
+
+
+def test_migrating_pays_a_restart_and_egress() -> None:
+    """Zone a for half an hour: 0.25 h of work, 2 USD. Zone b at 2 USD from then on: a start of
+    0.25 h and 1.75 h of work, 2 x 4 x 2 = 16 USD, and 10 GiB at 0.02 USD.
+    """
+    trace = seen([[4, 0], *([[0, 4]] * 8)], [1.0, 2.0])
+    end = simulate(trace, HALF_H, 0, migrate(pace=False), JOB, market()).end
+    assert end.machine_usd == pytest.approx(2.0 + 16.0)
+    assert end.checkpoint_usd == pytest.approx(0.2)
+    assert end.now_h == pytest.approx(2.5)
+    assert end.moves == 1
+
+
+def test_islands_in_two_zones() -> None:
+    """No zone has four machines, but a and b have two each: both start in 0.25 h, then work at 0.95
+    of the speed. 2 h of work take 2 / 0.95 h.
+    """
+    job = replace(JOB, deadline_h=6.0, exchange_gib_per_h=0.0)
+    trace = seen([[2, 2]] * 12, [1.0, 2.0])
+    end = simulate(trace, HALF_H, 0, span, job, market()).end
+    hours = 0.25 + 2 / 0.95
+    assert end.now_h == pytest.approx(hours)
+    assert end.machine_usd == pytest.approx(hours * (2 * 1.0 + 2 * 2.0))
+    assert end.on_demand_h == 0.0
+
+
+def test_an_island_that_loses_a_machine_goes_on() -> None:
+    """Zone a falls from 4 to 3 machines after an hour, and 3 of 4 do 0.75 of the work. The first
+    hour has 0.75 h of work. Then the island re-forms in 0.05 h: 1.25 h of work take
+    0.05 + 1.25 / 0.75 h. 1 USD an hour and machine.
+    """
+    job = replace(JOB, deadline_h=12.0)
+    trace = seen([[4], [4], *([[3]] * 22)], [1.0])
+    end = simulate(trace, HALF_H, 0, span, job, market(1)).end
+    after = 0.05 + 1.25 / 0.75
+    assert end.now_h == pytest.approx(1.0 + after)
+    assert end.usd == pytest.approx(4.0 + 3 * after)
+    assert end.lost == 1
+
+
+def test_growing_waits_for_three_steady_ticks() -> None:
+    """Two machines are there at once and two more from the second tick on: they join when they have
+    been there for three ticks, at 1.5 h.
+    """
+    job = replace(JOB, deadline_h=12.0)
+    trace = seen([[2], *([[4]] * 20)], [1.0])
+    state, counts = start(market(1)), []
+    for tick in trace[:5]:
+        held, state = step(state, tick, HALF_H, span, job, market(1))
+        counts.append(held.machines[0])
+    assert counts == [2, 2, 2, 4, 4]
+
+
+def test_a_move_must_pay_twice() -> None:
+    """Zone b is cheaper by 0.5 USD: 2 h of work are left, so a move saves 4 USD and costs a start
+    of 0.25 x 4 x 2.5 = 2.5 USD: not twice. By 1.5 USD it saves 12 and costs 1.5: it moves.
+    """
+    job = replace(JOB, deadline_h=20.0, checkpoint_gib=0.0)
+    waiting = replace(start(market()), machines=(4, 0, 0), last=0)
+    lives = (3.0, 3.0)
+    for usd, moves in ((2.5, False), (1.5, True)):
+        here = Observation(launched=(4, 4), steady=(4, 4), life_h=lives, usd_per_hour=(3.0, usd))
+        held, _ = step(waiting, here, HALF_H, span, job, market())
+        assert (held.machines == (0, 4, 0)) is moves
+
+
+def test_joiners_wait_and_their_island_re_forms() -> None:
+    """Two machines at work and two that join for 0.25 h: 0.125 h each in the mean, and 0.05 h. One
+    that joins three: 0.0625 + 0.05. Never more than to start the whole island anew.
+    """
+    state = replace(start(market(1)), machines=(2, 0), last=0)
+    assert changed(state, (4, 0), JOB, market(1)).wait_h[0] == pytest.approx(0.175)
+    state = replace(state, machines=(1, 0))
+    assert changed(state, (4, 0), JOB, market(1)).wait_h[0] == pytest.approx(0.1875 + 0.05)
+    slow = replace(JOB, reform_h=0.2)
+    assert changed(state, (4, 0), slow, market(1)).wait_h[0] == 0.25
+
+
+def test_the_last_tick_is_paid_to_the_minute() -> None:
+    """4 machines that begin to work after 0.25 h have done 0.1 h of work at 0.35 h."""
+    state = replace(start(market(1)), machines=(4, 0), wait_h=(0.25, 0.0), done_h=1.9)
+    assert work_in(state, HALF_H, JOB) == 0.25
+    assert hours_for(state, 0.1, HALF_H, JOB) == pytest.approx(0.35)
+    end = ran(state, HALF_H, (3.0,), JOB, market(1))
+    assert end.usd == pytest.approx(0.35 * 4 * 3.0)
+    assert end.finished(JOB)
+
+
+def test_half_of_the_machines_work_and_fewer_do_not() -> None:
+    """2 of 4 do half of the work in half an hour, 1 of 4 none: the quorum is a half."""
+    two = replace(start(market(1)), machines=(2, 0))
+    assert work_in(two, HALF_H, JOB) == 0.25
+    assert work_in(replace(two, machines=(1, 0)), HALF_H, JOB) == 0.0
+
+
+def test_lives_begin_with_three_hours() -> None:
+    """Two ticks of half an hour with enough and an end: (1 + 3) / (0 + 1) before, / 2 after it.
+    What is older than the memory of an hour is forgotten.
+    """
+    enough = np.array([[True], [True], [False], [False], [False], [False]])
+    assert lives_h(enough, HALF_H)[:3, 0].tolist() == [3.5, 4.0, 2.0]
+    assert lives_h(enough, HALF_H, 1.0)[-1, 0] == 3.0
+
+
+def drawn(rng: np.random.Generator, ticks: int, zones: int, most: int = 6) -> np.ndarray:
+    """Counts that stay for some ticks."""
+    change = rng.random((ticks, zones)) < 0.3
+    counts = rng.integers(0, most + 1, (ticks, zones))
+    for tick in range(1, ticks):
+        counts[tick] = np.where(change[tick], counts[tick], counts[tick - 1])
+    return counts
+
+
+def every_way(launched: np.ndarray, usd: np.ndarray, job: Job, where: Market) -> float:
+    """Try every place, or none, in every tick, by the simulator itself."""
+    best, count = math.inf, ticks_of(job, HALF_H)
+    for way in itertools.product(range(-1, where.on_demand + 1), repeat=count):
+        state = start(where)
+        for tick, place in enumerate(way):
+            at = place < where.on_demand and place >= 0
+            if at and launched[tick, place] < job.machines:
+                break
+            machines = [0] * (where.on_demand + 1)
+            if place >= 0:
+                machines[place] = job.machines
+            state = changed(state, tuple(machines), job, where)
+            hours = min(HALF_H, job.deadline_h - tick * HALF_H)
+            state = ran(state, hours, usd[tick].tolist(), job, where)
+            if state.finished(job):
+                best = min(best, state.usd)
+                break
+    return best
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_optimum_is_that_of_brute_force(seed: int) -> None:
+    """All ways of two zones, on-demand machines and waiting over five ticks, the last one in part;
+    starts of a half, one and a half and no tick; prices that change.
+    """
+    rng = np.random.default_rng(seed)
+    restart = (0.25, 0.75, 0.0)[seed % 3]
+    job = Job(machines=4, work_h=1.25, deadline_h=2.25, restart_h=restart, checkpoint_gib=10)
+    launched, usd = drawn(rng, 5, 2), rng.uniform(1, 4, (5, 2)).round(2)
+    where = market(egress=float(rng.choice([0.0, 0.02, 0.2])))
+    optimum = offline_optimum(launched, usd, HALF_H, job, where)
+    assert optimum == pytest.approx(every_way(launched, usd, job, where))
+    assert offline_bound(launched, usd, HALF_H, job, where) <= optimum + 1e-9
+
+
+def test_the_optimum_by_hand() -> None:
+    """Zone a has machines in the first and third half hour only; b, at 2 USD, in the second.
+    1.25 h of work and starts of 0.25 h: every change of place wastes half of a tick. On-demand
+    machines at 10 USD for 1.5 h cost 60 USD. Zones a, then b, then a give 0.75 h for
+    2 + 4 + 2 = 8 USD, and on-demand for a start and 0.5 h of work 30: 38 USD. Zone a waiting
+    out the second tick gives 0.5 h for 4 USD, but then 0.75 h are left: 40 USD. So 38 USD.
+    """
+    job = Job(machines=4, work_h=1.25, deadline_h=3.0, restart_h=0.25)
+    launched = np.array([[4, 0], [0, 4], [4, 0], [0, 0], [0, 0], [0, 0]])
+    usd = np.broadcast_to([1.0, 2.0], launched.shape)
+    assert offline_optimum(launched, usd, HALF_H, job, market(egress=0.0)) == pytest.approx(38.0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_policy_misses_and_none_beats_the_optimum(seed: int) -> None:
+    """On drawn traces with little and much slack: all policies finish in time, those in one place
+    at a time pay at least the optimum, and all pay at least the bound.
+    """
+    rng = np.random.default_rng(100 + seed)
+    launched, usd, where = drawn(rng, 40, 3, 8), [1.0, 1.5, 3.0], market(3)
+    table, prices = seen(launched.tolist(), usd), np.broadcast_to(usd, launched.shape)
+    for slack, restart, machines in itertools.product((0.05, 0.3, 1.0), (0.2, 0.7), (4, 6)):
+        work = 8.0
+        job = Job(
+            machines=machines,
+            work_h=work,
+            deadline_h=work + max(restart, slack * work),
+            restart_h=restart,
+        )
+        optimum = offline_optimum(launched, prices, HALF_H, job, where)
+        bound = offline_bound(launched, prices, HALF_H, job, where)
+        assert bound <= optimum + 1e-6
+        for policy in POLICIES:
+            run = simulate(table, HALF_H, 0, policy.rule(0), job, where)
+            assert not run.missed, policy.name
+            assert run.end.now_h <= job.deadline_h + 1e-6
+            least = bound if policy.name == "span" else optimum
+            assert run.end.usd >= least - 1e-6, policy.name
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_more_capacity_never_costs_the_optimum_more(seed: int) -> None:
+    """A machine more here and there; the bound neither."""
+    rng = np.random.default_rng(seed)
+    launched = drawn(rng, 24, 2)
+    usd = np.broadcast_to([1.0, 2.0], launched.shape)
+    more = launched + rng.integers(0, 3, launched.shape)
+    job = replace(JOB, work_h=6.0, deadline_h=9.0)
+    for value in (offline_optimum, offline_bound):
+        before = value(launched, usd, HALF_H, job, market())
+        assert value(more, usd, HALF_H, job, market()) <= before + 1e-9
+
+
+def test_steps_of_progress_that_are_too_many_round_down() -> None:
+    """40 h and one second of work, in steps of a second, would be 144,001: a longer step gives a
+    bound from below that is off by less than an hour of one step.
+    """
+    job = Job(machines=1, work_h=40 + 1 / 3600, deadline_h=50.0, restart_h=0.2)
+    launched, usd = np.ones((100, 1), dtype=int), np.ones((100, 1))
+    where = market(1)
+    assert 40.0 <= offline_optimum(launched, usd, HALF_H, job, where) <= 40.2 + 1 / 3600
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"machines": 0}, "0 machines"),
+        ({"work_h": 0.0}, "work_h 0.0"),
+        ({"deadline_h": 2.1}, "do not fit in 2.1 h"),
+        ({"efficiency": 0.0}, "efficiency 0.0"),
+        ({"restart_h": math.nan}, "restart_h nan"),
+    ],
+)
+def test_jobs_that_are_none(given: dict[str, float], message: str) -> None:
+    """The field and its value are named; a deadline must leave room for one start."""
+    with pytest.raises(PlacerError, match=message):
+        replace(JOB, **given)  # type: ignore[arg-type]
+
+
+def test_a_trace_must_reach_to_a_deadline() -> None:
+    """Ten ticks hold the deadline of 4 h from three ticks on: the eight ticks after 0, 1 and 2."""
+    assert list(starts_of(10, HALF_H, JOB, HALF_H)) == [0, 1, 2]
+    with pytest.raises(PlacerError, match="a trace of 2 h"):
+        starts_of(4, HALF_H, JOB, HALF_H)
+
+
+def test_on_demand_for_good_stays_so() -> None:
+    """Once the slack is used up, spot machines that come back are left alone."""
+    state = replace(start(market()), machines=(0, 0, 4), for_good=True, last=2)
+    back = Observation(launched=(4, 4), steady=(4, 4), life_h=(9.0, 9.0), usd_per_hour=(0.1, 0.1))
+    held, after = step(state, back, HALF_H, span, JOB, market())
+    assert held.machines == (0, 0, 4)
+    assert isinstance(after, State)
+    assert after.done_h == HALF_H
