@@ -84,6 +84,7 @@ def advice_harvest(
         scores = found.get("scores")
         if not isinstance(scores, dict):
             raise PlacerError(f"{where}: no scores", "give the answer as it was", FAILED)
+        score = figure(scores, "obtainability", 0.0, 1.0, where)
         shards = rows_under(found, "shards", where) if "shards" in found else []
         zones = {str(shard.get("zone", "")).rpartition("/")[2] for shard in shards} - {""}
         if len(zones) > 1:
@@ -94,7 +95,6 @@ def advice_harvest(
         if f"gcp/{region}" not in book.regions:
             left_out[f"region that no book knows: gcp/{region[:40]}"] += 1
             continue
-        score = figure(scores, "obtainability", 0.0, 1.0, where)
         low, high = next((low, high) for low, high in BANDS if score >= low)
         placed = replace(asked, region=region, zone=zone)
         rows.append(

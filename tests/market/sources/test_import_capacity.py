@@ -1,0 +1,508 @@
+"""``placer capacity import``: answers in the providers' formats, from files and from servers that
+speak their interfaces, and logs of launches.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from price_servers import Answer, Request, as_json, serving
+
+from conftest import ROOT
+from placer.cli import run as run_placer
+from placer.market.books.book_reader import load_catalog
+from placer.market.launch_log import LaunchLog, read_launch_log
+from placer.market.sources.capacity.own_launches import share_of, spells, survival_of
+
+TOKEN = "ya29.CANARY-0123456789"  # noqa: S105 - a canary
+SECRET = "canary/secret+0123456789abcdefghijklmnop"  # noqa: S105 - a canary
+Call = Callable[..., tuple[int, str, str]]
+ADVICE = {
+    "recommendations": [
+        {
+            "scores": {"obtainability": 0.9, "estimatedUptime": "600s"},
+            "shards": [
+                {
+                    "machineType": "a3-highgpu-8g",
+                    "provisioningModel": "SPOT",
+                    "zone": "https://www.googleapis.com/compute/beta/projects/p/zones/us-central1-a",
+                    "instanceCount": 8,
+                }
+            ],
+        }
+    ]
+}
+"""As Google documents it."""
+HISTORY = {
+    "machineType": "a3-highgpu-8g",
+    "location": "https://www.googleapis.com/compute/beta/projects/p/zones/us-central1-a",
+    "preemptionHistory": [
+        {"interval": {"startTime": "2026-11-01T08:00:00Z"}, "preemptionRate": rate}
+        for rate in (0.2, 0.6)
+    ],
+    "priceHistory": [
+        {
+            "interval": {
+                "startTime": f"2026-10-{day:02}T08:00:00Z",
+                "endTime": f"2026-10-{day + 1:02}T08:00:00Z",
+            },
+            "listPrice": {"currencyCode": "USD", "units": str(units), "nanos": 500_000_000},
+        }
+        for day, units in enumerate((20, 22, 24, 21), 1)
+    ],
+}
+SCORES = {
+    "SpotPlacementScores": [
+        {"Region": "us-east-1", "AvailabilityZoneId": "use1-az1", "Score": 8},
+        {"Region": "us-moon-1", "AvailabilityZoneId": "usm1-az1", "Score": 9},
+    ]
+}
+BLOCKS = {
+    "CapacityBlockOfferings": [
+        {
+            "CapacityBlockOfferingId": "cb-0123",
+            "InstanceType": "p5.48xlarge",
+            "AvailabilityZone": "us-east-1a",
+            "InstanceCount": 4,
+            "StartDate": "2026-12-01T11:30:00+00:00",
+            "EndDate": "2026-12-02T11:30:00+00:00",
+            "CapacityBlockDurationHours": 24,
+            "UpfrontFee": "3024.00",
+            "CurrencyCode": "USD",
+            "Tenancy": "default",
+        }
+    ]
+}
+PLANS = {
+    "TrainingPlanOfferings": [
+        {
+            "TrainingPlanOfferingId": "tpo-1",
+            "TargetResources": ["training-job"],
+            "DurationHours": 48,
+            "DurationMinutes": 30,
+            "UpfrontFee": "9700",
+            "CurrencyCode": "USD",
+            "ReservedCapacityOfferings": [
+                {
+                    "InstanceType": "ml.p5.48xlarge",
+                    "InstanceCount": 4,
+                    "AvailabilityZone": "us-east-1a",
+                    "StartTime": "2026-12-01T11:30:00+00:00",
+                }
+            ],
+        }
+    ]
+}
+QUOTAS = {
+    "Quotas": [
+        {"QuotaName": "All P5 Spot Instance Requests", "Value": 400.0},
+        {"QuotaName": "All P4, P3 and P2 Spot Instance Requests", "Value": 96.0},
+        {"QuotaName": "Running On-Demand P instances", "Value": 192.0},
+        {"QuotaName": "EC2-VPC Elastic IPs", "Value": 5.0},
+    ]
+}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A shelf and credentials of each test's own."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in {
+        "PLACER_HOME": str(tmp_path / "home"),
+        "PLACER_GCP_ACCESS_TOKEN": TOKEN,
+        "AWS_ACCESS_KEY_ID": "AKIACANARY0123456789",
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_CONFIG_FILE": str(tmp_path / "none"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run an import in this process; exit code, output and errors."""
+
+    def imported(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            run_placer(["capacity", "import", *words])
+        said = capsys.readouterr()
+        return int(str(stop.value.code or 0)), said.out, said.err
+
+    return imported
+
+
+def saved(tmp_path: Path, document: object) -> str:
+    """Save an answer; returns its path."""
+    path = tmp_path / "answer.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return str(path)
+
+
+def rows(home: Path, file: str = "capacity.csv") -> list[dict[str, str]]:
+    """Rows of the book."""
+    with (home / "catalogs" / "capacity" / file).open(encoding="utf-8", newline="") as stream:
+        return [*csv.DictReader(stream)]
+
+
+H100X8 = ("--machine", "a3-highgpu-8g", "--machines", "8")
+P5 = ("--machine", "p5.48xlarge", "--machines", "8")
+
+
+def test_advice_of_google_is_a_row_of_its_zone(call: Call, tmp_path: Path, home: Path) -> None:
+    """A score of 0.9 is high: 0.7 to 1. Ten minutes are the median, in the shape of the class:
+    (1/6 h) / (2 ^ (1 / 0.38) - 1).
+    """
+    code, out, err = call("gcp-advice", "--from", saved(tmp_path, ADVICE), *H100X8)
+    assert code == 0, err
+    (row,) = rows(home)
+    assert (row["zone"], row["device"], row["machines"]) == ("us-central1-a", "H100", "8")
+    assert [float(row[name]) for name in ("share", "share_low", "share_high")] == [0.9, 0.7, 1.0]
+    assert float(row["survival_a"]) == 0.38
+    assert float(row["survival_b_h"]) == pytest.approx(1 / 6 / (2 ** (1 / 0.38) - 1))
+    assert row["basis"] == "published"
+    assert "next: placer capacity show --catalog default --catalog capacity" in out
+    assert load_catalog(["default", "capacity"]).capacity[-1].zone == "us-central1-a"
+
+
+def test_an_hour_of_uptime_bounds_nothing(call: Call, tmp_path: Path, home: Path) -> None:
+    """It is the longest that Google says; survival stays that of the class. Advice about several
+    zones is about none.
+    """
+    first = ADVICE["recommendations"][0]
+    other = {
+        "scores": {"obtainability": 0.5, "estimatedUptime": "3600s"},
+        "shards": [{"zone": "zones/us-central1-a"}, {"zone": "zones/us-central1-b"}],
+    }
+    alone = {**first, "scores": {"obtainability": 0.5, "estimatedUptime": "3600s"}}
+    answer = saved(tmp_path, {"recommendations": [alone, other]})
+    code, out, err = call("gcp-advice", "--from", answer, *H100X8)
+    assert code == 0, err
+    assert "left out: 1 x advice about several zones together" in out
+    (row,) = rows(home)
+    assert "survival_a" not in row
+    assert [float(row[name]) for name in ("share_low", "share_high")] == [0.4, 0.7]
+
+
+def test_history_of_google_is_a_price_with_its_range(
+    call: Call, tmp_path: Path, home: Path
+) -> None:
+    """The last price, and the 10th to 90th percentile of four days. A preemption rate counts stops
+    and is told.
+    """
+    answer = saved(tmp_path, HISTORY)
+    code, out, err = call("gcp-history", "--from", answer, "--machine", "a3-highgpu-8g")
+    assert code == 0, err
+    (row,) = rows(home, "offers.csv")
+    prices = [float(row[f"usd_per_hour{end}"]) for end in ("_low", "", "_high")]
+    assert prices == [20.5, 21.5, 24.5]
+    assert (row["region"], row["market"], row["as_of"]) == ("us-central1", "spot", "2026-10-05")
+    assert "Google stopped 40 % in the mean of 2 days (20 to 60 %)" in out
+
+
+def test_scores_of_ec2_are_estimates(call: Call, tmp_path: Path, home: Path) -> None:
+    """8 of 10 is taken as 80 %, give or take 30 points; a region that no book knows is left out."""
+    code, out, err = call("aws-scores", "--from", saved(tmp_path, SCORES), *P5)
+    assert code == 0, err
+    (row,) = rows(home)
+    assert (row["region"], row["zone"], row["basis"]) == ("us-east-1", "use1-az1", "estimated")
+    assert [float(row[name]) for name in ("share", "share_low", "share_high")] == [0.8, 0.5, 1.0]
+    assert "region that no book knows: aws/us-moon-1" in out
+
+
+def test_a_later_import_is_laid_over_an_earlier_one(call: Call, tmp_path: Path, home: Path) -> None:
+    """The same row is replaced, others stay; a book of prices is never touched."""
+    call("aws-scores", "--from", saved(tmp_path, SCORES), *P5)
+    SCORES_NOW = {"SpotPlacementScores": [{**SCORES["SpotPlacementScores"][0], "Score": 2}]}  # noqa: N806
+    call("aws-scores", "--from", saved(tmp_path, SCORES_NOW), *P5)
+    call("gcp-advice", "--from", saved(tmp_path, ADVICE), *H100X8)
+    assert [(row["provider"], float(row["share"])) for row in rows(home)] == [
+        ("aws", 0.2),
+        ("gcp", 0.9),
+    ]
+    code, _, err = call("aws-scores", "--from", saved(tmp_path, SCORES), *P5, "--as", "default")
+    assert (code, "is a shipped book" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "hours", "usd"),
+    [("aws-blocks", BLOCKS, 24.0, 31.5), ("aws-plans", PLANS, 48.5, 50.0)],
+)
+def test_blocks_and_plans_are_a_list_of_what_can_be_bought(
+    call: Call, tmp_path: Path, kind: str, answer: object, hours: float, usd: float
+) -> None:
+    """Four machines for 24 h and 3,024 USD: 31.50 for an hour of each; 9,700 for 48.5 h: 50."""
+    path = tmp_path / "blocks.csv"
+    words = (kind, "--from", saved(tmp_path, answer), *P5, "-o", str(path), "--json")
+    code, out, err = call(*words)
+    assert code == 0, err
+    (block,) = json.loads(out)["blocks"]
+    assert (block["place"], block["gpu"], block["machines"]) == ("aws/us-east-1", "H100", 4)
+    assert block["start"] == "2026-12-01T11:30:00+00:00"
+    assert block["hours"] == hours
+    assert block["usd"] / block["hours"] / block["machines"] == pytest.approx(usd)
+    assert path.read_text(encoding="utf-8").splitlines()[0].startswith("name,place,instance_type")
+    assert "p5.48xlarge" in call(kind, "--from", saved(tmp_path, answer), *P5)[1]
+
+
+def test_quotas_are_a_file_for_quota(call: Call, tmp_path: Path) -> None:
+    """400 vCPUs of P5 are 25 machines of 16 with one H100 each, 96 of P4 one machine with eight
+    A100; the 192 of P on demand are for either: twelve H100.
+    """
+    path = tmp_path / "quota.csv"
+    code, _, err = call(
+        "aws-quotas", "--from", saved(tmp_path, QUOTAS), "--in", "ap-northeast-1", "-o", str(path)
+    )
+    assert code == 0, err
+    with path.open(encoding="utf-8", newline="") as stream:
+        found = {(row["gpu"], row["market"]): int(row["gpus"]) for row in csv.DictReader(stream)}
+    assert found["H100", "spot"] == 25
+    assert found["A100-40", "spot"] == 8
+    assert found["H100", "on_demand"] == 12
+    assert "T4" not in {gpu for gpu, _ in found}
+    from placer.interface.advisor import Advisor
+
+    wish = Advisor("default").problem("roberta-xlm", quota=str(path)).requirements
+    assert any(quota.gpus == 25 and quota.gpu == "H100" for quota in wish.quotas)
+
+
+def test_a_log_is_shares_with_ranges_and_survival(call: Call, home: Path) -> None:
+    """Rows for 1, 2, 4, 8 and 16 of 16 machines in each of three zones, measured."""
+    code, _, err = call(
+        "log", "--from", str(ROOT / "examples" / "launches.csv"), "--machine", "a3-highgpu-8g"
+    )
+    assert code == 0, err
+    found = rows(home)
+    assert len(found) == 15
+    assert {row["basis"] for row in found} == {"measured"}
+    for row in found:
+        low, share, high = (float(row[f"share{end}"]) for end in ("_low", "", "_high"))
+        assert low <= share <= high
+        assert high - low > 0.0999
+
+
+def log_of(counts: list[int]) -> LaunchLog:
+    """One zone, a look every hour."""
+    from datetime import UTC, datetime, timedelta
+
+    first = datetime(2026, 11, 1, tzinfo=UTC)
+    return LaunchLog(
+        zones=("us-central1-a",),
+        hours=np.arange(len(counts), dtype=float),
+        launched=np.array(counts)[:, None],
+        most=max(counts),
+        first=first,
+        last=first + timedelta(hours=len(counts) - 1),
+    )
+
+
+def test_spells_end_by_a_failed_launch_and_not_by_silence() -> None:
+    """4 4 0: two hours, ended. 4 then nobody asked: no time at all. 4 4 4 at the end: two hours,
+    not ended.
+    """
+    hours, ended = spells(log_of([4, 4, 0, 4, -1, 0, 4, 4, 4]), 0, 4)
+    assert hours.tolist() == [2.0, 2.0]
+    assert ended.tolist() == [1.0, 0.0]
+
+
+def test_a_short_log_has_a_wide_range_and_no_survival() -> None:
+    """Six of eight looks in eight hours: 75 %, at least 20 points either way."""
+    log = log_of([4, 4, 4, 0, 4, 4, 4, 0])
+    share, low, high = share_of(log, 0, 4)
+    assert share == 0.75
+    assert low <= 0.55
+    assert high >= 0.95
+    assert survival_of(log, 0, 4) == {}
+
+
+def test_survival_of_drawn_spells_is_found_again() -> None:
+    """Spells drawn from (1 + t / 2 h)^-1.5 by looks every minute: the median, 2 (2^(2/3) - 1) =
+    1.17 h, within 15 %.
+    """
+    rng = np.random.default_rng(3)
+    counts: list[int] = []
+    for draw in rng.random(600):
+        hours = min(100.0, 2.0 * ((1 - draw) ** (-1 / 1.5) - 1))
+        counts += [4] * max(1, round(60 * hours)) + [0]
+    log = log_of(counts)
+    found = survival_of(
+        LaunchLog(
+            zones=log.zones,
+            hours=log.hours / 60,
+            launched=log.launched,
+            most=4,
+            first=log.first,
+            last=log.last,
+        ),
+        0,
+        4,
+    )
+    median = found["survival_b_h"] * (2 ** (1 / found["survival_a"]) - 1)
+    assert median == pytest.approx(2 * (2 ** (2 / 3) - 1), rel=0.15)
+
+
+def test_google_is_asked_with_the_token_and_it_never_comes_back(
+    call: Call, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    """One question by POST, about one zone, for spot machines."""
+    with serving(lambda _: as_json(ADVICE)) as server:
+        monkeypatch.setenv("PLACER_GCP_COMPUTE_URL", server.url)
+        code, out, err = call(
+            "gcp-advice", *H100X8, "--zone", "us-central1-a", "--project", "my-project"
+        )
+    assert code == 0, err
+    (request,) = server.requests
+    assert request.path == "/projects/my-project/regions/us-central1/advice/capacity"
+    assert request.headers["authorization"] == f"Bearer {TOKEN}"
+    question = json.loads(request.body)
+    assert question["size"] == 8
+    assert question["distributionPolicy"]["zones"] == [{"zone": "zones/us-central1-a"}]
+    assert question["instanceProperties"]["scheduling"] == {"provisioningModel": "SPOT"}
+    assert TOKEN not in out + err + (home / "catalogs/capacity/origin.json").read_text("utf-8")
+
+
+def test_google_is_asked_for_history(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Preemption and prices of a region."""
+    with serving(lambda _: as_json(HISTORY)) as server:
+        monkeypatch.setenv("PLACER_GCP_COMPUTE_URL", server.url)
+        words = ("--machine", "a3-highgpu-8g", "--in", "us-central1", "--project", "my-project")
+        code, _, err = call("gcp-history", *words, "--dry-run")
+    assert code == 0, err
+    question = json.loads(server.requests[0].body)
+    assert server.requests[0].path.endswith("/advice/capacityHistory")
+    assert question["locationPolicy"] == {"location": "regions/us-central1"}
+    assert question["types"] == ["PREEMPTION", "PRICE"]
+
+
+def ec2(action: str, key: str, items: str) -> Answer:
+    """An answer of EC2 in its XML."""
+    space = "http://ec2.amazonaws.com/doc/2016-11-15/"
+    body = (
+        f'<?xml version="1.0"?><{action}Response xmlns="{space}"><requestId>1</requestId>'
+        f"<{key}>{items}</{key}></{action}Response>"
+    )
+    return Answer(body.encode(), 200, {"Content-Type": "text/xml"})
+
+
+def aws(request: Request) -> Answer:
+    """Answer as EC2, SageMaker and Service Quotas do."""
+    target = request.headers.get("x-amz-target", "")
+    if target.endswith("ListServiceQuotas"):
+        return as_json(QUOTAS, **{"Content-Type": "application/x-amz-json-1.1"})
+    if target.endswith("SearchTrainingPlanOfferings"):
+        plan: dict[str, Any] = json.loads(json.dumps(PLANS["TrainingPlanOfferings"][0]))
+        plan["ReservedCapacityOfferings"][0]["StartTime"] = 1_796_124_600
+        document = {"TrainingPlanOfferings": [plan]}
+        return as_json(document, **{"Content-Type": "application/x-amz-json-1.1"})
+    if b"GetSpotPlacementScores" in request.body:
+        item = "<item><region>us-east-1</region><availabilityZoneId>use1-az1</availabilityZoneId>"
+        return ec2(
+            "GetSpotPlacementScores", "spotPlacementScoreSet", f"{item}<score>8</score></item>"
+        )
+    block = BLOCKS["CapacityBlockOfferings"][0]
+    fields = "".join(
+        f"<{key[0].lower()}{key[1:]}>{block[key]}</{key[0].lower()}{key[1:]}>" for key in block
+    )
+    return ec2(
+        "DescribeCapacityBlockOfferings", "capacityBlockOfferingSet", f"<item>{fields}</item>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("aws-scores", *P5), "1 rows of capacity.csv"),
+        (("aws-blocks", *P5), "31.50"),
+        (("aws-plans", *P5), "50.00"),
+        (("aws-quotas",), "aws/us-east-1: at most 8 A100-40 spot"),
+    ],
+)
+def test_aws_is_asked_with_boto3(
+    call: Call, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    """Over HTTP in the formats of its services; the secret never comes back."""
+    with serving(aws) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        code, out, err = call(*words, "--in", "us-east-1")
+    assert code == 0, err
+    assert said in out
+    assert SECRET not in out + err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nonsense",), "unknown kind of capacity 'nonsense'"),
+        (("log",), "which log?"),
+        (("log", "--from", "nowhere.csv", "--machine", "a3-highgpu-8g"), "nowhere.csv"),
+        (("log", "--from", "x.csv", "--machine", "a3-highgpu-9g"), "a3-highgpu-9g"),
+        (("gcp-advice", "--machines", "8"), "which machine is it about?"),
+        (("gcp-advice", "--machine", "a3-highgpu-8g"), "how many machines were asked for?"),
+        (("gcp-advice", *H100X8), "where?"),
+        (("gcp-advice", *H100X8, "--in", "us-moon1", "--project", "p1"), "gcp/us-moon1"),
+        (("gcp-advice", *H100X8, "--in", "us-central1"), "is no project of Google Cloud"),
+        (("gcp-advice", *H100X8, "--from", "nowhere.json"), "nowhere.json"),
+        (("aws-quotas",), "quotas of which region?"),
+        (("gcp-advice", *H100X8, "--machines", "0"), "0"),
+    ],
+)
+def test_wrong_words_are_named(call: Call, words: tuple[str, ...], message: str) -> None:
+    """One line each, and exit code 2."""
+    code, _, err = call(*words)
+    assert (code, message in err) == (2, True), err
+
+
+@pytest.mark.parametrize(
+    ("kind", "document", "message"),
+    [
+        ("gcp-advice", {"error": {"code": 403}}, "no list 'recommendations'"),
+        ("gcp-advice", {"recommendations": [{}]}, "recommendation 1: no scores"),
+        (
+            "gcp-advice",
+            {"recommendations": [{"scores": {"obtainability": 9}}]},
+            "obtainability '9' is not from 0 to 1",
+        ),
+        (
+            "gcp-advice",
+            {"recommendations": [{**ADVICE["recommendations"][0], "scores": {
+                "obtainability": 0.5, "estimatedUptime": "soon"}}]},
+            "estimatedUptime 'soon' is no duration",
+        ),
+        ("aws-scores", {"SpotPlacementScores": [{"Region": "us-east-1"}]}, "Score 'None' is not"),
+        ("aws-scores", {"SpotPlacementScores": []}, "the answer has no row for a book"),
+        ("aws-blocks", {"CapacityBlockOfferings": [{**BLOCKS["CapacityBlockOfferings"][0],
+            "StartDate": "soon"}]}, "'soon' is no time"),
+        ("aws-blocks", {"CapacityBlockOfferings": "none"}, "no list 'CapacityBlockOfferings'"),
+        ("gcp-history", {**HISTORY, "priceHistory": [{"listPrice": {}}]}, "without interval"),
+    ],
+)  # fmt: skip
+def test_a_wrong_answer_is_refused(
+    call: Call, tmp_path: Path, kind: str, document: object, message: str
+) -> None:
+    """Exit code 7, the file and what is wrong; nothing is written."""
+    machine = H100X8 if kind.startswith("gcp") else P5
+    code, _, err = call(kind, "--from", saved(tmp_path, document), *machine)
+    assert (code, message in err) == (7, True), err
+
+
+def test_an_answer_that_is_no_json_is_refused(call: Call, tmp_path: Path) -> None:
+    """Text, a list: exit code 2."""
+    for text in ("Forbidden", "[1]"):
+        path = tmp_path / "answer.json"
+        path.write_text(text, encoding="utf-8")
+        code, _, err = call("gcp-advice", "--from", str(path), *H100X8)
+        assert (code, "answer.json: no JSON" in err) == (2, True), err
+
+
+def test_the_log_of_the_example_reads_as_it_is_imported() -> None:
+    """As many zones as rows have names."""
+    assert len(read_launch_log(ROOT / "examples" / "launches.csv").zones) == 3
