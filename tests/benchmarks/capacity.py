@@ -5,7 +5,11 @@
 DIR has gcp_h100_launch_probes.csv: how many of 16 machines each zone launched, every 10 minutes.
 For sets of one to four zones it compares the chance that enough machines are there with what
 happened: the gap of the means, the Brier score beside those of persistence and of the usual shares,
-and the mean error over tenths of the chance. ``--fit`` prints the weights that the first days give.
+and the mean and worst error over tenths of the chance. Then plans for 95 %: the fewest zones whose
+machines are enough in 95 % of the scenarios, judged in fresh scenarios and on the last days. Then
+what the table of capacity says without any launches: whether its ranges hold the last days, and how
+long machines stay. ``--fit`` prints the weights that the first days give, and
+``--part forecast|plans|table`` one part alone.
 """
 
 from __future__ import annotations
@@ -25,6 +29,10 @@ from ledger import markdown
 
 from placer.cost_model.capacity import forecast as model
 from placer.cost_model.capacity.scenarios import RESIDUAL, Likeness, latent, launchable
+from placer.cost_model.capacity.supply import ENDS, chance_of
+from placer.cost_model.capacity.survival import stay_of
+from placer.cost_model.capacity.zone_sets import best_sets
+from placer.market.capacity_table import class_rows, zone_capacity
 
 Array = npt.NDArray[Any]
 FILE = "gcp_h100_launch_probes.csv"
@@ -36,6 +44,13 @@ LEADS = {"10 min": 1, "1 h": 6, "6 h": 36, "24 h": 144}
 NEEDED = (4, 8, 16)
 MOST_ZONES = 4
 DRAWS = 1024
+CONFIDENCE = 0.95
+PLANNED = {"8 in all": 8, "16 in all": 16, "32 in all": 32}
+FRESH_DRAWS = 4096
+EVERY_TICKS = 6
+LEAST_TENTH = 0.02
+"""A tenth of the chances with fewer of the cases is noise."""
+HOURS = (1, 6, 24)
 PLACER_2025 = 0.9
 """What was assumed for every number of machines before there was data."""
 
@@ -194,6 +209,7 @@ def judged(probes: Probes) -> list[list[object]]:
                     brier,
                     brier / max(1e-9, min(climate, persistence)),
                     _tenths(p, o),
+                    _worst_tenth(p, o),
                     100 * (1 - (1 - PLACER_2025) ** size - float(o.mean())),
                 ])  # fmt: skip
     return rows
@@ -215,13 +231,137 @@ def _tenths(p: Array, o: Array) -> float:
     )
 
 
+def _worst_tenth(p: Array, o: Array) -> float:
+    """Largest error of a tenth of the chance that occurs."""
+    bins = np.minimum((p * 10).astype(int), 9)
+    kept = [q for q in range(10) if (bins == q).mean() >= LEAST_TENTH]
+    return float(max(abs(p[bins == q].mean() - o[bins == q].mean()) for q in kept))
+
+
+def planned(probes: Probes) -> list[list[object]]:
+    """Choose the fewest zones for 95 % every hour of the last days, and see what became of them."""
+    rows: list[list[object]] = []
+    states = latent(probes.regions, FRESH_DRAWS, 1)
+    fresh_states = latent(probes.regions, FRESH_DRAWS, 2)
+    for name, ahead in LEADS.items():
+        if name == "10 min":
+            continue
+        at = probes.ticks(probes.fit, len(probes.launched), ahead, EVERY_TICKS)
+        chances = (parts(probes, at) * weights(ahead * TICK_H)).sum(-1)
+        for what, needed in PLANNED.items():
+            promised, fresh, held, zones, none = [], [], [], [], 0
+            for row, later in zip(chances, probes.launched[at + ahead], strict=True):
+                sets = best_sets(launchable(row, states), needed, MOST_ZONES)
+                enough = [one for one in sets if one.together >= CONFIDENCE]
+                if not enough:
+                    none += 1
+                    continue
+                one = enough[0]
+                drawn = launchable(row[list(one.zones)], fresh_states[:, list(one.zones)])
+                promised.append(one.together)
+                fresh.append(float((drawn.sum(1) >= needed).mean()))
+                held.append(float(later[list(one.zones)].sum() >= needed))
+                zones.append(len(one.zones))
+            off = np.array(fresh) - np.array(promised)
+            rows.append([
+                f"{name}, {what}",
+                len(held),
+                none,
+                float(np.mean(zones)),
+                float(np.mean(promised)),
+                100 * float(off.mean()),
+                100 * float(off.min()),
+                min(fresh),
+                float(np.mean(held)),
+            ])  # fmt: skip
+    return rows
+
+
+def ranges(probes: Probes) -> list[list[object]]:
+    """Compare the class row, and one from the first days alone, with the last days."""
+    known = zone_capacity(
+        class_rows(), provider="gcp", region="us-central1", device="H100", market="spot"
+    )
+    rows: list[list[object]] = []
+    first, last = probes.launched[: probes.fit], probes.launched[probes.fit :]
+    for needed in (1, *NEEDED):
+        share, low, high = (chance_of(known, needed, end) or 0.0 for end in ENDS)
+        early = first[first[:, 0] >= 0] >= needed
+        early_low, early_high = _bootstrap(early)
+        for size, zones in sets(probes):
+            whole = last[last[:, 0] >= 0] >= needed
+            happened = float(np.mean([whole[:, list(of)].any(1).mean() for of in zones]))
+            chance, least, most = (1 - (1 - part) ** size for part in (share, low, high))
+            early_least, early_most = (1 - (1 - part) ** size for part in (early_low, early_high))
+            assumed = 1 - (1 - PLACER_2025) ** size
+            rows.append([
+                f"some zone has {needed} of 16, {size} zones",
+                chance,
+                f"{least:.2f} to {most:.2f}",
+                f"{early_least:.2f} to {early_most:.2f}",
+                happened,
+                "yes" if least <= happened <= most else "no",
+                "yes" if early_least <= happened <= early_most else "no",
+                100 * (assumed - happened),
+            ])  # fmt: skip
+    return rows
+
+
+def _bootstrap(enough: Array) -> tuple[float, float]:
+    """5th and 95th percentile of a share over days and zones."""
+    days = len(enough) // 144
+    of_day = enough[: days * 144].reshape(days, 144, -1).mean(1)
+    rng = np.random.default_rng(0)
+    zones = of_day.shape[1]
+    shares = [
+        of_day[rng.integers(0, days, days)][:, rng.integers(0, zones, zones)].mean()
+        for _ in range(2000)
+    ]
+    low, high = np.quantile(shares, (0.05, 0.95))
+    return float(low), float(high)
+
+
+def stays(probes: Probes) -> list[list[object]]:
+    """Compare how long zones kept enough machines in the last days with the class row, and with a
+    chance of 20 % a month for each machine.
+    """
+    known = zone_capacity(
+        class_rows(), provider="gcp", region="us-central1", device="H100", market="spot"
+    )
+    rows: list[list[object]] = []
+    last = probes.launched[probes.fit :]
+    for needed in NEEDED:
+        stay = stay_of(known, needed)
+        assert stay is not None
+        began = last[:-1] >= needed
+        for hours in HOURS:
+            ticks = round(hours / TICK_H)
+            kept, total = 0, 0
+            for tick, zone in zip(*np.nonzero(began), strict=True):
+                spell = last[tick : tick + ticks + 1, zone]
+                short = np.nonzero((spell < needed) & (spell >= 0))[0]
+                if len(short):
+                    total += 1
+                elif len(spell) > ticks:
+                    kept, total = kept + 1, total + 1
+            rows.append([
+                f"{needed} of 16, {hours} h",
+                stay.share(hours),
+                kept / max(1, total),
+                total,
+                0.8 ** (needed * hours / 730),
+            ])  # fmt: skip
+    return rows
+
+
 def main() -> None:
-    """Print the table, or the fit."""
+    """Print the tables, or the fit."""
     words = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     words.add_argument("folder", type=Path, metavar="DIR")
     words.add_argument("--fit", action="store_true", help="print what the first days give")
+    words.add_argument("--part", choices=("forecast", "plans", "table"), help="one part alone")
     given = words.parse_args()
     probes = read(given.folder)
     if given.fit:
@@ -230,12 +370,27 @@ def main() -> None:
         for ahead in LEADS.values():
             print(ahead, fitted_likeness(probes, ahead))
         return
-    heads = (
-        "what|chance|happened|gap, points|Brier|Brier over the better of persistence and the usual"
-        "|error over tenths|gap with 90 % assumed, independent"
-    )
-    print("\n".join(markdown(heads.split("|"), judged(probes))))
-    print(f"\nlikeness of zones: {RESIDUAL.region} in a region, {RESIDUAL.across} across")
+    if given.part in (None, "forecast"):
+        heads = (
+            "what|chance|happened|gap, points|Brier|Brier over the better of persistence and the "
+            "usual|error over tenths|worst tenth|gap with 90 % assumed, independent"
+        )
+        print("\n".join(markdown(heads.split("|"), judged(probes))))
+        print(f"\nlikeness of zones: {RESIDUAL.region} in a region, {RESIDUAL.across} across\n")
+    if given.part in (None, "plans"):
+        heads = (
+            "plan for 95 %|plans|no set of four zones|zones|promised|fresh, points off in the mean"
+            "|worst|least in fresh scenarios|held on the last days"
+        )
+        print("\n".join(markdown(heads.split("|"), planned(probes))), "\n")
+    if given.part in (None, "table"):
+        heads = (
+            "without launches|class row|its range|range of the first days|happened|in its range"
+            "|in that of the first days|gap with 90 % assumed, independent"
+        )
+        print("\n".join(markdown(heads.split("|"), ranges(probes))), "\n")
+        heads = "still enough from any moment|class row|last days|moments|20 % a month and machine"
+        print("\n".join(markdown(heads.split("|"), stays(probes))))
 
 
 if __name__ == "__main__":

@@ -170,13 +170,14 @@ def test_survival_lies_between_rows_and_ends_with_them() -> None:
 
 
 def test_losses_of_a_run_that_launches_anew() -> None:
-    """(1 + t)^-2 over 1 h: 3/4 are lost in a mean of half an hour, 1.5 an hour; a = 1 is the
-    logarithm. No hazard is lower than that at the end, or higher than that at the start.
+    """Times between losses of 1 and 3 h in turn, met at any moment: a quarter of the moments lie in
+    the short ones. The density of the time that is left, at 0, is 1/2 an hour, one over the mean:
+    so is a / b of any survival, its hazard at 0.
     """
-    assert Stay(a=2.0, b_h=1.0).losses_per_h(1.0) == pytest.approx(1.5)
-    assert Stay(a=1.0, b_h=1.0).mean_h(1.0) == pytest.approx(math.log(2))
-    for stay in (Stay(a=0.42, b_h=0.95), Stay(a=1.53, b_h=0.83)):
-        assert stay.hazard_per_h(24.0) < stay.losses_per_h(24.0) < stay.hazard_per_h(0.0)
+    assert Stay(a=2.0, b_h=4.0).losses_per_h == pytest.approx(0.5)
+    for stay in (Stay(a=0.42, b_h=0.95), Stay(a=0.87, b_h=4.53)):
+        assert stay.losses_per_h == pytest.approx(stay.hazard_per_h(0.0))
+        assert stay.losses_per_h > stay.hazard_per_h(24.0)
 
 
 def test_the_first_loss_of_two_groups_comes_sooner_unless_they_are_one() -> None:

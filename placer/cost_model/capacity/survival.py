@@ -14,13 +14,12 @@ from placer.errors import PlacerError
 from placer.market.capacity_table import ZoneCapacity
 
 Array = npt.NDArray[Any]
-HORIZON_H = 24.0
-"""Hours over which losses are counted: nobody launched for much longer to see."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stay:
-    """Time until machines are lost: the share that is left after t hours is (1 + t / b)^-a.
+    """Time until machines are lost, from any moment with all of them: the share that is left after
+    t hours is (1 + t / b)^-a.
 
     Notes
     -----
@@ -63,30 +62,22 @@ class Stay:
         """Return the losses per hour of what has stayed so long."""
         return self.a / (self.b_h + hours)
 
-    def mean_h(self, hours: float) -> float:
-        """Return the mean time that machines stay, counting no more than some hours.
+    @property
+    def losses_per_h(self) -> float:
+        """Losses per hour of a run that launches anew after each loss: a / b.
+
+        Notes
+        -----
+        What is met at any moment has stayed for a while and will stay longer than what was just
+        launched. In the long run the density of the time that is left, at 0, is one over the mean
+        time between losses.
 
         Examples
         --------
-        (1 + t) ^ -2 from 0 to 1 h: 1 - 1 / 2.
-
-        >>> Stay(a=2.0, b_h=1.0).mean_h(1.0)
-        0.5
+        >>> round(Stay(a=0.42, b_h=0.95).losses_per_h, 2)
+        0.44
         """
-        if self.a == 1:
-            return self.b_h * math.log1p(hours / self.b_h)
-        return float(self.b_h / (1 - self.a) * ((1 + hours / self.b_h) ** (1 - self.a) - 1))
-
-    def losses_per_h(self, hours: float = HORIZON_H) -> float:
-        """Return the losses per hour of a run that launches anew after each loss, and after so many
-        hours: the chance of a loss over the mean time.
-
-        Examples
-        --------
-        >>> round(Stay(a=0.42, b_h=0.95).losses_per_h(), 3)
-        0.081
-        """
-        return (1 - self.share(hours)) / self.mean_h(hours)
+        return self.a / self.b_h
 
     def times_h(self, chances: Array) -> Array:
         """Return the hours after which such shares are lost; shares from 0 to 1."""

@@ -154,7 +154,7 @@ def _losses(
     for at, (stock, stay) in enumerate(zip(gang.stocks, gang.least_losses, strict=True)):
         groups = [group for group in spot if gang.index(group) == at]
         if stay is not None:
-            rate, zones = stay.losses_per_h(), len(stock.zones)
+            rate, zones = stay.losses_per_h, len(stock.zones)
             part = sum(group.count for group in groups) / workers / zones
             per_hour = Interval(value=rate, low=rate, high=rate)
             found.append(Losses(per_hour=per_hour, part=part, times=zones))

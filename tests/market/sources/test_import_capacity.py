@@ -8,6 +8,7 @@ import csv
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from conftest import ROOT
 from placer.cli import run as run_placer
 from placer.market.books.book_reader import load_catalog
 from placer.market.launch_log import LaunchLog, read_launch_log
-from placer.market.sources.capacity.own_launches import share_of, spells, survival_of
+from placer.market.sources.capacity.own_launches import share_of, survival_of, times_left
 
 TOKEN = "ya29.CANARY-0123456789"  # noqa: S105 - a canary
 SECRET = "canary/secret+0123456789abcdefghijklmnop"  # noqa: S105 - a canary
@@ -305,13 +306,14 @@ def log_of(counts: list[int]) -> LaunchLog:
     )
 
 
-def test_spells_end_by_a_failed_launch_and_not_by_silence() -> None:
-    """4 4 0: two hours, ended. 4 then nobody asked: no time at all. 4 4 4 at the end: two hours,
-    not ended.
+def test_time_is_left_from_each_look_until_a_failed_launch() -> None:
+    """4 4 0: two hours and one. 4 at 3 h, nobody at 4 h, 0 at 5 h: two hours. 4 4 4 at the end: two
+    hours and one, not ended.
     """
-    hours, ended = spells(log_of([4, 4, 0, 4, -1, 0, 4, 4, 4]), 0, 4)
-    assert hours.tolist() == [2.0, 2.0]
-    assert ended.tolist() == [1.0, 0.0]
+    hours, ended, losses = times_left(log_of([4, 4, 0, 4, -1, 0, 4, 4, 4]), 0, 4)
+    assert hours.tolist() == [2.0, 1.0, 2.0, 2.0, 1.0]
+    assert ended.tolist() == [1.0, 1.0, 1.0, 0.0, 0.0]
+    assert losses == 2
 
 
 def test_a_short_log_has_a_wide_range_and_no_survival() -> None:
@@ -325,27 +327,16 @@ def test_a_short_log_has_a_wide_range_and_no_survival() -> None:
 
 
 def test_survival_of_drawn_spells_is_found_again() -> None:
-    """Spells drawn from (1 + t / 2 h)^-1.5 by looks every minute: the median, 2 (2^(2/3) - 1) =
-    1.17 h, within 15 %.
+    """Spells drawn from (1 + t / 2 h)^-2.5 by looks every minute. What is left of one that is met
+    at any moment is (1 + t / 2 h)^-1.5: median 2 (2^(2/3) - 1) = 1.17 h, within 15 %.
     """
     rng = np.random.default_rng(3)
     counts: list[int] = []
-    for draw in rng.random(600):
-        hours = min(100.0, 2.0 * ((1 - draw) ** (-1 / 1.5) - 1))
+    for draw in rng.random(1500):
+        hours = 2.0 * ((1 - draw) ** (-1 / 2.5) - 1)
         counts += [4] * max(1, round(60 * hours)) + [0]
     log = log_of(counts)
-    found = survival_of(
-        LaunchLog(
-            zones=log.zones,
-            hours=log.hours / 60,
-            launched=log.launched,
-            most=4,
-            first=log.first,
-            last=log.last,
-        ),
-        0,
-        4,
-    )
+    found = survival_of(replace(log, hours=log.hours / 60), 0, 4)
     median = found["survival_b_h"] * (2 ** (1 / found["survival_a"]) - 1)
     assert median == pytest.approx(2 * (2 ** (2 / 3) - 1), rel=0.15)
 
@@ -393,16 +384,21 @@ def ec2(action: str, key: str, items: str) -> Answer:
     return Answer(body.encode(), 200, {"Content-Type": "text/xml"})
 
 
+def amazon_json(document: object) -> Answer:
+    """An answer of the services that speak JSON."""
+    body = json.dumps(document).encode()
+    return Answer(body, 200, {"Content-Type": "application/x-amz-json-1.1"})
+
+
 def aws(request: Request) -> Answer:
     """Answer as EC2, SageMaker and Service Quotas do."""
     target = request.headers.get("x-amz-target", "")
     if target.endswith("ListServiceQuotas"):
-        return as_json(QUOTAS, **{"Content-Type": "application/x-amz-json-1.1"})
+        return amazon_json(QUOTAS)
     if target.endswith("SearchTrainingPlanOfferings"):
         plan: dict[str, Any] = json.loads(json.dumps(PLANS["TrainingPlanOfferings"][0]))
         plan["ReservedCapacityOfferings"][0]["StartTime"] = 1_796_124_600
-        document = {"TrainingPlanOfferings": [plan]}
-        return as_json(document, **{"Content-Type": "application/x-amz-json-1.1"})
+        return amazon_json({"TrainingPlanOfferings": [plan]})
     if b"GetSpotPlacementScores" in request.body:
         item = "<item><region>us-east-1</region><availabilityZoneId>use1-az1</availabilityZoneId>"
         return ec2(

@@ -20,8 +20,8 @@ SHORT_SPREAD = 0.2
 """The same of a log that is shorter than `FEW_DAYS`."""
 FEW_DAYS = 3
 RESAMPLES, SEED = 400, 0
-FEW_SPELLS = 5
-"""Ended spells below which no survival is fitted."""
+FEW_LOSSES = 5
+"""Losses below which no survival is fitted."""
 SHAPES_H = np.geomspace(0.05, 50.0, 60)
 """Values of b that are tried, hours."""
 
@@ -35,8 +35,7 @@ def launches_harvest(
     -----
     Zones may be written with their provider before them, as places are. The range is the 5th to the
     95th percentile of a bootstrap over days, and no narrower than weeks differ. Survival is fitted
-    to the spells in which so many machines could be launched: who can launch them has not lost
-    them.
+    to how long so many machines could be launched: who can launch them has not lost them.
     """
     left_out: Counter[str] = Counter()
     rows: list[Row] = []
@@ -107,51 +106,42 @@ def share_of(log: LaunchLog, zone: int, machines: int) -> tuple[float, float, fl
 
 
 def survival_of(log: LaunchLog, zone: int, machines: int) -> dict[str, float]:
-    """Fit (1 + t / b)^-a to the spells in which a zone had so many machines; nothing where too few
-    ended.
+    """Fit (1 + t / b)^-a to the times that a zone goes on to launch so many machines; nothing where
+    too few of them ended.
 
     Notes
     -----
-    The likeliest a for a given b is the number of ended spells over the sum of ln(1 + t / b); b is
+    The likeliest a for a given b is the number of ended times over the sum of ln(1 + t / b); b is
     looked for on a grid.
     """
-    hours, ended = spells(log, zone, machines)
-    if ended.sum() < FEW_SPELLS:
+    hours, ended, losses = times_left(log, zone, machines)
+    if losses < FEW_LOSSES:
         return {}
-    grown = np.log1p(hours[:, None] / SHAPES_H)
-    a = ended.sum() / grown.sum(0)
-    likelihood = ended.sum() * np.log(a) - (ended[:, None] * np.log(SHAPES_H + hours[:, None])).sum(
-        0
-    )
-    likelihood -= a * grown.sum(0)
-    best = int(np.argmax(likelihood))
+    grown = np.log1p(hours[:, None] / SHAPES_H).sum(0)
+    events = ended.sum()
+    a = events / grown
+    densities = (ended[:, None] * np.log(SHAPES_H + hours[:, None])).sum(0)
+    best = int(np.argmax(events * np.log(a) - densities - a * grown))
     return {
         "survival_a": round(float(a[best]), 4),
         "survival_b_h": round(float(SHAPES_H[best]), 4),
     }
 
 
-def spells(log: LaunchLog, zone: int, machines: int) -> tuple[Array, Array]:
-    """Return how long so many machines could be launched without a break, and whether a spell ended
-    by a launch that failed: one that nobody looked at any more did not.
+def times_left(log: LaunchLog, zone: int, machines: int) -> tuple[Array, Array, int]:
+    """Return the hours from each look with so many machines to the next one without them, whether
+    there is one (else they last at least until the last look), and how many losses there are.
 
     Notes
     -----
-    A spell lasts from its first look to the look that ends it.
+    Each look counts, as survival in `CapacityRow` does: it is met at any moment. Looks at which
+    nobody asked are passed over.
     """
-    launched, lengths, ended = log.launched[:, zone], [], []
-    since: float | None = None
-    last = float(log.hours[0])
-    for hour, count in zip(log.hours.tolist(), launched.tolist(), strict=True):
-        if since is not None and count < machines:
-            lengths.append((hour if count >= 0 else last) - since)
-            ended.append(count >= 0)
-            since = None
-        elif since is None and count >= machines:
-            since = hour
-        last = hour
-    if since is not None:
-        lengths.append(last - since)
-        ended.append(False)
-    kept = np.array(lengths) > 0 if lengths else np.zeros(0, dtype=bool)
-    return np.array(lengths)[kept], np.array(ended, dtype=float)[kept]
+    seen = log.launched[:, zone] >= 0
+    hours, enough = log.hours[seen], log.launched[seen, zone] >= machines
+    short = np.where(enough, np.inf, hours)
+    following = np.minimum.accumulate(short[::-1])[::-1]
+    ended = np.isfinite(following)
+    left = np.where(ended, following, hours[-1]) - hours
+    kept = enough & (left > 0)
+    return left[kept], ended[kept].astype(float), int((enough[:-1] & ~enough[1:]).sum())
