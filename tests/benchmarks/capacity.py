@@ -19,7 +19,7 @@ import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ DRAWS = 1024
 CONFIDENCE = 0.95
 PLANNED = {"8 in all": 8, "16 in all": 16, "32 in all": 32}
 FRESH_DRAWS = 4096
-EVERY_TICKS = 6
+EVERY_TICKS = 18
 LEAST_TENTH = 0.02
 """A tenth of the chances with fewer of the cases is noise."""
 HOURS = (1, 6, 24)
@@ -239,7 +239,9 @@ def _worst_tenth(p: Array, o: Array) -> float:
 
 
 def planned(probes: Probes) -> list[list[object]]:
-    """Choose the fewest zones for 95 % every hour of the last days, and see what became of them."""
+    """Choose zones for 95 % every hour of the last days, and see what became of them: the fewest
+    zones, and of all sets the barest, which promises the least that is enough.
+    """
     rows: list[list[object]] = []
     states = latent(probes.regions, FRESH_DRAWS, 1)
     fresh_states = latent(probes.regions, FRESH_DRAWS, 2)
@@ -248,23 +250,24 @@ def planned(probes: Probes) -> list[list[object]]:
             continue
         at = probes.ticks(probes.fit, len(probes.launched), ahead, EVERY_TICKS)
         chances = (parts(probes, at) * weights(ahead * TICK_H)).sum(-1)
-        for what, needed in PLANNED.items():
+        for (what, needed), choose in product(PLANNED.items(), (fewest, barest)):
             promised, fresh, held, zones, none = [], [], [], [], 0
             for row, later in zip(chances, probes.launched[at + ahead], strict=True):
-                sets = best_sets(launchable(row, states), needed, MOST_ZONES)
-                enough = [one for one in sets if one.together >= CONFIDENCE]
-                if not enough:
+                chosen = choose(launchable(row, states), needed)
+                if chosen is None:
                     none += 1
                     continue
-                one = enough[0]
-                drawn = launchable(row[list(one.zones)], fresh_states[:, list(one.zones)])
-                promised.append(one.together)
+                one, promise = chosen
+                drawn = launchable(row[one], fresh_states[:, one])
+                promised.append(promise)
                 fresh.append(float((drawn.sum(1) >= needed).mean()))
-                held.append(float(later[list(one.zones)].sum() >= needed))
-                zones.append(len(one.zones))
+                held.append(float(later[one].sum() >= needed))
+                zones.append(len(one))
+            if not held:
+                continue
             off = np.array(fresh) - np.array(promised)
             rows.append([
-                f"{name}, {what}",
+                f"{name}, {what}, {choose.__name__}",
                 len(held),
                 none,
                 float(np.mean(zones)),
@@ -275,6 +278,27 @@ def planned(probes: Probes) -> list[list[object]]:
                 float(np.mean(held)),
             ])  # fmt: skip
     return rows
+
+
+def fewest(machines: Array, needed: int) -> tuple[list[int], float] | None:
+    """Return the best set of the fewest zones, and its promise."""
+    sets = best_sets(machines, needed, MOST_ZONES)
+    enough = [one for one in sets if one.together >= CONFIDENCE]
+    return ([*enough[0].zones], enough[0].together) if enough else None
+
+
+def barest(machines: Array, needed: int) -> tuple[list[int], float] | None:
+    """Return the set that promises the least of those that are enough, and its promise."""
+    best: tuple[float, tuple[int, ...]] | None = None
+    for size in range(1, MOST_ZONES + 1):
+        every = np.array(list(combinations(range(machines.shape[1]), size)), dtype=np.intp)
+        found = (machines[:, every].sum(2) >= needed).mean(0)
+        kept = np.nonzero(found >= CONFIDENCE)[0]
+        if len(kept):
+            at = kept[np.argmin(found[kept])]
+            here = float(found[at]), tuple(every[at].tolist())
+            best = here if best is None else min(best, here)
+    return None if best is None else ([*best[1]], best[0])
 
 
 def ranges(probes: Probes) -> list[list[object]]:

@@ -132,6 +132,9 @@ def test_what_the_user_knows_wins_over_the_table() -> None:
     """
     sure = risk(EIGHT, unavailable="0%", interruption="0%")
     assert sure.chance_all == Interval(value=1.0, low=1.0, high=1.0)
+    assert sure.median_hours is None
+    assert dict(sure.stay) == {1.0: 1.0, 6.0: 1.0, 24.0: 1.0}
+    assert "none is ever lost" in risk_words(sure, None)
     full = placed(EIGHT)[1].samples_per_second.value
     assert sure.expected_samples_per_second.value == pytest.approx(full)
     often = risk(EIGHT, interruption="50%")
@@ -196,7 +199,7 @@ def test_losses_at_rates_that_are_alike_are_those_of_a_chance_per_month() -> Non
             "1 H100 spot in gcp/us-central1: it launches 71 % of the time (57 to 84 %); half of "
             "such machines are lost within 5 h; expected ",
         ),
-        ("gcp/us-central1=2xH100:8:spot", "2 x (8 x H100) spot in gcp/us-central1: all 2 launch "),
+        ("gcp/us-central1=2xH100:8:spot", "2 x (8 x H100) spot in gcp/us-central1: both launch "),
     ],
 )
 def test_the_risk_reads_as_one_sentence(workers: str, words: str) -> None:

@@ -122,13 +122,14 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
         gang,
         samples_per_second=speed,
         kept=share,
-        losses_per_h=None
-        if losses or interruption.basis not in KNOWN
+        losses_per_h=math.fsum(each.times * each.per_hour.value for each in losses)
+        if losses
         else math.fsum(
             group.machine_count
             * rate_per_hour(_interruption(group, problem).chance_per_month.value)
             for group in spot
         ),
+        constant=not losses and interruption.basis in KNOWN,
         losses_basis=outlook.chance_basis,
     )
     if wish.unavailable is not None:

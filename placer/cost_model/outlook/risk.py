@@ -77,7 +77,8 @@ class Risk:
     floor or deadline of the question (None without one). ``any_lost`` and ``all_lost`` are the
     chances that some stock, or every one, launches no machine at a time. ``stay`` are pairs of
     hours and the chance that no machine is lost until then; empty where that is not observed, as
-    ``median_hours``; ``stay_basis`` says who knows it.
+    ``median_hours``; ``stay_basis`` says who knows it. ``losses_per_hour`` are
+    those of a run that launches anew after each.
     ``expected_samples_per_second`` is the mean over ``scenarios``, with restarts and lost steps, 0
     where a run cannot go on; its ends are those of the shares. ``quantiles`` are pairs of a share
     of the scenarios and the samples/s that no more than it stay below. What was never asked for
@@ -93,6 +94,7 @@ class Risk:
     median_hours: float | None
     stay: tuple[tuple[float, float], ...]
     stay_basis: str
+    losses_per_hour: float
     expected_samples_per_second: Interval
     quantiles: tuple[tuple[float, float], ...]
     any_lost: float
@@ -186,7 +188,8 @@ def risk_of(
     *,
     samples_per_second: Interval,
     kept: Interval,
-    losses_per_h: float | None = None,
+    losses_per_h: float,
+    constant: bool,
     losses_basis: str,
 ) -> Risk:
     """Work out the risk of a placement with spot machines.
@@ -200,8 +203,10 @@ def risk_of(
     kept
         Share of it that restarts and lost steps leave.
     losses_per_h
-        Of all machines together, where the user or the provider knows it; each on its own and at a
-        constant rate. None: as the table knows it.
+        Of all machines together.
+    constant
+        Whether machines are lost at that rate, each on its own, as the user or the provider says;
+        else they stay as the table knows it.
     losses_basis
         Who knows how often machines are lost.
     """
@@ -221,7 +226,7 @@ def risk_of(
     seen = all(count <= stock.most for stock, count in zip(gang.stocks, wanted, strict=True))
     floor = wish.floor_samples_per_second
     likeness = likeness_of(gang.stocks)
-    median_h, stay = _given_stay(losses_per_h) if losses_per_h else _stay(gang)
+    median_h, stay = _constant_stay(losses_per_h) if constant else _stay(gang)
     stocks = tuple(
         _stock_risk(at, gang, [machines[:, at] for machines in drawn])
         for at in range(len(gang.stocks))
@@ -238,6 +243,7 @@ def risk_of(
         median_hours=median_h,
         stay=stay,
         stay_basis=losses_basis,
+        losses_per_hour=losses_per_h,
         expected_samples_per_second=_ordered([float(speed.mean()) for speed in speeds]),
         quantiles=tuple((q, float(np.quantile(speeds[0], q))) for q in QUANTILES),
         any_lost=float((drawn[0] == 0).any(1).mean()),
@@ -305,10 +311,12 @@ def speed_shares(placement: Placement, problem: Problem, gang: Gang, machines: A
     return built
 
 
-def _given_stay(losses_per_h: float) -> tuple[float, tuple[tuple[float, float], ...]]:
-    """Return the median time to the first loss and the chances of none, at a constant rate."""
+def _constant_stay(losses_per_h: float) -> tuple[float | None, tuple[tuple[float, float], ...]]:
+    """Return the median time to the first loss and the chances of none, at a constant rate; no time
+    where nothing is ever lost.
+    """
     chances = tuple((hours, math.exp(-losses_per_h * hours)) for hours in HOURS)
-    return math.log(2) / losses_per_h, chances
+    return math.log(2) / losses_per_h if losses_per_h else None, chances
 
 
 def _stay(gang: Gang) -> tuple[float | None, tuple[tuple[float, float], ...]]:

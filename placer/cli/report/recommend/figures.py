@@ -47,7 +47,7 @@ SAME_PRICE = 1e-4
 SAME_MONTH = 0.01
 """A month's egress that differs less from the hourly rate is not mentioned."""
 SURE = 0.99
-"""A chance per month that is higher says no more than that machines are lost all the time."""
+"""A chance per month that is higher says less than the losses an hour."""
 MOST_LINKS = 4
 """Links that are listed; --json lists all."""
 
@@ -225,11 +225,11 @@ def _outlook_lines(placement: Placement, got: Estimate, problem: Problem) -> lis
             f"expect {format_speed(speed.value, length)} with interruptions while there is "
             f"capacity ({kept}; "
         )
-        monthly = spot.chance_per_month < SURE
+        often = spot.risk is not None and spot.chance_per_month > SURE
         text += (
-            f"{format_number(100 * spot.chance_per_month)} % of machines a month"
-            if monthly
-            else "losses of every month"
+            f"{format_number(spot.risk.losses_per_hour)} losses an hour"
+            if spot.risk is not None and often
+            else f"{format_number(100 * spot.chance_per_month)} % of machines a month"
         )
         text += f", {BASIS_WORDS[spot.chance_basis]})"
         lost = f"no spot capacity anywhere {100 * spot.all_lost:.2g} % of the time"

@@ -52,8 +52,8 @@ def _machine(stock: StockRisk) -> str:
 
 
 def _launch(risk: Risk) -> str:
-    one = risk.machines == 1
-    subject = "it launches" if one else f"all {risk.machines} launch"
+    few = {1: "it launches", 2: "both launch"}
+    subject = few.get(risk.machines, f"all {risk.machines} launch")
     chance = risk.chance_all
     if chance is None:
         most = min(stock.observed for stock in risk.stocks if stock.machines > stock.observed)
@@ -64,7 +64,7 @@ def _launch(risk: Risk) -> str:
 
 def _stay(risk: Risk) -> str:
     if risk.median_hours is None:
-        return "how long they stay is not observed"
+        return "none is ever lost" if risk.stay else "how long they stay is not observed"
     lost = "such machines are lost" if risk.machines == 1 else "such gangs lose machines"
     band = " by the provider's band" if risk.stay_basis == "published" else ""
     return f"half of {lost} within {hours_words(risk.median_hours)}{band}"
