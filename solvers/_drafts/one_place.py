@@ -16,12 +16,13 @@ from placer.units import SECONDS_PER_HOUR
 from .._market.arrays import Array, Indices
 from .._mode import Mode
 from .draft import NEVER, Draft, Judge
+from .hull_mixes import hull_mixes, seconds_of_hosts
 
 COUNTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 """Numbers of equal machines that are tried, beside as many as the budget pays."""
 PROBES = (2, 8)
-"""Numbers of workers at which the exchange of a place is worked out; between and beyond it is taken
-as a line.
+"""Numbers of workers at which the exchange of a place is worked out, beside the most that may run;
+between them it is taken as a line.
 """
 PLACES = 24
 """Places whose exchange is worked out where it depends on the place."""
@@ -33,12 +34,12 @@ SINGLES = 40
 
 @dataclass(frozen=True)
 class Exchanges:
-    """An exchange among equal machines as lines over the workers: intercept and slope of seconds
-    and USD, and USD/h of a server.
+    """An exchange among equal machines: seconds and USD with few, more and the most workers, and
+    USD/h of a server.
     """
 
-    seconds: tuple[float, float]
-    usd: tuple[float, float]
+    seconds: tuple[float, float, float]
+    usd: tuple[float, float, float]
     server_usd_per_hour: float
     hub: tuple[str | None, str | None]
 
@@ -134,10 +135,16 @@ class OnePlaceDrafts:
         self.usd = np.concatenate(
             [market.usd[self.pool] * count, sums(market.usd[pools] * machines)]
         )
+        kept = np.ones(len(self.usd), dtype=bool)
+        for taken, row in zip(market.joint, judge.problem.joint_limits, strict=True):
+            both = np.concatenate([taken[self.pool] * count, sums(taken[pools] * machines)])
+            kept &= both <= row.most
         self.count = np.concatenate([count, sums(machines)])
-        self.pool = np.concatenate([self.pool, [next(iter(mix)) for mix in self.mixes]]).astype(
-            np.intp
-        )
+        self.usd[~kept] = np.inf  # no budget pays for what a joint limit forbids
+        # The slowest host of a mix slows the exchange of all.
+        slow = seconds_of_hosts(judge) if self.mixes else np.array([])
+        slowest = [max(mix, key=lambda pool: float(slow[pool])) for mix in self.mixes]
+        self.pool = np.concatenate([self.pool, slowest]).astype(np.intp)
 
     def drafts(self, mode: Mode) -> list[Draft]:
         """Rank the most promising drafts of a mode; empty if none can beat the best even with
@@ -202,12 +209,18 @@ class OnePlaceDrafts:
                 )
                 payable = room if market.usd[i] <= 0 else (budget - usd) / market.usd[i]
                 count = int(min(room, payable, self.judge.most - sum(mix.values())))
+                for taken, row in zip(market.joint, self.judge.problem.joint_limits, strict=True):
+                    spent = sum(n * taken[k] for k, n in mix.items())
+                    if taken[i] > 0:
+                        count = min(count, int((row.most - spent) // taken[i]))
                 if count > 0:
                     mix = {**mix, i: count}
                     used[pool.bucket] = used.get(pool.bucket, 0) + count * pool.gpus
                     usd += count * market.usd[i]
                     if len(mix) > 1 and sum(mix.values()) >= self.judge.wish.min_workers:
                         mixes.append(mix)
+        least = self.judge.wish.min_workers
+        mixes += [mix for mix in hull_mixes(self.judge, has_data) if sum(mix.values()) >= least]
         return mixes
 
     def _may_win(self, value: Array) -> Array:
@@ -233,16 +246,27 @@ class OnePlaceDrafts:
         self, mode: Mode, cells: Indices, exchanges: list[Exchanges | None]
     ) -> tuple[Indices, Array]:
         rows = [(*e.seconds, *e.usd, e.server_usd_per_hour) for e in exchanges if e is not None]
-        base_s, each_s, base_usd, each_usd, server = np.array(rows).reshape(-1, 5).T
+        table = np.array(rows).reshape(-1, 7)
         count, calculation = self.count[cells], mode.samples / self.speed[cells]
-        communication = base_s + each_s * count
+        communication = self._between(table[:, :3], count)
+        exchange_usd, server = self._between(table[:, 3:6], count), table[:, 6]
         seconds = mode.round_s(calculation, communication)
-        usd = (
-            self.usd[cells]
-            + server
-            + SECONDS_PER_HOUR / seconds * np.maximum(0.0, base_usd + each_usd * count)
-        )
+        usd = self.usd[cells] + server + SECONDS_PER_HOUR / seconds * np.maximum(0.0, exchange_usd)
         return promise(self.judge, mode.samples / mode.multiplier / seconds, usd)
+
+    def _between(self, known: Array, count: Array) -> Array:
+        """Return what lies on the lines between the numbers of workers that were worked out; shape
+        (cells,).
+        """
+        (few, more), most = PROBES, self._most_probed
+        first = known[:, 0] + (known[:, 1] - known[:, 0]) * (count - few) / (more - few)
+        rest = known[:, 1] + (known[:, 2] - known[:, 1]) * (count - more) / (most - more)
+        built: Array = np.where(count <= more, first, rest)
+        return built
+
+    @property
+    def _most_probed(self) -> int:
+        return max(PROBES[1] + 1, self.judge.most)
 
     def _keys(self, mode: Mode) -> Indices:
         """Return the number of the host of each pool, or of its place where there is a hub; shape
@@ -255,20 +279,26 @@ class OnePlaceDrafts:
         return np.array([hosts.index(host) for host in market.host_of], dtype=np.intp)
 
     def _exchanges(self, mode: Mode, pool: int) -> Exchanges | None:
-        """Work out the exchange of equal machines of a pool twice, and draw a line; None if it
-        cannot be had.
+        """Work out the exchange of equal machines of a pool three times; None if it cannot be had.
+
+        Notes
+        -----
+        A ring takes hardly longer with 64 workers than with 8, and a server eight times as long.
+        Where so many cannot be had at all, what came before goes on.
         """
         judge, place = self.judge, self.judge.market.pools[pool].place
         hubs = judge.hubs.of(mode.strategy, (place,))
         if not hubs:
             return None
         rows = []
-        for count in PROBES:
+        for count in (*PROBES, self._most_probed):
             placement = judge.placement(
                 Draft.of({pool: count}, (mode.strategy, mode.local_steps), hubs[0])
             )
-            if placement is None:
+            if placement is None and count in PROBES:
                 return None
+            if placement is None:
+                break
             outcome = evaluate(placement, judge.problem)
             server = outcome.usd.compute - count * judge.market.pools[pool].usd_per_hour
             rows.append(
@@ -280,12 +310,13 @@ class OnePlaceDrafts:
                     server,
                 )
             )
-        (few_s, few_usd, server), (many_s, many_usd, _) = rows
-        width = PROBES[1] - PROBES[0]
-        slope_s, slope_usd = (many_s - few_s) / width, (many_usd - few_usd) / width
+        few, more = rows[:2]
+        further = (self._most_probed - PROBES[1]) / (PROBES[1] - PROBES[0])
+        onward = tuple(m + (m - f) * further for f, m in zip(few, more, strict=True))
+        most = rows[2] if len(rows) > len(PROBES) else onward
         return Exchanges(
-            seconds=(few_s - PROBES[0] * slope_s, slope_s),
-            usd=(few_usd - PROBES[0] * slope_usd, slope_usd),
-            server_usd_per_hour=server,
+            seconds=(few[0], more[0], most[0]),
+            usd=(few[1], more[1], most[1]),
+            server_usd_per_hour=few[2],
             hub=hubs[0],
         )

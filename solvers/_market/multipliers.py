@@ -8,6 +8,8 @@ import numpy as np
 
 from .arrays import Array
 
+BOTH = 24
+"""Pairs of prices, of a dollar and of a limited sum, at which the bound is evaluated."""
 MULTIPLIERS = 24
 """Prices of a dollar in samples/s at which the bound is evaluated."""
 
@@ -41,8 +43,43 @@ def bound_rows(speed: Array, usd: Array, limited: Array, own: Sequence[float] = 
         [np.ones(len(multipliers)), multipliers, np.zeros((len(multipliers), len(limited)))]
     )
     return np.vstack(
-        [priced, *_limited_rows(speed, limited), [[0.0, 1.0, *np.zeros(len(limited))]]]
+        [
+            priced,
+            *_limited_rows(speed, limited),
+            *_both_rows(speed, usd, limited),
+            [[0.0, 1.0, *np.zeros(len(limited))]],
+        ]
     )
+
+
+def _both_rows(speed: Array, usd: Array, limited: Array) -> list[Array]:
+    """Return the rows (1, beta, gamma) of each limited sum, where budget and sum limit together;
+    each of shape (rows, 2 + sums).
+
+    Notes
+    -----
+    For a price of a dollar between that of the best machine that takes nothing of the sum and that
+    of the best of all, gamma is the least price of the sum at which no machine is worth more than
+    it costs: the frontier on which the tightest pair of prices lies for each budget and each limit.
+    """
+    built = []
+    ratio = speed / np.maximum(usd, 1e-6)
+    for k, each in enumerate(limited):
+        takes = each > 0
+        if not takes.any():
+            continue
+        high = ratio[takes].max()
+        low = max(high / 20, ratio[~takes].max(initial=0.0))
+        if low >= high:
+            continue
+        rows = np.zeros((BOTH + 1, 2 + len(limited)))
+        rows[:, 0] = 1.0
+        rows[1:, 1] = np.geomspace(low, high, BOTH)
+        rows[0, 1] = 0.0 if takes.all() else low
+        left = speed[takes] - rows[:, 1:2] * usd[takes]
+        rows[:, 2 + k] = (left / each[takes]).max(axis=1)
+        built.append(rows)
+    return built
 
 
 def _limited_rows(speed: Array, limited: Array) -> list[Array]:
