@@ -18,13 +18,13 @@ from placer.cost_model.dollars.data import worker_sample_usd
 from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.timing.crew import worker_rate
 from placer.cost_model.timing.lanes import Links, lanes
+from placer.market.carbon import offer_carbon
 from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import needs_quota, server_at
 from placer.problem.datasets import needs_place
 from placer.problem.exchange import traits
 from placer.problem.problem import NO_QUOTA_GPUS, Pool
 from placer.problem.requirements import uses
-from placer.units import SECONDS_PER_HOUR
 
 from .frame import Part
 from .linear import CONSTANT, Model, Terms, plus, times
@@ -56,6 +56,9 @@ class Crew:
         self.total: dict[int, float] = dict.fromkeys(self.counts, 1.0)
         self.steps = {place: self._unary(place) for place in self.places}
         self.hubs_usd = 0.0
+        self.hubs_carbon_g = 0.0
+        # Seconds of one step of which all workers do their share by speed, where there are such.
+        self.shared_s: int | None = None
         # Rounds may be longer than the speeds of the workers say.
         self.exact = not self.problem.workers_hold_back and not self.frame.hubs
         self.round_s: Terms = {}
@@ -178,6 +181,8 @@ class Crew:
             self.model.at_least({}, 1.0)
             return {}
         self.hubs_usd = min(offer.usd_per_hour for offer in there)
+        if self.problem.requirements.counts_carbon:
+            self.hubs_carbon_g = min(self._carbon_g(offer) for offer in there)
         first = there[0]
         if self.frame.hubs or not self.fixed_workers or not needs_quota(first, self.problem):
             return {}
@@ -198,6 +203,8 @@ class Crew:
         if self.coarse:
             return
         flags = {self.used(place): 1.0 for place in self.places}
+        for flag in flags if self.frame.chosen is not None else ():
+            self.model.low[flag] = 1.0
         least, most = max(wish.min_regions, chosen.least_regions), wish.max_regions
         if self.frame.regions is not None:
             least, most = max(least, self.frame.regions), min(most, self.frame.regions)
@@ -237,6 +244,31 @@ class Crew:
             **{n: pool.usd_per_hour for n, pool in zip(self.counts, self.pools, strict=True)},
             CONSTANT: self.hubs_usd,
         }
+
+    def machines_carbon_g(self) -> dict[int, float]:
+        """Return the emissions of the machines in g CO2e/h, of an unknown machine as 0."""
+        rows = zip(self.counts, self.pools, strict=True)
+        return {
+            **{n: pool.machines * self._carbon_g(pool.offer) for n, pool in rows},
+            CONSTANT: self.hubs_carbon_g,
+        }
+
+    def _carbon_g(self, offer: VmOffer) -> float:
+        each = offer_carbon(offer, self.problem.catalog)
+        return 0.0 if each is None else each.value
+
+    @cached_property
+    def most_speed(self) -> float:
+        """Samples/s of all workers at most: by their number, and by the budget at the best price of
+        a sample/s.
+        """
+        most: float = self.part.high * max(self.rates, default=0.0)
+        budget = self.problem.requirements.budget_usd_per_hour
+        prices = [pool.usd_per_hour for pool in self.pools]
+        if budget is None or min(prices, default=0.0) <= 0:
+            return most
+        best = max(rate / usd for rate, usd in zip(self.rates, prices, strict=True))
+        return min(most, best * budget * (1 + 2 * TOLERANCE))
 
     def hyperbola(self, key: str, amount: float, speed: Terms) -> int:
         """Add a variable that is at least amount / speed, by tangents; ``key`` names it among the
@@ -286,42 +318,3 @@ class Crew:
             share = 0.0 if uneven else self.frame.samples / fastest
             usd = plus(usd, {n: price * share * rate for n, price, rate, _ in above})
         return usd
-
-
-def close(crew: Crew, round_s: Terms, round_usd: Terms, hourly_usd: float) -> None:
-    """Add limits and goal: T, and USD/h = machines + 3600 / T x USD of a round, with 3600 / T at
-    the end of the part.
-
-    Notes
-    -----
-    The goal is T, USD/h, or C T + 3600 E for the price of a sample, whose product lies above its
-    two McCormick planes.
-    """
-    part, wish, model = crew.part, crew.problem.requirements, crew.model
-    if not crew.exact and part.least_s > 0:
-        round_s = plus(round_s, {model.variable(0.0, part.least_s): 1.0})
-    crew.round_s = round_s
-    machines = plus(crew.machines_usd(), {CONSTANT: hourly_usd})
-    rate = SECONDS_PER_HOUR / part.most_s
-    usd = plus(machines, times(rate, round_usd))
-    if part.most_s < inf:
-        model.at_most(round_s, part.most_s)
-    if part.least_s > 0:
-        model.at_least(round_s, part.least_s)
-    if wish.budget_usd_per_hour is not None:
-        model.at_most(usd, wish.budget_usd_per_hour * (1 + TOLERANCE))
-    if wish.objective == "throughput":
-        model.goal = dict(round_s)
-    elif wish.objective == "cost":
-        model.goal = usd
-    else:
-        least, most = model.reach(machines)
-        product = model.variable(0.0, most * min(part.most_s, model.reach(round_s)[1]))
-        planes = (
-            [(part.least_s, least), (part.most_s, most)]
-            if part.most_s < inf
-            else [(part.least_s, least)]
-        )
-        for t, c in planes:
-            model.at_least(plus({product: 1.0}, times(-t, machines), times(-c, round_s)), -t * c)
-        model.goal = plus({product: 1.0}, times(SECONDS_PER_HOUR, round_usd))

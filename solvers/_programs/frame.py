@@ -27,7 +27,8 @@ class Frame:
     -----
     A frame with several ``hubs``, pairs of aggregator and storage, stands for each of them: its
     coefficients are the best of theirs, so that one program bounds all. It has neither aggregator
-    nor storage itself, and no number of regions.
+    nor storage itself, and no number of regions. ``chosen`` are the places that all have workers,
+    and no other has; None: any.
     """
 
     problem: Problem
@@ -37,6 +38,7 @@ class Frame:
     storage: str | None = None
     regions: int | None = None
     hubs: tuple[tuple[str | None, str | None], ...] = ()
+    chosen: tuple[str, ...] | None = None
 
     @cached_property
     def singles(self) -> tuple[Frame, ...]:
@@ -85,7 +87,9 @@ class Frame:
 
     @cached_property
     def places(self) -> tuple[str, ...]:
-        """Places with machines that this exchange may use."""
+        """Places with machines that this exchange may use, or does where they are chosen."""
+        if self.chosen is not None:
+            return self.chosen
         stay, wish = needs_place(self.problem.requirements.datasets), self.problem.requirements
         places = sorted({pool.place for pool in self.problem.pools})
         if wish.datasets and not wish.data_moves:
@@ -120,8 +124,9 @@ class Frame:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A part of a frame: numbers of workers, seconds of a round, counts that were tried, points
-    where tangents touch, and how often its program may take longer than programs do.
+    """A part of a frame: numbers of workers, seconds of a round, what its goal may be at most,
+    counts that were tried, points where tangents touch, and how often its program may take longer
+    than programs do.
     """
 
     frame: Frame
@@ -129,6 +134,7 @@ class Part:
     high: int
     least_s: float = 0.0
     most_s: float = inf
+    most_goal: float = inf
     tried: tuple[tuple[int, ...], ...] = ()
     touched: tuple[tuple[str, float], ...] = ()
     patience: int = 0

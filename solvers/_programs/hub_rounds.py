@@ -19,7 +19,8 @@ from placer.problem.exchange.central import memory_gib
 from placer.problem.exchange.phase import Phase, Transfer
 from placer.problem.placement import Exchange
 
-from .crew import Crew, close
+from .crew import Crew
+from .goal import close
 from .linear import CONSTANT, Terms, plus, times
 from .readings import calculation, egress, staying
 

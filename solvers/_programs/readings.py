@@ -37,7 +37,8 @@ def calculation(crew: Crew) -> dict[int, float]:
     total = float(sum(data.samples for data in datasets))
     items: list[Terms] = []
     if not datasets or problem.requirements.data_moves:
-        items.append({crew.hyperbola("all", batch, crew.speed()): 1.0})
+        crew.shared_s = crew.hyperbola("all", batch, crew.speed())
+        items.append({crew.shared_s: 1.0})
     own = {p: batch * staying(crew, p) / total for p in needs_place(datasets) if p in crew.places}
     items += [{crew.hyperbola(p, amount, crew.speed(p)): 1.0} for p, amount in own.items()]
     crew.exact = crew.exact and not problem.requirements.data_moves

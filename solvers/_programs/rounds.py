@@ -8,7 +8,9 @@ the exchange modules for one place, pair or count.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import inf
 
+from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.timing.averaging import wan_seconds
 from placer.cost_model.timing.plain_streams import (
     direct_phase_seconds,
@@ -20,7 +22,8 @@ from placer.problem.exchange.allreduce import broadcast, inside_regions
 from placer.problem.exchange.phase import Phase, Transfer
 from placer.workload.island.collectives import HIDDEN_SHARE
 
-from .crew import Crew, close
+from .crew import Crew
+from .goal import close
 from .hub_rounds import regional_stores, server, store
 from .linear import CONSTANT, Terms, plus, times
 from .readings import averaging, calculation, egress, staying
@@ -63,6 +66,15 @@ def _overlap(crew: Crew, calculation: Terms, communication: Terms) -> dict[int, 
     return crew.model.largest([beside, after], exact=exact)
 
 
+def _spare_s(crew: Crew) -> float:
+    """Return the seconds that the longest round of a part leaves to communication, at most."""
+    exchange, fastest = crew.frame.exchange, crew.most_speed
+    if crew.part.most_s == inf or exchange.overlap or not fastest:
+        return crew.part.most_s
+    beside = HIDDEN_SHARE * overlap_window(exchange)
+    return crew.part.most_s - (1 - beside) * crew.frame.samples / fastest * (1 - TOLERANCE)
+
+
 def _butterfly(crew: Crew) -> None:
     problem, part = crew.problem, crew.part
     size, exact = problem.gradient_bytes, part.least_s > 0
@@ -85,8 +97,10 @@ def _butterfly(crew: Crew) -> None:
 
 
 def _slowest_pairs(crew: Crew, shard: float) -> Iterable[Terms]:
-    """Yield seconds of one transfer between two places that are both used."""
-    problem = crew.problem
+    """Yield seconds of one transfer between two places that are both used; two places that take too
+    long for any round of the part exclude each other.
+    """
+    problem, spare_s = crew.problem, _spare_s(crew)
     for a, b in _pairs(crew):
         both = Phase("", (Transfer(a, b, shard), Transfer(b, a, shard)))
         seconds = wan_seconds(
@@ -96,7 +110,10 @@ def _slowest_pairs(crew: Crew, shard: float) -> Iterable[Terms]:
             crew.frame.exchange.streams,
             software=problem.transport,
         )
-        yield {crew.used(a): seconds, crew.used(b): seconds, CONSTANT: -seconds}
+        if 2 * seconds > spare_s * (1 + TOLERANCE):  # there and back
+            crew.model.at_most({crew.used(a): 1.0, crew.used(b): 1.0}, 1.0)
+        else:
+            yield {crew.used(a): seconds, crew.used(b): seconds, CONSTANT: -seconds}
 
 
 def _loads(crew: Crew, shard: float) -> Iterable[Terms]:

@@ -13,7 +13,8 @@ import heapq
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from itertools import combinations
+from math import comb, inf
 
 import msgspec
 
@@ -52,6 +53,8 @@ LEAST_PROGRAM_S = 1.0
 """A program takes no less than this."""
 MORE_PATIENCE = 4.0
 """How much longer a program may take that cannot be cut."""
+MOST_CHOICES = 512
+"""Choices of places that become programs of their own, at most."""
 REPORT_EVERY_S = 0.5
 """How often the bound is reported."""
 CLOSE = 1e-6
@@ -219,17 +222,13 @@ class Search:
         self._split(key, part, crew, solved)
 
     def _narrowed(self, part: Part) -> Part:
-        """End the seconds of a part where the floor or the incumbent does."""
+        """End the seconds of a part where the floor or the incumbent does, and its goal where
+        nothing is better than the incumbent.
+        """
         frame, wish = part.frame, self.problem.requirements
-        most = part.most_s
-        if wish.min_samples_per_second is not None:
-            most = min(
-                most,
-                frame.samples
-                / frame.multiplier
-                / wish.min_samples_per_second
-                * (1 + 2 * TOLERANCE),
-            )
+        most, floor = part.most_s, wish.floor_samples_per_second
+        if floor is not None:
+            most = min(most, frame.samples / frame.multiplier / floor * (1 + 2 * TOLERANCE))
         if wish.objective == "throughput" and self.best is not None:
             most = min(most, self.cutoff / _unit(frame))
         cheapest = min((pool.usd_per_hour for pool in self.problem.pools), default=0.0)
@@ -237,7 +236,8 @@ class Search:
             wish.objective == "cost-per-sample" and self.best is not None and cheapest > 0
         ):  # the machines alone cost C T of what a round may
             most = min(most, self.cutoff / _unit(frame) / (part.low * cheapest))
-        return replace(part, most_s=most)
+        goal = self.cutoff / _unit(frame) * (1 + CLOSE)
+        return replace(part, most_s=most, most_goal=goal)
 
     def _solve(self, model: Model, patience: int) -> Solved | None:
         """Solve a program; None if it took too long.
@@ -261,11 +261,14 @@ class Search:
         return None
 
     def _cut(self, key: float, part: Part) -> None:
-        """Push the halves of a part whose program took too long: fewer workers, hubs or regions
-        make it smaller. What a stopped solver says is not read.
+        """Push the pieces of a part whose program took too long: places that are chosen, fewer
+        workers, hubs or regions make it smaller. What a stopped solver says is not read.
         """
-        narrower = _narrower(part.frame)
-        if part.low < part.high:
+        narrower, chosen = _narrower(part.frame), _by_places(part)
+        if chosen:
+            for frame in chosen:
+                self.push(key, replace(part, frame=frame, tried=(), patience=0))
+        elif part.low < part.high:
             middle = (part.low + part.high) // 2
             self.push(key, replace(part, high=middle))
             self.push(key, replace(part, low=middle + 1))
@@ -391,6 +394,33 @@ def _narrower(frame: Frame) -> list[Frame]:
     return []
 
 
+def _start(frame: Frame, low: int, high: int) -> Part:
+    """Return the whole of a frame, whose program gets less time where its places can be chosen."""
+    part = Part(frame=frame, low=low, high=high)
+    return replace(part, patience=-1) if _by_places(part) else part
+
+
+def _by_places(part: Part) -> list[Frame]:
+    """Return the frames of every choice of places that all have workers; none if they are chosen,
+    or there are too many of them.
+    """
+    frame, wish = part.frame, part.frame.problem.requirements
+    if frame.hubs or frame.chosen is not None:
+        return []
+    least = max(1, wish.min_regions, traits(frame.strategy).least_regions)
+    most = min(len(frame.places), wish.max_regions, part.high)
+    if frame.regions is not None:
+        least, most = max(least, frame.regions), min(most, frame.regions)
+    numbers = range(least, most + 1)
+    if sum(comb(len(frame.places), number) for number in numbers) > MOST_CHOICES:
+        return []
+    return [
+        replace(frame, chosen=places)
+        for number in numbers
+        for places in combinations(frame.places, number)
+    ]
+
+
 def _numbers_of_regions(problem: Problem, name: str) -> list[int | None]:
     """List the numbers of regions of a strategy that are programs of their own."""
     wish = problem.requirements
@@ -476,7 +506,7 @@ def search(
     coarse: dict[tuple[str, int], float] = {}
     for frame in frames(problem):
         part, kind = (
-            Part(frame=frame, low=max(2, wish.min_workers), high=most),
+            _start(frame, max(2, wish.min_workers), most),
             (frame.strategy, frame.local_steps),
         )
         if kind not in coarse:
@@ -516,5 +546,6 @@ def _unit(frame: Frame) -> float:
     return {
         "throughput": counted,
         "cost": 1.0,
+        "carbon": 1.0,
         "cost-per-sample": counted / SECONDS_PER_HOUR * 1e6,
     }[objective]
