@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -151,18 +151,13 @@ class BestSums:
         return built
 
     def _totals(self, places: bytes, among: bytes, hosts: frozenset[str], most: int) -> Array:
-        inside, open_ = (
-            np.repeat(self._open_steps(part, hosts), self.machines) for part in (places, among)
-        )
-        values, owner = self._units
-        built = best_with(values, inside, self.required.within(owner, inside, open_), most)
+        inside, open_ = (self._open_steps(part, hosts) for part in (places, among))
+        rules = self.required.within(self.owner, inside, open_)
+        if not rules:
+            return self.of(np.frombuffer(places, dtype=np.intp), hosts, most)
+        built = best_with(self.values, inside, rules, most, self.machines)
         built.setflags(write=False)
         return built
-
-    @cached_property
-    def _units(self) -> tuple[Array, Indices]:
-        """Increments and owners machine by machine, which rules about machines count."""
-        return np.repeat(self.values, self.machines, axis=1), np.repeat(self.owner, self.machines)
 
     def _open_steps(self, places: bytes, hosts: frozenset[str]) -> Mask:
         """Return which steps are of some places and hosts; shape (steps,)."""

@@ -75,16 +75,11 @@ class Grid:
         """
         values = self.market.increments_at(self.weights)[:, self._inside]
         machines = self.market.step_machines[self._inside]
-        place = self.market.place_of[self.market.step_owners[self._inside]]
+        owner, place = self._owner, self.market.place_of[self._owner]
         built = place_sums(values, machines, place, len(self.market.places), self.most)
         for at in self._required:
-            owner, place = self._owner, self.market.place_of[self._owner]
-            built[:, at] = best_with(
-                np.repeat(values, machines, axis=1),
-                place == at,
-                self.market.required_machines.within(owner, place == at, place >= 0),
-                self.most,
-            )
+            rules = self.market.required_machines.within(owner, place == at, place >= 0)
+            built[:, at] = best_with(values, place == at, rules, self.most, machines)
         return built
 
     @cached_property
@@ -119,10 +114,8 @@ class Grid:
 
     @cached_property
     def _owner(self) -> Indices:
-        """First pools of the buckets, machine by machine."""
-        owner: Indices = np.repeat(
-            self.market.step_owners[self._inside], self.market.step_machines[self._inside]
-        )
+        """First pools of the buckets, step by step."""
+        owner: Indices = self.market.step_owners[self._inside]
         return owner
 
     @cached_property

@@ -176,49 +176,56 @@ def _largest_units(values: Array, most: int, machines: Indices) -> Array:
 
 
 def best_with(
-    values: Array, inside: Mask, required: Sequence[tuple[int, Mask]], most: int
+    values: Array,
+    inside: Mask,
+    required: Sequence[tuple[int, Mask]],
+    most: int,
+    machines: Indices | None = None,
 ) -> Array:
-    """Return `best_of` some values with enough of certain units among them.
+    """Return `best_of` some values with enough of certain ones among them.
 
     Parameters
     ----------
     values
-        Shape (rows, units).
+        Shape (rows, steps).
     inside
-        Units that may be taken; shape (units,).
+        Steps that may be taken; shape (steps,).
     required
-        How many units at least of which ones; no unit twice.
+        How many machines at least of which steps; no step twice.
+    machines
+        How many machines each step has, at least one; shape (steps,). None: one.
 
     Notes
     -----
     The c largest of the required ones, then the largest of all that is left: whatever else has c of
-    them is not better, because each of its units can be exchanged for one of these without loss.
+    them is not better, because each of its machines can be exchanged for one of these without loss.
 
     Examples
     --------
     >>> last_two = np.array([False, False, True, True])
     >>> best_with(np.array([[5.0, 4.0, 1.0, 2.0]]), np.full(4, True), [(1, last_two)], 3)
     array([[-inf,   2.,   7.,  11.]])
+    >>> each = np.array([1, 1, 1, 2])
+    >>> best_with(np.array([[5.0, 4.0, 1.0, 2.0]]), np.full(4, True), [(2, last_two)], 3, each)
+    array([[-inf, -inf,   4.,   9.]])
     """
     built = np.full((len(values), most + 1), -np.inf)
+    each = np.ones(values.shape[1], dtype=np.intp) if machines is None else machines
     base, count, free = np.zeros((len(values), 1)), 0, inside
     blocks = []
-    # Exchange argument: other units of the same rule can be replaced by its best ones without loss,
-    # so the best c are in some best set.
+    # Exchange argument: other machines of the same rule can be replaced by its best ones without
+    # loss, so the best c are in some best set.
     for least, mine in required:
         here = mine & inside
-        block = -values[:, here]
-        if block.shape[1] < least:
+        if each[here].sum() < least:
             return built
-        if block.shape[1] > least:
-            block = np.partition(block, least - 1, axis=1)
-        base = base - block[:, :least].sum(axis=1, keepdims=True)
-        blocks.append(-block[:, least:])
+        block = _largest_units(values[:, here], max(least, most), each[here])
+        base = base + block[:, :least].sum(axis=1, keepdims=True)
+        blocks.append(block[:, least:])
         count, free = count + least, free & ~here
     if count <= most:
-        built[:, count:] = base + best_of(
-            np.concatenate([values[:, free], *blocks], axis=1), most - count
-        )
+        rest = _largest_units(values[:, free], most - count, each[free])
+        built[:, count:] = base + best_of(np.concatenate([rest, *blocks], axis=1), most - count)
     return built
 
 
@@ -260,10 +267,8 @@ def least_usd(usd: Array, cap: Array, required: Sequence[Rule], most: int) -> Ar
     if not required:
         least: Array = -best_of(-usd[None, machines > 0], most, machines[machines > 0])[0]
         return least
-    allowance.reserve(5 * 8 * int(machines.sum()))
-    units = np.repeat(np.arange(len(usd)), machines)
-    rules = [(rule.count, rule.owns[units]) for rule in required]
-    built: Array = -best_with(-usd[None, units], np.full(len(units), True), rules, most)[0]
+    rules = [(rule.count, rule.owns) for rule in required]
+    built: Array = -best_with(-usd[None, :], machines > 0, rules, most, machines)[0]
     return built
 
 

@@ -115,24 +115,19 @@ class FirstPlacements:
         """Offer the fewest workers that are allowed, filled from each place outwards to its nearest
         ones.
         """
-        market, pools = (
-            self.market,
-            self.relaxation.pools(
-                Node((), self.relaxation.places(family), np.array([]), 0.0), family
-            ).tolist(),
-        )
-        for place in self.relaxation.places(family)[:SEED_PLACES]:
+        market, places = self.market, self.relaxation.places(family)
+        pools = self.relaxation.pools(Node((), places, np.array([]), 0.0), family)
+        value = market.usd[pools] / market.speed[pools]
+        size = np.array([market.pools[i].gpus for i in pools.tolist()])
+        home = market.place_of[pools]
+        for place in places[:SEED_PLACES]:
             self.target.check_time()
-            away = {i: self.relaxation.pair_wan(place, int(market.place_of[i])) for i in pools}
-            value = {i: market.usd[i] / market.speed[i] for i in pools}
-            size = {i: market.pools[i].gpus for i in pools}
-            for near in (
-                sorted(pools, key=lambda i: (away[i], value[i], i)),
-                sorted(pools, key=lambda i: (away[i], size[i], value[i], i)),
-            ):
+            away = self.relaxation.wan_matrix[place, home]
+            for keys in ((pools, value, away), (pools, value, size, away)):
+                near = pools[np.lexsort(keys)].tolist()
                 counts = self._filled(near)
                 if counts is not None:
-                    self.offer(groups_of([market.pools[i] for i in near], counts))
+                    self.offer(groups_of([market.pools[i] for i in near[: len(counts)]], counts))
 
     def _pairs(self, family: Family) -> None:
         """Offer pairs of neighbouring places, a few machines of their best kinds on either side."""
@@ -179,24 +174,19 @@ class FirstPlacements:
         return list(dict.fromkeys(ranked[0] for ranked in rankings if ranked))
 
     def _filled(self, order: list[int]) -> list[int] | None:
-        """Return the counts that place the fewest workers on pools in their order; None if the
-        quotas do not hold them.
+        """Return the counts that place the fewest workers on pools in their order, up to the last
+        one that is needed; None if the quotas do not hold them.
         """
-        left, used, counts = (
-            self.first,
-            dict.fromkeys((self.market.pools[i].bucket for i in order), 0),
-            [],
-        )
+        left, used, counts = self.first, dict[tuple[str, str, str], int](), list[int]()
         for i in order:
             pool = self.market.pools[i]
-            count = min(
-                left,
-                int(self.market.cap[i]),
-                (pool.gpu_quota - used[pool.bucket]) // pool.gpus,
-            )
-            used[pool.bucket] += count * pool.gpus
+            taken = used.get(pool.bucket, 0)
+            count = min(left, int(self.market.cap[i]), (pool.gpu_quota - taken) // pool.gpus)
+            used[pool.bucket] = taken + count * pool.gpus
             left -= count
             counts.append(count)
+            if not left:
+                return counts
         return None if left else counts
 
 
