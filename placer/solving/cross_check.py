@@ -16,6 +16,8 @@ SAME = 2e-5
 """Relative difference that two solvers may have beside their gaps: programs in floating point prove
 no closer.
 """
+PROVED = (Status.OPTIMAL, Status.INFEASIBLE)
+"""How a search ends that has proved its answer."""
 CODE = "disagreement"
 """Code of the warning when two solvers contradict each other."""
 
@@ -119,6 +121,10 @@ def verification_words(verification: Verification) -> str:
         "disagree": f"{verification.solver} CONTRADICTS",
         "open": f"{verification.solver} does not contradict, but did not finish in its time",
     }
+    if verification.verdict == "open" and verification.status in PROVED:
+        words["open"] = (
+            f"{verification.solver} finished, and does not contradict what is not proved"
+        )
     seconds = format_seconds(verification.seconds)
     left = verification.left_open
     open_ = f"; not finished: {', '.join(left)}" if left else ""
@@ -127,7 +133,7 @@ def verification_words(verification: Verification) -> str:
 
 def _settled(result: Result) -> bool:
     """Return whether an answer is proved."""
-    return result.status in (Status.OPTIMAL, Status.INFEASIBLE)
+    return result.status in PROVED
 
 
 def _contradiction(one: Result, other: Result) -> bool:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import placer
 from conftest import Run
-from instances import random_problem, wide_problem
+from instances import exchange_problem, offer, profile, random_problem, region, wide_problem
 from placer.advice.explanation.binding import find_binding
 from placer.advice.explanation.break_even import (
     bandwidth_break_even,
@@ -42,7 +42,7 @@ from placer.market.catalog import Catalog
 from placer.market.network.graph import network_of
 from placer.market.scaled_market import with_scaled_egress, with_scaled_links, with_scaled_prices
 from placer.problem.problem import Problem
-from placer.problem.requirements import Used
+from placer.problem.requirements import Requirements, Used
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 from placer.solving.solve import solve
@@ -650,6 +650,41 @@ def test_limits_that_bind_together(run: Run) -> None:
     assert both["gain"] == pytest.approx(1_299 / 1_110 - 1, abs=0.002)
     assert both["without"]["usd_per_hour"] == pytest.approx(12.0)
     assert {row["binds"] for row in document["binding"]["limits"]} == {False}
+
+
+def test_memory_binds_together_with_a_budget() -> None:
+    """One A10 for 0.50 USD/h makes 100 samples/s. A T4 would make 300 but costs 2 USD/h and has 15
+    GiB of the 20 GB that the model needs: more money finds no machine, more memory costs too much.
+    """
+    drawn = exchange_problem(0)
+    near = region("aws", "near", 0)
+    offers = (
+        offer("aws", "near", "A10", 0.5, available=1),
+        offer("aws", "near", "T4", 2.0, available=1),
+    )
+    model = replace(profile(10.0, {"A10": 100.0, "T4": 300.0}, 768), device_memory_bytes=20e9)
+    problem = Problem(
+        profile=model,
+        catalog=replace(
+            drawn.catalog, regions={near.place: near}, offers=offers, functions=(), stores=()
+        ),
+        requirements=Requirements(budget_usd_per_hour=1.0, max_workers=1),
+    )
+    result = solve(problem, options=EXACT)
+    assert result.value == pytest.approx(100.0)
+    binding = find_binding(result, ASKER)
+    assert {limit.code: limit.binds for limit in binding.limits} == {
+        "budget": False,
+        "most-workers": False,
+        "memory": False,
+    }
+    assert binding.joint is not None
+    (joint,) = binding.joint
+    assert set(joint.codes) == {"budget", "memory"}
+    assert "memory of T4" in joint.words
+    assert joint.gain == pytest.approx(2.0)
+    text = " ".join(line for _, lines in sections(explain(problem)) for line in lines)
+    assert "Together:" in text
 
 
 @LIGHT

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from instances import (
     AS_OF,
+    carbon_problem,
     exchange_problem,
     function_at,
     offer,
@@ -31,6 +32,7 @@ from instances import (
     region,
     server_problem,
     store_at,
+    total_problem,
     wide_problem,
 )
 from placer.cost_model.estimate import evaluate
@@ -59,11 +61,26 @@ cpsat, highs, milp, child, linear, split = (
 )
 PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 ENGINES: dict[str, Any] = {"highs": highs.engine, "milp": milp.engine, "cpsat": cpsat.engine}
+
+
+def total_by_speed(seed: int) -> Problem:
+    """Draw limits in total; least time is searched as the most samples/s, as `solve` does."""
+    problem = total_problem(seed)
+    wish = problem.requirements
+    objective = "throughput" if wish.objective == "time" else wish.objective
+    return replace(problem, requirements=replace(wish, objective=objective))
+
+
 MARKETS: dict[str, Callable[[int], Problem]] = {
     "random": random_problem,
     "wide": wide_problem,
     "exchange": exchange_problem,
 }
+LIMITED: dict[str, Callable[[int], Problem]] = {
+    "total": total_by_speed,
+    "carbon": carbon_problem,
+}
+"""Deadlines, dollars in total and emissions."""
 
 
 def assert_same(problem: Problem, engine: Any, seed: int) -> bool:
@@ -90,13 +107,42 @@ def assert_same(problem: Problem, engine: Any, seed: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("market", MARKETS)
+@pytest.mark.parametrize("market", [*MARKETS, *LIMITED])
 def test_the_formulation_equals_plain_enumeration(market: str) -> None:
     """15 instances of each kind with HiGHS: all strategies, objectives, budgets, floors, quotas,
-    local steps, placed data.
+    local steps, placed data, limits in total, emissions.
     """
-    same = [assert_same(MARKETS[market](seed), ENGINES["highs"], seed) for seed in range(300, 315)]
+    draw = (MARKETS | LIMITED)[market]
+    same = [assert_same(draw(seed), ENGINES["highs"], seed) for seed in range(300, 315)]
     assert sum(same) >= 3
+
+
+def test_a_deadline_ends_the_rounds() -> None:
+    """A million samples within an hour are 277.8 samples/s: a round of 768 samples takes 2.76 s at
+    most, and no program looks at longer ones.
+    """
+    problem = exchange_problem(0)
+    wish = Requirements(objective="cost", samples=10**6, deadline_s=3600.0)
+    asked = replace(problem, profile=profile(10.0, {"T4": 50.0}, 768), requirements=wish)
+    frame = next(iter(split.frames(asked)))
+    search = split.Search(asked, PROOF, ENGINES["highs"], inf, lambda **_: None)
+    part = search._narrowed(split.Part(frame=frame, low=2, high=4))
+    assert part.most_s == pytest.approx(768 / frame.multiplier / (1e6 / 3600))
+
+
+def test_choices_of_places_cover_a_frame() -> None:
+    """Where places are chosen the best of all choices is the best of the frame."""
+    for seed in (300, 303, 306):
+        problem = wide_problem(seed)
+        for frame in split.frames(problem):
+            whole = split._start(frame, 2, 3)
+            chosen = split._by_places(whole)
+            if not chosen:
+                continue
+            assert whole.patience == -1
+            each = min(map(goal_of, chosen))
+            assert goal_of(frame) <= each * (1 + 1e-6)
+            assert sorted({p for f in chosen for p in f.places}) == sorted(frame.places)
 
 
 def test_servers_sum_by_their_vcpus() -> None:

@@ -21,6 +21,8 @@ BETTER = 1e-6
 """A relative improvement above the proved gap by less counts as none."""
 MOST_PAIRS = 6
 """Pairs of limits that are looked at one by one."""
+MEMORY = "memory"
+"""Code of the limit that machines are too small for the model."""
 MOST_BUCKETS = 3
 """Quotas of a place, GPU and market that are looked at one by one."""
 UNITS = {
@@ -129,10 +131,12 @@ def _joint(idle: set[str], result: Result, asker: Asker) -> tuple[Joint, ...] | 
     them. If these are more than two, and for other pairs, at most `MOST_PAIRS` more questions.
     """
     problem = result.problem
-    wishes = [wish for wish in wishes_of(problem) if wish.code in idle]
+    memory = _memory_wish(problem)
+    named = (*wishes_of(problem), *(() if memory is None else (memory,)))
+    wishes = [wish for wish in named if wish.code in idle]
     if len(wishes) < 2:
         return ()
-    trial = asker.best(without(problem, wishes), start=result.placement)
+    trial = asker.best(_given_up(problem, wishes), start=result.placement)
     better = improves(trial, result, asker.options.gap)
     if not better:
         return None if better is None else ()
@@ -143,7 +147,7 @@ def _joint(idle: set[str], result: Result, asker: Asker) -> tuple[Joint, ...] | 
     pairs = sorted(combinations(wishes, 2), key=lambda pair: -sum(wish in broken for wish in pair))
     found = []
     for pair in pairs[:MOST_PAIRS]:
-        one = asker.best(without(problem, pair), start=result.placement)
+        one = asker.best(_given_up(problem, pair), start=result.placement)
         if improves(one, result, asker.options.gap):
             found.append(_joint_of(pair, one, result))
     found.sort(key=lambda joint: -joint.gain)
@@ -152,7 +156,13 @@ def _joint(idle: set[str], result: Result, asker: Asker) -> tuple[Joint, ...] | 
 
 def _breaks(placement: Placement, kept: Wish, wishes: Sequence[Wish], problem: Problem) -> bool:
     """Tell whether a placement breaks one wish where the others are given up."""
-    return bool(violations(placement, without(problem, [w for w in wishes if w is not kept])))
+    return bool(violations(placement, _given_up(problem, [w for w in wishes if w is not kept])))
+
+
+def _given_up(problem: Problem, wishes: Sequence[Wish]) -> Problem:
+    """Return the question without some limits, the memory of its machines among them."""
+    lighter = _light(problem) if any(wish.code == MEMORY for wish in wishes) else problem
+    return without(lighter, wishes)
 
 
 def _joint_of(wishes: Sequence[Wish], trial: Trial, result: Result) -> Joint:
@@ -357,20 +367,31 @@ def _exceeded(placement: Placement, problem: Problem) -> list[tuple[str, str, st
 
 def _memory_limits(result: Result, asker: Asker) -> Iterator[Limit]:
     """Yield the machines that are too small for the model, where a larger memory would help."""
-    problem = result.problem
+    wish = _memory_wish(result.problem)
+    if wish is not None:
+        trial = asker.best(_light(result.problem), start=result.placement)
+        yield _limit(MEMORY, wish.words, None, None, trial, result, asker)
+
+
+def _memory_wish(problem: Problem) -> Wish | None:
+    """Return the memory of the machines that are too small for the model as a limit; None if there
+    are none. Unlike a wish it changes the model, see `_given_up`.
+    """
     small = {
         offer.device
         for offer in problem.catalog.offers
         if {code for code, _ in problem.offer_problems(offer)} & {"device-memory", "host-memory"}
     }
-    if small:
-        profile = replace(
-            problem.profile, device_memory_bytes=1, host_memory_bytes=1, out_of_memory=()
-        )
-        light = replace(problem, profile=profile)
-        trial = asker.best(light, start=result.placement)
-        words = f"memory of {', '.join(sorted(small))}"
-        yield _limit("memory", words, None, None, trial, result, asker)
+    if not small:
+        return None
+    words = f"memory of {', '.join(sorted(small))}"
+    return Wish(code=MEMORY, words=words, change="more memory", fields=(), values=(), given=False)
+
+
+def _light(problem: Problem) -> Problem:
+    """Return the question for a model that fits any machine."""
+    profile = replace(problem.profile, device_memory_bytes=1, host_memory_bytes=1, out_of_memory=())
+    return replace(problem, profile=profile)
 
 
 def one_more(result: Result) -> Option | None:
