@@ -662,7 +662,7 @@ def test_memory_binds_together_with_a_budget() -> None:
         offer("aws", "near", "A10", 0.5, available=1),
         offer("aws", "near", "T4", 2.0, available=1),
     )
-    model = replace(profile(10.0, {"A10": 100.0, "T4": 300.0}, 768), device_memory_bytes=20e9)
+    model = replace(profile(10.0, {"A10": 100.0, "T4": 300.0}, 768), device_memory_bytes=20 * 10**9)
     problem = Problem(
         profile=model,
         catalog=replace(
