@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from placer.advice.policy.job import (
@@ -117,7 +118,7 @@ def replay(
     job = Job(
         machines=machines,
         work_h=work_h,
-        deadline_h=_deadline_h(work_h, deadline, slack),
+        deadline_h=deadline_of(work_h, deadline, slack),
         restart_h=hours_of("restart", restart),
         reform_h=hours_of("reform", reform),
         efficiency=parse_fraction(str(efficiency), "efficiency", 1.0),
@@ -125,7 +126,7 @@ def replay(
         exchange_gib_per_h=parse_bytes(text_of("exchange", exchange)) / GIB,
     )
     log = read_launch_log(Path(text_of("trace", trace)), asked)
-    priced, market = priced_market(log, gpu, prices, on_demand, egress, catalog)
+    priced, market = priced_market(log.zones, log, gpu, prices, on_demand, egress, catalog)
     grid = trace_of(log, priced.usd_per_hour, None if tick is None else hours_of("tick", tick))
     return replay_trace(
         grid,
@@ -144,7 +145,14 @@ def hours_of(what: str, value: Time) -> float:
     return parse_seconds(value if isinstance(value, str) else f"{value}s") / SECONDS_PER_HOUR
 
 
-def _deadline_h(work_h: float, deadline: Time | None, slack: str | float | None) -> float:
+def deadline_of(work_h: float, deadline: Time | None, slack: str | float | None) -> float:
+    """Return the hours until the deadline, from a time or from a share beyond the work.
+
+    Raises
+    ------
+    PlacerError
+        If not exactly one of them is given.
+    """
     if (deadline is None) == (slack is None):
         raise PlacerError(
             f"{'neither' if slack is None else 'both'} of deadline and slack",
@@ -156,14 +164,15 @@ def _deadline_h(work_h: float, deadline: Time | None, slack: str | float | None)
 
 
 def priced_market(
-    log: LaunchLog,
+    zones: Sequence[str],
+    log: LaunchLog | None,
     gpu: str | None,
     prices: str | None,
     on_demand: float | None,
     egress: float | None,
     catalog: Books,
 ) -> tuple[ZonePrices, Market]:
-    """Find the prices of the zones of a log, and build the market.
+    """Find the prices of zones, of each observation if there is a log, and build the market.
 
     Raises
     ------
@@ -179,9 +188,9 @@ def priced_market(
             raise PlacerError(
                 "no prices", "give --gpu H100 for those of the catalog, or --prices FILE"
             )
-        priced = catalog_prices(log, gpu, book)
+        priced = catalog_prices(zones, gpu, book)
     else:
-        priced = _from_file(log, Path(text_of("prices", prices)), gpu, on_demand, book)
+        priced = _from_file(zones, log, Path(text_of("prices", prices)), gpu, on_demand, book)
     if on_demand is not None:
         priced = ZonePrices(
             usd_per_hour=priced.usd_per_hour,
@@ -189,23 +198,28 @@ def priced_market(
             on_demand_zone=priced.on_demand_zone,
             source=f"{priced.source}; on-demand as given",
         )
-    return priced, market_of(log.zones, priced, book, egress)
+    return priced, market_of(zones, priced, book, egress)
 
 
 def _from_file(
-    log: LaunchLog, path: Path, gpu: str | None, on_demand: float | None, book: Catalog
+    zones: Sequence[str],
+    log: LaunchLog | None,
+    path: Path,
+    gpu: str | None,
+    on_demand: float | None,
+    book: Catalog,
 ) -> ZonePrices:
-    spot, cheapest = file_prices(log, path)
+    spot, cheapest = file_prices(zones, log, path)
     source = str(path)
     if on_demand is not None:
-        cheapest = (on_demand, cheapest[1] if cheapest is not None else log.zones[0])
+        cheapest = (on_demand, cheapest[1] if cheapest is not None else zones[0])
     elif cheapest is None:
         if gpu is None:
             raise PlacerError(
                 f"{path}: has no price of on-demand machines",
                 "give --on-demand USD, or --gpu for the catalog's price",
             )
-        cheapest = cheapest_on_demand(log.zones, gpu, book)
+        cheapest = cheapest_on_demand(zones, gpu, book)
         source = f"{path}; on-demand from catalog {book.name}, {gpu}"
     return ZonePrices(
         usd_per_hour=spot,

@@ -22,6 +22,7 @@ from placer.advice.worlds.scenario import apply
 from placer.advice.worlds.whatif import WhatIf, what_if
 from placer.documents.manifest import read_manifest
 from placer.documents.manifest.question import question_of
+from placer.documents.manifest.types import Manifest
 from placer.documents.reopen import with_present_book
 from placer.errors import PlacerError
 from placer.files.bounded_file import bounded
@@ -303,12 +304,7 @@ def replan(
         If the manifest is an early one, the log is of another plan or says nothing, or a book is
         missing.
     """
-    try:
-        document = parse_json(bounded(manifest, WRITE_MANIFEST))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or f"not valid JSON: {error}"
-        raise PlacerError(f"cannot read '{manifest}': {reason}", WRITE_MANIFEST) from None
-    plan = read_manifest(document, manifest)
+    plan = read_plan(manifest)
     saved, planned = question_of(plan, manifest)
     seen = observe(
         [Path(one) for one in ([observed] if isinstance(observed, str) else observed)], plan
@@ -334,3 +330,19 @@ def replan(
         move_s=move_s,
     )
     return replace(answer, notes=(*notes, *answer.notes))
+
+
+def read_plan(path: str) -> Manifest:
+    """Read a launch manifest.
+
+    Raises
+    ------
+    PlacerError
+        If the file cannot be read, or is no manifest.
+    """
+    try:
+        document = parse_json(bounded(path, WRITE_MANIFEST))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or f"not valid JSON: {error}"
+        raise PlacerError(f"cannot read '{path}': {reason}", WRITE_MANIFEST) from None
+    return read_manifest(document, path)

@@ -62,7 +62,7 @@ def h100(folder: Path, book: Catalog, only: str) -> tuple[LaunchLog, ZonePrices]
     spot = np.array([usd[region] / GPUS_PRICED for region in log.regions])
     on_demand, zone = cheapest_on_demand(zones, "H100", book)
     return log, ZonePrices(
-        usd_per_hour=np.broadcast_to(spot, log.launched.shape),
+        usd_per_hour=spot,
         on_demand_usd_per_hour=on_demand,
         on_demand_zone=zone,
         source="given spot prices, on-demand of the catalog",
@@ -77,15 +77,14 @@ def v100(folder: Path, book: Catalog) -> tuple[LaunchLog, ZonePrices]:
     hours = np.array([int(row[0]) for row in rows]) / 12
     counts = [[int(float(cell)) if cell else -1 for cell in row[1:]] for row in rows]
     log = LaunchLog(
-        zones=tuple(head[1:]),
+        zones=tuple(f"aws/{zone}" for zone in head[1:]),
         hours=hours,
         launched=np.array(counts),
         most=16,
         first=first,
         last=first + timedelta(hours=float(hours[-1])),
     )
-    named = replace(log, zones=tuple(f"aws/{zone}" for zone in log.zones))
-    return named, catalog_prices(named, "V100", book)
+    return log, catalog_prices(log.zones, "V100", book)
 
 
 def cells(

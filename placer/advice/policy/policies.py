@@ -37,7 +37,16 @@ Held = dict[int, int]
 def step(
     state: State, seen: Observation, tick_h: float, rule: Rule, job: Job, market: Market
 ) -> tuple[State, State]:
-    """Decide and run one tick; return the state after the decision and the one after the tick.
+    """Decide and run one tick; return the state after the decision and the one after the tick."""
+    tick_h = min(tick_h, max(0.0, job.deadline_h - state.now_h))
+    held = decide(after_losses(state, seen, job), seen, tick_h, rule, job, market)
+    return held, ran(held, tick_h, seen.usd_per_hour, job, market)
+
+
+def decide(
+    kept: State, seen: Observation, tick_h: float, rule: Rule, job: Job, market: Market
+) -> State:
+    """Return the state with the machines of the next tick, from the one after losses.
 
     Notes
     -----
@@ -45,15 +54,11 @@ def step(
     machines become on-demand for good. Slack covers a restart at the beginning, a tick is only
     run if it still does afterwards, and on-demand machines need no more than that.
     """
-    tick_h = min(tick_h, max(0.0, job.deadline_h - state.now_h))
-    kept = after_losses(state, seen, job)
     if not kept.for_good:
         held = changed(kept, rule(kept, seen, tick_h, job, market), job, market)
         if is_safe(held, tick_h, job):
-            return held, ran(held, tick_h, seen.usd_per_hour, job, market)
-    held = changed(kept, all_on_demand(job, market), job, market)
-    held = replace(held, for_good=True)
-    return held, ran(held, tick_h, seen.usd_per_hour, job, market)
+            return held
+    return replace(changed(kept, all_on_demand(job, market), job, market), for_good=True)
 
 
 def is_safe(held: State, tick_h: float, job: Job) -> bool:

@@ -55,23 +55,6 @@ class State:
         return job.deadline_h - self.now_h - self.left_h(job)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Action:
-    """One change of one place: ``add``, ``drop``, ``move`` or ``lose`` machines.
-
-    Notes
-    -----
-    ``usd`` is what the change itself costs: egress of the checkpoint, and hours that are paid
-    without work.
-    """
-
-    kind: str
-    place: int
-    machines: int
-    usd: float
-    source: int | None = None
-
-
 def start(market: Market) -> State:
     """Return the state of a job that holds nothing."""
     count = market.on_demand + 1
@@ -116,11 +99,8 @@ def changed(state: State, target: Machines, job: Job, market: Market) -> State:
             wait_h[place] = 0.0
         elif before == 0:
             wait_h[place] = job.restart_h
-            sources = held or ([] if state.last is None else [state.last])
-            usd += job.checkpoint_gib * min(
-                (market.egress_usd_per_gib[source][place] for source in sources), default=0.0
-            )
-            moves += bool(sources) and place not in sources
+            usd += checkpoint_usd(state, place, job, market)
+            moves += bool(held) or state.last not in (None, place)
         else:
             joined = max(0, count - before)
             mean = (wait_h[place] * (count - joined) + job.restart_h * joined) / count
@@ -131,6 +111,18 @@ def changed(state: State, target: Machines, job: Job, market: Market) -> State:
         wait_h=tuple(wait_h),
         checkpoint_usd=state.checkpoint_usd + usd,
         moves=state.moves + moves,
+    )
+
+
+def checkpoint_usd(state: State, place: int, job: Job, market: Market) -> float:
+    """Price the checkpoint that goes to a new place: from the cheapest place that is held, else
+    from the last one.
+    """
+    sources = [at for at, count in enumerate(state.machines) if count]
+    if not sources and state.last is not None:
+        sources = [state.last]
+    return job.checkpoint_gib * min(
+        (market.egress_usd_per_gib[source][place] for source in sources), default=0.0
     )
 
 

@@ -30,12 +30,12 @@ MOST_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ZonePrices:
-    """Spot prices at each observation of a log, and the on-demand machines.
+    """Spot prices of zones, and the on-demand machines.
 
     Notes
     -----
-    ``usd_per_hour`` has the shape (observations, zones). ``on_demand_zone`` is the zone of the log
-    in whose region the on-demand machines are.
+    ``usd_per_hour`` has the shape (zones,), or (observations, zones) of a log.
+    ``on_demand_zone`` is the zone in whose region the on-demand machines are.
     """
 
     usd_per_hour: Array
@@ -69,8 +69,8 @@ def _place(zone: str, catalog: Catalog) -> str:
     return found[0]
 
 
-def catalog_prices(log: LaunchLog, device: str, catalog: Catalog) -> ZonePrices:
-    """Price the zones of a log by a catalog: the cheapest spot machine of a device in each region,
+def catalog_prices(zones: Sequence[str], device: str, catalog: Catalog) -> ZonePrices:
+    """Price zones by a catalog: the cheapest spot machine of a device in each region,
     and the cheapest on-demand machine of all these regions.
 
     Parameters
@@ -83,18 +83,18 @@ def catalog_prices(log: LaunchLog, device: str, catalog: Catalog) -> ZonePrices:
     PlacerError
         If a region has no such machine.
     """
-    places = places_of(log.zones, catalog)
+    places = places_of(zones, catalog)
     spot = [_cheapest(place, device, "spot", catalog) for place in places]
-    for zone, price in zip(log.zones, spot, strict=True):
+    for zone, price in zip(zones, spot, strict=True):
         if price is None:
             raise PlacerError(
                 f"catalog {catalog.name} has no spot {device} for zone '{zone}'",
                 "give --prices FILE, or leave the zone out of the trace",
                 exit_code=5,
             )
-    usd, zone = cheapest_on_demand(log.zones, device, catalog)
+    usd, zone = cheapest_on_demand(zones, device, catalog)
     return ZonePrices(
-        usd_per_hour=np.broadcast_to(np.array(spot, dtype=float), log.launched.shape),
+        usd_per_hour=np.array(spot, dtype=float),
         on_demand_usd_per_hour=usd,
         on_demand_zone=zone,
         source=f"catalog {catalog.name} ({catalog.as_of[0]} to {catalog.as_of[1]}), {device}",
@@ -134,12 +134,15 @@ def _cheapest(place: str, device: str, market: str, catalog: Catalog) -> float |
     )
 
 
-def file_prices(log: LaunchLog, path: Path) -> tuple[Array, tuple[float, str] | None]:
-    """Read spot prices at each observation of a log, and the least on-demand price, if there is
-    one.
+def file_prices(
+    zones: Sequence[str], log: LaunchLog | None, path: Path
+) -> tuple[Array, tuple[float, str] | None]:
+    """Read the spot prices of zones, and the least on-demand price, if there is one.
 
     Parameters
     ----------
+    log
+        Its observations are those of a trace of prices; None: only a table will do.
     path
         CSV: a table with a row for each zone or region, or a trace with a column for each zone.
 
@@ -158,16 +161,16 @@ def file_prices(log: LaunchLog, path: Path) -> tuple[Array, tuple[float, str] | 
     except OSError as error:
         raise PlacerError(f"{path}: {error.strerror or error}", "check the path") from None
     head = [name.strip().lower() for name in lines[0]] if lines else []
-    if head[:1] == ["utc"] and len(head) > 1:
+    if head[:1] == ["utc"] and len(head) > 1 and log is not None:
         names = [name.strip() for name in lines[0]]
         return _price_trace(log, names, lines[1:], str(path)), None
     if {"zone", "usd_per_hour"} <= set(head):
-        return _price_table(log, head, lines[1:], str(path))
+        return _price_table(zones, head, lines[1:], str(path))
     raise PlacerError(f"{path}: no file of prices", HINT)
 
 
 def _price_table(
-    log: LaunchLog, head: list[str], rows: list[list[str]], path: str
+    zones: Sequence[str], head: list[str], rows: list[list[str]], path: str
 ) -> tuple[Array, tuple[float, str] | None]:
     spot: dict[str, float] = {}
     on_demand: dict[str, float] = {}
@@ -185,13 +188,12 @@ def _price_table(
         if row.get("on_demand_usd_per_hour"):
             text = row["on_demand_usd_per_hour"]
             on_demand[row["zone"]] = _usd(text, f"{path}:{number}:on_demand_usd_per_hour")
-    named = [(zone, zone if zone in spot else region_of(zone)) for zone in log.zones]
+    named = [(zone, zone if zone in spot else region_of(zone)) for zone in zones]
     for zone, name in named:
         if name not in spot:
             raise PlacerError(f"{path}: no price for zone '{zone}'", "add a row for it")
     found = [(on_demand[name], zone) for zone, name in named if name in on_demand]
-    prices = np.array([spot[name] for _, name in named])
-    return np.broadcast_to(prices, log.launched.shape), min(found, default=None)
+    return np.array([spot[name] for _, name in named]), min(found, default=None)
 
 
 def _price_trace(log: LaunchLog, head: list[str], rows: list[list[str]], path: str) -> Array:

@@ -23,12 +23,9 @@ whenever they are wanted is an assumption.
 """
 
 
-def market_options(function: Any) -> Any:
-    """Add the options that say what machines and bytes cost."""
+def price_options(function: Any) -> Any:
+    """Add the options that say what machines and bytes cost, instead of a catalog."""
     for option in reversed((
-        click.option(
-            "--gpu", metavar="GPU[:COUNT]", help="Device of each machine; prices of the catalog."
-        ),
         click.option(
             "--prices",
             metavar="FILE",
@@ -47,7 +44,6 @@ def market_options(function: Any) -> Any:
             metavar="USD",
             help="Each GiB between two regions; default: the catalog's own prices.",
         ),
-        catalog_option,
     )):  # fmt: skip
         function = option(function)
     return function
@@ -102,7 +98,9 @@ def job_options(function: Any) -> Any:
 @click.option("--work", required=True, metavar="TIME", help="Time that all machines need.")
 @click.option("--deadline", metavar="TIME", help="Time from the start to the deadline.")
 @click.option("--slack", metavar="SHARE", help="The same as a share beyond the work: 25%.")
-@market_options
+@click.option("--gpu", metavar="GPU[:COUNT]", help="Device of each machine; prices of the catalog.")
+@price_options
+@catalog_option
 @job_options
 @click.option(
     "--policy",

@@ -28,6 +28,7 @@ SCHEMA_NAMES = (
     "rehearsal",
     "capacity-forecast",
     "replay",
+    "watch",
 )
 """Names that ``placer schema`` takes."""
 

@@ -1,0 +1,260 @@
+"""Watch: the policy that replay judges, run on a feed as it is written."""
+
+from __future__ import annotations
+
+import csv
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from placer.advice.policy.actions import Action, actions_of
+from placer.advice.policy.job import MEMORY_H, Job, Market, Observation, lives_h, steady
+from placer.advice.policy.policies import decide, span
+from placer.advice.policy.state import State, after_losses, ran, start
+from placer.errors import PlacerError, unknown
+from placer.files.growing_file import Line
+from placer.market.launch_log import observation, zones_of
+
+Array = npt.NDArray[Any]
+SCHEMA = "placer.watch/v1"
+END = "end"
+"""A line that says that nothing follows."""
+RECENT = 12
+"""Gaps between lines whose median is how long the next one is expected to take."""
+MOST_ROWS = 5_000
+Priced = Callable[[tuple[str, ...]], tuple[Array, Market]]
+"""Prices of zones, shape (zones,), and their market."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """One tick that changes something: what is done, and what is held from then on.
+
+    Notes
+    -----
+    ``latest`` is when on-demand machines must be started if nothing works until then; None once the
+    work is done.
+    """
+
+    time: datetime
+    actions: tuple[Action, ...]
+    state: State
+    market: Market
+    usd_per_hour: float
+    slack_h: float
+    latest: datetime | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the work is done."""
+        return self.latest is None
+
+    @property
+    def held(self) -> dict[str, int]:
+        """Machines by place."""
+        pairs = zip(self.market.places, self.state.machines, strict=True)
+        return {place: count for place, count in pairs if count}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build one ``placer.watch/v1`` line: plain types, ready for JSON; within v1 keys are only
+        added.
+        """
+        places = self.market.places
+        return {
+            "schema": SCHEMA,
+            "utc": _utc(self.time),
+            "actions": [
+                {
+                    "action": action.kind,
+                    "place": places[action.place],
+                    "machines": action.machines,
+                    "usd": action.usd,
+                    "from": None if action.source is None else places[action.source],
+                }
+                for action in self.actions
+            ],
+            "held": self.held,
+            "usd_per_hour": self.usd_per_hour,
+            "usd": self.state.usd,
+            "done_hours": self.state.done_h,
+            "slack_hours": self.slack_h,
+            "latest_on_demand": None if self.latest is None else _utc(self.latest),
+            "on_demand_for_good": self.state.for_good,
+            "finished": self.finished,
+        }
+
+
+def _utc(time: datetime) -> str:
+    return f"{time:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def watch(
+    lines: Iterable[Line],
+    job: Job,
+    priced: Priced,
+    *,
+    tick_h: float,
+    held: Mapping[str, int],
+    done_h: float = 0.0,
+) -> Iterator[Change]:
+    """Decide at each line of a feed, and yield the ticks that change something.
+
+    Parameters
+    ----------
+    lines
+        A log of launches, line by line; each file of a folder begins with its header.
+    priced
+        Called once, with the zones of the feed.
+    tick_h
+        Hours until the next line is expected, until some have come.
+    held
+        Spot machines by zone with which the job runs when the feed begins.
+    done_h
+        Hours of work that are done by then.
+
+    Raises
+    ------
+    PlacerError
+        Names the file, line and column that are wrong, or a zone that the feed does not have.
+
+    Notes
+    -----
+    Machines that are gone count as gone since the line before, and the deadline is taken one tick
+    earlier: a tick in which everything is lost still leaves time for a restart.
+    """
+    ready: tuple[Array, Market] | None = None
+    rows: deque[list[int]] = deque(maxlen=MOST_ROWS)
+    gaps: deque[float] = deque(maxlen=RECENT)
+    last: datetime | None = None
+    for zones, time, counts in _observations(lines):
+        if ready is None:
+            ready = priced(zones)
+            state = _begun(ready[1], held, done_h, job)
+        prices, market = ready
+        elapsed_h = 0.0 if last is None else (time - last).total_seconds() / 3600
+        if last is not None:
+            gaps.append(elapsed_h)
+        expected_h = max(tick_h if len(gaps) < RECENT else 0.0, median(gaps or [tick_h]))
+        last = time
+        rows.append([
+            rows[-1][zone] if count < 0 and rows else max(0, count)
+            for zone, count in enumerate(counts)
+        ])  # fmt: skip
+        seen = _seen(rows, prices, expected_h, job)
+        kept = _after(state, seen, elapsed_h, job, market)
+        if kept.finished(job):
+            decided = replace(kept, machines=(0,) * len(kept.machines))
+        else:
+            decided = decide(kept, seen, expected_h, span, _early(job, expected_h), market)
+        if decided.machines != state.machines or decided.for_good != state.for_good:
+            yield _change(time, state, kept, decided, seen, job, market)
+        if kept.finished(job):
+            return
+        state = decided
+
+
+def _early(job: Job, tick_h: float) -> Job:
+    """Return the job with its deadline one tick earlier, if the work leaves one."""
+    least = job.work_h + job.restart_h
+    return replace(job, deadline_h=max(least, job.deadline_h - tick_h))
+
+
+def _observations(
+    lines: Iterable[Line],
+) -> Iterator[tuple[tuple[str, ...], datetime, list[int]]]:
+    """Read lines: zones as in the first header, when, and machines in that order."""
+    zones: tuple[str, ...] = ()
+    head: tuple[str, ...] = ()
+    last: datetime | None = None
+    for line in lines:
+        text = line.text.strip()
+        if text == END:
+            return
+        if not text:
+            continue
+        try:
+            cells = next(csv.reader([text], strict=True))
+        except csv.Error as error:
+            raise PlacerError(
+                f"{line.where}: not valid CSV: {error}", "check the quotes of this line"
+            ) from None
+        if line.number == 1 or not head:
+            head = zones_of(cells, line.where)
+            zones = zones or head
+            if set(head) != set(zones):
+                raise PlacerError(
+                    f"{line.where}: other zones than at the beginning of the feed",
+                    "keep the same zones in every file",
+                )
+            continue
+        last, counts = observation(cells, head, line.where, last)
+        yield zones, last, [counts[head.index(zone)] for zone in zones]
+
+
+def _begun(market: Market, held: Mapping[str, int], done_h: float, job: Job) -> State:
+    for zone in held:
+        if zone not in market.zones:
+            raise unknown("zone", zone, market.zones)
+    machines = [held.get(zone, 0) for zone in market.zones]
+    largest = max(range(len(machines)), key=lambda zone: machines[zone])
+    return replace(
+        start(market),
+        machines=(*machines, 0),
+        done_h=min(done_h, job.work_h),
+        last=largest if held else None,
+    )
+
+
+def _seen(rows: deque[list[int]], prices: Array, tick_h: float, job: Job) -> Observation:
+    launched = np.array(rows)[-max(3, round(MEMORY_H / tick_h) + 1) :]
+    enough = launched >= min(job.machines, int(launched.max(initial=1)))
+    return Observation(
+        launched=tuple(launched[-1].tolist()),
+        steady=tuple(steady(launched)[-1].tolist()),
+        life_h=tuple(lives_h(enough, tick_h)[-1].tolist()),
+        usd_per_hour=tuple(prices.tolist()),
+    )
+
+
+def _after(state: State, seen: Observation, elapsed_h: float, job: Job, market: Market) -> State:
+    """Count what was done since the line before, without the machines that are gone; what is left
+    of their islands still has to re-form.
+    """
+    kept = after_losses(state, seen, job)
+    if not elapsed_h:
+        return kept
+    after = ran(kept, elapsed_h, seen.usd_per_hour, job, market)
+    pairs = zip(state.machines, kept.machines, kept.wait_h, after.wait_h, strict=True)
+    return replace(
+        after,
+        wait_h=tuple(waits if left < was else rest for was, left, waits, rest in pairs),
+    )
+
+
+def _change(
+    time: datetime,
+    before: State,
+    kept: State,
+    decided: State,
+    seen: Observation,
+    job: Job,
+    market: Market,
+) -> Change:
+    slack_h = decided.slack_h(job)
+    usd = (*seen.usd_per_hour, market.on_demand_usd_per_hour)
+    finished = decided.finished(job)
+    return Change(
+        time=time,
+        actions=actions_of(before, kept, decided, seen, job, market),
+        state=decided,
+        market=market,
+        usd_per_hour=sum(count * price for count, price in zip(decided.machines, usd, strict=True)),
+        slack_h=slack_h,
+        latest=None if finished else time + timedelta(hours=max(0.0, slack_h - job.restart_h)),
+    )
