@@ -14,13 +14,13 @@ from placer.problem.exchange.allreduce import pair_bytes
 from placer.problem.placement import Placement, WorkerGroup
 
 from .._market.arrays import Indices
-from .._market.grid import Grid, grid_of
+from .._market.grid import grid_of
 from .._market.market import Market
 from .._mode import Mode
 from .._target import Target
 from .bounds.meeting import Meeting
-from .bounds.neighbourhoods import Neighbourhoods
 from .bounds.relaxation import Family, Node, Relaxation
+from .bounds.spread import Frame, Spread
 from .search import Ranges
 from .tree.first_placements import FirstPlacements
 from .tree.interleaving import Tree, interleave
@@ -28,6 +28,7 @@ from .tree.leaf import Leaf
 from .tree.leaf_bound import LeafBound
 from .tree.places_alone import still_open
 from .tree.region_tree import RegionTree
+from .tree.split_tree import SplitTree
 
 
 class ButterflySearch:
@@ -49,7 +50,7 @@ class ButterflySearch:
         self.first, self.most = self.ranges.fewest_workers, self.ranges.most_workers
         self.fewest_regions = self.ranges.fewest_regions
         self.relaxation = Relaxation(market, target, mode, self.first, self.most)
-        self._near: dict[frozenset[str], Neighbourhoods] = {}
+        self._spreads: dict[frozenset[str], Spread] = {}
 
     def aim(self, target: Target) -> None:
         """Search for another target in the same market."""
@@ -89,7 +90,7 @@ class ButterflySearch:
         if self.ranges.empty:
             return False
         return any(
-            self._alone_open(family) or len(self._spread_open(family, enough=True)) > 0
+            self._alone_open(family) or any(True for _ in self._frames(family))
             for family in self.relaxation.families
             if len(self._open(family))
         )
@@ -102,21 +103,25 @@ class ButterflySearch:
         workers = np.arange(self.first, self.most + 1)
         return bool(np.any(self.relaxation.margins_alone(places, workers, family) >= 0))
 
-    def _spread_open(self, family: Family, *, enough: bool = False) -> list[tuple[int, float]]:
-        """Return the numbers of workers that may be an improvement over several regions, with their
-        margins, the most promising first; some of them are ``enough`` where any decides.
+    def _frames(self, family: Family) -> Iterator[Frame]:
+        """Yield what may be an improvement over several regions, the most promising numbers of
+        workers first.
         """
         margins = self._spread_margins(family) if self.ranges.most_regions > 1 else []
-        left = [(n, margin) for n, margin in margins if margin >= 0]
-        if not left or self.target.short:
-            return sorted(left, key=lambda pair: -pair[1])
-        workers = np.array([n for n, _ in left])
-        if family.hosts not in self._near:
+        left = sorted((pair for pair in margins if pair[1] >= 0), key=lambda pair: -pair[1])
+        workers = [n for n, _ in left]
+        if self.target.short:
+            places = self.relaxation.places(family)
+            for n in workers:
+                yield Frame(workers=n, below=0.0, level=np.inf, places=places)
+        elif workers:
+            yield from self._spread(family).frames(self.target, np.array(workers))
+
+    def _spread(self, family: Family) -> Spread:
+        if family.hosts not in self._spreads:
             grid = grid_of(self.market, family.hosts, self.most)
-            self._near[family.hosts] = Neighbourhoods(self.relaxation, grid, family)
-        near = self._near[family.hosts].open(self.target, workers, enough=enough)
-        left = [pair for pair, possible in zip(left, near, strict=True) if possible]
-        return sorted(left, key=lambda pair: -pair[1])
+            self._spreads[family.hosts] = Spread(self.relaxation, grid, family)
+        return self._spreads[family.hosts]
 
     def may_spread(self) -> bool:
         """Return whether the bound of placements over several regions allows an improvement."""
@@ -155,12 +160,8 @@ class ButterflySearch:
             yield
 
     def _several_regions(self, family: Family) -> Iterator[None]:
-        """Search one tree for each number of workers, the most promising first."""
-        fewest, open_ = max(2, self.fewest_regions), self._spread_open(family)
-        if not open_:
-            return
-        grid = grid_of(self.market, family.hosts, self.most)
-        trees = [partial(self._tree, grid, n, fewest, family) for n, _ in open_]
+        """Search one tree for each frame, the most promising first."""
+        trees = (partial(self._tree, frame, family) for frame in self._frames(family))
         yield from interleave(trees, self._offer)
 
     def _spread_margins(self, family: Family) -> list[tuple[int, float]]:
@@ -177,11 +178,14 @@ class ButterflySearch:
         margins = self.relaxation.bound(node, family).margins(node.wan_s_per_pair_byte)
         return list(zip(workers.tolist(), margins.tolist(), strict=True))
 
-    def _tree(self, grid: Grid, workers: int, fewest: int, family: Family) -> Tree:
-        """Search the placements of one number of workers over several regions."""
-        meeting = self._meeting(workers, fewest, family)
+    def _tree(self, frame: Frame, family: Family) -> Tree:
+        """Search the placements of a frame."""
+        meeting = self._meeting(frame.workers, max(2, self.fewest_regions), family)
         leaf = partial(self._leaf, family)
-        return RegionTree(self.relaxation, grid, meeting, leaf).improvements()
+        if self.target.short:
+            grid = grid_of(self.market, family.hosts, self.most)
+            return RegionTree(self.relaxation, grid, meeting, leaf).improvements()
+        return SplitTree(self._spread(family), meeting, frame, leaf).improvements()
 
     def _meeting(self, workers: int, fewest: int, family: Family) -> Meeting:
         """Describe how all workers average with all others."""

@@ -21,6 +21,7 @@ relaxation, meeting, leader_pairs = (
     importlib.import_module(f"placer.solvers.exact.bounds.{name}")
     for name in ("relaxation", "meeting", "leader_pairs")
 )
+dendrogram = importlib.import_module("placer.solvers.exact.bounds.dendrogram")
 conjugate, increments, required = (
     importlib.import_module(f"placer.solvers._market.{name}")
     for name in ("conjugate", "increments", "required_machines")
@@ -150,6 +151,57 @@ def test_a_price_for_workers_never_loses_the_best_regions() -> None:
         tight += bound <= best * 1.1
     assert judged == DRAWS
     assert tight >= DRAWS / 4
+
+
+CHARGE = 0.7
+"""What a byte each way between two workers takes off their worth."""
+
+
+def best_split(worth: Sequence[np.ndarray], usd: np.ndarray, workers: int) -> float:
+    """The largest worth of workers by place less what their pairs pay, by plain enumeration."""
+    reached = [
+        float(sum(own[count] for own, count in zip(worth, split, strict=True)))
+        - CHARGE * float(np.array(split) @ usd @ np.array(split)) / 2
+        for split in splits(workers, [len(own) - 1 for own in worth])
+    ]
+    return max(reached)
+
+
+def test_a_dendrogram_bounds_what_pairs_of_places_pay() -> None:
+    """No split of workers over places is worth more than the best sums of the dendrogram, and with
+    its own prices some split is worth as much. Prices: those of blocks, some dearer.
+    """
+    draw, judged, tight = np.random.default_rng(5), 0, 0
+    for _ in range(DRAWS // 2):
+        places, most = int(draw.integers(2, 5)), int(draw.integers(1, 4))
+        worth = [
+            np.concatenate([[0.0], np.cumsum(draw.uniform(-1, 5, size=most))])
+            for _ in range(places)
+        ]
+        block = draw.integers(0, 2, size=places)
+        usd = np.where(block[:, None] == block, 0.1, 1.0) + draw.choice([0, 0.4], (places, places))
+        usd = (usd + usd.T) * (1 - np.eye(places))
+        tree = dendrogram.Dendrogram(usd)
+        assert len(tree.merges) == places - 1
+        joined = np.zeros((places, places))
+        members = [[at] for at in range(places)]
+        for merge in tree.merges:
+            for one, other in product(members[merge.one], members[merge.other]):
+                joined[one, other] = joined[other, one] = merge.usd
+            members.append(members[merge.one] + members[merge.other])
+        assert np.all(joined <= usd)
+        charge = np.array(CHARGE)
+        workers = int(draw.integers(1, places * most + 1))
+        bound = tree.all_together(worth, charge, workers)[workers]
+        assert tree.best(worth, charge, workers)[-1][workers] == bound
+
+        assert bound == pytest.approx(best_split(worth, joined, workers))
+        best = best_split(worth, usd, workers)
+        assert bound >= best - 1e-9
+        judged += 1
+        tight += bound <= best + 0.5
+    assert judged == DRAWS // 2
+    assert tight >= judged / 4
 
 
 def best_of_mixes(

@@ -21,6 +21,8 @@ RATIO = 1.2
 """Ratio of neighbouring levels of the slowest pair."""
 RANKS = (2, 4, 7, 12, 20, 35, 60)
 """Ranks among all machines whose worth is tried as the price of a worker."""
+ALIKE = 0.001
+"""Levels whose difference is at most this share of a round are one."""
 PEELS = 4
 """How often regions are left out and the bounds of the others worked out again, first without
 egress.
@@ -69,27 +71,24 @@ class Neighbourhoods:
             built.append(float(ranked[-1]))
         return built
 
-    def open(self, target: Target, workers: Indices, *, enough: bool = False) -> Mask:
-        """Return which numbers of workers may be an improvement over several regions; shape
-        (workers,).
-
-        Parameters
-        ----------
-        enough
-            Whether one of them is enough: the others are not looked at any more then.
+    def bands(self, target: Target, workers: Indices) -> list[tuple[float, float]]:
+        """Return the levels of the slowest pair with what each is above; as one where that makes no
+        difference to a round.
         """
-        found, below = np.zeros(len(workers), dtype=bool), 0.0
-        for level in self.levels:
+        seconds = pair_bytes(self.relaxation.problem.gradient_bytes, 1) / float(workers.min())
+        least = ALIKE * self.mode.seconds_at(target.min_speed)
+        built, below = list[tuple[float, float]](), 0.0
+        for level, further in zip(self.levels, [*self.levels[1:], np.inf], strict=True):
             # A placement of this level has a pair that is slower than the level before.
-            left = np.flatnonzero(~found)
-            if len(left) == 0 or (enough and found.any()):
-                return found
-            found[left] = self._open_at(target, workers[left], below, level)
-            below = level
-        return found
+            if further == np.inf or (further - below) * seconds > least:
+                built.append((below, level))
+                below = level
+        return built
 
-    def _open_at(self, target: Target, workers: Indices, below: float, level: float) -> Mask:
-        """Return which numbers of workers are open at one level."""
+    def open(self, target: Target, workers: Indices, below: float, level: float) -> Mask:
+        """Return which regions an improvement may use for each number of workers, where the slowest
+        pair takes more than one level and at most another; shape (places, workers).
+        """
         rows = priced_rows(self.grid.weights, self.mode, target)
         weights = self.grid.weights[rows]
         each = pair_bytes(self.relaxation.problem.gradient_bytes, 1) / workers
@@ -103,7 +102,7 @@ class Neighbourhoods:
             np.zeros(len(workers)),
         )
         everywhere = self.grid.everywhere[rows][:, workers]
-        built = np.zeros(len(workers), dtype=bool)
+        built = np.zeros((len(self.places), len(workers)), dtype=bool)
         alive = np.flatnonzero(margin(everywhere, needed) >= 0)
         if len(alive) == 0:
             return built
@@ -137,7 +136,7 @@ class Neighbourhoods:
                 mask[np.ix_(inside, some)] = known
                 if mask.sum() > MANY * before:
                     break
-        built[alive] = mask.any(axis=0)
+        built[:, alive] = mask
         return built
 
     def _reached(

@@ -4,6 +4,8 @@ regions, then the counts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..._market.arrays import Array, Indices
@@ -54,6 +56,17 @@ class Leaf:
                 yield from self.machines(
                     split, [part[:, int(n)] for part, n in zip(sums, split[0], strict=True)]
                 )
+
+    def improvements_at(self, counts: Sequence[int]) -> Tree:
+        """Yield groups that may improve with so many workers in each of the regions."""
+        used, split = np.array(self.node.used, dtype=np.intp), np.array([counts])
+        sums = [
+            self.market.total_sums(np.array([place]), self.family.hosts, self.workers, used)
+            for place in self.node.used
+        ]
+        parts = [part[:, int(n)] for part, n in zip(sums, counts, strict=True)]
+        if margin(np.sum(parts, axis=0)[:, None], self.bound.thresholds(split))[0] >= 0:
+            yield from self.machines(split, parts)
 
     def machines(self, split: Indices, sums: list[Array]) -> Tree:
         """Yield the machines of a known split that may improve; ``sums`` are the best of each

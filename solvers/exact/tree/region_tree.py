@@ -9,7 +9,7 @@ import numpy as np
 from ..._market.arrays import Array
 from ..._market.grid import Grid
 from ..bounds.meeting import Meeting
-from ..bounds.relaxation import Node, Relaxation, margin
+from ..bounds.relaxation import Node, Relaxation
 from .children import Children, Placed
 from .interleaving import Tree
 from .leaf import Leaf
@@ -112,15 +112,7 @@ class RegionTree:
 
     def _machines(self, node: Placed) -> Tree:
         """Enumerate the machines of a known split."""
-        order = np.argsort(node.regions)
+        order = np.argsort(node.regions).tolist()
         used = tuple(int(node.regions[k]) for k in order)
-        among = np.array(used, dtype=np.intp)
-        split = np.array([[node.counts[k] for k in order]])
         leaf = self.leaf(Node(used, (), np.array([self.meeting.workers]), node.wan))
-        sums = [
-            self.market.total_sums(np.array([place]), self.hosts, self.meeting.workers, among)
-            for place in used
-        ]
-        parts = [part[:, int(n)] for part, n in zip(sums, split[0], strict=True)]
-        if margin(np.sum(parts, axis=0)[:, None], leaf.bound.thresholds(split))[0] >= 0:
-            yield from leaf.machines(split, parts)
+        yield from leaf.improvements_at([node.counts[k] for k in order])

@@ -1,0 +1,185 @@
+"""Placements of an all-reduce over several regions that may improve: numbers of workers, levels of
+the slowest pair, and who may take part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from placer.problem.exchange.allreduce import pair_bytes
+from placer.units import SECONDS_PER_HOUR
+
+from ..._market.arrays import Array, Indices, Mask
+from ..._market.grid import Grid
+from ..._target import Target
+from .dendrogram import Dendrogram
+from .neighbourhoods import Neighbourhoods
+from .relaxation import Family, Relaxation, margin, priced_rows
+
+FIRST = 4
+"""Numbers of workers that are bounded together at first, twice as many each time."""
+MANY = 0.8
+"""With a larger share of the places left, sums over them are not worked out anew."""
+TIGHTEST = 3
+"""Rows that are tried first: those with the least to spare cut most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """Placements of so many workers in some of the ``places``, whose slowest pair takes more than
+    ``below`` seconds a byte and at most ``level``.
+    """
+
+    workers: int
+    below: float
+    level: float
+    places: tuple[int, ...]
+
+
+class Spread:
+    """All-reduce over several regions with the hosts of one family.
+
+    Parameters
+    ----------
+    relaxation
+        Links and averages.
+    grid
+        Best sums of the hosts.
+    family
+        Classes of hosts.
+    """
+
+    def __init__(self, relaxation: Relaxation, grid: Grid, family: Family) -> None:
+        self.relaxation, self.grid, self.family = relaxation, grid, family
+        self.market, self.mode = relaxation.market, relaxation.mode
+        self.near = Neighbourhoods(relaxation, grid, family)
+        self.places = self.near.places
+
+    @cached_property
+    def dendrogram(self) -> Dendrogram:
+        """All places of the family, by the price of their pairs."""
+        return Dendrogram(self.market.both_ways[np.ix_(self.places, self.places)])
+
+    def frames(self, target: Target, workers: Indices) -> Iterator[Frame]:
+        """Yield what may be an improvement; the numbers of workers that come first are looked at
+        first.
+        """
+        step = FIRST
+        while len(workers):
+            some, workers = workers[:step], workers[step:]
+            step *= 2
+            # First as if all places were near each other: one table for all levels.
+            fastest = self.relaxation.fastest_pair
+            anywhere = np.ones((len(self.places), len(some)), dtype=bool)
+            rows = priced_rows(self.grid.weights, self.mode, target)
+            total = self._reached(target, rows, some, fastest, anywhere)
+            left = margin(total, self._needed(target, rows, some, fastest)) >= 0
+            some, total = some[left], total[:, left]
+            for below, level in self.near.bands(target, some) if len(some) else []:
+                target.check_time()
+                slowest = max(below, fastest)
+                inside = self.near.open(target, some, below, level)
+                inside &= margin(total, self._needed(target, rows, some, slowest)) >= 0
+                if 0 < inside.sum() < MANY * inside.size:
+                    near = self._reached(target, rows, some, slowest, inside)
+                    needed = self._needed(target, rows, some, slowest)
+                    inside &= margin(near, needed) >= 0
+                for at in np.flatnonzero(inside.any(axis=0)).tolist():
+                    yield Frame(
+                        workers=int(some[at]),
+                        below=below,
+                        level=level,
+                        places=tuple(self.places[inside[:, at]].tolist()),
+                    )
+
+    def _needed(self, target: Target, rows: Indices, workers: Indices, wan: float) -> Array:
+        """Return the thresholds of an improvement whose slowest pair takes so long at least; shape
+        (rows, workers).
+        """
+        each = pair_bytes(self.relaxation.problem.gradient_bytes, 1) / workers
+        nothing = np.zeros(len(workers))
+        return target.thresholds(
+            self.mode,
+            self.grid.weights[rows],
+            self.family.averaging_s[workers] + wan * each,
+            nothing,
+            min(self.market.data_usd[p] for p in self.places),
+            nothing,
+        )
+
+    def _reached(
+        self, target: Target, rows: Indices, workers: Indices, wan: float, inside: Mask
+    ) -> Array:
+        """Return the best sums within some places, whose pairs pay for being apart, minus infinity
+        where one shows that there is no improvement; shape (rows, workers).
+        """
+        needed = self._needed(target, rows, workers, wan)
+        weights = self.grid.weights[rows]
+        each = pair_bytes(self.relaxation.problem.gradient_bytes, 1) / workers
+        per_hour = SECONDS_PER_HOUR * self.mode.multiplier / self.mode.samples * target.min_speed
+        charge = weights[:, 1:2] * (per_hour * each)
+        everywhere = self.grid.everywhere[rows][:, workers]
+        order = np.argsort((everywhere - needed).min(axis=1) / weights.max(axis=1), kind="stable")
+        left, built = np.flatnonzero(inside.any(axis=0)), np.full(needed.shape, -np.inf)
+        for part in (order[:TIGHTEST], order[TIGHTEST:]):
+            if len(part) == 0 or len(left) == 0:
+                break
+            among = np.ix_(part, left)
+            built[among] = self._sums(
+                rows[part], workers[left], charge[among], needed[among], inside[:, left]
+            )
+            left = left[margin(built[among], needed[among]) >= 0]
+        return built
+
+    def _sums(
+        self, rows: Indices, workers: Indices, charge: Array, needed: Array, inside: Mask
+    ) -> Array:
+        """Return the best sums of so many workers with the price of their pairs; shape (rows,
+        workers).
+        """
+        most = int(workers.max())
+        leaves = [
+            self.leaf(rows, workers, charge, needed, at, inside[at])
+            for at in range(len(self.places))
+        ]
+        total = self.dendrogram.all_together(leaves, charge, most)
+        reached = np.full((len(rows), len(workers)), -np.inf)
+        there = np.flatnonzero(workers < total.shape[2])
+        reached[:, there] = total[:, there, workers[there]]
+        return reached
+
+    def leaf(
+        self,
+        rows: Indices,
+        workers: Indices,
+        charge: Array,
+        needed: Array,
+        at: int,
+        inside: Mask,
+    ) -> Array:
+        """Return the best sums of 0, 1, ... workers of one place less what its own pairs pay, minus
+        infinity where no improvement has so many; shape (rows, workers, counts).
+        """
+        place, most = int(self.places[at]), int(workers.max())
+        own = self.grid.sums[rows, place, : most + 1]
+        counts = np.arange(most + 1)
+        rest = workers[:, None] - counts
+        others = np.where(rest >= 0, self.grid.everywhere[rows][:, np.maximum(rest, 0)], -np.inf)
+        worth = np.repeat(own[:, None], len(workers), axis=1)
+        price = float(self.market.prices[place, place])
+        if np.isfinite(price):
+            worth = worth - charge[:, :, None] * (price * counts * (counts - 1))
+        elif price == np.inf:  # a network that carries nothing there
+            worth[:, :, 2:] = -np.inf
+        # With the best machines of everywhere for the others there is no improvement, in some row.
+        possible = np.all(worth + others >= needed[:, :, None], axis=0)
+        possible &= inside[:, None] & (counts < workers[:, None])  # several regions
+        possible[:, 0] = True
+        possible &= counts >= self.grid.least.get(place, 0)
+        worth = np.where(possible, worth, -np.inf)
+        last = np.flatnonzero(possible.any(axis=0))
+        return worth[:, :, : int(last[-1]) + 1] if len(last) else worth[:, :, :1]
