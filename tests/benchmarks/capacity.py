@@ -7,9 +7,9 @@ For sets of one to four zones it compares the chance that enough machines are th
 happened: the gap of the means, the Brier score beside those of persistence and of the usual shares,
 the mean error over tenths of the chance, and the worst of ten equal groups. Then plans for 95 %:
 the fewest zones, and the barest set, whose machines are enough in 95 % of the scenarios, judged in
-fresh scenarios and on the last days. Then what the table of capacity says without any launches: whether its ranges hold the last days, and how
-long machines stay. ``--fit`` prints the weights that the first days give, and
-``--part forecast|plans|table`` one part alone.
+fresh scenarios and on the last days. Then what the table of capacity says without any launches:
+whether its ranges hold the last days, and how long machines stay. ``--fit`` prints the weights that
+the first days give, and ``--part forecast|plans|table`` one part alone.
 """
 
 from __future__ import annotations
