@@ -227,7 +227,7 @@ def problem_digest(problem: Problem) -> str:
     -----
     Of the wishes and the times of services only those that differ from their defaults count, so a
     new one with a default does not change old instances. The name and the digest of the book do not
-    count, its rows do.
+    count, its rows do, but for those of capacity: they change what is said of risk, and no answer.
     """
     document = problem.to_dict()
     plain = type(problem.requirements)()
@@ -241,6 +241,6 @@ def problem_digest(problem: Problem) -> str:
     }
     if problem.calibration.services == ServiceConstants(server_sum_bytes_per_s=None):
         document["calibration"].pop("services")
-    for name in ("name", "digest"):
+    for name in ("name", "digest", "capacity"):
         document["catalog"].pop(name, None)
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
