@@ -33,7 +33,7 @@ FACTOR = 10
 """How far the price of a GPU may be from its median in the default book; 7.6 is the most, a T4 in a
 machine of 64 vCPUs.
 """
-SPREAD = {"on_demand": 2.5, "spot": 5.0}
+SPREAD = {"on_demand": 2.5, "spot": 5.0, "community": 2.5}
 """How far the price of one machine in a region may be from its median over all; 1.73 (Azure in
 Brazil) and 1 / 0.27 (an H100 on spot in Finland) are the most in the default book.
 """

@@ -22,6 +22,8 @@ MARKETS = ("on_demand", "spot", "community")
 """How a machine is rented: for good; until the provider takes it away; from a third party through
 the provider, whose host may leave.
 """
+MARKET_WORDS = tuple(market.replace("_", "-") for market in MARKETS)
+"""Markets as users write them."""
 FABRICS = ("efa", "infiniband", "roce", "gpudirect-tcpx", "ethernet")
 """Networks between the machines of one zone, as offers.csv and networks.csv name them."""
 SHARE_OF_DATA_SHEET = 0.8

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from placer.errors import PlacerError, unknown
-from placer.market.catalog import Catalog, VmOffer
+from placer.market.catalog import MARKETS, Catalog, VmOffer
 
 Words = str | Iterable[str] | None
-MARKETS = ("any", "spot", "on_demand")
+ASKED_MARKETS = ("any", *MARKETS)
+"""Markets as a question names them: any stands for all."""
 CONTINENTS = {
     "africa": "AF",
     "asia": "AS",
@@ -26,8 +27,8 @@ def filter_offers(
 ) -> list[VmOffer]:
     """Return the offers with some GPUs, at some places, in one market, in the order of the book."""
     market = market.replace("-", "_")
-    if market not in MARKETS:
-        raise unknown("market", market, MARKETS)
+    if market not in ASKED_MARKETS:
+        raise unknown("market", market, ASKED_MARKETS)
     gpus, patterns = gpus_of(gpu, catalog), patterns_of(places, catalog)
     return [
         offer

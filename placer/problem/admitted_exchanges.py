@@ -132,14 +132,16 @@ def servers_at(place: str, problem: Problem) -> tuple[VmOffer, ...]:
 
     Notes
     -----
-    On demand unless only spot is wanted: without its server nothing goes on. Machines of limited
-    number are left to the workers. A server with GPUs counts against their quota. Small machines
-    get a small share of the network, so one with `SERVER_VCPUS` is taken where there is one.
+    On demand unless only another market is wanted: without its server nothing goes on. Machines of
+    limited number are left to the workers. A server with GPUs counts against their quota. Small
+    machines get a small share of the network, so one with `SERVER_VCPUS` is taken where there is
+    one.
     """
     kept: Recent[dict[str, tuple[VmOffer, ...]]] = problem.catalog.memo.setdefault(
         "servers", Recent(KEPT_SERVERS)
     )
-    market = "spot" if problem.requirements.market == "spot" else "on_demand"
+    asked = problem.requirements.market
+    market = "on_demand" if asked == "any" else asked
     wish = problem.requirements
     places = kept.get((market, wish.quotas, wish.quota_gpus), dict)
     if place not in places:

@@ -207,15 +207,14 @@ _DEVICE = (
 _SPEC = re.compile(
     r"(?P<place>[^=\s]+)=(?P<count>-?[0-9]{1,9})x"
     + _DEVICE
-    + r"(?::(?P<market>spot|on-demand))?(?P<inner>(?:\+[a-z0-9=-]+)*)"
+    + r"(?::(?P<market>spot|on-demand|community))?(?P<inner>(?:\+[a-z0-9=-]+)*)"
 )
 _BRACKETS = re.compile(r"x\(([^()]*)\)")
 """``2x(4xH100:8)`` is the same as ``2x4xH100:8``, which a shell takes without quotes."""
 
 
 def parse_workers(text: str) -> tuple[WorkerSpec, ...]:
-    """Read ``place=COUNTx[MACHINESx]GPU[:GPUS][:spot|on-demand][+INNER]``, groups separated by
-    commas.
+    """Read ``place=COUNTx[MACHINESx]GPU[:GPUS][:MARKET][+INNER]``, groups separated by commas.
 
     Notes
     -----
@@ -243,7 +242,7 @@ def parse_workers(text: str) -> tuple[WorkerSpec, ...]:
         if match is None:
             raise PlacerError(
                 f"workers '{part}' is not a group",
-                "write place=COUNTxGPU[:GPUS][:spot|on-demand], such as gcp/us-central1=4xT4:spot",
+                "write place=COUNTxGPU[:GPUS][:MARKET], such as gcp/us-central1=4xT4:spot",
             )
         count, gpus = int(match["count"]), int(match["gpus"] or 1)
         machines = int(match["machines"] or 1)

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Protocol
 
 from placer.errors import PlacerError, unknown
-from placer.market.catalog import OLD_TRANSPORT
+from placer.market.catalog import MARKETS, OLD_TRANSPORT
 from placer.problem.datasets import Dataset, needs_place
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import WorkerGroup
@@ -355,7 +355,7 @@ class Requirements:
         for kind, value, known in (
             ("objective", self.objective, OBJECTIVES),
             ("exchange", self.exchange, EXCHANGES),
-            ("market", self.market, ("any", "spot", "on_demand")),
+            ("market", self.market, ("any", *MARKETS)),
             ("compression", self.compression or "none", COMPRESSION_BYTES),
             ("transport", self.transport or OLD_TRANSPORT, TRANSPORTS),
             ("sharding", self.sharding or SHARDINGS[0], SHARDINGS),

@@ -137,7 +137,7 @@ def test_diff_says_what_changed_by_how_much(tmp_path: Path, run: Run) -> None:
 def test_coverage_counts_every_offer_once(default: Catalog) -> None:
     """The table adds up to the book, and so do the ages."""
     rows = coverage(default)
-    assert sum(row.on_demand + row.spot for row in rows) == len(default.offers)
+    assert sum(row.on_demand + row.spot + row.community for row in rows) == len(default.offers)
     assert all(
         row.usd_per_gpu_hour_low <= row.usd_per_gpu_hour_median <= row.usd_per_gpu_hour_high
         for row in rows

@@ -49,7 +49,7 @@ def _tempting(result: Result) -> Iterator[Subject]:
         yield exchange_subject(exchange, problem)
     markets = {group.market for group in placement.groups}
     if len(markets) == 1 and wish.market == "any":
-        yield read_subject("on-demand" if markets == {"spot"} else "spot", problem)
+        yield read_subject("spot" if markets == {"on_demand"} else "on-demand", problem)
     count = len(placement.places)
     if (
         wish.max_regions > count

@@ -16,7 +16,7 @@ from placer.problem.placement import Placement, parse_workers
 from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS, EXCHANGES, LOCAL, Used, uses
 
-MARKETS = {"spot": "spot", "on-demand": "on_demand"}
+MARKETS = {"spot": "spot", "on-demand": "on_demand", "community": "community"}
 MOST_RULES = 12
 """Places or devices that one X may stand for, each searched for itself."""
 

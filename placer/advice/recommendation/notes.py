@@ -414,16 +414,22 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
             "source); check it before you start",
         )
     yield from _odd_prices(problem.catalog, offers)
-    if placement.exchange.server is not None and placement.exchange.server.market == "spot":
+    if placement.exchange.server is not None and placement.exchange.server.market != "on_demand":
         yield Warn(
             code="spot-server",
-            message="the parameter server is a spot machine: when it goes, everything stops; "
+            message="the parameter server can be taken away: when it goes, everything stops; "
             "allow on-demand",
         )
     if any(offer.market == "spot" for offer in offers):
         yield Warn(
             code="spot",
             message="spot machines can be taken away at any time; a rejoin costs about two steps",
+        )
+    if any(offer.market == "community" for offer in offers):
+        yield Warn(
+            code="community",
+            message="community machines stand with third parties, who may see the data and may "
+            "leave at any time; --market spot or on-demand leaves them out",
         )
     yield from _part_warnings(problem, placement)
     yield from network_warnings(problem, placement, got)

@@ -22,7 +22,7 @@ Example:
     "--workers",
     required=True,
     metavar="GROUPS",
-    help="place=COUNTxGPU[:GPUS][:spot|on-demand], comma between groups.",
+    help="place=COUNTxGPU[:GPUS][:MARKET], comma between groups.",
 )
 @request_options
 @click.option(

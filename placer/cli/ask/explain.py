@@ -33,8 +33,8 @@ OWN = ("result", "catalog", "why_not", "gap", "time_limit", "memory_limit", "out
     "--why-not",
     multiple=True,
     metavar="X",
-    help="PLACE, GPU, EXCHANGE, PLACE=GPU:market, spot, on-demand or 2-regions; default: the "
-    "most tempting ones.",
+    help="PLACE, GPU, EXCHANGE, PLACE=GPU:market, spot, on-demand, community or 2-regions; "
+    "default: the most tempting ones.",
 )
 @click.option(
     "--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove."

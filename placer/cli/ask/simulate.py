@@ -27,7 +27,7 @@ SHARE = click.FLOAT
     "--workers",
     required=True,
     metavar="GROUPS",
-    help="place=COUNTxGPU[:GPUS][:spot|on-demand], comma between groups.",
+    help="place=COUNTxGPU[:GPUS][:MARKET], comma between groups.",
 )
 @request_options
 @click.option(

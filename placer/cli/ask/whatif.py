@@ -28,11 +28,11 @@ Examples:
 
 \b
 What --set takes:
-  price:PLACE:GPU[:spot|on-demand]=xF|+P%|-P%|USD/h  of each GPU of a machine
+  price:PLACE:GPU[:MARKET]=xF|+P%|-P%|USD/h  of each GPU of a machine
   egress:SRC:DST=xF|+P%|-P%|USD/GiB                  DST: PLACE, internet, inter-region, inter-zone
   bandwidth:SRC:DST[:one-way]=xF|+P%|-P%|RATE        both ways unless one-way
   rate:GPU[:COUNT]=xF|+P%|-P%|N/s                    speed of the model on a GPU
-  quota:PLACE:GPU[:spot|on-demand]=N    gradient=xF
+  quota:PLACE:GPU[:MARKET]=N    gradient=xF
 {WISH_LINES}
 """
 

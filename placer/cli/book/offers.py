@@ -31,7 +31,11 @@ Examples:
 @click.option("--gpu", metavar="A,B", help="Only these GPUs.")
 @click.option("--in", "places", metavar="PLACE,..", help="Only these places; wildcards allowed.")
 @click.option(
-    "--market", default="any", show_default=True, metavar="NAME", help="spot, on-demand or any."
+    "--market",
+    default="any",
+    show_default=True,
+    metavar="NAME",
+    help="spot, on-demand, community or any.",
 )
 @click.option(
     "--sort",

@@ -78,7 +78,7 @@ class MonthOutlook:
 def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotOutlook | None:
     """Say what a placement has to expect of its spot machines; None without any."""
     machines = machine_groups(placement)
-    spot = [group for group in machines if group.market == "spot"]
+    spot = [group for group in machines if group.market != "on_demand"]
     if not spot:
         return None
     wish, speed = problem.requirements, got.samples_per_second
@@ -204,8 +204,8 @@ def _floor(placement: Placement, problem: Problem) -> float:
     can run, else the best synchronous one.
     """
     server = placement.exchange.server
-    groups = tuple(group for group in placement.groups if group.market != "spot")
-    if server is not None and server.market == "spot":
+    groups = tuple(group for group in placement.groups if group.market == "on_demand")
+    if server is not None and server.market != "on_demand":
         return 0.0
     rest = replace(placement, groups=groups)
     if not groups or not {*needs_place(problem.requirements.datasets)} <= {*rest.places}:

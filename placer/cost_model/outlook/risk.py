@@ -116,7 +116,7 @@ class Gang:
 
     def index(self, group: WorkerGroup) -> int | None:
         """Return which stock a group launches from; None on demand."""
-        if group.market != "spot":
+        if group.market == "on_demand":
             return None
         keys = [(stock.place, stock.device) for stock in self.stocks]
         return keys.index((group.place, group.gpu))
@@ -156,7 +156,7 @@ def gang_of(placement: Placement, problem: Problem) -> Gang:
     wanted: dict[tuple[str, str], int] = {}
     gpus: dict[tuple[str, str], set[int]] = {}
     for group in machine_groups(placement):
-        if group.market == "spot":
+        if group.market != "on_demand":
             key = group.place, group.gpu
             wanted[key] = wanted.get(key, 0) + group.machine_count
             gpus.setdefault(key, set()).add(group.gpu_count)

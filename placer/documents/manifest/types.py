@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from placer.workload.inner_plan import InnerPlan
 
-Market = Literal["on_demand", "spot"]
+Market = Literal["on_demand", "spot", "community"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,7 +22,7 @@ def covered(book: Catalog) -> dict[str, int]:
     often they launch: ``zone or region measured``, ``class assumed`` and so on; ``unknown`` without
     any row.
     """
-    kinds = {(o.provider, o.region, o.gpu) for o in book.offers if o.market == "spot"}
+    kinds = {(o.provider, o.region, o.gpu) for o in book.offers if o.moves}
     counted: Counter[str] = Counter()
     for provider, region, gpu in kinds:
         own = [row for row in book.capacity if _is_own(row, provider, region, gpu)]

@@ -23,6 +23,7 @@ class Covered:
     regions: int
     on_demand: int
     spot: int
+    community: int
     usd_per_gpu_hour_low: float
     usd_per_gpu_hour_median: float
     usd_per_gpu_hour_high: float
@@ -47,6 +48,7 @@ def coverage(catalog: Catalog) -> tuple[Covered, ...]:
                 regions=len({offer.region for offer in offers}),
                 on_demand=sum(offer.market == "on_demand" for offer in offers),
                 spot=sum(offer.market == "spot" for offer in offers),
+                community=sum(offer.market == "community" for offer in offers),
                 usd_per_gpu_hour_low=min(prices),
                 usd_per_gpu_hour_median=median(prices),
                 usd_per_gpu_hour_high=max(prices),

@@ -16,13 +16,13 @@ from typing import Any
 from msgspec import to_builtins
 
 from placer.errors import PlacerError, unknown
-from placer.market.catalog import Catalog
+from placer.market.catalog import MARKET_WORDS, MARKETS, Catalog
 from placer.market.market_changes import Row, drop_offers, set_bandwidths, set_egress, set_prices
 from placer.problem.words.wishes import CHANGES
 from placer.units import parse_bandwidth, parse_count, parse_rate
 
 TARGETS = {
-    "price": "price:PLACE:GPU[:spot|on-demand]=xF, +P%, -P% or USD/h of each GPU",
+    "price": "price:PLACE:GPU[:MARKET]=xF, +P%, -P% or USD/h of each GPU",
     "egress": (
         "egress:SRC:DST=xF, +P%, -P% or USD/GiB; DST is a place, internet, inter-region or "
         "inter-zone"
@@ -30,7 +30,7 @@ TARGETS = {
     "bandwidth": "bandwidth:SRC:DST[:one-way]=xF, +P%, -P% or a rate such as 250Mb/s",
     "rate": "rate:GPU[:COUNT]=xF, +P%, -P% or samples/s of one GPU, such as 400/s",
     "gradient": "gradient=xF, +P% or -P%",
-    "quota": "quota:PLACE:GPU[:spot|on-demand]=N",
+    "quota": "quota:PLACE:GPU[:MARKET]=N",
 }
 """What is no wish, with its grammar."""
 PARTS = {
@@ -48,7 +48,7 @@ OVER_BOOK: Mapping[str, Callable[[Catalog, Sequence[Row]], Catalog]] = MappingPr
 """What changes a price book, beside ``drop``."""
 MOST_WORDS, LONGEST_WORD = 100, 1000
 """Changes of a book in a document, and characters of one."""
-MARKETS = ("spot", "on_demand", "*")
+KNOWN_MARKETS = (*MARKETS, "*")
 MOST_FACTOR = 1e6
 """Larger factors, and smaller ones than one over it, are a slip of the keyboard."""
 
@@ -198,8 +198,8 @@ def _target(what: str, target: tuple[str, ...], text: str) -> tuple[str, ...]:
     """Check the last word of a target."""
     if what in ("price", "quota"):
         market = target[2].replace("-", "_") if len(target) == 3 else "*"
-        if market not in MARKETS:
-            raise unknown("market", target[2], ["spot", "on-demand"])
+        if market not in KNOWN_MARKETS:
+            raise unknown("market", target[2], MARKET_WORDS)
         return (*target[:2], market)
     if what == "bandwidth" and len(target) == 3 and target[2] != "one-way":
         raise PlacerError(
@@ -217,11 +217,11 @@ def _drop_of(text: str) -> Change:
     if not 1 <= len(target) <= 3 or not all(target):
         raise PlacerError(
             f"drop '{text}' names no offers",
-            "write PLACE or PLACE:GPU[:spot|on-demand], such as aws/us-east-1 or 'aws/*:H100:spot'",
+            "write PLACE or PLACE:GPU[:MARKET], such as aws/us-east-1 or 'aws/*:H100:spot'",
         )
     market = target[2].replace("-", "_") if len(target) == 3 else "*"
-    if market not in MARKETS:
-        raise unknown("market", target[2], ["spot", "on-demand"])
+    if market not in KNOWN_MARKETS:
+        raise unknown("market", target[2], MARKET_WORDS)
     return Change(
         text=text, what="drop", target=(*target[:2], market) if len(target) > 1 else (target[0],)
     )

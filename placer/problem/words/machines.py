@@ -11,7 +11,7 @@ from placer.market.selection import CONTINENTS, places_of
 from placer.problem.requirements import Used
 
 _RULE = re.compile(
-    r"(?P<place>[^=\s]+)(?:=(?P<count>[0-9]{1,9})x(?P<device>[A-Za-z0-9*?-]+(?::[0-9]{1,6})?)(?::(?P<market>spot|on-demand))?)?"
+    r"(?P<place>[^=\s]+)(?:=(?P<count>[0-9]{1,9})x(?P<device>[A-Za-z0-9*?-]+(?::[0-9]{1,6})?)(?::(?P<market>spot|on-demand|community))?)?"
 )
 
 
@@ -40,7 +40,7 @@ def parse_used(given: list[str], catalog: Catalog) -> tuple[Used, ...]:
         if match is None:
             raise PlacerError(
                 f"use '{word}' names no machines",
-                "write PLACE or PLACE=NxDEVICE[:spot|on-demand], such as onprem/site=1xRTX8000",
+                "write PLACE or PLACE=NxDEVICE[:MARKET], such as onprem/site=1xRTX8000",
             )
         if match["count"] is not None and int(match["count"]) < 1:
             raise PlacerError(

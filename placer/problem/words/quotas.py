@@ -10,7 +10,7 @@ from pathlib import Path
 
 from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import bounded
-from placer.market.catalog import Catalog
+from placer.market.catalog import MARKET_WORDS, MARKETS, Catalog
 from placer.problem.requirements import Quota
 
 QUOTA_COLUMNS = ["place", "gpu", "market", "gpus"]
@@ -112,8 +112,8 @@ def _quota(cells: list[str], columns: int, where: str, catalog: Catalog | None) 
         cells[2].replace("-", "_"),
         cells[3],
     )
-    if market not in ("*", "spot", "on_demand"):
-        raise PlacerError(f"{where}: market '{cells[2]}'", "write spot, on-demand or *")
+    if market not in ("*", *MARKETS):
+        raise PlacerError(f"{where}: market '{cells[2]}'", f"write {', '.join(MARKET_WORDS)} or *")
     most = quota_gpus(gpus, f"{where}: gpus")
     if catalog is not None:
         if not any(fnmatchcase(known, place) for known in catalog.regions):

@@ -662,7 +662,7 @@ class Wishes(TrainingWishes, total=False):
             reader="market",
             metavar="NAME",
             example="spot",
-            help="spot, on-demand or any.",
+            help="spot, on-demand, community (machines of third parties) or any.",
             default="any",
         ),
     ]

@@ -37,14 +37,14 @@ def command(
     """
     from placer.market.books.partial_books import over_default
     from placer.market.capacity_table import capacity_document
-    from placer.market.selection import MARKETS, gpus_of
+    from placer.market.selection import ASKED_MARKETS, gpus_of
 
     book, _ = over_default(catalog)
     wanted = market.replace("-", "_")
-    if wanted not in MARKETS:
+    if wanted not in ASKED_MARKETS:
         from placer.errors import unknown
 
-        raise unknown("market", market, MARKETS)
+        raise unknown("market", market, ASKED_MARKETS)
     gpus = None if gpu is None else {"*", *gpus_of(gpu, book)}
     where = None if place is None else book.region(place)
     rows = [

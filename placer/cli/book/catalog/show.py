@@ -22,6 +22,7 @@ HEADERS = (
     "regions",
     "on\ndemand",
     "spot",
+    "com-\nmunity",
     "esti-\nmated",
     "USD/h of\na device",
     "prices of",
@@ -140,6 +141,7 @@ def _print_coverage(out: Console, rows: list[dict[str, Any]]) -> None:
             str(row["regions"]),
             str(row["on_demand"]),
             str(row["spot"]),
+            str(row["community"]),
             str(row["estimated"]),
             _span(f"{row['usd_per_gpu_hour_low']:.2f}", f"{row['usd_per_gpu_hour_high']:.2f}", "-"),
             row["newest"]

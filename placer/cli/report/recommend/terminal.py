@@ -70,9 +70,7 @@ def reading(problem: Problem, wanted: str = "") -> RenderableType:
         limits.append(f"not in {', '.join(wish.places_not_in)}")
     limits += [f"using {rule.spec}" for rule in wish.used]
     limits.append(
-        {"any": "spot and on-demand", "spot": "spot only", "on_demand": "on-demand only"}[
-            wish.market
-        ]
+        _any_market(problem) if wish.market == "any" else f"{wish.market.replace('_', '-')} only"
     )
     limits.append(f"{wish.min_workers} to {wish.max_workers} workers")
     limits += _inner_limits(wish)
@@ -105,6 +103,12 @@ def reading(problem: Problem, wanted: str = "") -> RenderableType:
 def _objective_words(problem: Problem) -> str:
     words = OBJECTIVE_WORDS[problem.requirements.objective]
     return words if problem.profile.architecture is None else words.replace("sample", "token")
+
+
+def _any_market(problem: Problem) -> str:
+    """Name the markets that are chosen among."""
+    known = {offer.market for offer in problem.catalog.offers}
+    return "spot, on-demand and community" if "community" in known else "spot and on-demand"
 
 
 def _inner_limits(wish: Requirements) -> list[str]:

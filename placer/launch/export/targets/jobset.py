@@ -28,7 +28,7 @@ from placer.launch.export.texts.parts import Part, parts
 from placer.launch.export.texts.readme import meeting_words, plain, readme
 from placer.launch.export.texts.yaml_text import yaml_text
 
-RESTARTS = {"on_demand": 3, "spot": 20}
+RESTARTS = {"on_demand": 3, "spot": 20, "community": 20}
 """Restarts of a whole set before it fails: spot machines are taken away now and then."""
 
 
@@ -58,7 +58,7 @@ def job_set(plan: ExportPlan, place: str) -> dict[str, Any]:
         for name, part in parts(plan).items()
         if part.environment["PLACER_PLACE"] == place
     }
-    spot = any(part.environment["PLACER_MARKET"] == "spot" for part in here.values())
+    restarts = max(RESTARTS[part.environment["PLACER_MARKET"]] for part in here.values())
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
@@ -72,7 +72,7 @@ def job_set(plan: ExportPlan, place: str) -> dict[str, Any]:
         },
         "spec": {
             "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
-            "failurePolicy": {"maxRestarts": RESTARTS["spot" if spot else "on_demand"]},
+            "failurePolicy": {"maxRestarts": restarts},
             "replicatedJobs": [_job(plan, name, part) for name, part in here.items()],
         },
     }

@@ -177,7 +177,7 @@ def _resources(group: Group) -> dict[str, Any]:
     """Pin place and machine; on Google Cloud devices are asked for beside their host."""
     offer = group.offer
     built: dict[str, Any] = {
-        **_place_and_machine(group.provider, group.region, offer.instance_type),
+        **_place_and_machine(group.provider, group.region, offer.instance_type, offer.market),
     }
     if group.provider == "gcp" and not group.on_cpu:
         built["accelerators"] = {
@@ -186,7 +186,9 @@ def _resources(group: Group) -> dict[str, Any]:
     return {**built, "use_spot": offer.market == "spot"}
 
 
-def _place_and_machine(provider: str, region: str, instance_type: str) -> dict[str, str]:
+def _place_and_machine(
+    provider: str, region: str, instance_type: str, market: str
+) -> dict[str, str]:
     """Pin a place and a machine by SkyPilot's names; `PlacerError` if it has none."""
     if provider not in PROVIDERS or not _REGION.fullmatch(region):
         raise PlacerError(
@@ -200,7 +202,7 @@ def _place_and_machine(provider: str, region: str, instance_type: str) -> dict[s
         )
     return {
         "infra": skypilot_place(provider, region),
-        "instance_type": skypilot_machine(provider, instance_type),
+        "instance_type": skypilot_machine(provider, instance_type, market),
     }
 
 
@@ -210,7 +212,9 @@ def _server_resources(plan: ExportPlan) -> dict[str, Any]:
     assert aggregator.server is not None
     provider, _, region = aggregator.place.partition("/")
     return {
-        **_place_and_machine(provider, region, aggregator.server.instance_type),
+        **_place_and_machine(
+            provider, region, aggregator.server.instance_type, aggregator.server.market
+        ),
         "use_spot": aggregator.server.market == "spot",
     }
 

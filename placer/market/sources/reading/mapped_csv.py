@@ -21,7 +21,7 @@ from placer.market.sources.reading.fetch import FAILED, READ_SECONDS, Document, 
 
 PLACED = ("offers.csv", "stores.csv", "functions.csv")
 """Files whose rows need a region with coordinates."""
-MARKETS = {"ondemand": "on_demand", "spot": "spot"}
+MARKETS = {"ondemand": "on_demand", "spot": "spot", "community": "community"}
 """Markets without blanks, hyphens and capitals, as price lists spell them."""
 FIRST_LINES = 50
 """Lines that are looked at to tell what a document is that cannot be read."""

@@ -183,6 +183,8 @@ def _exportable(offer: VmOffer, tally: Tally) -> bool:
         tally.leave_out(f"{offer.price_basis} machine", offer.place)
     elif offer.provider not in PROVIDERS:
         tally.leave_out("provider that placer does not write for SkyPilot", offer.provider)
+    elif offer.market == "community":
+        tally.leave_out("community machine, which SkyPilot's files do not have", offer.place)
     elif offer.instance_type.startswith(FORMULA) or offer.region.startswith(FORMULA):
         tally.leave_out("name that a spreadsheet would take for a formula", offer.instance_type)
     else:

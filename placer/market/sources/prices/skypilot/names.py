@@ -137,21 +137,24 @@ def skypilot_place(provider: str, region: str) -> str:
     return f"{provider}/{country}/{region}"
 
 
-def skypilot_machine(provider: str, instance_type: str) -> str:
+def skypilot_machine(provider: str, instance_type: str, market: str = "on_demand") -> str:
     """Return what SkyPilot calls a machine: on Google Cloud the host without its devices, at RunPod
-    with SkyPilot's name of the device.
+    with SkyPilot's name of the device and the cloud (sky/provision/runpod/utils.py, SkyPilot 0.14).
 
     Examples
     --------
     >>> skypilot_machine("gcp", "n1-standard-8+1xT4"), skypilot_machine("runpod", "8x_A100-SXM")
     ('n1-standard-8', '8x_A100-80GB-SXM_SECURE')
+    >>> skypilot_machine("runpod", "1x_RTX4090", "community")
+    '1x_RTX4090_COMMUNITY'
     """
     if provider == "gcp":
         return instance_type.split("+", 1)[0]
     count, _, gpu = instance_type.partition("x_")
     if provider != "runpod" or not gpu or gpu.endswith("_SECURE"):
         return instance_type
-    return f"{count}x_{RUNPOD_GPUS.get(gpu, gpu)}_SECURE"
+    cloud = "COMMUNITY" if market == "community" else "SECURE"
+    return f"{count}x_{RUNPOD_GPUS.get(gpu, gpu)}_{cloud}"
 
 
 def hosts_of(device: str, count: int, hosts: Mapping[str, tuple[float, float, float]]) -> list[str]:
