@@ -39,11 +39,16 @@ def _is_own(row: CapacityRow, provider: str, region: str, gpu: str) -> bool:
     return (row.provider, row.region, row.device, row.market) == wanted and row.share is not None
 
 
-def old_rows(rows: Sequence[Located], today: date) -> Iterator[Finding]:
-    """Yield the rows of zones and regions whose shares are out of date."""
+def wrong_dates(rows: Sequence[Located], today: date) -> Iterator[Finding]:
+    """Yield the rows from the future, and those of zones and regions whose shares are out of
+    date.
+    """
     oldest = (today - timedelta(days=OLD_DAYS)).isoformat()
     for where, row in rows:
-        if row.region and row.share is not None and row.as_of < oldest:
+        if row.as_of > today.isoformat():
+            text = f"as_of {row.as_of} is in the future"
+            yield Finding(level="error", where=where, message=text)
+        elif row.region and row.share is not None and row.as_of < oldest:
             text = (
                 f"{row.zone or row.place} {row.device}: as of {row.as_of}, over {OLD_DAYS} days: "
                 "shares of neighbouring weeks differ by 10 points and more"

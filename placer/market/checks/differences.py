@@ -57,6 +57,7 @@ def differences(old: Catalog, new: Catalog) -> tuple[Change, ...]:
         "links.csv",
         "regions.csv",
         "gpus.csv",
+        "capacity.csv",
     ):
         before, after = _by_key(file, _rows(old, file)), _by_key(file, _rows(new, file))
         changes = [

@@ -20,6 +20,13 @@ RIGHTS = (
     "pricing:GetProducts, ec2:DescribeRegions, ec2:DescribeInstanceTypes, "
     "ec2:DescribeInstanceTypeOfferings, ec2:DescribeSpotPriceHistory"
 )
+RIGHTS_OF = {
+    "get spot placement scores": "ec2:GetSpotPlacementScores",
+    "describe capacity block offerings": "ec2:DescribeCapacityBlockOfferings",
+    "search training plan offerings": "sagemaker:SearchTrainingPlanOfferings",
+    "list service quotas": "servicequotas:ListServiceQuotas",
+}
+"""What an account must allow for operations that ask for no prices."""
 NO_LOGIN = (
     "NoCredentialsError",
     "PartialCredentialsError",
@@ -144,7 +151,7 @@ def _answer(code: str, what: str) -> PlacerError:
     if code in EXPIRED:
         tip = "log in again"
     elif "Unauthorized" in code or "AccessDenied" in code:
-        tip = f"allow {RIGHTS}"
+        tip = f"allow {RIGHTS_OF.get(what, RIGHTS)}"
     elif "Throttl" in code or "Limit" in code or "TooMany" in code:
         tip = "run this again later, or for fewer regions with --in"
     elif code.isdecimal() or "Internal" in code or "Unavailable" in code:
