@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from placer.advice.recommendation.recommend import equal_machines
 from placer.advice.robustness.candidates import Candidate, candidates_of, with_phi
-from placer.advice.robustness.uncertainty import Factor, changes_of, latin_hypercube
+from placer.advice.robustness.moving_together import sampled
+from placer.advice.robustness.uncertainty import Factor, changes_of
 from placer.advice.robustness.value_of_information import losses_of, values_of
 from placer.advice.worlds.scenario import apply
 from placer.cost_model.estimate import evaluate
@@ -122,7 +123,7 @@ def worlds_of(pool: Sequence[Candidate], worlds: int, seed: int) -> list[tuple[s
     unique = {tuple(row): (kind, row) for kind, row in reversed(drawn)}
     return [
         *reversed(unique.values()),
-        *(("sample", row) for row in latin_hypercube(worlds, len(factors), seed)),
+        *(("sample", row) for row in sampled(factors, worlds, seed)),
     ]
 
 

@@ -19,6 +19,7 @@ from placer.advice.robustness.competitors import (
     solved_world,
     worlds_of,
 )
+from placer.advice.robustness.moving_together import TOGETHER, move_together
 from placer.advice.robustness.uncertainty import Factor, changes_of, check_count
 from placer.advice.robustness.value_of_information import Worth, losses_of, values_of, worth_of
 from placer.documents.request import request_document
@@ -150,6 +151,7 @@ class Robustness:
         return {
             **head,
             "factors": [_factor(factor) for factor in self.factors],
+            "spot_price_correlation": TOGETHER if move_together(self.factors) else None,
             "regret": {
                 "kind": "exact" if self.exact else "lower bound",
                 "candidates": len(self.pool),

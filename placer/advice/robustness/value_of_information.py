@@ -107,8 +107,8 @@ def worth_of(
     resampling, two nested levels with common random numbers (Strong, Oakley and Brennan, 2014,
     Medical Decision Making 34, describe and compare such estimators): x at `LEVELS`, y as in the
     first `INNER` worlds. The first term is the mean over the same worlds, so the difference is
-    exact for this sample and never below 0. Figures are taken as independent, and the choice is one
-    of the candidates.
+    exact for this sample and never below 0. The choice is one of the candidates. Other prices that
+    move with a figure stay as they were drawn: what it says of them is not counted.
     """
     import numpy as np
 

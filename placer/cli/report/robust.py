@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from placer.advice.robustness.moving_together import TOGETHER, move_together
 from placer.advice.robustness.regret import FRAGILE_REGRET, FRAGILE_SHARE, FRAGILE_WORST, Robustness
 from placer.advice.robustness.uncertainty import BOXES, changes_of
 from placer.advice.robustness.value_of_information import Worth
@@ -81,7 +82,13 @@ def _unsure(got: Robustness) -> str:
             sentences.append(f"{words} (x{low:.2g} to x{high:.2g})")
     if not sentences:
         return "nothing: every figure that a candidate rests on is taken as exact"
-    return f"{', '.join(sentences)}; each by itself, egress and all others as in the book"
+    together = (
+        f"spot prices of one device of a provider together (correlation {TOGETHER:g}, from price "
+        "lists of Google Cloud), all else by itself"
+        if move_together(got.factors)
+        else "each by itself"
+    )
+    return f"{', '.join(sentences)}; {together}; egress and all others as in the book"
 
 
 def _regret(got: Robustness) -> list[tuple[str, str]]:

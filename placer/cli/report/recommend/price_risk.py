@@ -44,10 +44,10 @@ def _case_words(result: Result, offer: VmOffer, case: PriceCase) -> str:
     got, value = case.estimate, result.value
     speed = format_speed(got.effective_samples_per_second.value, got.tokens_per_sample)
     found = "the answer is" if case.proved else "a short search finds"
-    other = result.objective.value(got)
-    change = (
-        "" if not value else f" ({100 * (other / value - 1):+.0f} % {result.objective.quantity})"
-    )
+    other, quantity = result.objective.value(got), result.objective.quantity
+    if got.tokens_per_sample is not None:
+        quantity = quantity.replace("samples", "tokens")
+    change = "" if not value else f" ({100 * (other / value - 1):+.0f} % {quantity})"
     cost = format_usd(got.usd_per_hour.total)
     outlier = "; it rests on an outlier too" if case.on_outlier else ""
     return f"{price}{found} {headline(case.placement)}: {speed} for {cost}/h{change}{outlier}"
