@@ -39,7 +39,8 @@ from placer.market.catalog import Catalog
 from placer.market.launch_log import LaunchLog, read_launch_log
 
 GANGS, SLACKS, WORK_H = (8, 16, 32), (0.10, 0.25, 0.50), 24.0
-FIT_H = 7 * 24.0
+FIT_H, V100_FIT_H = 7 * 24.0, 8 * 24.0
+"""Hours at the beginning of each trace on which the rules were chosen; the others judge."""
 WARM_H = 24.0
 """Hours at the beginning of which no job starts: a policy has a day of history at least."""
 GPUS_PRICED = 8
@@ -153,9 +154,9 @@ def main() -> None:
     for name, only in (("H100, US zones", "us-"), ("H100, all zones", "")):
         log, prices = h100(given.folder, book, only)
         table(name, [*cells(log, prices, book, window, given.every)])
-    if given.days == "last":  # nothing was fitted on these, so all days judge
-        log, prices = v100(given.folder, book)
-        table("V100", [*cells(log, prices, book, (WARM_H, 1e6), 6 * given.every)])
+    log, prices = v100(given.folder, book)
+    window = (WARM_H, V100_FIT_H) if given.days == "fit" else (V100_FIT_H, 1e6)
+    table("V100", [*cells(log, prices, book, window, 2 * given.every)])
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ MOST_ZONES = 4
 """Spot zones at once."""
 RESERVE_H = 1.0
 """Hours before the deadline at which the uniform pace ends."""
+PATIENCE = 0.25
+"""Share of the slack that is waited for spot machines before the uniform pace begins."""
 AHEAD_H = 0.5
 """Hours of work ahead of the pace at which on-demand machines are given back."""
 HYSTERESIS = 2.0
@@ -127,10 +129,10 @@ def migrate(*, pace: bool) -> Rule:
             return one_place(best, n, market)
         if at == od and (
             slack <= 2 * job.restart_h + 3 * tick_h
-            or (pace and state.done_h < _uniform_h(state.now_h + 2 * job.restart_h, job, 0.0))
+            or (pace and state.done_h < _uniform_h(state.now_h + 2 * job.restart_h, job))
         ):
             return state.machines
-        if pace and state.done_h < _uniform_h(state.now_h, job, 0.0) - EPSILON_H:
+        if pace and state.done_h < _uniform_h(state.now_h, job) - EPSILON_H:
             return all_on_demand(job, market)
         return nothing(market)
 
@@ -145,10 +147,10 @@ def _effective_usd(zone: int, state: State, seen: Observation, job: Job, market:
     return seen.usd_per_hour[zone] * (1 + job.restart_h / life) + egress / life
 
 
-def _uniform_h(now_h: float, job: Job, reserve_h: float) -> float:
-    """Hours of work that a uniform pace has done by now."""
-    end = max(job.work_h, job.deadline_h - reserve_h)
-    return min(job.work_h, job.work_h * now_h / end)
+def _uniform_h(now_h: float, job: Job, begin_h: float = 0.0, end_h: float = math.inf) -> float:
+    """Return the hours of work that a uniform pace from one hour to another has done by now."""
+    hours = max(job.work_h, min(end_h, job.deadline_h) - begin_h)
+    return min(job.work_h, job.work_h * max(0.0, now_h - begin_h) / hours)
 
 
 def span(state: State, seen: Observation, tick_h: float, job: Job, market: Market) -> Machines:
@@ -200,8 +202,16 @@ def _wanted(places: int, state: State, job: Job) -> int:
     return math.ceil(full - EPSILON_H) if _is_behind(state, job) else math.floor(full + EPSILON_H)
 
 
+def _pace_h(state: State, job: Job) -> float:
+    """Hours of work below which on-demand machines fill gaps: a uniform pace that begins when a
+    part of the slack has been waited for spot machines, and ends before the deadline.
+    """
+    patience_h = max(job.restart_h, PATIENCE * (job.deadline_h - job.work_h))
+    return _uniform_h(state.now_h, job, patience_h, job.deadline_h - RESERVE_H)
+
+
 def _is_behind(state: State, job: Job) -> bool:
-    return state.done_h < _uniform_h(state.now_h, job, RESERVE_H) - EPSILON_H
+    return state.done_h < _pace_h(state, job) - EPSILON_H
 
 
 def _grown(held: Held, state: State, room: Sequence[int], seen: Observation, job: Job) -> Held:
@@ -262,10 +272,9 @@ def _filled(held: Held, state: State, job: Job, market: Market) -> int:
     """Return the on-demand machines: those that are missing, while the job is behind its pace."""
     spot, before = sum(held.values()), state.machines[market.on_demand]
     missing = max(0, _wanted(len(held) + 1, state, job) - spot) if spot < job.machines else 0
-    pace = _uniform_h(state.now_h, job, RESERVE_H)
     if _is_behind(state, job):
         return missing
-    return min(before, missing) if state.done_h < pace + AHEAD_H else 0
+    return min(before, missing) if state.done_h < _pace_h(state, job) + AHEAD_H else 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
