@@ -267,7 +267,9 @@ class Search:
         narrower, chosen = _narrower(part.frame), _by_places(part)
         if chosen:
             for frame in chosen:
-                self.push(key, replace(part, frame=frame, tried=(), patience=0))
+                self.push(key, replace(part, frame=frame, tried=()))
+        elif part.low < part.high and part.frame.chosen is not None:
+            self._push_each(key, part)
         elif part.low < part.high:
             middle = (part.low + part.high) // 2
             self.push(key, replace(part, high=middle))
@@ -278,6 +280,13 @@ class Search:
         else:
             self.push(key, replace(part, patience=part.patience + 1))
 
+    def _push_each(self, key: float, part: Part) -> None:
+        """Push a part for each number of workers: where the places are chosen as well, its program
+        is smaller by far than that of several numbers.
+        """
+        for workers in range(part.low, part.high + 1):
+            self.push(key, replace(part, low=workers, high=workers, patience=0))
+
     def _split(self, key: float, part: Part, crew: Crew, solved: Solved) -> None:
         """Price the counts of a solution, and push what is left of the part."""
         counts = tuple(round(solved.values[n]) for n in crew.counts)
@@ -286,6 +295,9 @@ class Search:
         for single in part.frame.singles[:MOST_PRICED_HUBS]:
             placement = placement_of(crew, counts, single)
             truth = None if placement is None else self.offer(placement)
+        if part.frame.needs_workers and part.low < part.high and part.frame.chosen is not None:
+            self._push_each(key, part)
+            return
         if part.frame.needs_workers and part.low < part.high:
             for low, high in (
                 (part.low, workers - 1),
