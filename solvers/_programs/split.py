@@ -55,6 +55,8 @@ MORE_PATIENCE = 4.0
 """How much longer a program may take that cannot be cut."""
 MOST_CHOICES = 512
 """Choices of places that become programs of their own, at most."""
+MOST_GROWTH = 4 / 3
+"""Where places are chosen, most over fewest workers of a program; below that each number is one."""
 REPORT_EVERY_S = 0.5
 """How often the bound is reported."""
 CLOSE = 1e-6
@@ -269,7 +271,7 @@ class Search:
             for frame in chosen:
                 self.push(key, replace(part, frame=frame, tried=()))
         elif part.low < part.high and part.frame.chosen is not None:
-            self._push_each(key, part)
+            self._push_ranges(key, part)
         elif part.low < part.high:
             middle = (part.low + part.high) // 2
             self.push(key, replace(part, high=middle))
@@ -280,12 +282,15 @@ class Search:
         else:
             self.push(key, replace(part, patience=part.patience + 1))
 
-    def _push_each(self, key: float, part: Part) -> None:
-        """Push a part for each number of workers: where the places are chosen as well, its program
-        is smaller by far than that of several numbers.
+    def _push_ranges(self, key: float, part: Part) -> None:
+        """Push parts of few numbers of workers: where the places are chosen as well, their programs
+        are smaller by far than that of all numbers.
         """
-        for workers in range(part.low, part.high + 1):
-            self.push(key, replace(part, low=workers, high=workers, patience=0))
+        low, least = part.low, part.high / part.low <= MOST_GROWTH
+        while low <= part.high:
+            high = low if least else min(part.high, max(low, int(low * MOST_GROWTH)))
+            self.push(key, replace(part, low=low, high=high, patience=0))
+            low = high + 1
 
     def _split(self, key: float, part: Part, crew: Crew, solved: Solved) -> None:
         """Price the counts of a solution, and push what is left of the part."""
@@ -296,7 +301,7 @@ class Search:
             placement = placement_of(crew, counts, single)
             truth = None if placement is None else self.offer(placement)
         if part.frame.needs_workers and part.low < part.high and part.frame.chosen is not None:
-            self._push_each(key, part)
+            self._push_ranges(key, part)
             return
         if part.frame.needs_workers and part.low < part.high:
             for low, high in (
