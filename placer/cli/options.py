@@ -14,12 +14,52 @@ from placer.problem.words.wishes import TRAINING, WISHES, Wish
 F = TypeVar("F", bound=Callable[..., Any])
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-catalog_option = click.option(
-    "--catalog",
-    multiple=True,
-    metavar="NAME|DIR|CSV",
-    help="Price book; rows of later books replace those of earlier ones. Default: the pinned ones.",
-)
+
+def _leave_the_cache(ctx: click.Context, param: click.Parameter, given: bool) -> None:
+    """Read books anew while the command runs."""
+    from placer.market.books.cache import unused
+
+    if given:
+        ctx.with_resource(unused())
+
+
+def _say_what_the_cache_lacks(ctx: click.Context, param: click.Parameter, given: bool) -> None:
+    """Say on stderr why books are read anew each time."""
+    from placer.market.books.cache import writing_problem
+
+    problem = writing_problem() if given else ""
+    if problem:
+        words = "books are read anew each time; set PLACER_HOME to a folder of yours"
+        click.echo(f"cache: {problem}: {words}", err=True)
+
+
+def catalog_option(function: F) -> F:
+    """Add the price book of a command, and how it is read."""
+    book = click.option(
+        "--catalog",
+        multiple=True,
+        metavar="NAME|DIR|CSV",
+        help="Price book; rows of later books replace those of earlier ones. Default: the pinned "
+        "ones.",
+    )
+    no_cache = click.option(
+        "--no-cache",
+        is_flag=True,
+        expose_value=False,
+        callback=_leave_the_cache,
+        help="Read and check the books anew; keep nothing of them.",
+    )
+    verbose = click.option(
+        "-v",
+        "--verbose",
+        is_flag=True,
+        expose_value=False,
+        callback=_say_what_the_cache_lacks,
+        help="Say on stderr where the cache of books cannot be written.",
+    )
+    return _add([book, no_cache, verbose], function)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 

@@ -280,6 +280,30 @@ def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyPa
     assert load_catalog("erben-2023").offers
 
 
+def test_no_cache_reads_books_anew_and_keeps_nothing(home: Path, run: Run) -> None:
+    """The answer is the same; a file that is there already is neither read nor written."""
+    command = ("offers", "--catalog", "erben-2023", "--json")
+    anew = run(*command, "--no-cache", PLACER_HOME=str(home)).stdout
+    assert not cache_folder().exists()
+    assert run(*command, PLACER_HOME=str(home)).stdout == anew
+    (path,) = cache_folder().glob("*.sqlite")
+    before = path.stat()
+    os.utime(path, (1, 1))  # reading it would touch it
+    assert run(*command, "--no-cache", PLACER_HOME=str(home)).stdout == anew
+    assert (path.stat().st_mtime, path.stat().st_ino) == (1, before.st_ino)
+
+
+def test_verbose_says_where_the_cache_cannot_be_written(home: Path, run: Run) -> None:
+    """One line on stderr, with the folder and why; nothing without -v, or where it can."""
+    command = ("offers", "--catalog", "erben-2023", "--json")
+    said = run(*command, "-v", PLACER_HOME="/proc/none").stderr
+    assert said.startswith("cache: /proc/none/cache/catalogs cannot be written (")
+    assert said.count("\n") == 1
+    assert not run(*command, PLACER_HOME="/proc/none").stderr
+    assert not run(*command, "--verbose", PLACER_HOME=str(home)).stderr
+    assert not run(*command, "--no-cache", "-v", PLACER_HOME="/proc/none").stderr
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs owners of files")
 def test_a_cache_that_others_may_write_is_not_believed(home: Path, erben: Catalog) -> None:
     """Whoever can write prices into it can make its digest too; the next one is this user's alone.

@@ -12,6 +12,7 @@ import sqlite3
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,34 @@ def cache_folder() -> Path:
     return (folder / "cache" if os.environ.get("PLACER_HOME") else folder) / "catalogs"
 
 
+_used: ContextVar[bool] = ContextVar("cache used", default=True)
+
+
+@contextmanager
+def unused() -> Iterator[None]:
+    """Read and write nothing in the cache for a while."""
+    token = _used.set(False)
+    try:
+        yield
+    finally:
+        _used.reset(token)
+
+
+def writing_problem() -> str:
+    """Return why nothing can be put into the cache; empty if it can, or is not used."""
+    import tempfile
+
+    folder = cache_folder()
+    try:
+        if _used.get():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+    except OSError as error:
+        return f"{folder} cannot be written ({error.strerror or error})"
+    return ""
+
+
 def read_compiled(digest: str, name: str) -> Catalog | None:
     """Load a catalog from the cache.
 
@@ -72,6 +101,8 @@ def read_compiled(digest: str, name: str) -> Catalog | None:
     Catalog or None
         None if the cache has no whole file of this digest: then the CSV files are read.
     """
+    if not _used.get():
+        return None
     path = _path(digest)
     try:
         if not _own(path) or not _whole(path.read_bytes()):
@@ -96,6 +127,8 @@ def read_compiled(digest: str, name: str) -> Catalog | None:
 
 def write_compiled(catalog: Catalog) -> None:
     """Put a catalog into the cache; a cache that cannot be written is none."""
+    if not _used.get():
+        return
     folder = cache_folder()
     # An SQLite that was built without it has no serialize.
     with suppress(OSError, sqlite3.Error, AttributeError):
