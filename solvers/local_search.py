@@ -17,7 +17,6 @@ from ._drafts.construction import Start, answer_of, construct, judge_of
 from ._drafts.draft import Draft, Judge
 from ._drafts.moves import Descent, Neighbourhood
 from ._drafts.several_regions import SeveralRegionDrafts
-from ._drafts.zones import ZoneSearch
 from ._market.market import Market
 from ._mode import Mode
 
@@ -74,6 +73,8 @@ def solve(
 
 
 def _improve(judge: Judge, start: Start, seed: int) -> None:
+    from ._drafts.zones import ZoneSearch  # a proof of few nodes goes without
+
     ZoneSearch(judge).run(seed)
     around = Neighbourhood(judge, start.near)
     descent = Descent(

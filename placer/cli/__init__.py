@@ -6,6 +6,7 @@ Nothing else in placer prints.
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -70,6 +71,10 @@ ROOMS = {
 """Subpackage of each command: by what a user does with it."""
 
 
+COLLECTED = 50_000
+"""New objects after which garbage is looked for: a search makes few circles, and Python's own 700
+cost a twentieth of the main job.
+"""
 EPILOG = "Start with: placer recommend --model roberta-xlm --budget 5/h"
 
 
@@ -91,6 +96,7 @@ def cli() -> None:
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and turn errors into one line, a tip and an exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    gc.set_threshold(COLLECTED)
     if isinstance(sys.stdout, io.TextIOWrapper):  # what the terminal cannot show is written as \\x
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

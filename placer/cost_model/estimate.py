@@ -345,6 +345,10 @@ def pool_of(group: WorkerGroup, problem: Problem) -> Pool:
         If the catalog has no such offer, no rate is known for its device, or its machines cannot
         train the model by the plan of the group.
     """
+    kind = (*group.offer_kind, group.machines, group.inner)
+    known = problem.pools_of_groups.get(kind)
+    if known is not None:
+        return known
     offer = problem.catalog.offer(
         group.place, group.instance_type, group.gpu, group.gpu_count, group.market
     )
@@ -362,6 +366,7 @@ def pool_of(group: WorkerGroup, problem: Problem) -> Pool:
                 "measure it, or choose another device",
                 exit_code=5,
             )
+        problem.pools_of_groups[kind] = pool
         return pool
     raise PlacerError(
         f"catalog {problem.catalog.name} has no {group.device} {group.market} "

@@ -385,6 +385,11 @@ class Problem:
         return question.nearest(offer, self.catalog.gpu(offer.gpu), machines)
 
     @cached_property
+    def pools_of_groups(self) -> dict[tuple[object, ...], Pool]:
+        """Pools that groups were found to be of, by offer, machines and plan."""
+        return {}
+
+    @cached_property
     def _island_counts(self) -> dict[object, tuple[int, ...]]:
         return {}
 

@@ -146,13 +146,15 @@ class ButterflySearch:
         """Search every place and number of workers, the most promising first."""
         margins = self.relaxation.margins_alone(places, alive, family)
         at = np.array(places, dtype=np.intp)
-        open_ = still_open(self.relaxation, at, alive, family, margins >= 0)
+        open_, prices = still_open(self.relaxation, at, alive, family, margins >= 0)
         scored = [
             (-float(margins[k, i]), places[k], int(alive[i]))
             for k, i in np.argwhere(open_).tolist()
         ]
         for _, place, n in sorted(scored):
-            for groups in self._leaf(family, Node((place,), (), np.array([n]), 0.0)).improvements():
+            leaf = self._leaf(family, Node((place,), (), np.array([n]), 0.0))
+            leaf.prices = prices.get((place, n))
+            for groups in leaf.improvements():
                 if groups:
                     self._offer(groups)
                 else:

@@ -121,6 +121,8 @@ class Fronts:
         averaging time.
     egress_usd
         Egress of one exchange, which the split fixes.
+    prices
+        Prices of a dollar of which the tightest are known to be; None: they are looked for.
 
     Notes
     -----
@@ -131,8 +133,14 @@ class Fronts:
     """
 
     def __init__(
-        self, bound: LeafBound, hosts: tuple[frozenset[str], ...], split: Indices, egress_usd: float
+        self,
+        bound: LeafBound,
+        hosts: tuple[frozenset[str], ...],
+        split: Indices,
+        egress_usd: float,
+        prices: Array | None = None,
     ) -> None:
+        self.prices = prices
         self.bound, self.hosts, self.split, self.market = bound, hosts, split, bound.market
         mode = bound.relaxation.mode
         # More speed brings more rounds and more egress. Counting it with the price keeps a slower
@@ -151,10 +159,13 @@ class Fronts:
         prices of a dollar around the tightest of these.
         """
         weights = self.market.weights
+        if self.prices is not None:
+            weights = np.vstack([weights[:1], _rows_of(self.prices, weights), weights[-1:]])
         ends = {0, len(weights) - 1}
-        needed, sums = self.bound.thresholds(self.split)[:, 0], self._sums(weights)
+        needed = self.bound.thresholds(self.split, weights)[:, 0]
+        sums = self._sums(weights)
         spare = self._spare(weights, sums, needed)
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS if self.prices is None else 0):
             at = int(spare.argmin())
             if not np.isfinite(spare[at]) or spare[at] < 0:  # says nothing, or cuts the leaf
                 break
@@ -183,9 +194,7 @@ class Fronts:
         others = price[(weights[:, 0] > 0) & (price > 0)]
         low = others[others < now].max(initial=0.0) or now / 2
         high = min(others[others > now].min(initial=np.inf), 2 * now)
-        fine = np.zeros((FINE, weights.shape[1]))
-        fine[:, 0], fine[:, 1] = 1.0, low * (high / low) ** SHARES
-        return fine
+        return _rows_of(low * (high / low) ** SHARES, weights)
 
     def _spare(self, weights: Array, sums: Array, needed: Array) -> Array:
         """Return what is to spare in each row in dollars an hour; infinite where a row says nothing
@@ -360,6 +369,13 @@ class Fronts:
                 counts.append(count)
             at = int(whole.parent[at])
         return groups_of(pools[::-1], counts[::-1])
+
+
+def _rows_of(prices: Array, weights: Array) -> Array:
+    """Return rows with other prices of a dollar, with as many columns as those of the market."""
+    rows = np.zeros((len(prices), weights.shape[1]))
+    rows[:, 0], rows[:, 1] = 1.0, prices
+    return rows
 
 
 class RegionFront:

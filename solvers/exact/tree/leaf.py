@@ -26,6 +26,11 @@ class Leaf:
     ----------
     bound
         Regions, number of workers and hosts, with what a placement of them must reach.
+
+    Attributes
+    ----------
+    prices
+        The tightest prices of a dollar, where somebody has looked for them.
     """
 
     def __init__(self, bound: LeafBound) -> None:
@@ -36,6 +41,7 @@ class Leaf:
             bound.workers,
         )
         self.relaxation, self.market, self.target = bound.relaxation, bound.market, bound.target
+        self.prices: Array | None = None
 
     def improvements(self) -> Tree:
         """Yield groups that may improve, the most promising split of workers over regions first."""
@@ -79,7 +85,7 @@ class Leaf:
         if speed_and_price_decide(self.relaxation.problem, self.relaxation.mode.strategy):
             egress_usd = float(bound.egress_usd(split)[0])
             for hosts in bound.host_runs(split):
-                yield from Fronts(bound, hosts, split, egress_usd).improvements()
+                yield from Fronts(bound, hosts, split, egress_usd, self.prices).improvements()
         elif self._allows_required(split, sums):
             yield from MachineTree(bound, split, sums).improvements()
 

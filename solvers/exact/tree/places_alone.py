@@ -9,31 +9,34 @@ import numpy as np
 from ..._market.arrays import Array, Indices, Mask
 from ..._market.required_machines import best_of
 from ..bounds.relaxation import Family, Relaxation, margin
-from .fronts import units_at
+from .fronts import TIGHT, units_at
 
 FINE, ROUNDS = 8, 2
 """Prices of a dollar that are tried between the neighbours of the tightest ones, and how often."""
 CENTRES = 6
 """Tightest prices around which a round looks, those of most leaves first."""
+Prices = dict[tuple[int, int], Array]
+"""Prices of a dollar by place and number of workers."""
 FEW = 3
 """As many open leaves are searched as soon as bounded."""
 
 
 def still_open(
     relaxation: Relaxation, places: Indices, workers: Indices, family: Family, open_: Mask
-) -> Mask:
-    """Return which of the open places and numbers of workers stay open; shape (places, workers).
+) -> tuple[Mask, Prices]:
+    """Return which of the open places and numbers of workers stay open, and the tightest prices of
+    a dollar of each where they were looked for; shape (places, workers).
 
     Notes
     -----
-    All of them at once: the leaves do the same, each by itself (`Fronts`).
+    All of them at once: other leaves do the same, each by itself (`Fronts`).
     """
     market = relaxation.market
     if relaxation.problem.requirements.required_places or market.required_machines.rules:
-        return open_
+        return open_, {}
     at, counts = np.flatnonzero(open_.any(axis=1)), np.flatnonzero(open_.any(axis=0))
     if open_.sum() <= FEW:
-        return open_
+        return open_, {}
     cells = open_[np.ix_(at, counts)]
     weights = market.weights[priced(market.weights)]
     known, spare = np.zeros(0), np.zeros((0, *cells.shape))
@@ -45,6 +48,7 @@ def still_open(
         known = np.concatenate([known, weights[:, 1]])
         spare = np.concatenate([spare, _spare(sums, needed, weights)])
         if cells.sum() <= FEW:
+            known = known[:0]  # these few choose their own prices
             break
         tightest = spare[:, cells].argmin(axis=0)
         finite = np.isfinite(spare[:, cells].min(axis=0))
@@ -53,7 +57,13 @@ def still_open(
             break
     built = np.zeros_like(open_)
     built[np.ix_(at, counts)] = cells
-    return built
+    prices: Prices = {}
+    for k, i in np.argwhere(cells).tolist() if len(known) else ():
+        order = np.argsort(spare[:, k, i], kind="stable")[:TIGHT]
+        tight = known[order[np.isfinite(spare[order, k, i])]]
+        if len(tight):
+            prices[int(places[at[k]]), int(workers[counts[i]])] = tight
+    return built, prices
 
 
 def _sums(relaxation: Relaxation, place: int, family: Family, weights: Array) -> Array:
