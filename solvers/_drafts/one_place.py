@@ -14,6 +14,7 @@ from placer.problem.exchange import traits
 from placer.units import SECONDS_PER_HOUR
 
 from .._market.arrays import Array, Indices
+from .._market.shared_tables import APART
 from .._mode import Mode
 from .draft import NEVER, Draft, Judge
 from .hull_mixes import hull_mixes, seconds_of_hosts
@@ -28,6 +29,24 @@ PLACES = 24
 """Places whose exchange is worked out where it depends on the place."""
 DRAFTS = 6
 """Drafts of a mode that are ranked."""
+EXCHANGED = tuple(
+    sorted(
+        APART
+        - {
+            "budget_usd",
+            "budget_usd_per_hour",
+            "deadline_s",
+            "max_carbon_g_per_hour",
+            "max_regions",
+            "min_regions",
+            "min_samples_per_second",
+            "min_workers",
+            "most_usd_per_million_samples",
+            "objective",
+        }
+    )
+)
+"""Wishes that may change an exchange within one region, beside those that keep markets apart."""
 SINGLES = 40
 """Single machines that are ranked at most."""
 
@@ -286,6 +305,17 @@ class OnePlaceDrafts:
         A ring takes hardly longer with 64 workers than with 8, and a server eight times as long.
         Where so many cannot be had at all, what came before goes on.
         """
+        wish, fitted = self.judge.wish, self.judge.problem.calibration
+        key = (
+            *(mode.strategy, mode.local_steps, pool, id(fitted)),
+            *(getattr(wish, name) for name in EXCHANGED),
+        )
+        # While the calibration is held, its id is its own.
+        built: Exchanges | None
+        built, _ = self.judge.market.exchanges.get(key, lambda: (self._probed(mode, pool), fitted))
+        return built
+
+    def _probed(self, mode: Mode, pool: int) -> Exchanges | None:
         judge, place = self.judge, self.judge.market.pools[pool].place
         hubs = judge.hubs.of(mode.strategy, (place,))
         if not hubs:

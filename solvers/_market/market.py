@@ -12,6 +12,7 @@ from placer.cost_model.convergence import batch_factor
 from placer.cost_model.dollars.data import worker_sample_usd
 from placer.market.carbon import offer_carbon
 from placer.problem.datasets import needs_place
+from placer.problem.kept_answers import Recent
 from placer.problem.placement import MOST_WORKERS
 from placer.problem.problem import Pool, Problem
 from placer.solving import allowance
@@ -24,6 +25,8 @@ from .quota_buckets import Buckets
 from .required_machines import RequiredMachines
 from .shared_tables import network_property, shared_property, shared_tables
 
+KEPT_EXCHANGES = 512
+"""Exchanges in one place that a market keeps, of some hundred bytes each."""
 OF_WEIGHTS = ("weights", "values", "_best", "grids")
 """Tables that depend on the prices of a dollar at which the bound is evaluated."""
 
@@ -269,6 +272,11 @@ class Market:
     def least_rounds(self) -> dict[object, tuple[float, float]]:
         """Least seconds and egress of rounds between regions, by all that they depend on."""
         return {}
+
+    @network_property
+    def exchanges(self) -> Recent[Any]:
+        """Exchanges of equal machines in one place, by all that they depend on."""
+        return Recent(KEPT_EXCHANGES)
 
     @shared_property
     def kept(self) -> dict[object, Any]:

@@ -22,6 +22,7 @@ from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.objective import Objective, objective_named
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
+from placer.problem.kept_answers import Recent
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem, groups_of
 from placer.solving import allowance
@@ -32,6 +33,7 @@ from placer.units import SECONDS_PER_HOUR
 from .. import greedy, local_search
 from .._market.arrays import Array
 from .._market.market import Market
+from .._market.shared_tables import APART
 from .._mode import Mode
 from .._target import Target
 from .bounds.ledger import Ledger, root_bound
@@ -61,7 +63,22 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
         the first placement that keeps every limit.
     """
     with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
-        return prepare(problem)(problem, options)
+        return _kept(problem).solve(problem, options)
+
+
+def _kept(problem: Problem) -> Prepared:
+    """Return what questions share that differ in objective, budget and floor alone; the market
+    keeps it for the next one.
+    """
+    market = Market.of(problem)
+    wish = problem.requirements
+    key = (
+        *(id(problem.network), id(problem.calibration)),
+        *(getattr(wish, name) for name in sorted(APART - VARIED)),
+    )
+    held: Recent[Prepared] = market.tables.setdefault("prepared", Recent(KEPT))
+    # While it is held, nothing else has the ids of its network and calibration.
+    return held.get(key, lambda: Prepared(market))
 
 
 def prepare(problem: Problem) -> Callable[[Problem, SolveOptions], Answer]:
@@ -75,6 +92,20 @@ def prepare(problem: Problem) -> Callable[[Problem, SolveOptions], Answer]:
     return Prepared(Market.of(problem)).solve
 
 
+KEPT = 2
+"""Questions of a market, alike but for objective, budget and floor, whose searches are kept."""
+VARIED = frozenset(
+    {
+        "budget_usd",
+        "budget_usd_per_hour",
+        "deadline_s",
+        "max_carbon_g_per_hour",
+        "min_samples_per_second",
+        "most_usd_per_million_samples",
+        "objective",
+    }
+)
+"""Wishes in which the questions of one `Prepared` may differ."""
 TIE_NODES = 1_000
 """Nodes of the second search, which breaks ties: such placements are rare, and the first search
 has proved the value.

@@ -3,6 +3,7 @@ whether its memory stays flat.
 
     python tests/benchmarks/advisor_requests.py
     python tests/benchmarks/advisor_requests.py --requests 200 --alternatives
+    python tests/benchmarks/advisor_requests.py --catalog erben-2023
 
 Models, budgets, quotas and workers change from request to request. Prints, for each tenth of the
 requests, median and 95th percentile of CPU seconds and the resident memory after it. Memory is flat
@@ -19,7 +20,7 @@ import time
 from placer.interface.advisor import Advisor
 from placer.solving.allowance import resident_bytes
 
-MODELS = ("roberta-xlm", "roberta-base", "vit-l-16", "convnext-large", "gpt2", "whisper-small")
+MODELS = ("roberta-xlm", "roberta-base", "resnet50", "convnext-large", "resnet18", "whisper-small")
 BUDGETS = (1, 100)
 """USD/h between which budgets are drawn, evenly on a logarithmic scale."""
 
@@ -41,9 +42,10 @@ def main() -> None:
     words.add_argument("--requests", type=int, default=5000)
     words.add_argument("--alternatives", action="store_true", help="ask for all that is compared")
     words.add_argument("--seed", type=int, default=0)
+    words.add_argument("--catalog", help="price book of all requests")
     words.add_argument("--time-limit", default="2s", help="of each request")
     given = words.parse_args()
-    draw, advisor = random.Random(given.seed), Advisor()
+    draw, advisor = random.Random(given.seed), Advisor(given.catalog)
     seconds: list[float] = []
     print(f"{'requests':>9}{'p50':>10}{'p95':>10}{'resident':>12}")
     for number in range(given.requests):
