@@ -16,6 +16,7 @@ import argparse
 import random
 import statistics
 import time
+from typing import Any
 
 from placer.interface.advisor import Advisor
 from placer.solving.allowance import resident_bytes
@@ -25,10 +26,10 @@ BUDGETS = (1, 100)
 """USD/h between which budgets are drawn, evenly on a logarithmic scale."""
 
 
-def asked(draw: random.Random) -> dict[str, object]:
+def asked(draw: random.Random) -> dict[str, Any]:
     """Draw the words of a request."""
     low, high = BUDGETS
-    words: dict[str, object] = {"budget": f"{low * (high / low) ** draw.random():.2f}/h"}
+    words: dict[str, Any] = {"budget": f"{low * (high / low) ** draw.random():.2f}/h"}
     if draw.random() < 0.3:
         words["quota"] = draw.choice((8, 16, 64))
     if draw.random() < 0.3:
