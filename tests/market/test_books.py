@@ -35,8 +35,8 @@ def test_columns_file_describes_every_file() -> None:
 
 
 def test_default_book_covers_the_market(default: Catalog) -> None:
-    """At least 30 regions on five continents, the GPUs of the request on five providers, both
-    markets.
+    """At least 30 regions on five continents, the GPUs of the request on five providers, all
+    three markets.
     """
     places = {o.place for o in default.offers}
     assert len(places) >= 30
@@ -47,7 +47,7 @@ def test_default_book_covers_the_market(default: Catalog) -> None:
     assert {o.provider for o in default.offers} == {
         *("aws", "gcp", "azure", "lambda", "oci", "runpod")
     }
-    assert {o.market for o in default.offers} == {"spot", "on_demand"}
+    assert {o.market for o in default.offers} == {"spot", "on_demand", "community"}
 
 
 def test_sydney_and_mumbai_egress_cost_five_and_four_times_london(phalak: Catalog) -> None:
