@@ -267,8 +267,8 @@ def test_another_market_is_refused(tmp_path: Path) -> None:
     constants = tuple(pair.replace("on_demand", "committed") for pair in SET)
     with pytest.raises(
         PlacerError,
-        match=r"market 'committed' is not one of on_demand, spot, community; rename it in the table "
-        r"\[values.market\]",
+        match=r"market 'committed' is not one of on_demand, spot, community; rename it in the "
+        r"table \[values.market\]",
     ):
         read(tmp_path, QUOTE, constants=constants)
 
