@@ -77,7 +77,9 @@ class Risk:
     floor or deadline of the question (None without one). ``any_lost`` and ``all_lost`` are the
     chances that some stock, or every one, launches no machine at a time. ``stay`` are pairs of
     hours and the chance that no machine is lost until then; empty where that is not observed, as
-    ``median_hours``; ``stay_basis`` says who knows it. ``losses_per_hour`` are
+    ``median_hours``; ``held`` are such pairs of the chance that there are enough
+    workers at a moment and for so long, where all spot machines are in one zone and the table knows
+    both; else empty. ``stay_basis`` says who knows how long machines stay. ``losses_per_hour`` are
     those of a run that launches anew after each.
     ``expected_samples_per_second`` is the mean over ``scenarios``, with restarts and lost steps, 0
     where a run cannot go on; its ends are those of the shares. ``quantiles`` are pairs of a share
@@ -93,6 +95,7 @@ class Risk:
     chance_floor: Interval | None
     median_hours: float | None
     stay: tuple[tuple[float, float], ...]
+    held: tuple[tuple[float, float], ...]
     stay_basis: str
     losses_per_hour: float
     expected_samples_per_second: Interval
@@ -242,6 +245,7 @@ def risk_of(
         chance_floor=None if floor is None else _chance([speed >= floor for speed in speeds]),
         median_hours=median_h,
         stay=stay,
+        held=() if constant else _held(placement, problem, gang),
         stay_basis=losses_basis,
         losses_per_hour=losses_per_h,
         expected_samples_per_second=_ordered([float(speed.mean()) for speed in speeds]),
@@ -343,6 +347,22 @@ def _stay(gang: Gang) -> tuple[float | None, tuple[tuple[float, float], ...]]:
     )
     lost = first_loss_h([stay for _, _, stay in groups], states)
     return float(np.median(lost)), tuple((hours, float((lost > hours).mean())) for hours in HOURS)
+
+
+def _held(placement: Placement, problem: Problem, gang: Gang) -> tuple[tuple[float, float], ...]:
+    """Return the chances that one zone launches the machines of enough workers and keeps them."""
+    if gang.alone is None or placement.exchange.server is not None:
+        return ()
+    spot = [group for group in placement.groups if group.market == "spot"]
+    sure = sum(group.count for group in placement.groups if group.market != "spot")
+    needed = max(0, enough_workers(problem) - sure) * max(group.machines for group in spot)
+    if not needed:
+        return tuple((hours, 1.0) for hours in HOURS)
+    known = gang.stocks[0].known[0]
+    chance, stay = chance_of(known, needed), stay_of(known, needed)
+    if chance is None or stay is None:
+        return ()
+    return tuple((hours, chance * stay.share(hours)) for hours in HOURS)
 
 
 def _stock_risk(at: int, gang: Gang, machines: Sequence[Array]) -> StockRisk:
