@@ -27,6 +27,7 @@ from .bounds.region_rounds import RegionRounds
 from .bounds.relaxation import Family, Node, Relaxation, margin
 from .search import Ranges
 from .tree.first_placements import FirstPlacements
+from .tree.hub_tree import HubTree
 from .tree.interleaving import Tree, interleave
 from .tree.leaf import Leaf
 from .tree.region_leaf_bound import RegionLeafBound
@@ -96,12 +97,35 @@ class RegionSearch:
         if self.transport != "region-hub":
             yield from self._trees(open_)
             return
+        wish = self.problem.requirements
+        named = wish.required_places or self.market.required_machines.rules
         for family in open_:
+            if not named and not self.target.short:
+                yield from self._around_hubs(family)
+                continue
             for regions in self.ranges.regions:
                 alive = self._open(regions, family)
                 if len(alive):
                     places = self.relaxation.places(family)
                     yield from self._grow((), places, alive, regions, family)
+
+    def _around_hubs(self, family: Family) -> Iterator[None]:
+        """Search the hubs of a family of hosts."""
+        regions = [r for r in self.ranges.regions if len(self._open(r, family))]
+        if regions:
+            leaf = partial(self._known, family)
+            tree = HubTree(self._levels(family), self.target, leaf)
+            for groups in tree.improvements(np.array(regions)):
+                if groups:
+                    self._offer(groups)
+                else:
+                    yield
+
+    def _known(self, family: Family, used: tuple[int, ...]) -> Tree:
+        """Enumerate the machines of some regions."""
+        alive = self._open(len(used), family)
+        for n in alive[self._margins(used, (), alive, len(used), family) >= 0].tolist():
+            yield from self._leaf(family, Node(used, (), np.array([n]), 0.0)).improvements()
 
     def _trees(self, families: list[Family]) -> Iterator[None]:
         """Search one tree for each family of hosts, number of regions and number of workers, the
@@ -284,13 +308,16 @@ class RegionSearch:
         itself; shape (regions + 1,).
         """
         if family.hosts not in self._hub_regions:
-            if family.hosts not in self._hub_levels:
-                grid = grid_of(self.market, family.hosts, self.most)
-                self._hub_levels[family.hosts] = HubLevels(self.rounds, grid, family)
-            self._hub_regions[family.hosts] = self._hub_levels[family.hosts].regions(
+            self._hub_regions[family.hosts] = self._levels(family).regions(
                 self.target, self.ranges.most_regions
             )
         return self._hub_regions[family.hosts]
+
+    def _levels(self, family: Family) -> HubLevels:
+        if family.hosts not in self._hub_levels:
+            grid = grid_of(self.market, family.hosts, self.most)
+            self._hub_levels[family.hosts] = HubLevels(self.rounds, grid, family)
+        return self._hub_levels[family.hosts]
 
     def _fixed_margins(
         self, places: tuple[int, ...], workers: Indices, regions: int, family: Family

@@ -3,6 +3,7 @@
 import importlib
 import time
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,10 @@ from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.solving.answer import SolveOptions
+from placer.solving.solve import solve
 
+HUB_TREE = importlib.import_module("placer.solvers.exact.tree.hub_tree")
 EXACT = importlib.import_module("placer.solvers.exact.branch_and_bound")
 PLACEMENTS = importlib.import_module("placer.solvers.exhaustive").placements
 SEEDS = range(60)
@@ -101,3 +105,64 @@ def test_no_placement_is_excluded(strategy: str, draw: Any) -> None:
         if judged >= LEAST_JUDGED:
             return
     assert judged >= LEAST_JUDGED
+
+
+@pytest.mark.parametrize("strategy", ["model-averaging", "local-sgd"])
+def test_trees_find_what_enumeration_finds(strategy: str) -> None:
+    """Over several regions, where the trees of hubs and of splits are all that searches."""
+    judged = 0
+    for seed in range(20, 80):
+        problem = asking(exchange_problem(seed), strategy)
+        if not problem.modes or not problem.pools:
+            continue
+        oracle = solve(problem, "exhaustive")
+        answer = solve(problem, "exact", SolveOptions(gap=0.0, time_limit_s=600.0))
+        assert answer.status == oracle.status, seed
+        if oracle.value is not None:
+            assert answer.value == pytest.approx(oracle.value, rel=1e-8), seed
+            judged += 1
+        if judged >= LEAST_JUDGED / 3:
+            return
+    assert judged >= LEAST_JUDGED / 3
+
+
+def settled_by_enumeration(
+    free: np.ndarray, fewest: int, most: int
+) -> tuple[list[float], list[float]]:
+    """The best sum of fewest to most places with each of them, and without."""
+    sets = [
+        chosen
+        for size in range(fewest, most + 1)
+        for chosen in combinations(range(len(free)), size)
+    ]
+
+    def best(kept: list[tuple[int, ...]]) -> float:
+        return max((float(free[list(chosen)].sum()) for chosen in kept), default=-np.inf)
+
+    return (
+        [best([chosen for chosen in sets if at in chosen]) for at in range(len(free))],
+        [best([chosen for chosen in sets if at not in chosen]) for at in range(len(free))],
+    )
+
+
+def test_regions_are_settled_as_by_enumeration() -> None:
+    """A region is left out, or used, exactly where no sum with it, or without it, reaches what an
+    improvement needs.
+    """
+    draw, ruled_out, forced = np.random.default_rng(6), 0, 0
+    for _ in range(200):
+        places = int(draw.integers(1, 6))
+        fewest = int(draw.integers(0, places + 1))
+        most = int(draw.integers(fewest, places + 1))
+        free = draw.normal(size=(1, places)).round(1)
+        ranked = -np.sort(-free, axis=1)
+        taken = np.clip((ranked > 0).sum(axis=1), fewest, most)
+        reached = ranked[:, : int(taken[0])].sum(axis=1)
+        spare = draw.uniform(0, 1.5, size=1)
+        needed = float(reached[0] - spare[0])
+        out, must = HUB_TREE.settled(spare, free, ranked, taken, (fewest, most))
+        joined, away = settled_by_enumeration(free[0], fewest, most)
+        assert out.tolist() == [value < needed - 1e-12 for value in joined]
+        assert must.tolist() == [value < needed - 1e-12 for value in away]
+        ruled_out, forced = ruled_out + int(out.sum()), forced + int(must.sum())
+    assert min(ruled_out, forced) >= 50

@@ -29,12 +29,14 @@ class Frames:
 
     Notes
     -----
-    ``near`` says which places the level allows, shape (hubs, places); ``least_s`` is the slowest
-    way at least, ``fewest`` how many workers some region has at least.
+    ``near`` says which places the level allows, shape (hubs, places); the slowest way takes
+    ``least_s`` at least and ``most_s`` at most; ``fewest`` is how many workers some region has at
+    least.
     """
 
     near: Mask
     least_s: float
+    most_s: float
     fewest: int
     most: int
 
@@ -94,23 +96,25 @@ class HubLevels:
         open_ = np.zeros(most_regions + 1, dtype=bool)
         if len(self.hubs) == 0:
             return open_
-        for frames in self._frames(target):
+        for frames in self.frames(target):
             target.check_time()
-            open_[1:] |= (self._margins(frames, target, most_regions) >= 0).any(axis=0)
+            open_[1:] |= (self.margins(frames, target, most_regions) >= 0).any(axis=0)
         return open_
 
-    def _frames(self, target: Target) -> Iterator[Frames]:
+    def frames(self, target: Target) -> Iterator[Frames]:
         """Yield levels that leave time for a calculation, with powers of two of workers."""
         round_s = self.mode.seconds_at(target.min_speed)
         edges = self._edges(round_s)
         fewest, room = 1, self.grid.most - 1
         while fewest <= room:
             most = min(2 * fewest - 1, room)
-            inside = self._inside_s(fewest)
+            inside = self.inside_s(fewest)
             for below, edge in zip([0.0, *edges[:-1]], edges, strict=True):
                 if inside + below > round_s:
                     break
-                yield Frames(near=self.ways <= edge, least_s=below, fewest=fewest, most=most)
+                yield Frames(
+                    near=self.ways <= edge, least_s=below, most_s=edge, fewest=fewest, most=most
+                )
             fewest = most + 1
 
     def _edges(self, round_s: float) -> list[float]:
@@ -127,11 +131,11 @@ class HubLevels:
         at = np.searchsorted(ranked, steps * (1 - 1e-12))
         return sorted({float(way) for way in ranked[np.minimum(at, len(ranked) - 1)]})
 
-    def _margins(self, frames: Frames, target: Target, most_regions: int) -> Array:
+    def margins(self, frames: Frames, target: Target, most_regions: int) -> Array:
         """Return the margins over an improvement; shape (hubs, most_regions)."""
         rows = priced_rows(self.grid.weights, self.mode, target)
         weights = self.grid.weights[rows]
-        worth = self._worth(frames.most)[rows]
+        worth = self.worth(frames.most)[rows]
         rounds_per_hour = (
             SECONDS_PER_HOUR * self.mode.multiplier / self.mode.samples * target.min_speed
         )
@@ -148,7 +152,7 @@ class HubLevels:
         reached[:, :, 0] = own
         reached[:, :, 1 : ranked.shape[2] + 1] = own[:, :, None] + np.cumsum(ranked, axis=2)
         counts = np.arange(1, most_regions + 1)
-        inside = self._inside_s(frames.fewest)
+        inside = self.inside_s(frames.fewest)
         way = np.maximum(frames.least_s, 2 * np.outer(self.load_s[self.hubs], counts - 1))
         seconds = (inside + way).ravel()
         needed = target.thresholds(
@@ -161,13 +165,13 @@ class HubLevels:
         )
         return margin(reached.reshape(len(rows), -1), needed).reshape(len(hubs), most_regions)
 
-    def _inside_s(self, fewest: int) -> float:
+    def inside_s(self, fewest: int) -> float:
         """Return the least seconds of a round inside a region with so many workers."""
         averaging = self.rounds.fastest_averaging(tuple(self.places.tolist()), self.family)
         built = self.rounds.inside_s(np.array([fewest]), averaging[[fewest]], 1, self.family)
         return float(np.max(built))
 
-    def _worth(self, most: int) -> Array:
+    def worth(self, most: int) -> Array:
         """Return the most that one to so many machines of a place are worth; shape (rows,
         places).
         """
