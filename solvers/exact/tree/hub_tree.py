@@ -137,7 +137,8 @@ class HubTree:
         if target.limits == self._limits:
             return
         self._limits = target.limits
-        rows = priced_rows(self.grid.weights, self.mode, target)
+        limited = np.flatnonzero(np.any(self.grid.weights[:, 2:] > 0, axis=1))
+        rows = np.union1d(priced_rows(self.grid.weights, self.mode, target), limited)
         self._rows, self._weights = rows, self.grid.weights[rows]
         self._paid = self._weights[:, 1] * (
             SECONDS_PER_HOUR * self.mode.multiplier / self.mode.samples * target.min_speed
