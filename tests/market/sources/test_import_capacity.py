@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from price_servers import Answer, Request, as_json, serving
 
-from conftest import ROOT
+from conftest import ROOT, home_with_book
 from placer.cli import run as run_placer
 from placer.market.books.book_reader import load_catalog
 from placer.market.launch_log import LaunchLog, read_launch_log
@@ -117,7 +117,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     for name, value in {
-        "PLACER_HOME": str(tmp_path / "home"),
+        "PLACER_HOME": str(home_with_book(tmp_path / "home")),
         "PLACER_GCP_ACCESS_TOKEN": TOKEN,
         "AWS_ACCESS_KEY_ID": "AKIACANARY0123456789",
         "AWS_SECRET_ACCESS_KEY": SECRET,
