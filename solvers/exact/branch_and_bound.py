@@ -233,14 +233,7 @@ class Prepared:
             if target.beat is not None:
                 market = _aimed(market, target)
             searches = self.searches(market, target)
-            closed = (
-                set()
-                if opening is None
-                else {id(search) for search in searches if not search.may_improve()}
-            )
-            if opening is not None and len(closed) < len(searches):
-                open_searches = [search for search in searches if id(search) not in closed]
-                _offer_draft(target, opening, open_searches)
+            closed = set() if opening is None else self._open(target, searches, opening)
             limited = target.max_usd_per_sample < math.inf and target.beat is None
             if len(closed) < len(searches) and limited:
                 market = _aimed(market, target)
@@ -268,6 +261,19 @@ class Prepared:
         except (StoppedError, KeyboardInterrupt, MemoryError) as why:
             self._stop(why)
             return False
+
+    @staticmethod
+    def _open(target: Target, searches: list[Search], opening: SolveOptions) -> set[int]:
+        """Make a first incumbent if some search needs one, and return which searches cannot improve
+        it, by identity.
+        """
+        some = next((k for k, search in enumerate(searches) if search.may_improve()), None)
+        if some is None:
+            return {id(search) for search in searches}
+        _offer_draft(target, opening, searches[some:])
+        return {
+            id(search) for k, search in enumerate(searches) if k < some or not search.may_improve()
+        }
 
     def _break_tie(self, target: Target, best: Placement) -> tuple[Placement, Target | None]:
         """Find the cheapest of the placements that are as good as the best, or the fastest where

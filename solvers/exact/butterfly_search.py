@@ -60,6 +60,10 @@ class ButterflySearch:
         """Return None: nothing is known before the search ends."""
         return None
 
+    def gradual(self) -> bool:
+        """Return False: nothing is known before the search ends."""
+        return False
+
     def turns(self) -> Iterator[None]:
         """Search all families of hosts; raises StoppedError if it is stopped."""
         if self.ranges.empty:

@@ -67,6 +67,10 @@ class GossipSearch(RegionSearch):
             return None
         return proved[0]
 
+    def gradual(self) -> bool:
+        """Return whether a tree is searched, the node with the best bound first."""
+        return not self.target.short and not self.ranges.empty and self._tree_applies()
+
     def relaxed(self) -> float | None:
         """Return samples/s that no placement exceeds by the bound of the whole mode alone; None
         where it does not apply.

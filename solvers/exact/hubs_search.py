@@ -93,6 +93,10 @@ class HubSearch:
         """Return None: nothing is known before the search ends."""
         return None
 
+    def gradual(self) -> bool:
+        """Return False: nothing is known before the search ends."""
+        return False
+
     def turns(self) -> Iterator[None]:
         """Search all hubs and numbers of workers; raises StoppedError if it is stopped."""
         if self.ranges.empty or not self.places:

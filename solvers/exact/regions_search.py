@@ -82,6 +82,10 @@ class RegionSearch:
         """Return None: nothing is known before the search ends."""
         return None
 
+    def gradual(self) -> bool:
+        """Return False: nothing is known before the search ends."""
+        return False
+
     def turns(self) -> Iterator[None]:
         """Search all numbers of regions; raises StoppedError if it is stopped."""
         if self.ranges.empty:

@@ -52,6 +52,9 @@ class Search(Protocol):
         None where a search says nothing before it ends.
         """
 
+    def gradual(self) -> bool:
+        """Return whether `proved` gets ever closer to the best while the search goes on."""
+
     def turns(self) -> Iterator[None]:
         """Offer every placement of the mode that may be an improvement; yield now and then, so that
         another search may have its turn.

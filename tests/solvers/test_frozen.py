@@ -174,11 +174,13 @@ def test_first_and_near_answers() -> None:
 
 
 def test_searches_are_watched_only_while_asked() -> None:
-    """The sums name all-reduce, and the classes are as before afterwards."""
+    """The sums name all-reduce, which the bound of the whole mode does not close here, and the
+    classes are as before afterwards.
+    """
     exact = importlib.import_module("placer.solvers.exact.branch_and_bound")
     before = {kind: kind.turns for kind in exact.SEARCHES.values()}
     record = solving.measured(
-        Question(regions=4, types=4, budget=20.0, seed=0), SolveOptions(), by_strategy=True
+        Question(regions=20, types=20, budget=5.0, seed=3), SolveOptions(), by_strategy=True
     )
     assert "all-reduce" in record["by_strategy"]
     assert {kind: kind.turns for kind in exact.SEARCHES.values()} == before

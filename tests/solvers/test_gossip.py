@@ -1,6 +1,7 @@
 """The bound and the search of asynchronous SGD between regions (ASGD-GA), against enumeration."""
 
 import importlib
+import itertools
 import math
 import time
 from collections.abc import Iterator
@@ -18,9 +19,9 @@ from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 
-root, node, settled = (
+root, node, settled, crews, pairs = (
     importlib.import_module(f"placer.solvers.exact.gossip.{name}")
-    for name in ("root", "node", "settled")
+    for name in ("root", "node", "settled", "crews", "pairs")
 )
 gossip_search, targets, markets, modes = (
     importlib.import_module(f"placer.solvers.{name}")
@@ -156,6 +157,123 @@ def test_least_partners_are_those_of_the_best_choice() -> None:
                 assert least[place] <= figures[place, others].mean() + 1e-9
                 judged += 1
     assert judged > 100
+
+
+def drawn_pairs(draw: np.random.Generator, places: int = 5) -> Any:
+    """A node of drawn places with two crews each, and drawn transfers between them."""
+    count = 2 * places
+    at = np.repeat(np.arange(places), 2)
+    speed, usd = draw.uniform(1, 9, size=count), draw.uniform(0, 4, size=count)
+    every = crews.Crews(
+        place=at,
+        machines=np.ones(count, dtype=np.intp),
+        most_machines=np.ones(count, dtype=np.intp),
+        averaging_s=np.zeros(count),
+        prices=np.array([0.0, 1.0]),
+        row=np.arange(count),
+        tables=(np.repeat(speed, 2), np.repeat(usd, 2)),
+    )
+    sends = draw.uniform(0, 4, size=(places, places))
+    paid = draw.uniform(0, 1, size=(places, places))
+    kinds = tuple(draw.integers(0, 2, size=places) for _ in range(2))
+    boxes = tuple(
+        node.Box(low=draw.integers(0, 2, size=2), high=draw.integers(2, 4, size=2)) for _ in kinds
+    )
+    first = int(draw.integers(2, 4))
+    own = node.Node(
+        regions=(first, first + int(draw.integers(0, 2))),
+        speeds=(0.0, float(draw.uniform(10, 40))),
+        crews=np.arange(count),
+        forced=draw.random(places) < 0.2,
+        boxes=boxes,
+        prices=(float(draw.uniform(0.1, 1)), float(draw.uniform(0, 0.5))),
+    )
+    able = np.ones(places, dtype=bool)
+    waits = np.maximum(1 + draw.uniform(0, 1, size=count)[:, None], sends[at])
+    apart = np.where(np.eye(places, dtype=bool)[at], np.nan, waits)
+    partners = first - 1
+    nearest = np.sort(apart, axis=1)[:, :partners].mean(axis=1)
+    farthest = -np.sort(-apart, axis=1)[:, :partners].mean(axis=1)
+    before = draw.normal(size=(places, places))
+    return pairs.Pairs(
+        node=own,
+        crews=every,
+        kinds=kinds,
+        weight=1 / nearest,
+        usd=np.zeros(count),
+        most_usd=float(draw.uniform(4, 12)),
+        rules=tuple(
+            pairs.Rules.of(at, kind, box, own, able) for kind, box in zip(kinds, boxes, strict=True)
+        ),
+        transfers=before - before.T,
+        sends=pairs.Sends(
+            waits=waits,
+            usd=paid[at],
+            shortest=nearest,
+            longest=np.maximum(farthest, nearest * (1 + 1e-9)),
+            home_usd=draw.uniform(0, 0.1, size=count),
+        ),
+    )
+
+
+def reached_by(drawn: Any) -> Iterator[tuple[float, list[int]]]:
+    """Yield what each choice of crews reaches that keeps the limits of a node: one by one."""
+    own, every, sends = drawn.node, drawn.crews, drawn.sends
+    speed, usd = (table[::2] for table in every.tables)
+    places = len(own.forced)
+    for choice in itertools.product((None, 0, 1), repeat=places):
+        used = [place for place in range(places) if choice[place] is not None]
+        chosen = [2 * place + choice[place] for place in used]  # type: ignore[operator]
+        inside = own.regions[0] <= len(used) <= own.regions[1]
+        if not inside or not set(np.flatnonzero(own.forced)) <= set(used):
+            continue
+        counts = [np.bincount(kind[used], minlength=2) for kind in drawn.kinds]
+        if any(
+            np.any(count < box.low) or np.any(count > box.high)
+            for count, box in zip(counts, own.boxes, strict=True)
+        ):
+            continue
+        total, paid = 0.0, 0.0
+        for crew in chosen:
+            others = [place for place in used if place != every.place[crew]]
+            total += speed[crew] / sends.waits[crew, others].mean()
+            paid += usd[crew] + sends.usd[crew, others].mean() + sends.home_usd[crew]
+        if paid <= drawn.most_usd and speed[chosen].sum() <= own.speeds[1]:
+            yield total, chosen
+
+
+def test_no_choice_of_regions_exceeds_the_bound_that_knows_pairs() -> None:
+    """Whatever places pay each other, and whatever the prices are after steps: 60 drawn nodes, all
+    choices of crews by the formula. No crew is ruled out that the best choice has.
+    """
+    judged = 0
+    for seed in range(60):
+        drawn = drawn_pairs(np.random.default_rng(seed))
+        best, chosen = max(reached_by(drawn), default=(None, []))
+        if best is None:
+            continue
+        for needed in (0.0, 0.99 * best):
+            drawn.relax(needed)
+            assert drawn.reached >= best * (1 - 1e-9), seed
+        left = drawn.reduced(best * (1 - 1e-9))
+        assert left is not None, seed
+        assert set(chosen) <= set(left.crews.tolist()), seed
+        judged += 1
+    assert judged > 30
+
+
+def test_pairs_make_a_bound_lower() -> None:
+    """Over drawn nodes, the bound after steps is on average below that at the first prices."""
+    lower = []
+    for seed in range(30):
+        drawn = drawn_pairs(np.random.default_rng(seed))
+        drawn.transfers = np.zeros_like(drawn.transfers)
+        drawn.look()
+        before = drawn.reached
+        drawn.relax(0.0)
+        if np.isfinite(before):
+            lower.append(drawn.reached / before)
+    assert np.mean(lower) < 0.98
 
 
 def test_a_stopped_search_keeps_a_bound_that_holds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,6 +143,10 @@ class Paused:
         """Return whether the placement is still to be found."""
         return bool(self.target.best_value < 2.0)
 
+    def gradual(self) -> bool:
+        """Return False: it says nothing on the way."""
+        return False
+
     def proved(self) -> None:
         """Say nothing before the end."""
 

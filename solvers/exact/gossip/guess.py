@@ -6,9 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from placer.problem.placement import WorkerGroup
-from placer.problem.problem import groups_of
-
 from ..._market.arrays import Indices
 from ..._market.market import Market
 from .crews import Crews
@@ -31,11 +28,9 @@ class Guess:
         self.market = market
         self.pools = [np.flatnonzero(market.place_of == p) for p in range(len(market.places))]
 
-    def placements(
-        self, crews: Crews, chosen: Chosen, most_usd: float
-    ) -> Iterator[tuple[WorkerGroup, ...]]:
-        """Yield groups of some crews, one a place: those that are worth most as long as they are
-        paid for, then fewer of them.
+    def placements(self, crews: Crews, chosen: Chosen, most_usd: float) -> Iterator[dict[int, int]]:
+        """Yield machines by pool of some crews, one a place: those that are worth most as long as
+        they are paid for, then fewer of them.
         """
         market, dollar = self.market, chosen.dollar
         found: list[tuple[float, float, dict[int, int]]] = []
@@ -57,8 +52,7 @@ class Guess:
             some = kept[: len(kept) - fewer]
             if len(some) < 2:
                 return
-            every = {i: n for taken in some for i, n in taken.items()}
-            yield groups_of([market.pools[i] for i in every], list(every.values()))
+            yield {i: n for taken in some for i, n in taken.items()}
 
     def _taken(self, pools: Indices, machines: int) -> dict[int, int]:
         """Take so many machines of the first pools that caps and quotas allow."""

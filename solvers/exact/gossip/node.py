@@ -39,7 +39,8 @@ class Node:
     Notes
     -----
     ``forced`` places are used; shape (places,). ``boxes`` are by nearness and by price. ``prices``
-    of a dollar and of a samples/s fitted the node that this one is a part of.
+    of a dollar and of a samples/s, and ``transfers`` between pairs of places, fitted the node that
+    this one is a part of.
     """
 
     regions: tuple[int, int]
@@ -48,6 +49,7 @@ class Node:
     forced: Mask
     boxes: tuple[Box, Box]
     prices: tuple[float, float]
+    transfers: Array | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,11 @@ class Chosen:
     lost_time: Array
     lost_usd: Array
     lost_speed: float
+
+    @property
+    def lost(self) -> float:
+        """What all of them lose against their sends."""
+        return float(self.lost_time.sum() + self.lost_usd.sum())
 
 
 def least_partners(figures: Array, kinds: Indices, box: Box, node: Node, able: Mask) -> Array:

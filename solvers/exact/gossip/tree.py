@@ -12,12 +12,14 @@ import numpy as np
 
 from placer.cost_model.limits import TOLERANCE
 from placer.problem.placement import WorkerGroup
+from placer.problem.problem import groups_of
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices, Mask
 from .classes import near_classes, price_classes
 from .guess import Guess
 from .node import Box, Chosen, Node, least_partners
+from .pairs import Pairs, Rules, Sends
 from .root import GossipRoot, Slice
 from .settled import Limits, Place, Settled
 from .work import Work
@@ -28,10 +30,14 @@ SLICES = (1.3, 1.004)
 """Ratios of speeds: coarser slices are cut before numbers of regions; finer ones are not cut where
 the machines of known places are enumerated.
 """
+PAIRED = 0.2
+"""Pairs are looked at where sends lose this much of what a bound is above what is needed."""
 SHARE = 0.2
 """A slice is cut where that takes this much of what a bound is above what is needed."""
 CREWS = 250
 """Crews of a node that count as one node of other searches: they take about as long."""
+PAIRS = 2_000
+"""Pairs of a crew and a place that count as one more."""
 FEW = 1000
 """Combinations of machines that are enumerated at any range of speeds."""
 
@@ -122,8 +128,31 @@ class GossipTree:
         if key not in self._guessed:
             self._guessed.add(key)
             crews = self.crews.among(chosen.crews)
-            for groups in self.guess.placements(crews, chosen, self.root.most_usd):
-                self.offer(groups)
+            for machines in self.guess.placements(crews, chosen, self.root.most_usd):
+                if self._promises(machines):
+                    pools = [self.root.market.pools[i] for i in machines]
+                    self.offer(groups_of(pools, list(machines.values())))
+
+    def _promises(self, machines: dict[int, int]) -> bool:
+        """Return whether machines by pool seem to be better than the best: to ask the model takes
+        much longer.
+        """
+        market, target = self.root.market, self.root.target
+        pools, count = np.array(list(machines)), np.array(list(machines.values()))
+        used, at = np.unique(market.place_of[pools], return_inverse=True)
+        speed, workers = np.bincount(at, count * market.speed[pools]), np.bincount(at, count)
+        averaging_s = np.zeros(len(used))
+        for pool, place in zip(pools.tolist(), at.tolist(), strict=True):
+            if workers[place] > 1:
+                own = float(self.root.averaging[market.host_of[pool]][int(workers[place])])
+                averaging_s[place] = max(averaging_s[place], own)
+        per_sample = float(speed.sum()) / float(self.mode.samples)
+        own_s = 1 + averaging_s * (per_sample * self.mode.local_steps)
+        waits = np.maximum(own_s[:, None], self.seconds[np.ix_(used, used)] * per_sample)
+        np.fill_diagonal(waits, 0.0)
+        reached = float((speed / waits.sum(axis=1)).sum()) * (len(used) - 1)
+        least = target.min_speed if target.best is None else target.best_value
+        return reached >= self.mode.multiplier * least
 
     def _first(self, slices: list[tuple[float, Slice]]) -> Iterator[tuple[float, Node]]:
         """Yield a node for each slice."""
@@ -150,56 +179,121 @@ class GossipTree:
         improvement in it.
         """
         self.nodes += 1
-        target, needed = self.root.target, self.needed
-        most_usd = self.root.most_usd
-        rounds = SECONDS_PER_HOUR * self.mode.multiplier * target.min_speed / self.mode.samples
+        needed, last = self.needed, None
         for again in range(ROUNDS):
-            settled = self._within(node)
-            if settled is None:
+            work = self._work(node)
+            if work is None:
                 return None
-            node = settled
-            crews = self.crews.among(node.crews)
-            able = np.zeros(len(node.forced), dtype=bool)
-            able[crews.place] = True
-            if np.any(node.forced & ~able) or able.sum() < node.regions[0]:
-                return None
-            weight = self._weights(node, able, crews.place, crews.averaging_s)
-            each = least_partners(self.usd, self.kinds[1], node.boxes[1], node, able)
-            home = (crews.machines - 1) * self.root.sends.home_usd[crews.place]
-            usd = rounds * (each.mean(axis=1)[crews.place] + home)
-            fitting = (weight > 0) & np.isfinite(usd)
-            if not fitting.all():
-                kept = np.flatnonzero(fitting)
-                node = replace(node, crews=node.crews[kept])
-                if len(kept) == 0:
-                    return None
-                crews, weight, usd = crews.among(kept), weight[kept], usd[kept]
-            work = Work(
-                node=node,
-                crews=crews,
-                kinds=self.kinds,
-                weight=weight,
-                usd=usd,
-                most_usd=most_usd,
-            )
             work.improve(needed, 2 if again else 0)
             if work.reached < needed:
                 return None
             left = work.reduced(needed)
             if left is None:
                 return None
-            smaller = left
-            changed = not np.array_equal(smaller.forced, node.forced) or len(
-                np.unique(self.crews.place[smaller.crews])
-            ) < int(able.sum())
+            changed = not np.array_equal(left.forced, work.node.forced) or len(
+                np.unique(self.crews.place[left.crews])
+            ) < len(work.places)
+            node, last = left, work
             if not changed:
                 break
-            node = smaller
-        return Bounded(reached=work.reached, node=smaller, chosen=self._chosen(work, rounds))
+        assert last is not None
+        chosen = self._chosen(last)
+        if node.regions[1] < 3 or chosen.lost < PAIRED * (last.reached - needed):
+            return Bounded(reached=last.reached, node=node, chosen=chosen)
+        return self._paired(node, last.reached)
 
-    def _chosen(self, work: Work, rounds: float) -> Chosen:
+    def _paired(self, node: Node, reached: float) -> Bounded | None:
+        """Return a node with the bound that knows pairs; None if there is no improvement in it."""
+        work, needed = self._work(node), self.needed
+        if work is None:
+            return None
+        pairs = self._pairs(work)
+        for _ in range(pairs.sends.waits.size // PAIRS):
+            self.root.target.tick()
+        pairs.relax(needed)
+        if pairs.reached < needed:
+            return None
+        left = pairs.reduced(needed)
+        if left is None:
+            return None
+        left = replace(left, transfers=pairs.transfers)
+        return Bounded(reached=min(reached, pairs.reached), node=left, chosen=self._chosen(pairs))
+
+    @property
+    def _rounds(self) -> float:
+        """Rounds of an hour of the slowest improvement."""
+        per_s = self.mode.multiplier * self.root.target.min_speed / self.mode.samples
+        return SECONDS_PER_HOUR * per_s
+
+    def _work(self, node: Node) -> Work | None:
+        """Return a node with what its crews are worth at most; None if it is empty."""
+        settled = self._within(node)
+        if settled is None:
+            return None
+        node = settled
+        crews = self.crews.among(node.crews)
+        able = np.zeros(len(node.forced), dtype=bool)
+        able[crews.place] = True
+        if np.any(node.forced & ~able) or able.sum() < node.regions[0]:
+            return None
+        weight = self._weights(node, able, crews.place, crews.averaging_s)
+        each = least_partners(self.usd, self.kinds[1], node.boxes[1], node, able)
+        home = (crews.machines - 1) * self.root.sends.home_usd[crews.place]
+        usd = self._rounds * (each.mean(axis=1)[crews.place] + home)
+        fitting = (weight > 0) & np.isfinite(usd)
+        if not fitting.all():
+            kept = np.flatnonzero(fitting)
+            node = replace(node, crews=node.crews[kept])
+            if len(kept) == 0:
+                return None
+            crews, weight, usd = crews.among(kept), weight[kept], usd[kept]
+        return Work(
+            node=node,
+            crews=crews,
+            kinds=self.kinds,
+            weight=weight,
+            usd=usd,
+            most_usd=self.root.most_usd,
+        )
+
+    def _pairs(self, work: Work) -> Pairs:
+        """Return the same with what the crews wait for each partner and pay to it."""
+        node, crews = work.node, work.crews
+        per_sample = node.speeds[0] / float(self.mode.samples)
+        own = 1 + crews.averaging_s * (per_sample * self.mode.local_steps)
+        waits = np.maximum(own[:, None], self.seconds[crews.place] * per_sample)
+        able = np.zeros(len(node.forced), dtype=bool)
+        able[crews.place] = True
+        rules = tuple(Rules.of(crews.place, kinds, box, node, able) for kinds, box in work.boxes())
+        shortest = 1 / work.weight
+        far, _ = rules[0].cheapest(-waits)
+        longest = np.take_along_axis(waits, far, axis=1).mean(axis=1)
+        usd = self._rounds * self.usd[crews.place]
+        usd[np.arange(len(usd)), crews.place] = 0.0
+        transfers = node.transfers
+        return Pairs(
+            node=node,
+            crews=crews,
+            kinds=work.kinds,
+            weight=work.weight,
+            usd=work.usd,
+            most_usd=work.most_usd,
+            rules=rules,
+            transfers=np.zeros_like(self.seconds) if transfers is None else transfers,
+            sends=Sends(
+                waits=np.where(np.isfinite(waits), waits, 0.0),
+                usd=usd,
+                shortest=shortest,
+                longest=np.maximum(longest, shortest * (1 + 1e-9)),
+                home_usd=self._rounds
+                * (crews.machines - 1)
+                * self.root.sends.home_usd[crews.place],
+            ),
+        )
+
+    def _chosen(self, work: Work) -> Chosen:
         """Say what a bound chooses, and what it loses against the sends among these places."""
-        at = work.best()
+        at, rounds = work.best(), self._rounds
         if len(at) < 2:
             none = np.zeros(len(at))
             return Chosen(
@@ -230,13 +324,17 @@ class GossipTree:
         np.fill_diagonal(usd, 0.0)
         home = (crews.machines - 1) * self.root.sends.home_usd[crews.place]
         paid = rounds * (usd.sum(axis=1) / partners + home)
+        lost_time, lost_usd = speed * (work.weight[at] - now), dollar * (paid - work.usd[at])
+        if isinstance(work, Pairs):
+            share = work.lost(at, now, paid) / max(float(lost_time.sum() + lost_usd.sum()), 1e-9)
+            lost_time, lost_usd = share * lost_time, share * lost_usd
         return Chosen(
             crews=work.node.crews[at],
             weight=np.maximum(0.0, work.weight[at] - work.prices[1]),
             dollar=dollar,
             usd=work.usd[at],
-            lost_time=speed * (work.weight[at] - now),
-            lost_usd=dollar * (paid - work.usd[at]),
+            lost_time=lost_time,
+            lost_usd=lost_usd,
             lost_speed=min(
                 work.prices[1] * (high - middle), float((speed * (now - weights(middle))).sum())
             ),

@@ -82,14 +82,18 @@ class Work:
     def bounds(self, dollars: Array, speeds: Array) -> Array:
         """Return the bound at some prices; shape (prices,)."""
         worth = np.maximum.reduceat(self.values(dollars, speeds), self.starts, axis=1)
+        return self.within(worth, dollars, speeds)
+
+    def within(self, worth: Array, dollars: Array, speeds: Array) -> Array:
+        """Return the bound at some prices, with what each place is worth; shape (prices,)."""
         base = self.limits(dollars, speeds)
         built = np.full(len(base), np.inf)
-        for kinds, box in self._boxes():
+        for kinds, box in self.boxes():
             top = _top(worth, kinds[self.places], box, self.forced, self.node.regions)
             built = np.minimum(built, base + top)
         return built
 
-    def _boxes(self) -> list[tuple[Indices, Box]]:
+    def boxes(self) -> list[tuple[Indices, Box]]:
         """List the boxes that say something, one at least."""
         both = list(zip(self.kinds, self.node.boxes, strict=True))
         most = self.node.regions[1]
