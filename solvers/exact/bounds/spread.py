@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from placer.problem.exchange.allreduce import pair_bytes
+from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices, Mask
@@ -22,6 +23,8 @@ from .relaxation import Family, Relaxation, margin, priced_rows
 
 FIRST = 4
 """Numbers of workers that are bounded together at first, twice as many each time."""
+MOST_BYTES = 2**26
+"""Of the sums of all places that are held at once, at most."""
 MANY = 0.8
 """With a larger share of the places left, sums over them are not worked out anew."""
 TIGHTEST = 3
@@ -68,8 +71,9 @@ class Spread:
         """Yield what may be an improvement; the numbers of workers that come first are looked at
         first.
         """
-        step = FIRST
+        step, size = FIRST, 8 * len(self.places) * len(self.grid.weights)
         while len(workers):
+            step = min(step, max(1, MOST_BYTES // (size * int(workers.max()))))
             some, workers = workers[:step], workers[step:]
             step *= 2
             # First as if all places were near each other: one table for all levels.
@@ -165,6 +169,7 @@ class Spread:
         infinity where no improvement has so many; shape (rows, workers, counts).
         """
         place, most = int(self.places[at]), int(workers.max())
+        allowance.reserve(8 * len(rows) * len(workers) * (most + 1))
         own = self.grid.sums[rows, place, : most + 1]
         counts = np.arange(most + 1)
         rest = workers[:, None] - counts
