@@ -1,0 +1,104 @@
+"""Places alone cut in finer prices, first placements that are not priced, and searches that are
+kept for the next question.
+"""
+
+import importlib
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from instances import random_problem
+from placer.interface.advisor import Advisor
+from placer.problem.problem import Problem
+from placer.solving.answer import SolveOptions
+from placer.solving.solve import solve
+
+places_alone: Any = importlib.import_module("placer.solvers.exact.tree.places_alone")
+first_placements: Any = importlib.import_module("placer.solvers.exact.tree.first_placements")
+relaxations: Any = importlib.import_module("placer.solvers.exact.bounds.relaxation")
+markets: Any = importlib.import_module("placer.solvers._market.market")
+modes: Any = importlib.import_module("placer.solvers._mode")
+targets: Any = importlib.import_module("placer.solvers._target")
+
+
+def erben_problem() -> Problem:
+    """The question of the README on the small book; eight A10 in one region are best."""
+    return Advisor("erben-2023").problem("roberta-xlm", budget="5/h", gpu=["T4", "A10"])
+
+
+@pytest.mark.parametrize("share", [0.999, 1.001])
+def test_the_best_place_stays_open_until_its_value_is_to_be_beaten(share: float) -> None:
+    """What beats 99.9 % of the best value is the best placement; nothing beats 100.1 % of it, and
+    the finer prices leave no more open than those of the market.
+    """
+    problem = erben_problem()
+    best = solve(problem, "exact", SolveOptions(gap=0.0))
+    assert best.placement is not None
+    assert best.value is not None
+    market = markets.Market.of(problem)
+    target = targets.Target.of(
+        problem, gap=0.0, deadline=time.monotonic() + 60, beat=share * best.value
+    )
+    relaxation = relaxations.Relaxation(
+        market, target, modes.Mode(problem, "all-reduce", 1), 2, problem.requirements.max_workers
+    )
+    workers = np.arange(2, relaxation.most + 1)
+    here, n = market.places.index(best.placement.places[0]), best.placement.workers
+    left = 0
+    for family in relaxation.families:
+        at = np.array(relaxation.places(family))
+        open_ = relaxation.margins_alone(tuple(at.tolist()), workers, family) >= 0
+        finer, prices = places_alone.still_open(relaxation, at, workers, family, open_)
+        assert not np.any(finer & ~open_)
+        assert all(np.all(each > 0) for each in prices.values())
+        left += int(finer[at == here, workers == n].sum())
+    assert (left > 0) == (share < 1)
+
+
+def test_what_cannot_beat_the_best_is_told_by_speed_and_price_alone() -> None:
+    """8 USD/h are over a budget of 5; the best has 100 samples/s for 4 USD/h."""
+    target = targets.Target.of(erben_problem(), gap=0.0, deadline=time.monotonic() + 60)
+    assert target.may_beat_best(50.0, 4.0)  # nothing is known yet
+    assert not target.may_beat_best(50.0, 8.0)
+    target.best_key = (-100.0, 4.0)
+    assert not target.may_beat_best(99.0, 1.0)
+    assert target.may_beat_best(101.0, 4.5)
+    assert target.may_beat_best(100.0, 3.9)  # a tie that is cheaper
+    target.beat = 110.0
+    assert not target.may_beat_best(105.0, 1.0)
+
+
+def test_the_three_best_are_those_of_a_stable_sort() -> None:
+    """With ties, and with fewer than three columns."""
+    draw = np.random.default_rng(3)
+    for columns in (1, 2, 3, 9):
+        values = draw.integers(0, 4, (6, columns)).astype(float)
+        sorted_ = np.argsort(-values, axis=1, kind="stable")[:, :3]
+        assert np.array_equal(first_placements._best_three(values), sorted_)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_kept_search_answers_as_a_new_one(seed: int) -> None:
+    """Other budgets, floors and objectives before do not change an answer: a new catalog object
+    keeps nothing.
+    """
+    problem = random_problem(seed)
+    wish, none = problem.requirements, SolveOptions(gap=0.0)
+    others = [
+        replace(wish, objective="throughput", budget_usd_per_hour=2.0),
+        replace(wish, objective="cost", min_samples_per_second=10.0),
+        replace(wish, objective="cost-per-sample", budget_usd_per_hour=50.0),
+    ]
+    for asked in (*others, wish, *others[::-1]):
+        warm = solve(replace(problem, requirements=asked), "exact", none)
+        anew = replace(problem, requirements=asked, catalog=replace(problem.catalog))
+        cold = solve(anew, "exact", none)
+        assert (warm.status, warm.placement, warm.value) == (
+            cold.status,
+            cold.placement,
+            cold.value,
+        )
+        assert warm.bound == pytest.approx(cold.bound) if cold.bound else warm.bound is None
