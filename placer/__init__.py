@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from placer.advice.explanation.answer import Explanation
     from placer.advice.frontier.points import Frontier, FrontierPoint
+    from placer.advice.portfolio.answer import PortfolioAnswer
     from placer.advice.robustness.regret import Robustness
     from placer.advice.sweep.answer import Sweep
     from placer.advice.worlds.whatif import WhatIf
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from placer.errors import PlacerError
     from placer.interface.advisor import Advisor, estimate, explain, pareto, recommend, simulate
     from placer.interface.capacity import forecast_capacity
+    from placer.interface.portfolio import portfolio
     from placer.interface.replay import replay
     from placer.interface.worlds import replan, robust, sweep, whatif
     from placer.market.books.book_reader import load_catalog
@@ -57,6 +59,7 @@ _HOMES = {
     "Option": "placer.solving.result",
     "Placement": "placer.problem.placement",
     "PlacerError": "placer.errors",
+    "PortfolioAnswer": "placer.advice.portfolio.answer",
     "Problem": "placer.problem.problem",
     "Quota": "placer.problem.requirements",
     "Requirements": "placer.problem.requirements",
@@ -76,6 +79,7 @@ _HOMES = {
     "load_catalog": "placer.market.books.book_reader",
     "load_profile": "placer.workload.profile",
     "pareto": "placer.interface.advisor",
+    "portfolio": "placer.interface.portfolio",
     "profile_names": "placer.workload.profile",
     "recommend": "placer.interface.advisor",
     "replan": "placer.interface.worlds",
@@ -100,6 +104,7 @@ __all__ = [
     "Option",
     "Placement",
     "PlacerError",
+    "PortfolioAnswer",
     "Problem",
     "Quota",
     "Requirements",
@@ -120,6 +125,7 @@ __all__ = [
     "load_catalog",
     "load_profile",
     "pareto",
+    "portfolio",
     "profile_names",
     "recommend",
     "replan",

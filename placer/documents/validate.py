@@ -13,6 +13,7 @@ from placer.documents.manifest.manifest_document import build_manifest
 from placer.documents.manifest.manifest_reader import read_manifest
 from placer.documents.manifest.versions import FAMILY as MANIFEST_FAMILY
 from placer.documents.manifest.versions import SCHEMA as MANIFEST_SCHEMA
+from placer.documents.portfolio_check import PORTFOLIO_SCHEMA, check_portfolio
 from placer.documents.saved_result import check_result, placement_from
 from placer.documents.schemas import PARETO_SCHEMA, RESULT_SCHEMA
 from placer.errors import PlacerError, unknown
@@ -48,6 +49,7 @@ def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
         PROBLEM_SCHEMA: _check_problem,
         CALIBRATION_SCHEMA: _check_calibration,
         PARETO_SCHEMA: check_frontier,
+        PORTFOLIO_SCHEMA: check_portfolio,
     }
     check = _check_calibration if str(schema).startswith(FAMILY) else checks.get(str(schema))
     check = _check_manifest if str(schema).startswith(MANIFEST_FAMILY) else check

@@ -29,6 +29,7 @@ SCHEMA_NAMES = (
     "capacity-forecast",
     "replay",
     "watch",
+    "portfolio",
 )
 """Names that ``placer schema`` takes."""
 

@@ -1,0 +1,332 @@
+"""The answer to a portfolio: each job with its placement, what displaced it, and what is proved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import to_builtins
+
+from placer.advice.portfolio.displaced import (
+    Displacement,
+    Worth,
+    displacements,
+    giving_way,
+    worths,
+)
+from placer.advice.portfolio.generation import Found
+from placer.advice.portfolio.improvement import worth
+from placer.advice.portfolio.master.program import held_by
+from placer.advice.portfolio.question.columns import Column, Columns
+from placer.advice.portfolio.question.jobs import Job, Portfolio
+from placer.advice.portfolio.question.resources import Held
+from placer.cost_model.estimate import estimate
+from placer.cost_model.objective import gap_between
+from placer.documents.portfolio_check import PORTFOLIO_SCHEMA, wrong_sums
+from placer.solving.answer import Status
+from placer.solving.result import Result, answer_document
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """One job in the answer.
+
+    Notes
+    -----
+    ``result`` is None where the job is left out, for ``reason``. ``usd`` and ``alone_usd`` are what
+    it costs here and with the market to itself; per hour, or in total with slots.
+    """
+
+    job: Job = field(repr=False)
+    result: Result | None = field(repr=False)
+    usd: float | None
+    alone_usd: float | None
+    alone_workers: tuple[str, ...]
+    start: int = 0
+    slots: int = 1
+    share: float = 0.0
+    displaced: tuple[Displacement, ...] = ()
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the job."""
+        return self.job.name
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """Groups of workers as they are written on the command line."""
+        if self.result is None or self.result.placement is None:
+            return ()
+        return tuple(group.spec for group in self.result.placement.groups)
+
+    @property
+    def extra_usd(self) -> float | None:
+        """What it costs more than with the market to itself."""
+        if self.usd is None or self.alone_usd is None:
+            return None
+        return self.usd - self.alone_usd
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortfolioAnswer:
+    """Who runs where, and when.
+
+    Notes
+    -----
+    ``value`` is what is minimised, or the weighted throughput; ``bound``: the same jobs cannot do
+    better. ``greedy_usd`` and ``greedy_left_out`` are those of jobs placed one by one.
+    ``left_out_proved``: no choice of jobs leaves out less.
+    """
+
+    portfolio: Portfolio = field(repr=False)
+    jobs: tuple[Placed, ...]
+    usd: float
+    value: float
+    bound: float | None
+    greedy_value: float
+    greedy_left_out: int
+    worths: tuple[Worth, ...]
+    giving_way: tuple[str, ...]
+    left_out_proved: bool
+    stopped: bool
+    seconds: float
+    rounds: int
+    searches: int
+    machines: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def left_out(self) -> tuple[Placed, ...]:
+        """Jobs that do not run."""
+        return tuple(job for job in self.jobs if job.result is None)
+
+    @property
+    def gap(self) -> float | None:
+        """Relative distance of the value from its bound."""
+        return None if self.bound is None else gap_between(self.value, self.bound)
+
+    @property
+    def saving(self) -> float | None:
+        """What is saved against jobs placed one by one, as a share; None if they differ in which
+        jobs run.
+        """
+        if self.greedy_left_out != len(self.left_out) or not self.greedy_value:
+            return None
+        return (self.greedy_value - self.value) / abs(self.greedy_value)
+
+    def __getitem__(self, name: str) -> Placed:
+        """Return the job of a name."""
+        return next(job for job in self.jobs if job.name == name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``placer.portfolio/v1`` document: plain types, ready for JSON."""
+        return {
+            "schema": PORTFOLIO_SCHEMA,
+            "objective": {
+                "name": self.portfolio.objective,
+                "unit": "weighted share" if self._throughput else self.portfolio.unit,
+                "value": self.value,
+                "bound": self.bound,
+                "gap": self.gap,
+            },
+            "status": self.status,
+            "usd": self.usd,
+            "unit": self.portfolio.unit,
+            "one_by_one": {
+                "value": self.greedy_value,
+                "left_out": self.greedy_left_out,
+                "saving": self.saving,
+            },
+            "shared": {**shared_document(self.portfolio), "machines": list(self.machines)},
+            "jobs": [job_document(placed) for placed in self.jobs],
+            "worth": [to_builtins(row) for row in self.worths],
+            "giving_way": list(self.giving_way),
+            "left_out_proved": self.left_out_proved,
+            "solver": {
+                "seconds": round(self.seconds, 6),
+                "rounds": self.rounds,
+                "searches": self.searches,
+            },
+        }
+
+    @property
+    def status(self) -> str:
+        """``all_run``, ``some_left_out``, or ``time_limit`` where a limit ended the search."""
+        if self.stopped:
+            return str(Status.TIME_LIMIT)
+        return "some_left_out" if self.left_out else "all_run"
+
+    @property
+    def _throughput(self) -> bool:
+        return self.portfolio.objective == "throughput"
+
+    def to_saved(self) -> dict[str, Any]:
+        """Build the document that ``placer portfolio -o`` writes: each job that runs has its saved
+        result, so that it can be priced again.
+        """
+        document = self.to_dict()
+        for row, placed in zip(document["jobs"], self.jobs, strict=True):
+            if placed.result is not None:
+                row["result"] = placed.result.to_saved()
+        return document
+
+
+def shared_document(portfolio: Portfolio) -> dict[str, Any]:
+    """Build the part of a document about what jobs share."""
+    slots = portfolio.slots
+    return {
+        "quotas": [to_builtins(row) for row in portfolio.quotas],
+        "quota_gpus": portfolio.quota_gpus,
+        "budget_usd": portfolio.budget_usd,
+        "slots": None if slots is None else {"count": slots.count, "hours": slots.hours},
+        "blocks": [
+            {
+                "name": block.name,
+                "place": block.offer[0],
+                "offer": block.offer[1],
+                "gpu": block.offer[2],
+                "gpu_count": block.offer[3],
+                "market": block.offer[4],
+                "machines": block.machines,
+                "first_slot": block.slots.start,
+                "slots": len(block.slots),
+                "usd": block.usd,
+            }
+            for block in portfolio.blocks
+        ],
+    }
+
+
+def job_document(placed: Placed) -> dict[str, Any]:
+    """Build the part of a document about one job."""
+    answer = None if placed.result is None else answer_document(placed.result)
+    return {
+        "name": placed.name,
+        "model": placed.job.problem.profile.name,
+        "priority": placed.job.priority,
+        "weight": placed.job.weight,
+        "max_share": placed.job.max_share,
+        "runs": placed.result is not None,
+        "reason": placed.reason,
+        "start": placed.start,
+        "slots": placed.slots,
+        "usd": placed.usd,
+        "alone_usd": placed.alone_usd,
+        "alone_workers": list(placed.alone_workers),
+        "displaced": [to_builtins(row) for row in placed.displaced],
+        "placement": None if answer is None else answer["placement"],
+        "estimate": None if answer is None else answer["estimate"],
+    }
+
+
+def answered(found: Found) -> PortfolioAnswer:
+    """Build the answer of what a search ended with, and check the sums of what is shared.
+
+    Raises
+    ------
+    AssertionError
+        If the jobs together break a shared limit: an internal error, never shown as an answer.
+    """
+    columns, portfolio = found.columns, found.columns.portfolio
+    assigned = dict(_assigned(found))
+    held = held_by(found.counts)
+    placed = []
+    for number, job in enumerate(portfolio.jobs):
+        group = next(g for g in columns.groups if number in g.members)
+        placed.append(_placed(found, assigned, held, number, job, found.alone.get(group.number)))
+    key, greedy = worth(columns, found.counts), worth(columns, found.greedy)
+    throughput = portfolio.objective == "throughput"
+    sign = -1.0 if throughput else 1.0
+    answer = PortfolioAnswer(
+        portfolio=portfolio,
+        jobs=tuple(placed),
+        usd=key[-1] if not throughput else sum(p.usd or 0.0 for p in placed),
+        value=sign * key[-1],
+        bound=None if found.bound is None else sign * found.bound,
+        greedy_value=sign * greedy[-1],
+        greedy_left_out=len(portfolio.jobs) - sum(found.greedy.values()),
+        worths=() if throughput else worths(found.duals),
+        giving_way=giving_way(columns, sorted(assigned)),
+        left_out_proved=found.proved_out,
+        stopped=found.stopped,
+        seconds=found.seconds,
+        rounds=found.rounds,
+        searches=found.searches,
+        machines=tuple(_machines(columns, held)),
+    )
+    wrong = wrong_sums(answer.to_dict())
+    if wrong:
+        raise AssertionError(f"the portfolio breaks a shared limit: {wrong}")
+    return answer
+
+
+def _assigned(found: Found) -> Iterator[tuple[int, Column]]:
+    """Yield each job that runs with its column: the jobs of a group in the order of the list."""
+    waiting = {group.number: list(group.members) for group in found.columns.groups}
+    for column, count in sorted(found.counts.items(), key=lambda item: item[0].start):
+        for _ in range(count):
+            yield waiting[column.group].pop(0), column
+
+
+def _placed(
+    found: Found,
+    assigned: dict[int, Column],
+    held: dict[Held, float],
+    number: int,
+    job: Job,
+    alone: Column | None,
+) -> Placed:
+    columns, column = found.columns, assigned.get(number)
+    displaced = () if alone is None else displacements(columns, assigned, held, number, alone)
+    if column is not None and alone is not None and column.value <= alone.value:
+        displaced = ()
+    return Placed(
+        job=job,
+        result=None if column is None else _result(job, column),
+        usd=None if column is None else column.usd,
+        alone_usd=None if alone is None else alone.usd,
+        alone_workers=()
+        if alone is None
+        else tuple(group.spec for group in alone.placement.groups),
+        start=0 if column is None else column.start,
+        slots=0 if column is None else column.slots,
+        share=0.0 if column is None else column.share,
+        displaced=displaced,
+        reason="" if column is not None else _reason(found, alone, displaced),
+    )
+
+
+def _machines(columns: Columns, held: dict[Held, float]) -> Iterator[dict[str, Any]]:
+    """Yield the offers in use of which only some machines exist, blocks apart."""
+    for resource in sorted({key for key, _ in held if key.kind == "machines"}):
+        if resource not in columns.limits.blocks:
+            yield {
+                "place": resource.place,
+                "offer": resource.instance_type,
+                "market": resource.market,
+                "machines": columns.limits.capacity((resource, 0)),
+            }
+
+
+def _reason(found: Found, alone: Column | None, displaced: tuple[Displacement, ...]) -> str:
+    if alone is None:
+        if found.stopped:
+            return "the time was up before a placement was found"
+        return "no placement keeps its own limits, even with the market to itself"
+    if displaced:
+        return "what it needs is held by jobs that come first"
+    return "the budget is spent by jobs that come first"
+
+
+def _result(job: Job, column: Column) -> Result:
+    return Result(
+        problem=job.problem,
+        status=Status.FEASIBLE,
+        placement=column.placement.canonical(),
+        estimate=estimate(column.placement, job.problem),
+        bound=None,
+        solver="portfolio",
+        seconds=0.0,
+        candidates=0,
+    )

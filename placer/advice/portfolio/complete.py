@@ -1,0 +1,108 @@
+"""Closes a small portfolio: all columns that an optimum may need, then one whole-number program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import inf
+
+from placer.advice.portfolio.improvement import chosen_whole, worth
+from placer.advice.portfolio.pricing.price import LESS, Pricing, Within
+from placer.advice.portfolio.question.columns import Column, Columns, Group
+from placer.advice.portfolio.question.resources import Resource
+from placer.solving import allowance
+
+MOST_QUESTIONS = 200
+"""Questions about one group of jobs; more are given up."""
+CLOSING_GAP = 1e-6
+"""Gap of these questions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threshold:
+    """Values from which a column of each group cannot make the choice better."""
+
+    values: tuple[float, ...]
+
+
+def completed(
+    pricing: Pricing, best: dict[Column, int], threshold: Threshold
+) -> tuple[dict[Column, int], bool]:
+    """Ask for all columns of which no other takes less and costs less, and choose among them.
+
+    Returns
+    -------
+    tuple[dict[Column, int], bool]
+        The best choice; and whether it is proved to be the best of all.
+
+    Notes
+    -----
+    A column in the way of a better choice can be replaced by one that takes no more of anything
+    and costs no more. Such columns are found by asking for the best one, and again with less of
+    each resource that it takes.
+    """
+    columns, whole = pricing.columns, True
+    for group in columns.groups:
+        whole = _complete(pricing, group, threshold.values[group.number]) and whole
+    chosen = chosen_whole(columns)
+    if chosen is None:
+        return best, False
+    if worth(columns, chosen.counts) < worth(columns, best):
+        best = dict(chosen.counts)
+    return best, whole and chosen.proved
+
+
+def _complete(pricing: Pricing, group: Group, threshold: float) -> bool:
+    """Add all columns of a group below a value that no other column replaces; tells whether none is
+    missing.
+    """
+    waiting, seen = [Within()], set[tuple[object, ...]]()
+    for _ in range(MOST_QUESTIONS):
+        if not waiting:
+            return True
+        if allowance.current().spent:
+            return False
+        limit = waiting.pop()
+        bound, made = pricing.within(group, limit, CLOSING_GAP)
+        if bound >= threshold:
+            continue
+        if not made:  # the solver was stopped, or its placement breaks a limit of the portfolio
+            return False
+        for child in _less(pricing.columns, made[0], limit):
+            key = tuple(sorted(child.caps.items())), child.slots, child.usd
+            if key not in seen:
+                seen.add(key)
+                waiting.append(child)
+    return not waiting
+
+
+def _less(columns: Columns, column: Column, limit: Within) -> Iterator[Within]:
+    """Yield what excludes a column: less of each thing that others may want, or of dollars."""
+    used: dict[Resource, float] = {}
+    for (resource, _), amount in column.use.items():
+        used[resource] = amount
+    for resource, amount in used.items():
+        yield limit.less_of(resource, amount - 1)
+    if columns.portfolio.slots is not None and column.slots > 1:
+        yield replace(limit, slots=column.slots - 1)
+    if columns.portfolio.objective == "throughput" and columns.portfolio.budget_usd is not None:
+        yield replace(limit, usd=column.usd * (1 - LESS))
+
+
+def threshold_of(
+    columns: Columns, best: dict[Column, int], least: tuple[float, ...], bound: float
+) -> Threshold:
+    """Return the values from which columns cannot make a choice better in which all jobs run.
+
+    Parameters
+    ----------
+    least
+        Bound on the reduced value of each group's columns at some prices.
+    bound
+        Bound on the portfolio at these prices.
+    """
+    key = worth(columns, best)
+    if any(key[:-1]) or bound == -inf:
+        return Threshold(values=(inf,) * len(columns.groups))
+    room = key[-1] - bound
+    return Threshold(values=tuple(value + room for value in least))

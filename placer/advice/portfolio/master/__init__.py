@@ -1,0 +1,1 @@
+"""The master program that chooses among columns, and the bounds that its prices prove."""

@@ -1,0 +1,78 @@
+"""Bounds on a portfolio by its prices: Lagrange's, whatever produced the prices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from placer.advice.portfolio.question.columns import Columns, Duals, Group
+from placer.advice.portfolio.question.resources import Limits
+
+
+@dataclass(kw_only=True)
+class Known:
+    """What is proved of the reduced value of one group's columns, price by price.
+
+    Notes
+    -----
+    Mutable. What a job takes costs no less at higher prices, so what is proved at lower ones holds;
+    where a price was higher, it loses the difference for all that there is of the resource.
+    """
+
+    group: Group
+    limits: Limits
+    proofs: list[tuple[Duals, float]] = field(default_factory=list)
+
+    def at(self, duals: Duals) -> float:
+        """Return a bound at some prices."""
+        return max((self._moved(*proof, duals) for proof in self.proofs), default=-inf)
+
+    def _moved(self, there: Duals, bound: float, duals: Duals) -> float:
+        if bound == inf:
+            return inf
+        loss = max(0.0, there.budget - duals.budget)
+        loss *= self.limits.portfolio.budget_usd or 0.0
+        for held, usd in there.prices.items():
+            dropped = usd - duals.prices.get(held, 0.0)
+            if dropped > 0:
+                loss += dropped * self.limits.capacity(held)
+        return bound - loss
+
+    def learn(self, duals: Duals, bound: float) -> None:
+        """Keep what was proved at some prices."""
+        self.proofs.append((duals, bound))
+
+
+def lagrangean(
+    columns: Columns, known: Sequence[Known], duals: Duals, out: Sequence[float]
+) -> float:
+    """Return a bound on the value of the portfolio: what each job costs at least at some prices,
+    less what these prices are paid for.
+
+    Parameters
+    ----------
+    out
+        Value of leaving out one job of each group; infinite where it must run.
+
+    Notes
+    -----
+    Geoffrion (1974), Lagrangean relaxation for integer programming. Any prices from 0 bound it.
+    """
+    portfolio, limits = columns.portfolio, columns.limits
+    total = 0.0
+    for group, proofs in zip(columns.groups, known, strict=True):
+        least = min(out[group.number], proofs.at(duals))
+        total += group.count * least
+    throughput = portfolio.objective == "throughput"
+    for held, usd in duals.prices.items():
+        if held[0] not in limits.blocks:
+            total -= usd * limits.capacity(held)
+    for block, resource in ((b, r) for r, numbers in limits.blocks.items() for b in numbers):
+        bought = portfolio.blocks[block]
+        worth = bought.machines * sum(duals.prices.get((resource, s), 0.0) for s in bought.slots)
+        cost = bought.usd * (duals.budget + (0.0 if throughput else 1.0))
+        total += min(0.0, cost - worth)
+    if portfolio.budget_usd is not None:
+        total -= duals.budget * portfolio.budget_usd
+    return total

@@ -1,0 +1,1 @@
+"""What one job costs under prices of what is shared: new columns and their bounds."""

@@ -1,0 +1,77 @@
+"""First columns of a job: equal machines in each place, the cheapest there that are fast enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
+
+from placer.advice.portfolio.question.columns import Columns, Group
+from placer.advice.portfolio.question.jobs import without_money
+from placer.cost_model.convergence import multiplier_of
+from placer.problem.admitted_exchanges import exchange_for
+from placer.problem.placement import NO_EXCHANGE, Placement
+from placer.problem.problem import Pool, Problem
+from placer.solving import allowance
+from placer.solving.answer import SolveOptions
+from placer.solving.solve import solve
+
+MOST_SEEDS = 24
+"""Placements that are evaluated for one job: the cheapest by what they promise."""
+HEURISTIC_S = 2.0
+"""Seconds of a solver without a proof, for jobs that no equal machines of one place serve."""
+MORE = (0, 1)
+"""Machines beside those that would be enough if an exchange took no time."""
+
+
+def seeds(columns: Columns, group: Group, floor: float) -> int:
+    """Add the cheapest equal machines of a job at each place; returns how many columns they made.
+
+    Parameters
+    ----------
+    floor
+        Least samples/s.
+    """
+    made, seen = 0, set[tuple[str, str]]()
+    for _, placement in sorted(_promising(group.job.problem, floor), key=lambda seed: seed[0]):
+        (workers,) = placement.groups
+        where = workers.place, workers.market
+        if len(seen) >= MOST_SEEDS:
+            break
+        if where not in seen:
+            allowance.check()
+            if columns.add(group, placement):
+                made += 1
+                seen.add(where)
+    if not made:
+        made = _heuristic(columns, group, floor)
+    return made
+
+
+def _heuristic(columns: Columns, group: Group, floor: float) -> int:
+    """Add what a solver without a proof finds."""
+    problem = group.job.problem
+    asked = replace(problem, requirements=without_money(problem.requirements, floor))
+    found = solve(asked, "greedy", SolveOptions(time_limit_s=HEURISTIC_S, break_ties=False))
+    return 0 if found.placement is None else len(columns.add(group, found.placement))
+
+
+def _promising(problem: Problem, floor: float) -> Iterator[tuple[float, Placement]]:
+    """Yield placements of equal machines that may be fast enough, with the USD/h they promise."""
+    wish = problem.requirements
+    alone = multiplier_of(exchange_for(NO_EXCHANGE, 1, problem), problem).value
+    for pool in problem.pools:
+        speed = pool.alone.value / alone
+        least = max(wish.min_workers, ceil(floor / speed * (1 - 1e-9)) if speed > 0 else 0, 1)
+        for count in {least + more for more in MORE} if least > 1 else {1, 2}:
+            if count <= min(pool.max_count, wish.max_workers):
+                made = _placement(pool, count, problem)
+                if made is not None and not (count == 1 and speed < floor):
+                    yield count * pool.usd_per_hour, made
+
+
+def _placement(pool: Pool, count: int, problem: Problem) -> Placement | None:
+    if count > 1 and ("all-reduce", 1) not in problem.modes:
+        return None
+    exchange = exchange_for(NO_EXCHANGE if count == 1 else "all-reduce", count, problem)
+    return Placement(groups=(pool.group(count),), exchange=exchange)

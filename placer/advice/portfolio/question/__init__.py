@@ -1,0 +1,1 @@
+"""The question: jobs, what they share, and columns of placements."""

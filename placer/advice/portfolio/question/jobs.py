@@ -1,0 +1,147 @@
+"""The question of a portfolio: jobs, what they share, and what is wanted of all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import ceil, inf
+
+from placer.problem.problem import Problem
+from placer.problem.requirements import Quota, Requirements
+
+OBJECTIVES = ("cost", "throughput", "max-min")
+"""Least dollars with all jobs running; most weighted throughput; most of the job that gets least.
+"""
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One job of a portfolio.
+
+    Notes
+    -----
+    ``problem`` is its own question, whose quotas are the shared ones, cut to ``max_share`` of each.
+    Jobs of a higher ``priority`` run first; among equals more ``weight`` counts more. With slots
+    ``earliest_s`` and ``deadline_s`` count from the beginning of the first slot, and ``duration_s``
+    is how long a job without a number of samples runs.
+    """
+
+    name: str
+    problem: Problem = field(repr=False)
+    priority: int = 0
+    weight: float = 1.0
+    max_share: float = 1.0
+    earliest_s: float = 0.0
+    deadline_s: float | None = None
+    duration_s: float | None = None
+
+    @cached_property
+    def kind(self) -> tuple[object, ...]:
+        """What tells its question from those of other jobs: equal ones are solved once."""
+        window = self.earliest_s, self.deadline_s, self.duration_s
+        return id(self.problem.profile), id(self.problem.catalog), self.problem.requirements, window
+
+    @property
+    def wish(self) -> Requirements:
+        """Wishes of its question."""
+        return self.problem.requirements
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Block:
+    """Machines that may be had for some slots at one price, such as a capacity block.
+
+    Notes
+    -----
+    ``offer`` tells its machines in the book of the jobs. ``slots`` are those that it covers whole.
+    ``usd`` is paid if it is used at all; 0: it is paid for anyway.
+    """
+
+    name: str
+    offer: tuple[str, str, str, int, str]
+    machines: int
+    slots: range
+    usd: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slots:
+    """Time in slots: machines are held for whole slots, and paid by the hour that they work."""
+
+    count: int
+    hours: float
+
+    def needed(self, seconds: float) -> int:
+        """Return the slots that a job of some seconds holds."""
+        return max(1, ceil(seconds / (self.hours * HOUR_S) * (1 - 1e-12)))
+
+    def until(self, seconds: float | None) -> int:
+        """Return the slots that end by a time from now."""
+        if seconds is None:
+            return self.count
+        return min(self.count, int(seconds / (self.hours * HOUR_S) * (1 + 1e-12)))
+
+    def after(self, seconds: float) -> int:
+        """Return the first slot that begins at a time from now or later."""
+        return ceil(seconds / (self.hours * HOUR_S) * (1 - 1e-12))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Portfolio:
+    """Jobs and what they share.
+
+    Notes
+    -----
+    Without ``slots`` all jobs run side by side, and dollars are per hour; with slots each job runs
+    once from a slot on, and dollars are in total. ``quotas`` and ``quota_gpus`` are as in
+    `Requirements`. ``budget_usd`` is for all jobs: per hour without slots, else in total.
+    """
+
+    jobs: tuple[Job, ...]
+    quotas: tuple[Quota, ...] = ()
+    quota_gpus: int | None = None
+    budget_usd: float | None = None
+    objective: str = "cost"
+    slots: Slots | None = None
+    blocks: tuple[Block, ...] = ()
+
+    @property
+    def slot_count(self) -> int:
+        """Slots of time; 1 where all jobs run side by side."""
+        return 1 if self.slots is None else self.slots.count
+
+    @property
+    def unit(self) -> str:
+        """Unit of all dollars of the portfolio."""
+        return "USD/h" if self.slots is None else "USD"
+
+    def floor(self, job: Job) -> float:
+        """Return the least samples/s of a job; 0 where it asks for none."""
+        return job.wish.floor_samples_per_second or 0.0
+
+    def window(self, job: Job) -> range:
+        """Return the slots in which a job may run."""
+        if self.slots is None:
+            return range(1)
+        return range(self.slots.after(job.earliest_s), self.slots.until(job.deadline_s))
+
+
+def without_money(wish: Requirements, floor: float | None) -> Requirements:
+    """Return the wishes of a job for a search of its least dollars: a floor, and no limit on money
+    or time.
+
+    Notes
+    -----
+    Limits on money are about true prices: under prices with a surcharge they would cut off
+    placements that keep them.
+    """
+    return replace(
+        wish,
+        objective="cost",
+        min_samples_per_second=floor if floor and floor < inf else None,
+        deadline_s=None,
+        budget_usd=None,
+        budget_usd_per_hour=None,
+        most_usd_per_million_samples=None,
+    )

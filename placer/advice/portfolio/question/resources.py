@@ -1,0 +1,221 @@
+"""What jobs take of each other: GPUs of quotas, machines of reservations, slot by slot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import msgspec
+
+from placer.advice.portfolio.question.jobs import Portfolio
+from placer.cost_model.limits import quota_use
+from placer.market.catalog import Catalog, VmOffer
+from placer.market.scaled_market import with_offers
+from placer.problem.placement import Placement
+from placer.problem.problem import NO_QUOTA_GPUS, Problem
+from placer.problem.requirements import Quota
+
+OfferKind = tuple[str, str, str, int, str]
+"""Place, instance type, GPU, GPUs of a machine and market: what tells an offer from others."""
+
+
+class Resource(NamedTuple):
+    """Something of which there is a limited sum: GPUs of a ``quota`` (of one place, GPU and
+    market), GPUs of a ``joint`` quota (patterns), or ``machines`` of one offer.
+    """
+
+    kind: str
+    place: str
+    gpu: str
+    market: str
+    instance_type: str = ""
+    gpu_count: int = 1
+
+    @property
+    def words(self) -> str:
+        """Return what it is in words."""
+        market = "" if self.market == "*" else f" {self.market.replace('_', '-')}"
+        if self.kind == "machines":
+            return f"{self.instance_type}{market} in {self.place}"
+        return f"{self.gpu}{market} in {self.place}"
+
+    @property
+    def unit(self) -> str:
+        """Return what is counted."""
+        return "machine" if self.kind == "machines" else "GPU"
+
+    @property
+    def offer_kind(self) -> OfferKind:
+        """Return what tells the offer of some machines from others."""
+        return self.place, self.instance_type, self.gpu, self.gpu_count, self.market
+
+    def quota(self, gpus: int) -> Quota:
+        """Return the row of a quota file that allows so many GPUs of it."""
+        scope = "together" if self.kind == "joint" else "each"
+        return Quota(place=self.place, gpu=self.gpu, market=self.market, gpus=gpus, scope=scope)
+
+
+Held = tuple[Resource, int]
+"""A resource in one slot."""
+Use = Mapping[Held, float]
+"""What a placement holds: GPUs or machines of each limited resource in each slot."""
+
+
+def kind_of(offer: VmOffer) -> OfferKind:
+    """Return what tells an offer from others."""
+    return offer.place, offer.instance_type, offer.gpu, offer.gpu_count, offer.market
+
+
+def machines_of(kind: OfferKind) -> Resource:
+    """Return the machines of an offer as a resource."""
+    place, instance_type, gpu, gpu_count, market = kind
+    return Resource("machines", place, gpu, market, instance_type, gpu_count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The limited sums of a portfolio."""
+
+    portfolio: Portfolio
+    _used: dict[tuple[int, Placement], dict[Resource, float]] = field(
+        default_factory=dict, repr=False
+    )
+
+    @cached_property
+    def _joint(self) -> dict[Resource, int]:
+        rows = (row for row in self.portfolio.quotas if row.scope == "together")
+        joint: dict[Resource, int] = {}
+        for row in rows:
+            key = Resource("joint", row.place, row.gpu, row.market)
+            joint[key] = min(row.gpus, joint.get(key, row.gpus))
+        return joint
+
+    @cached_property
+    def _machines(self) -> dict[Resource, int]:
+        """Machines of each offer of which only some exist."""
+        return {
+            machines_of(kind_of(offer)): offer.available
+            for catalog in self._catalogs
+            for offer in catalog.offers
+            if offer.available is not None
+        }
+
+    @property
+    def _catalogs(self) -> list[Catalog]:
+        jobs = self.portfolio.jobs
+        return [*{id(job.problem.catalog): job.problem.catalog for job in jobs}.values()]
+
+    @cached_property
+    def blocks(self) -> dict[Resource, tuple[int, ...]]:
+        """Positions of the blocks of each offer that has any."""
+        found: dict[Resource, tuple[int, ...]] = {}
+        for i, block in enumerate(self.portfolio.blocks):
+            key = machines_of(block.offer)
+            found[key] = (*found.get(key, ()), i)
+        return found
+
+    def capacity(self, held: Held) -> float:
+        """Return how much there is of a resource in a slot, blocks that are not bought among it."""
+        resource, slot = held
+        if resource in self.blocks:
+            blocks = (self.portfolio.blocks[i] for i in self.blocks[resource])
+            return sum(block.machines for block in blocks if slot in block.slots)
+        if resource.kind == "machines":
+            return self._machines.get(resource, NO_QUOTA_GPUS)
+        if resource.kind == "joint":
+            return self._joint[resource]
+        return self._quota(resource)
+
+    def _quota(self, resource: Resource) -> int:
+        """Return the GPUs of one place, GPU and market: the last row that matches."""
+        key = resource.place, resource.gpu, resource.market
+        gpus = self.portfolio.quota_gpus
+        for row in self.portfolio.quotas:
+            if row.scope == "each" and row.covers(*key):
+                gpus = row.gpus
+        return NO_QUOTA_GPUS if gpus is None else gpus
+
+    def use(self, placement: Placement, problem: Problem) -> Mapping[Resource, float]:
+        """Return what a placement takes of each limited resource while it runs."""
+        key = id(problem.catalog), placement
+        if key not in self._used:
+            self._used[key] = self._use(placement, problem)
+        return self._used[key]
+
+    def _use(self, placement: Placement, problem: Problem) -> dict[Resource, float]:
+        used: dict[Resource, float] = {}
+        for bucket, gpus in quota_use(placement, problem).items():
+            own = Resource("quota", *bucket)
+            if self._quota(own) < NO_QUOTA_GPUS:
+                used[own] = used.get(own, 0) + gpus
+            for joint in self._joint:
+                if joint.quota(0).covers(*bucket):
+                    used[joint] = used.get(joint, 0) + gpus
+        server = placement.exchange.server
+        for group in (*placement.groups, *([] if server is None else [server])):
+            machines = machines_of(group.offer_kind)
+            if machines in self._machines or machines in self.blocks:
+                used[machines] = used.get(machines, 0) + group.machine_count
+        return used
+
+
+def surcharged(catalog: Catalog, surcharges: Mapping[Resource, float]) -> Catalog:
+    """Return a book whose machines cost more by what they take of scarce resources.
+
+    Parameters
+    ----------
+    surcharges
+        USD per hour for one GPU or machine of each resource.
+    """
+    paid = {resource: usd for resource, usd in surcharges.items() if usd > 0}
+    if not paid:
+        return catalog
+    added = surcharge_of(paid)
+    offers = []
+    for offer in catalog.offers:
+        extra = added(offer)
+        offers.append(
+            offer if extra == 0 else _replaced(offer, usd_per_hour=offer.usd_per_hour + extra)
+        )
+    return with_offers(catalog, tuple(offers))
+
+
+def surcharge_of(surcharges: Mapping[Resource, float]) -> Callable[[VmOffer], float]:
+    """Return what one machine of an offer costs more by the hour."""
+    quotas = {r[1:4]: usd for r, usd in surcharges.items() if r.kind == "quota"}
+    joint = [(r.quota(0), usd) for r, usd in surcharges.items() if r.kind == "joint"]
+    machines = {r.offer_kind: usd for r, usd in surcharges.items() if r.kind == "machines"}
+
+    def extra(offer: VmOffer) -> float:
+        bucket = offer.place, offer.gpu, offer.market
+        each = quotas.get(bucket, 0.0) + sum(usd for row, usd in joint if row.covers(*bucket))
+        return each * offer.gpu_count + (machines.get(kind_of(offer), 0.0) if machines else 0.0)
+
+    return extra
+
+
+def capped(problem: Problem, caps: Mapping[Resource, float]) -> Problem:
+    """Return a question that may take no more than so much of some resources."""
+    wish, catalog = problem.requirements, problem.catalog
+    rows = []
+    for r, most in caps.items():
+        if r.kind == "quota":
+            rows.append(r.quota(min(int(most), problem.quota(r.place, r.gpu, r.market))))
+        elif r.kind == "joint":
+            rows.append(r.quota(int(most)))
+    machines = {r: int(most) for r, most in caps.items() if r.kind == "machines"}
+    if machines:
+        offers = []
+        for offer in catalog.offers:
+            there = machines.get(machines_of(kind_of(offer)))
+            offers.append(offer if there is None else _replaced(offer, available=there))
+        catalog = with_offers(catalog, tuple(offers))
+    return replace(
+        problem, catalog=catalog, requirements=replace(wish, quotas=(*wish.quotas, *rows))
+    )
+
+
+def _replaced(offer: VmOffer, **fields: float) -> VmOffer:
+    return msgspec.structs.replace(offer, **fields)

@@ -1,0 +1,146 @@
+"""Check of a portfolio document: shared limits are summed again, and each job is priced again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from math import fsum
+from typing import Any
+
+from placer.documents.saved_result import check_result
+from placer.errors import PlacerError
+from placer.units import counted
+
+PORTFOLIO_SCHEMA = "placer.portfolio/v1"
+"""What ``placer portfolio`` writes."""
+SAME = 1e-6
+"""Relative slack of a sum against its limit."""
+Row = Mapping[str, Any]
+EDITED = "the file was edited, or made by another version"
+
+
+def check_portfolio(document: Mapping[str, Any], where: str) -> str:
+    """Price every job of a saved portfolio again and sum what they share.
+
+    Raises
+    ------
+    PlacerError
+        Names the first job or limit that is wrong.
+    """
+    running = [job for job in document["jobs"] if job["runs"]]
+    for job in running:
+        if "result" not in job:
+            raise PlacerError(
+                f"{where}: job '{job['name']}' has no problem to price again",
+                "save it with placer portfolio -o FILE",
+            )
+        check_result(job["result"], f"{where}: job '{job['name']}'")
+        for key in ("placement", "estimate"):
+            if job[key] != job["result"][key]:
+                raise PlacerError(
+                    f"{where}: the {key} of job '{job['name']}' is not that of its result", EDITED
+                )
+    wrong = wrong_sums(document)
+    if wrong:
+        raise PlacerError(f"{where}: {wrong}", EDITED)
+    return f"portfolio: {len(running)} of {counted(len(document['jobs']), 'job')} run"
+
+
+def wrong_sums(document: Mapping[str, Any]) -> str:
+    """Say which shared limit is broken, or which figure does not follow; empty if all hold.
+
+    Notes
+    -----
+    Works on the document alone, with its own sums: nothing of what the search used.
+    """
+    return next(_wrong(document), "")
+
+
+def _wrong(document: Mapping[str, Any]) -> Iterator[str]:
+    shared, jobs = document["shared"], [job for job in document["jobs"] if job["runs"]]
+    slots = shared["slots"]
+    for slot in range(1 if slots is None else slots["count"]):
+        running = [job for job in jobs if job["start"] <= slot < job["start"] + job["slots"]]
+        yield from _wrong_slot(running, shared, slot, "" if slots is None else f" in slot {slot}")
+    for job in jobs:
+        hourly = job["estimate"]["usd_per_hour"]["total"]
+        if slots is None and abs(job["usd"] - hourly) > SAME * max(1.0, hourly):
+            yield f"job '{job['name']}' costs {hourly:g} USD/h, not {job['usd']:g}"
+        if slots is not None and job["start"] + job["slots"] > slots["count"]:
+            yield f"job '{job['name']}' ends after the last slot"
+    bought = fsum(
+        block["usd"]
+        for block in shared["blocks"]
+        if any(_in_block(worker, block) for job in jobs for worker in _machines(job))
+    )
+    usd, budget = fsum(job["usd"] for job in jobs) + bought, shared["budget_usd"]
+    if budget is not None and usd > budget * (1 + SAME):
+        yield f"{usd:g} USD are above the budget of {budget:g}"
+    if abs(document["usd"] - usd) > SAME * max(1.0, usd):
+        yield f"all jobs cost {usd:g}, not {document['usd']:g}"
+
+
+def _wrong_slot(jobs: list[Row], shared: Row, slot: int, when: str) -> Iterator[str]:
+    """Yield the limits that jobs which run side by side break."""
+    gpus: dict[tuple[str, str, str], int] = {}
+    machines: dict[tuple[str, str, str], int] = {}
+    for worker in (worker for job in jobs for worker in _machines(job)):
+        bucket = _place(worker), worker["gpu"], worker["market"]
+        count = worker["count"] * worker.get("machines", 1)
+        if not (worker["gpu"].startswith("CPU-") and worker.get("server")):
+            gpus[bucket] = gpus.get(bucket, 0) + count * worker["gpu_count"]
+        kind = _place(worker), worker["offer"], worker["market"]
+        machines[kind] = machines.get(kind, 0) + count
+    yield from _wrong_quotas(gpus, shared, when)
+    there = {
+        (row["place"], row["offer"], row["market"]): row["machines"] for row in shared["machines"]
+    }
+    for kind, most in {**there, **_blocks(shared, slot)}.items():
+        if machines.get(kind, 0) > most:
+            yield f"{machines[kind]} {kind[1]} in {kind[0]}{when} exceed the {most} that exist"
+
+
+def _wrong_quotas(gpus: dict[tuple[str, str, str], int], shared: Row, when: str) -> Iterator[str]:
+    """Yield the quotas that GPUs by place, GPU and market exceed."""
+    for bucket, count in gpus.items():
+        rows = [row for row in shared["quotas"] if _covers(row, bucket)]
+        each = [row["gpus"] for row in rows if row["scope"] == "each"]
+        most = each[-1] if each else shared["quota_gpus"]
+        if most is not None and count > most:
+            yield f"{count} {bucket[1]} in {bucket[0]}{when} exceed the quota of {most}"
+    for row in shared["quotas"]:
+        if row["scope"] == "together":
+            total = sum(count for bucket, count in gpus.items() if _covers(row, bucket))
+            if total > row["gpus"]:
+                yield f"{total} {row['gpu']} in {row['place']}{when} exceed {row['gpus']} together"
+
+
+def _blocks(shared: Row, slot: int) -> dict[tuple[str, str, str], int]:
+    """Return how many machines of each offer of blocks there are in a slot."""
+    there: dict[tuple[str, str, str], int] = {}
+    for block in shared["blocks"]:
+        kind = block["place"], block["offer"], block["market"]
+        inside = block["first_slot"] <= slot < block["first_slot"] + block["slots"]
+        there[kind] = there.get(kind, 0) + (block["machines"] if inside else 0)
+    return there
+
+
+def _machines(job: Row) -> Iterator[Row]:
+    """Yield the groups of machines of a job, its server among them."""
+    yield from job["placement"]["workers"]
+    server = job["placement"]["server"]
+    if server is not None:
+        yield {**server, "count": 1, "server": True}
+
+
+def _place(worker: Row) -> str:
+    return str(worker["place"])
+
+
+def _in_block(worker: Row, block: Row) -> bool:
+    return (worker["place"], worker["offer"]) == (block["place"], block["offer"])
+
+
+def _covers(row: Row, bucket: tuple[str, str, str]) -> bool:
+    pairs = zip(bucket, (row["place"], row["gpu"], row["market"]), strict=True)
+    return all(fnmatchcase(value, pattern) for value, pattern in pairs)

@@ -1,0 +1,143 @@
+"""Reads a file of jobs: what each asks, and what they share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from placer.advice.portfolio.answer import PortfolioAnswer
+from placer.errors import PlacerError, unknown
+from placer.files.bounded_file import read_file
+from placer.interface.portfolio import portfolio
+from placer.market.sources.reading.toml_text import read_toml
+
+GIVE = "give a TOML file with a [[job]] for each job; see docs/manual/portfolio.md"
+SHARED_WORDS = (
+    "catalog",
+    "quota",
+    "budget",
+    "objective",
+    "slot",
+    "horizon",
+    "defaults",
+    "block",
+    "reservation",
+    "job",
+)
+"""Words at the top of a file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFile:
+    """What a file says, and on which lines.
+
+    Notes
+    -----
+    ``lines`` are those of each ``[[job]]``; ``shared`` are the words at the top.
+    """
+
+    path: str
+    shared: Mapping[str, Any]
+    jobs: tuple[Mapping[str, Any], ...]
+    text: tuple[str, ...]
+
+    def where(self, number: int, word: str | None = None) -> str:
+        """Say where a job stands, or one of its words."""
+        heads = [i for i, line in enumerate(self.text) if re.match(r"\s*\[\[\s*job\s*\]\]", line)]
+        name = self.jobs[number].get("name", number + 1)
+        if number >= len(heads):
+            return f"{self.path}: job '{name}'"
+        end = heads[number + 1] if number + 1 < len(heads) else len(self.text)
+        line = heads[number]
+        if word is not None:
+            pattern = rf"\s*{re.escape(word)}\s*="
+            line = next((i for i in range(line, end) if re.match(pattern, self.text[i])), line)
+        return f"{self.path}:{line + 1}: job '{name}'"
+
+
+def read_jobs(path: str) -> JobFile:
+    """Read a file of jobs.
+
+    Raises
+    ------
+    PlacerError
+        Names file, line and word that are wrong.
+    """
+    parsed = read_toml(path, GIVE)
+    text = tuple(read_file(path, GIVE).decode("utf-8-sig").splitlines())
+    for word in parsed:
+        if word not in SHARED_WORDS:
+            line = next(
+                (
+                    i + 1
+                    for i, row in enumerate(text)
+                    if re.match(rf"\s*\[*{re.escape(word)}\b", row)
+                ),
+                1,
+            )
+            error = unknown("word", word, SHARED_WORDS)
+            raise PlacerError(f"{path}:{line}: {error.message}", error.hint)
+    jobs = parsed.get("job", [])
+    for kind in ("job", "block", "reservation"):
+        rows = parsed.get(kind, [])
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise PlacerError(f"{path}: '{kind}' is no list of tables", f"write [[{kind}]]")
+    if not jobs:
+        raise PlacerError(f"{path}: no job in it", GIVE)
+    shared = {word: value for word, value in parsed.items() if word != "job"}
+    quota = shared.get("quota")
+    if isinstance(quota, str):  # a path in a file is meant beside the file
+        shared["quota"] = str(Path(path).parent / quota)
+    return JobFile(path=path, shared=shared, jobs=tuple(jobs), text=text)
+
+
+def portfolio_from_file(
+    path: str,
+    *,
+    catalog: tuple[str, ...] = (),
+    budget: str | None = None,
+    gap: str | float = 0.01,
+    time_limit: str | float = 60.0,
+    memory_limit: str | float | None = None,
+) -> PortfolioAnswer:
+    """Read a file of jobs and choose where they run; see `placer.portfolio`.
+
+    Parameters
+    ----------
+    path
+        TOML with ``[[job]]``, the shared words, and ``[defaults]`` for words of every job.
+    catalog, budget
+        In place of those of the file.
+    gap, time_limit, memory_limit
+        As in `placer.portfolio`.
+
+    Raises
+    ------
+    PlacerError
+        Names file, line, job and word that are wrong.
+    """
+    file = read_jobs(path)
+    shared = dict(file.shared)
+    defaults = shared.get("defaults", {})
+    if not isinstance(defaults, dict):
+        raise PlacerError(f"{path}: 'defaults' is no table", "write [defaults]")
+    objective = shared.get("objective", "cost")
+    if objective != "cost":
+        raise unknown("objective", str(objective), ("cost",))
+    return portfolio(
+        [{**defaults, **job} for job in file.jobs],
+        catalog=catalog or shared.get("catalog"),
+        quota=shared.get("quota"),
+        budget=budget or shared.get("budget"),
+        slot=shared.get("slot"),
+        horizon=shared.get("horizon"),
+        blocks=shared.get("block", ()),
+        reservations=shared.get("reservation", ()),
+        gap=gap,
+        time_limit=time_limit,
+        memory_limit=memory_limit,
+        where=file.where,
+    )

@@ -1,0 +1,385 @@
+"""The Python interface to portfolios: many jobs that share quotas, budgets and reservations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from placer.advice.portfolio.answer import PortfolioAnswer, answered
+from placer.advice.portfolio.generation import solved
+from placer.advice.portfolio.question.jobs import HOUR_S, Block, Job, Portfolio, Slots
+from placer.advice.portfolio.question.resources import kind_of
+from placer.errors import PlacerError, unknown
+from placer.interface.advisor import Advisor, Books
+from placer.interface.options import solve_options
+from placer.market.catalog import Catalog, VmOffer
+from placer.market.scaled_market import with_offers
+from placer.problem.requirements import Quota, Requirements
+from placer.problem.words.budget import read_budget
+from placer.problem.words.quotas import quotas_of
+from placer.problem.words.readers import read_wish
+from placer.problem.words.values import check_words
+from placer.problem.words.wishes import WISHES, Quotas
+from placer.solving.allowance import Cancel
+from placer.units import parse_fraction, parse_seconds
+
+OWN_WORDS = ("name", "model", "priority", "weight", "max_share", "earliest", "duration")
+"""Words of a job beside those of a request."""
+SHARED = {
+    "quota": "quotas are shared: give them for all jobs",
+    "objective": "the objective is that of all jobs: give it for all",
+}
+"""Words of a request that a job does not take, and why."""
+COMMAND_WORDS = {
+    word: wish.name for wish in WISHES.values() for word in (wish.word, wish.word.replace("-", "_"))
+}
+"""Words of a request as the command line and files write them, by their name in Python."""
+MACHINE_WORDS = ("name", "place", "device", "machines", "usd", "start", "duration")
+MOST_SLOTS = 400
+"""More slots than that are too many to search."""
+Where = Callable[[int, str | None], str]
+
+
+def portfolio(
+    jobs: Sequence[Mapping[str, Any]],
+    *,
+    catalog: Books = None,
+    quota: Quotas | Sequence[Mapping[str, Any]] | None = None,
+    budget: str | None = None,
+    slot: str | float | None = None,
+    horizon: str | float | None = None,
+    blocks: Sequence[Mapping[str, Any]] = (),
+    reservations: Sequence[Mapping[str, Any]] = (),
+    gap: str | float = 0.01,
+    time_limit: str | float = 60.0,
+    memory_limit: str | float | None = None,
+    cancel: Cancel | None = None,
+    where: Where | None = None,
+) -> PortfolioAnswer:
+    """Choose where many jobs run, and when, under what they share.
+
+    Parameters
+    ----------
+    jobs
+        A mapping for each job: ``model`` and the words of `placer.recommend` without ``quota`` and
+        ``objective``, and ``name``, ``priority`` (a whole number; higher runs first), ``weight``
+        (above 0), ``max_share`` (of each quota, such as ``50%``) and, with slots, ``earliest`` and
+        ``duration``.
+    catalog
+        As in `placer.recommend`, for all jobs.
+    quota
+        GPUs of the account, as in `placer.recommend`, or rows with the columns of a quota file.
+    budget
+        For all jobs: ``60/h`` where they run side by side, in total (``2000usd``) with slots.
+    slot, horizon
+        Length of a slot and of all of them, such as ``6h`` and ``7d``: each job then runs once,
+        from some slot on, and its deadline counts from now. None: all jobs run side by side.
+    blocks
+        Machines that may be had for some time at one price: ``name``, ``place``, ``device``,
+        ``machines``, ``start``, ``duration`` and ``usd`` (0: paid for anyway).
+    reservations
+        Machines that are paid for anyway: ``name``, ``place``, ``device``, ``machines``.
+    gap
+        Relative gap to reach, such as ``1%``.
+    time_limit
+        For all jobs together; a number is seconds.
+    memory_limit, cancel
+        As in `placer.recommend`.
+    where
+        Says where a job, or one of its words, stands, for messages.
+
+    Returns
+    -------
+    PortfolioAnswer
+        Jobs with their placements, what displaced them, a bound, and what one more of each scarce
+        resource is worth.
+
+    Raises
+    ------
+    PlacerError
+        Names the job and the word that is wrong.
+
+    Examples
+    --------
+    Two jobs want the one A10 that the account has; the second takes T4 instead.
+
+    >>> import placer
+    >>> job = {"model": "roberta-xlm", "min_throughput": "200/s", "market": "on-demand"}
+    >>> quota = {"A10": 1, "T4": 4}
+    >>> answer = placer.portfolio([job, job], catalog="erben-2023", quota=quota)
+    >>> [placed.workers for placed in answer.jobs]
+    [('lambda/us-west-1=1xA10:on-demand',), ('gcp/us-central1=2xT4:on-demand',)]
+    """
+    options = solve_options(
+        gap=gap, time_limit=time_limit, memory_limit=memory_limit, cancel=cancel
+    )
+    at = where or (lambda number, word: f"job '{_name(jobs[number], number)}'")
+    if not jobs:
+        raise PlacerError("a portfolio without a job", "give at least one job")
+    slots = _slots(slot, horizon)
+    if blocks and slots is None:
+        raise PlacerError("blocks without slots", "say how long a slot is: slot and horizon")
+    advisor = Advisor(catalog)
+    book = advisor._book(None)
+    book = with_offers(book, (*book.offers, *(_reserved(row, book) for row in reservations)))
+    made = [_block(row, book, slots) for row in blocks if slots is not None]
+    book = with_offers(book, (*book.offers, *(offer for offer, _ in made)))
+    quotas, quota_gpus = _quotas(quota, book)
+    asked = tuple(
+        _job(advisor, book, row, number, at, quotas, quota_gpus, slots)
+        for number, row in enumerate(jobs)
+    )
+    _check_names(asked, at)
+    question = Portfolio(
+        jobs=asked,
+        quotas=quotas,
+        quota_gpus=quota_gpus,
+        budget_usd=_budget(budget, slots),
+        slots=slots,
+        blocks=tuple(block for _, block in made),
+    )
+    return answered(solved(question, options))
+
+
+def _name(row: Mapping[str, Any], number: int) -> str:
+    name = row.get("name") if isinstance(row, Mapping) else None
+    return name if isinstance(name, str) and name else f"job-{number + 1}"
+
+
+def _check_names(jobs: Sequence[Job], at: Where) -> None:
+    seen: set[str] = set()
+    for number, job in enumerate(jobs):
+        if job.name in seen:
+            raise PlacerError(f"{at(number, 'name')} is there twice", "give each job its own name")
+        seen.add(job.name)
+
+
+def _job(
+    advisor: Advisor,
+    book: Catalog,
+    row: Mapping[str, Any],
+    number: int,
+    at: Where,
+    quotas: tuple[Quota, ...],
+    quota_gpus: int | None,
+    slots: Slots | None,
+) -> Job:
+    """Read one job.
+
+    Raises
+    ------
+    PlacerError
+        Says where the word stands that is wrong.
+    """
+    if not isinstance(row, Mapping):
+        raise PlacerError(f"job {number + 1} is {row!r}", "give a mapping of its words")
+    row = {COMMAND_WORDS.get(word, word): value for word, value in row.items()}
+    known = [*OWN_WORDS, *(word for word in WISHES if word not in SHARED)]
+    for word in row:
+        if word in SHARED:
+            raise PlacerError(f"{at(number, word)}: word '{word}'", SHARED[word])
+        if word not in known:
+            error = unknown("word", str(word), known)
+            raise PlacerError(f"{at(number, str(word))}: {error.message}", error.hint)
+    if "model" not in row:
+        raise PlacerError(f"{at(number, None)} has no model", "name one of 'placer models'")
+    try:
+        return _read(advisor, book, row, number, quotas, quota_gpus, slots)
+    except PlacerError as error:
+        message = f"{at(number, None)}: {error.message}"
+        raise PlacerError(message, error.hint, error.exit_code) from None
+
+
+def _read(
+    advisor: Advisor,
+    book: Catalog,
+    row: Mapping[str, Any],
+    number: int,
+    quotas: tuple[Quota, ...],
+    quota_gpus: int | None,
+    slots: Slots | None,
+) -> Job:
+    words = {word: value for word, value in row.items() if word not in OWN_WORDS}
+    weight = _number(row.get("weight", 1.0), "weight")
+    if weight <= 0:
+        raise PlacerError(f"weight {weight:g}", "give a number above 0")
+    priority = row.get("priority", 0)
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise PlacerError(f"priority {priority!r} is no whole number", "give 0, 1, 2, ...")
+    share = parse_fraction(str(row.get("max_share", "1")), "max_share", 1.0)
+    problem = advisor.problem(row["model"], book, objective="cost", **words)
+    wish = replace(
+        problem.requirements,
+        quotas=tuple(replace(quota, gpus=math.floor(share * quota.gpus)) for quota in quotas),
+        quota_gpus=None if quota_gpus is None else math.floor(share * quota_gpus),
+    )
+    duration = _seconds(row.get("duration"), "duration")
+    _check_amount(wish, duration, slots)
+    return Job(
+        name=_name(row, number),
+        problem=replace(problem, requirements=wish),
+        priority=priority,
+        weight=weight,
+        max_share=share,
+        earliest_s=_seconds(row.get("earliest"), "earliest") or 0.0,
+        deadline_s=wish.deadline_s if slots is not None else None,
+        duration_s=duration,
+    )
+
+
+def _check_amount(wish: Requirements, duration: float | None, slots: Slots | None) -> None:
+    """Refuse a job that does not say how much it has to do."""
+    if slots is None:
+        if duration is not None:
+            raise PlacerError("duration without slots", "say how long a slot is: slot and horizon")
+        if not wish.floor_samples_per_second:
+            raise PlacerError(
+                "nothing says how fast it must be",
+                "give min_throughput, or tokens or samples with a deadline",
+            )
+    elif (wish.samples is None) == (duration is None):
+        raise PlacerError(
+            "with slots a job has an amount or a duration",
+            "give tokens, samples or duration, and one of them",
+        )
+
+
+def _quotas(
+    quota: Quotas | Sequence[Mapping[str, Any]] | None, book: Catalog
+) -> tuple[tuple[Quota, ...], int | None]:
+    """Read quotas: a number, a file, a mapping, or rows of a table."""
+    if quota is None:
+        return (), None
+    if isinstance(quota, list | tuple):
+        rows: list[Quota] = []
+        for number, row in enumerate(quota, 1):
+            if not isinstance(row, Mapping) or set(row) - {
+                "place",
+                "gpu",
+                "market",
+                "gpus",
+                "scope",
+            }:
+                raise PlacerError(
+                    f"quota {number}: {row!r}", "give place, gpu, market, gpus and perhaps scope"
+                )
+            key = (row.get("place", "*"), row.get("gpu", "*"), row.get("market", "*"))
+            (read,) = quotas_of({key: row.get("gpus", "")}, book)
+            scope = row.get("scope", "each")
+            if scope not in {"each", "together"}:
+                raise unknown("scope", str(scope), ("each", "together"))
+            rows.append(replace(read, scope=scope))
+        return tuple(rows), None
+    value = check_words({"quota": quota})["quota"]
+    fields = read_wish(WISHES["quota"], value, book, {})
+    return tuple(fields["quotas"]), fields["quota_gpus"]
+
+
+def _slots(slot: str | float | None, horizon: str | float | None) -> Slots | None:
+    if slot is None and horizon is None:
+        return None
+    each, whole = _seconds(slot, "slot"), _seconds(horizon, "horizon")
+    if each is None or whole is None:
+        raise PlacerError("slot and horizon go together", "give both, such as 6h and 7d")
+    count = int(whole / each * (1 + 1e-12))
+    if not 1 <= count <= MOST_SLOTS:
+        raise PlacerError(
+            f"{count} slots of {each / HOUR_S:g} h in {whole / HOUR_S:g} h",
+            f"1 to {MOST_SLOTS} slots can be searched",
+        )
+    return Slots(count=count, hours=each / HOUR_S)
+
+
+def _budget(budget: str | None, slots: Slots | None) -> float | None:
+    if budget is None:
+        return None
+    if not isinstance(budget, str):
+        raise PlacerError(f"budget {budget!r} is not text", "write 60/h, or 2000usd with slots")
+    per_hour, total = read_budget(budget, None if slots is None else 1)
+    if slots is not None and total is None:
+        raise PlacerError(f"budget '{budget}' per hour with slots", "give it in total: 2000usd")
+    return per_hour if slots is None else total
+
+
+def _seconds(value: str | float | None, what: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise PlacerError(f"{what} {value!r} is no time", "write it as 6h or 2d")
+    text = value if isinstance(value, str) else f"{value}s"
+    return 0.0 if text in {"0", "0s", "0h"} else parse_seconds(text)
+
+
+def _number(value: object, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise PlacerError(f"{what} {value!r} is no number", "give a number")
+    return float(value)
+
+
+def _reserved(row: Mapping[str, Any], book: Catalog) -> VmOffer:
+    """Build the offer of machines that are paid for anyway."""
+    words = _machine_words(row, "reservation", MACHINE_WORDS[:4])
+    return _paid(words, book, f"reservation {words['name']}")
+
+
+def _block(row: Mapping[str, Any], book: Catalog, slots: Slots) -> tuple[VmOffer, Block]:
+    """Build the offer of a block of machines, and when it is there."""
+    words = _machine_words(row, "block", MACHINE_WORDS)
+    name = words["name"]
+    start, long = _seconds(row.get("start", 0), "start"), _seconds(row.get("duration"), "duration")
+    if long is None:
+        raise PlacerError(f"block '{name}' has no duration", "say how long it is there: 24h")
+    usd = _number(row.get("usd", 0.0), f"block '{name}': usd")
+    if usd < 0:
+        raise PlacerError(f"block '{name}': usd {usd:g}", "give what it costs, or 0")
+    offer = _paid(words, book, f"block {name}")
+    first, end = slots.after(start or 0.0), slots.until((start or 0.0) + long)
+    return offer, Block(
+        name=name,
+        offer=kind_of(offer),
+        machines=words["machines"],
+        slots=range(first, max(first, end)),
+        usd=usd,
+    )
+
+
+def _machine_words(row: Mapping[str, Any], kind: str, known: Sequence[str]) -> dict[str, Any]:
+    words = dict(row)
+    for word in words:
+        if word not in known:
+            error = unknown("word", word, known)
+            raise PlacerError(f"{kind} '{row.get('name', '')}': {error.message}", error.hint)
+    for word in known[:4]:
+        if word not in words:
+            raise PlacerError(f"a {kind} has no {word}", f"give {', '.join(known[:4])}")
+    machines = words["machines"]
+    if isinstance(machines, bool) or not isinstance(machines, int) or machines < 1:
+        raise PlacerError(
+            f"{kind} '{words['name']}': machines {machines!r}", "give a whole number from 1"
+        )
+    return words
+
+
+def _paid(words: Mapping[str, Any], book: Catalog, what: str) -> VmOffer:
+    """Build an offer for nothing like the on-demand one of a place and device."""
+    book.region(words["place"])
+    like = [o for o in book.offers_at(words["place"]) if o.device == words["device"]]
+    if not like:
+        there = dict.fromkeys(o.device for o in book.offers_at(words["place"]))
+        raise unknown("device", f"{words['device']}' in '{what}", there)
+    offer = next((o for o in like if o.market == "on_demand"), like[0])
+    return msgspec.structs.replace(
+        offer,
+        instance_type=f"{offer.instance_type}@{words['name']}",
+        market="on_demand",
+        usd_per_hour=0.0,
+        usd_per_hour_low=None,
+        usd_per_hour_high=None,
+        price_basis="reserved",
+        available=words["machines"],
+        source=f"{what}: paid for anyway",
+    )
