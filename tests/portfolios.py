@@ -8,10 +8,14 @@ from dataclasses import replace
 from itertools import product
 from math import inf
 
-from instances import GPUS, offer, profile, random_problem
+import msgspec
 
-from placer.advice.portfolio.question.jobs import Job, Portfolio
-from placer.advice.portfolio.question.resources import Limits, Resource
+from instances import GPUS, offer, profile, random_problem
+from placer.advice.portfolio.improvement import worth
+from placer.advice.portfolio.master.program import held_by
+from placer.advice.portfolio.question.columns import Column, Columns, groups_of
+from placer.advice.portfolio.question.jobs import Block, Job, Portfolio, Slots
+from placer.advice.portfolio.question.resources import Limits, Resource, kind_of
 from placer.cost_model.limits import evaluated
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
@@ -22,7 +26,7 @@ Choice = tuple[float, float, dict[Resource, float]]
 
 
 def tiny_portfolio(seed: int) -> Portfolio:
-    """Draw two to four jobs on one market of two or three places, whose quotas bind now and then."""
+    """Draw two to four jobs on one market of two places, whose quotas bind now and then."""
     draw = random.Random(f"portfolio {seed}")
     base = random_problem(draw.randrange(10**6))
     places = [region for region in base.catalog.regions.values() if region.provider != "backblaze"]
@@ -135,3 +139,88 @@ def _choices(job: Job, limits: Limits) -> list[Choice]:
 
 def _covers(use: dict[Resource, float], less: dict[Resource, float]) -> bool:
     return all(use.get(resource, 0.0) >= amount for resource, amount in less.items())
+
+
+def slot_portfolio(seed: int) -> Portfolio:
+    """Draw two or three jobs of three slots with amounts, deadlines and now and then a block."""
+    draw = random.Random(f"slots {seed}")
+    base = tiny_portfolio(draw.randrange(10**6))
+    slots = Slots(count=3, hours=1.0)
+    jobs = tuple(_in_slots(draw, job) for job in base.jobs[:3])
+    blocks: tuple[Block, ...] = ()
+    if draw.random() < 0.5:
+        catalog = jobs[0].problem.catalog
+        like = draw.choice(catalog.offers)
+        made = msgspec.structs.replace(
+            like,
+            instance_type=f"{like.instance_type}@block",
+            market="on_demand",
+            usd_per_hour=0.0,
+            price_basis="reserved",
+            available=draw.choice((1, 2)),
+        )
+        catalog = replace(catalog, offers=(*catalog.offers, made))
+        jobs = tuple(replace(job, problem=replace(job.problem, catalog=catalog)) for job in jobs)
+        first = draw.choice((0, 1))
+        blocks = (
+            Block(
+                name="block",
+                offer=kind_of(made),
+                machines=made.available or 0,
+                slots=range(first, first + draw.choice((1, 2))),
+                usd=draw.choice((0.0, 0.3, 1.0)),
+            ),
+        )
+    budget = draw.choice((None, None, round(draw.uniform(1, 8), 2)))
+    return replace(base, jobs=jobs, slots=slots, blocks=blocks, budget_usd=budget)
+
+
+def _in_slots(draw: random.Random, job: Job) -> Job:
+    """Turn the floor of a job into an amount with a deadline, or into a duration."""
+    floor = job.problem.requirements.min_samples_per_second or 1.0
+    deadline = draw.choice((None, None, 7200.0))
+    if draw.random() < 0.25:
+        return replace(job, duration_s=draw.choice((3600.0, 5400.0)), deadline_s=deadline)
+    wish = replace(
+        job.problem.requirements,
+        min_samples_per_second=None,
+        samples=int(floor * draw.choice((1800, 3000, 7000))),
+        deadline_s=deadline,
+    )
+    return replace(job, problem=replace(job.problem, requirements=wish), deadline_s=deadline)
+
+
+def brute_force_in_slots(portfolio: Portfolio) -> tuple[float, ...]:
+    """Return the best key of all combinations of placements and starts."""
+    limits, groups = Limits(portfolio=portfolio), groups_of(portfolio)
+    columns = Columns(portfolio=portfolio, limits=limits, groups=groups)
+    lists: list[list[Column | None]] = []
+    for group in groups:
+        for _ in group.members:
+            made: list[Column] = []
+            for placement in placements(group.job.problem):
+                made += columns.add(group, placement)
+            lists.append([*_least_columns(made), None])
+    best: tuple[float, ...] = (inf,)
+    for combination in product(*lists):
+        counts: dict[Column, int] = {}
+        for column in combination:
+            if column is not None:
+                counts[column] = counts.get(column, 0) + 1
+        held = held_by(counts)
+        if any(amount > limits.capacity(key) for key, amount in held.items()):
+            continue
+        key = worth(columns, counts)
+        if portfolio.budget_usd is not None and key[-1] > portfolio.budget_usd * (1 + 1e-9):
+            continue
+        best = min(best, key)
+    return best
+
+
+def _least_columns(columns: list[Column]) -> list[Column]:
+    """Leave out columns that cost and take no less than another one."""
+    kept: list[Column] = []
+    for column in sorted(columns, key=lambda column: column.usd):
+        if not any(all(column.use.get(k, 0) >= n for k, n in o.use.items()) for o in kept):
+            kept.append(column)
+    return kept

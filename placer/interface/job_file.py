@@ -19,7 +19,6 @@ SHARED_WORDS = (
     "catalog",
     "quota",
     "budget",
-    "objective",
     "slot",
     "horizon",
     "defaults",
@@ -124,9 +123,6 @@ def portfolio_from_file(
     defaults = shared.get("defaults", {})
     if not isinstance(defaults, dict):
         raise PlacerError(f"{path}: 'defaults' is no table", "write [defaults]")
-    objective = shared.get("objective", "cost")
-    if objective != "cost":
-        raise unknown("objective", str(objective), ("cost",))
     return portfolio(
         [{**defaults, **job} for job in file.jobs],
         catalog=catalog or shared.get("catalog"),

@@ -31,7 +31,7 @@ OWN_WORDS = ("name", "model", "priority", "weight", "max_share", "earliest", "du
 """Words of a job beside those of a request."""
 SHARED = {
     "quota": "quotas are shared: give them for all jobs",
-    "objective": "the objective is that of all jobs: give it for all",
+    "objective": "leave it out: a portfolio costs as little as it can",
 }
 """Words of a request that a job does not take, and why."""
 COMMAND_WORDS = {

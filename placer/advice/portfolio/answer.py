@@ -45,7 +45,6 @@ class Placed:
     alone_workers: tuple[str, ...]
     start: int = 0
     slots: int = 1
-    share: float = 0.0
     displaced: tuple[Displacement, ...] = ()
     reason: str = ""
 
@@ -75,17 +74,16 @@ class PortfolioAnswer:
 
     Notes
     -----
-    ``value`` is what is minimised, or the weighted throughput; ``bound``: the same jobs cannot do
-    better. ``greedy_usd`` and ``greedy_left_out`` are those of jobs placed one by one.
-    ``left_out_proved``: no choice of jobs leaves out less.
+    ``usd`` is what all jobs cost, ``bound`` what the same jobs cost at least. ``greedy_usd`` and
+    ``greedy_left_out`` are those of jobs placed one by one. ``left_out_proved``: no choice of jobs
+    leaves out less.
     """
 
     portfolio: Portfolio = field(repr=False)
     jobs: tuple[Placed, ...]
     usd: float
-    value: float
     bound: float | None
-    greedy_value: float
+    greedy_usd: float
     greedy_left_out: int
     worths: tuple[Worth, ...]
     giving_way: tuple[str, ...]
@@ -104,16 +102,16 @@ class PortfolioAnswer:
     @property
     def gap(self) -> float | None:
         """Relative distance of the value from its bound."""
-        return None if self.bound is None else gap_between(self.value, self.bound)
+        return None if self.bound is None else gap_between(self.usd, self.bound)
 
     @property
     def saving(self) -> float | None:
         """What is saved against jobs placed one by one, as a share; None if they differ in which
         jobs run.
         """
-        if self.greedy_left_out != len(self.left_out) or not self.greedy_value:
+        if self.greedy_left_out != len(self.left_out) or not self.greedy_usd:
             return None
-        return (self.greedy_value - self.value) / abs(self.greedy_value)
+        return (self.greedy_usd - self.usd) / self.greedy_usd
 
     def __getitem__(self, name: str) -> Placed:
         """Return the job of a name."""
@@ -124,9 +122,9 @@ class PortfolioAnswer:
         return {
             "schema": PORTFOLIO_SCHEMA,
             "objective": {
-                "name": self.portfolio.objective,
-                "unit": "weighted share" if self._throughput else self.portfolio.unit,
-                "value": self.value,
+                "name": "cost",
+                "unit": self.portfolio.unit,
+                "value": self.usd,
                 "bound": self.bound,
                 "gap": self.gap,
             },
@@ -134,7 +132,7 @@ class PortfolioAnswer:
             "usd": self.usd,
             "unit": self.portfolio.unit,
             "one_by_one": {
-                "value": self.greedy_value,
+                "usd": self.greedy_usd,
                 "left_out": self.greedy_left_out,
                 "saving": self.saving,
             },
@@ -156,10 +154,6 @@ class PortfolioAnswer:
         if self.stopped:
             return str(Status.TIME_LIMIT)
         return "some_left_out" if self.left_out else "all_run"
-
-    @property
-    def _throughput(self) -> bool:
-        return self.portfolio.objective == "throughput"
 
     def to_saved(self) -> dict[str, Any]:
         """Build the document that ``placer portfolio -o`` writes: each job that runs has its saved
@@ -236,17 +230,14 @@ def answered(found: Found) -> PortfolioAnswer:
         group = next(g for g in columns.groups if number in g.members)
         placed.append(_placed(found, assigned, held, number, job, found.alone.get(group.number)))
     key, greedy = worth(columns, found.counts), worth(columns, found.greedy)
-    throughput = portfolio.objective == "throughput"
-    sign = -1.0 if throughput else 1.0
     answer = PortfolioAnswer(
         portfolio=portfolio,
         jobs=tuple(placed),
-        usd=key[-1] if not throughput else sum(p.usd or 0.0 for p in placed),
-        value=sign * key[-1],
-        bound=None if found.bound is None else sign * found.bound,
-        greedy_value=sign * greedy[-1],
+        usd=key[-1],
+        bound=found.bound,
+        greedy_usd=greedy[-1],
         greedy_left_out=len(portfolio.jobs) - sum(found.greedy.values()),
-        worths=() if throughput else worths(found.duals),
+        worths=worths(found.duals),
         giving_way=giving_way(columns, sorted(assigned)),
         left_out_proved=found.proved_out,
         stopped=found.stopped,
@@ -279,7 +270,7 @@ def _placed(
 ) -> Placed:
     columns, column = found.columns, assigned.get(number)
     displaced = () if alone is None else displacements(columns, assigned, held, number, alone)
-    if column is not None and alone is not None and column.value <= alone.value:
+    if column is not None and alone is not None and column.usd <= alone.usd:
         displaced = ()
     return Placed(
         job=job,
@@ -291,7 +282,6 @@ def _placed(
         else tuple(group.spec for group in alone.placement.groups),
         start=0 if column is None else column.start,
         slots=0 if column is None else column.slots,
-        share=0.0 if column is None else column.share,
         displaced=displaced,
         reason="" if column is not None else _reason(found, alone, displaced),
     )

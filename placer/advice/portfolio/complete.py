@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from placer.advice.portfolio.improvement import chosen_whole, worth
-from placer.advice.portfolio.pricing.price import LESS, Pricing, Within
+from placer.advice.portfolio.pricing.price import Pricing, Within
 from placer.advice.portfolio.question.columns import Column, Columns, Group
 from placer.advice.portfolio.question.resources import Resource
 from placer.solving import allowance
@@ -69,7 +69,7 @@ def _complete(pricing: Pricing, group: Group, threshold: float) -> bool:
         if not made:  # the solver was stopped, or its placement breaks a limit of the portfolio
             return False
         for child in _less(pricing.columns, made[0], limit):
-            key = tuple(sorted(child.caps.items())), child.slots, child.usd
+            key = tuple(sorted(child.caps.items())), child.slots
             if key not in seen:
                 seen.add(key)
                 waiting.append(child)
@@ -85,8 +85,6 @@ def _less(columns: Columns, column: Column, limit: Within) -> Iterator[Within]:
         yield limit.less_of(resource, amount - 1)
     if columns.portfolio.slots is not None and column.slots > 1:
         yield replace(limit, slots=column.slots - 1)
-    if columns.portfolio.objective == "throughput" and columns.portfolio.budget_usd is not None:
-        yield replace(limit, usd=column.usd * (1 - LESS))
 
 
 def threshold_of(

@@ -95,10 +95,8 @@ class Generation:
 
     def out(self) -> list[float]:
         """Return the value of leaving out one job of each group."""
-        if self.portfolio.objective == "throughput":
-            return [0.0] * len(self.groups)
         alone = sum(
-            group.count * min((c.value for c in self.columns.of(group.number)), default=0.0)
+            group.count * min((c.usd for c in self.columns.of(group.number)), default=0.0)
             for group in self.groups
         )
         unit = OUT * max(alone, 1e-6)
@@ -183,8 +181,6 @@ class Generation:
             for k, n in zip(self.known, run, strict=True)
         ]
         must = [inf] * len(self.groups)
-        if self.portfolio.objective == "throughput":
-            must = [0.0] * len(self.groups)
         columns = Columns(
             portfolio=self.columns.portfolio,
             limits=self.columns.limits,
@@ -225,9 +221,7 @@ def _solved(portfolio: Portfolio, options: SolveOptions, started: float) -> Foun
         if not allowance.current().spent:
             seeds(columns, group, portfolio.floor(group.job))
     state.price_at(Duals(), sum(g.count * _least(columns.of(g.number)) for g in groups))
-    alone = {
-        g.number: min(columns.of(g.number), key=_value) for g in groups if columns.of(g.number)
-    }
+    alone = {g.number: min(columns.of(g.number), key=_usd) for g in groups if columns.of(g.number)}
     order = sorted(groups, key=lambda group: (-group.job.priority, group.members[0]))
     counts = _all_alone(state, alone)
     greedy, proved_out = counts, counts is not None
@@ -268,12 +262,12 @@ def _tightened(state: Generation, counts: dict[Column, int]) -> dict[Column, int
     return counts
 
 
-def _value(column: Column) -> float:
-    return column.value
+def _usd(column: Column) -> float:
+    return column.usd
 
 
 def _least(columns: list[Column]) -> float:
-    return min((column.value for column in columns), default=0.0)
+    return min((column.usd for column in columns), default=0.0)
 
 
 def _all_alone(state: Generation, alone: dict[int, Column]) -> dict[Column, int] | None:

@@ -45,8 +45,7 @@ class Ledger:
 
     def value(self, column: Column) -> float:
         """Return the value of a column with the blocks that it would be the first to use."""
-        throughput = self.columns.portfolio.objective == "throughput"
-        return column.value + (0.0 if throughput else self._usd(column) - column.usd)
+        return self._usd(column)
 
     def caps(self, slots: Iterable[int]) -> dict[Resource, float]:
         """Return what is left of each resource throughout some slots, where anything is taken."""
@@ -95,8 +94,8 @@ def next_best(pricing: Pricing, group: Group, ledger: Ledger) -> Column | None:
     """Return the best column of one more job on what is left, as the solver finds it."""
     columns = pricing.columns.of(group.number)
     best = _best(columns, ledger)
-    least = min((column.value for column in columns), default=inf)
-    if (best is None or best.value > least) and not allowance.current().spent:
+    least = min((column.usd for column in columns), default=inf)
+    if (best is None or best.usd > least) and not allowance.current().spent:
         pricing.within(group, Within(caps=ledger.caps(range(pricing.columns.portfolio.slot_count))))
         best = _best(pricing.columns.of(group.number), ledger)
     return best

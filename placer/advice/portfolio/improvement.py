@@ -27,9 +27,6 @@ def worth(columns: Columns, counts: Mapping[Column, int]) -> tuple[float, ...]:
         priority = -group.job.priority
         lost = (group.count - run[group.number]) * group.job.weight
         missed[priority] = missed.get(priority, 0.0) + lost
-    value = sum(count * column.value for column, count in counts.items())
-    if columns.portfolio.objective == "throughput":
-        return (value,)
     ledger = Ledger(columns)
     for column, count in counts.items():
         ledger.take(column, count)

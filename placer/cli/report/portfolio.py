@@ -42,7 +42,7 @@ def lines(answer: PortfolioAnswer) -> Iterator[str]:
         more = answer.greedy_left_out - len(answer.left_out)
         yield f"one by one, {counted(more, 'job')} more would be left out"
     elif saving is not None and saving > 0:
-        less = answer.greedy_value - answer.value
+        less = answer.greedy_usd - answer.usd
         yield (
             f"saves {format_usd(less)}{_per(answer)} ({saving:.1%}) against jobs placed one by one "
             f"in the order of their priority"

@@ -64,14 +64,13 @@ def lagrangean(
     for group, proofs in zip(columns.groups, known, strict=True):
         least = min(out[group.number], proofs.at(duals))
         total += group.count * least
-    throughput = portfolio.objective == "throughput"
     for held, usd in duals.prices.items():
         if held[0] not in limits.blocks:
             total -= usd * limits.capacity(held)
     for block, resource in ((b, r) for r, numbers in limits.blocks.items() for b in numbers):
         bought = portfolio.blocks[block]
         worth = bought.machines * sum(duals.prices.get((resource, s), 0.0) for s in bought.slots)
-        cost = bought.usd * (duals.budget + (0.0 if throughput else 1.0))
+        cost = bought.usd * (1 + duals.budget)
         total += min(0.0, cost - worth)
     if portfolio.budget_usd is not None:
         total -= duals.budget * portfolio.budget_usd

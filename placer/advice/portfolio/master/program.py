@@ -69,11 +69,8 @@ class Program:
 
     def goal(self) -> list[float]:
         """Return what is minimised."""
-        values = [column.value for column in self.choices]
-        return [*values, *self.out, *(self._block_value(b.usd) for b in self.portfolio.blocks)]
-
-    def _block_value(self, usd: float) -> float:
-        return 0.0 if self.portfolio.objective == "throughput" else usd
+        usd = [column.usd for column in self.choices]
+        return [*usd, *self.out, *(block.usd for block in self.portfolio.blocks)]
 
     def budget(self) -> dict[int, float]:
         """Return the row of the budget."""
@@ -164,21 +161,19 @@ def whole(columns: Columns, seconds: float) -> Chosen:
         For each of these steps.
     """
     program = Program(columns, [0.0] * len(columns.groups))
-    goal, proved = program.goal(), True
+    goal = program.goal()
     fixed: list[tuple[dict[int, float], float]] = []
-    solution = None
-    if columns.portfolio.objective != "throughput":
-        solution, proved = _solved(program, goal, fixed, seconds, out=False)
-        if solution is None:
-            proved = True
-            for priority in sorted({g.job.priority for g in columns.groups}, reverse=True):
-                missed = _missed(program, priority)
-                step, ended = _solved(program, missed, fixed, seconds)
-                if step is None:
-                    return Chosen(counts={}, proved=False)
-                proved = proved and ended
-                least = round(sum(v * step[i] for i, v in missed.items()), 9)
-                fixed.append((missed, least + 1e-9 * max(1.0, least)))
+    solution, proved = _solved(program, goal, fixed, seconds, out=False)
+    if solution is None:
+        proved = True
+        for priority in sorted({g.job.priority for g in columns.groups}, reverse=True):
+            missed = _missed(program, priority)
+            step, ended = _solved(program, missed, fixed, seconds)
+            if step is None:
+                return Chosen(counts={}, proved=False)
+            proved = proved and ended
+            least = round(sum(v * step[i] for i, v in missed.items()), 9)
+            fixed.append((missed, least + 1e-9 * max(1.0, least)))
     if solution is None:
         solution, ended = _solved(program, goal, fixed, seconds)
         proved = proved and ended

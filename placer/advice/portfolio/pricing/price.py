@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from placer.advice.portfolio.pricing.floors import bound_by_floors, fastest_within
 from placer.advice.portfolio.pricing.search import Search
 from placer.advice.portfolio.pricing.windows import bound_in_slots, cheapest_in_slots
 from placer.advice.portfolio.question.columns import Column, Columns, Duals, Group
@@ -14,25 +13,20 @@ from placer.advice.portfolio.question.resources import Resource
 
 HARD = 0.97
 """A search that is stopped with a bound below this share of what is known is not begun again."""
-LESS = 1e-9
-"""Share by which a limit on dollars is put below a placement that it must exclude."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Within:
-    """What a placement may take at most: of some resources, of slots, and of dollars."""
+    """What a placement may take at most: of some resources, and of slots."""
 
     caps: Mapping[Resource, float] = field(default_factory=dict)
     slots: int | None = None
-    usd: float = inf
 
     def admits(self, column: Column) -> bool:
         """Tell whether a column keeps these limits."""
-        return (
-            all(amount <= self.caps.get(held[0], inf) for held, amount in column.use.items())
-            and column.slots <= (self.slots or column.slots)
-            and column.usd <= self.usd
-        )
+        return all(
+            amount <= self.caps.get(held[0], inf) for held, amount in column.use.items()
+        ) and column.slots <= (self.slots or column.slots)
 
     def less_of(self, resource: Resource, amount: float) -> Within:
         """Return the same with less of a resource."""
@@ -64,8 +58,6 @@ class Pricing:
         portfolio = self.columns.portfolio
         if portfolio.slots is not None:
             return bound_in_slots(self.search, self.columns, group, duals)
-        if portfolio.objective == "throughput":
-            return bound_by_floors(self.search, self.columns, group, duals)
         factor = 1 + duals.budget
         surcharges = {held[0]: usd / factor for held, usd in duals.prices.items()}
         kept = self.columns.of(group.number)
@@ -86,8 +78,6 @@ class Pricing:
     def least(self, group: Group) -> float:
         """Return a bound on the value of a job's columns that takes no search."""
         portfolio = self.columns.portfolio
-        if portfolio.objective == "throughput":
-            return -group.job.weight
         if portfolio.slots is not None:
             return 0.0
         floor = portfolio.floor(group.job)
@@ -109,8 +99,6 @@ class Pricing:
             found = cheapest_in_slots(
                 self.search, self.columns, group, limit.caps, limit.slots, gap
             )
-        elif portfolio.objective == "throughput":
-            found = fastest_within(self.search, self.columns, group, limit.caps, limit.usd, gap)
         else:
             floor = portfolio.floor(group.job)
             kept = (c for c in self.columns.of(group.number) if limit.admits(c))

@@ -43,24 +43,21 @@ class Column:
 
     Notes
     -----
-    ``usd`` are true dollars: per hour, or in total with slots. ``value`` is what the portfolio
-    minimises. ``share`` is the throughput over that of the job alone; 0 where nobody asks.
+    ``usd`` are true dollars: per hour, or in total with slots.
     """
 
     group: int
     placement: Placement
     usd: float
-    value: float
     samples_per_second: float
     use: Mapping[Held, float]
     start: int = 0
     slots: int = 1
-    share: float = 0.0
 
     def reduced(self, duals: Duals) -> float:
-        """Return its value with what it takes at some prices."""
+        """Return its dollars with what it takes at some prices."""
         taken = sum(duals.prices.get(held, 0.0) * amount for held, amount in self.use.items())
-        return self.value + duals.budget * self.usd + taken
+        return (1 + duals.budget) * self.usd + taken
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -95,19 +92,11 @@ def groups_of(portfolio: Portfolio) -> tuple[Group, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Makes columns of placements, and keeps them.
-
-    Notes
-    -----
-    ``alone`` is samples/s of each group with the market to itself, where throughput counts, and
-    ``alone_bound`` a bound on it.
-    """
+    """Makes columns of placements, and keeps them."""
 
     portfolio: Portfolio
     limits: Limits
     groups: tuple[Group, ...]
-    alone: dict[int, float] = field(default_factory=dict)
-    alone_bound: dict[int, float] = field(default_factory=dict)
     kept: dict[tuple[object, ...], Column] = field(default_factory=dict)
     _outcomes: dict[tuple[object, ...], Outcome | None] = field(default_factory=dict)
 
@@ -172,13 +161,10 @@ class Columns:
         if self.portfolio.slots is not None:
             usd *= self.seconds(group, outcome) / HOUR_S
         use = self.limits.use(placement, group.job.problem)
-        share = outcome.samples_per_second / self.alone.get(group.number, float("inf"))
-        throughput = self.portfolio.objective == "throughput"
         return Column(
             group=group.number,
             placement=placement,
             usd=usd,
-            value=-group.job.weight * share if throughput else usd,
             samples_per_second=outcome.samples_per_second,
             use={
                 (resource, slot): amount
@@ -187,7 +173,6 @@ class Columns:
             },
             start=start,
             slots=held,
-            share=share,
         )
 
     def of(self, group: int) -> list[Column]:

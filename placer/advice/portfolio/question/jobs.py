@@ -9,9 +9,6 @@ from math import ceil, inf
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
 
-OBJECTIVES = ("cost", "throughput", "max-min")
-"""Least dollars with all jobs running; most weighted throughput; most of the job that gets least.
-"""
 HOUR_S = 3600.0
 
 
@@ -102,7 +99,6 @@ class Portfolio:
     quotas: tuple[Quota, ...] = ()
     quota_gpus: int | None = None
     budget_usd: float | None = None
-    objective: str = "cost"
     slots: Slots | None = None
     blocks: tuple[Block, ...] = ()
 
