@@ -105,14 +105,17 @@ def portfolio(
 
     Examples
     --------
-    Two jobs want the one A10 that the account has; the second takes T4 instead.
+    Two jobs want the one A10 that the account has; the other one takes four T4.
 
     >>> import placer
-    >>> job = {"model": "roberta-xlm", "min_throughput": "200/s", "market": "on-demand"}
-    >>> quota = {"A10": 1, "T4": 4}
+    >>> job = {"model": "roberta-xlm", "min_throughput": "300/s", "market": "on-demand"}
+    >>> job["places"] = "lambda,gcp/us-central1"
+    >>> quota = {"A10": 1, "T4": 8}
     >>> answer = placer.portfolio([job, job], catalog="erben-2023", quota=quota)
-    >>> [placed.workers for placed in answer.jobs]
-    [('lambda/us-west-1=1xA10:on-demand',), ('gcp/us-central1=2xT4:on-demand',)]
+    >>> sorted(placed.workers[0] for placed in answer.jobs)
+    ['gcp/us-central1=4xT4:on-demand', 'lambda/us-west-1=1xA10:on-demand']
+    >>> round(answer.worths[0].usd, 2)  # of one more A10, in USD per hour
+    1.44
     """
     options = solve_options(
         gap=gap, time_limit=time_limit, memory_limit=memory_limit, cancel=cancel

@@ -14,8 +14,6 @@ from placer.solving import allowance
 
 MOST_QUESTIONS = 200
 """Questions about one group of jobs; more are given up."""
-CLOSING_GAP = 1e-6
-"""Gap of these questions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,14 +24,19 @@ class Threshold:
 
 
 def completed(
-    pricing: Pricing, best: dict[Column, int], threshold: Threshold
+    pricing: Pricing, best: dict[Column, int], threshold: Threshold, gap: float
 ) -> tuple[dict[Column, int], bool]:
     """Ask for all columns of which no other takes less and costs less, and choose among them.
+
+    Parameters
+    ----------
+    gap
+        Relative gap of each question, and so of the choice.
 
     Returns
     -------
     tuple[dict[Column, int], bool]
-        The best choice; and whether it is proved to be the best of all.
+        The best choice; and whether it is proved to be the best of all, to the gap.
 
     Notes
     -----
@@ -43,7 +46,7 @@ def completed(
     """
     columns, whole = pricing.columns, True
     for group in columns.groups:
-        whole = _complete(pricing, group, threshold.values[group.number]) and whole
+        whole = _complete(pricing, group, threshold.values[group.number], gap) and whole
     chosen = chosen_whole(columns)
     if chosen is None:
         return best, False
@@ -52,7 +55,7 @@ def completed(
     return best, whole and chosen.proved
 
 
-def _complete(pricing: Pricing, group: Group, threshold: float) -> bool:
+def _complete(pricing: Pricing, group: Group, threshold: float, gap: float) -> bool:
     """Add all columns of a group below a value that no other column replaces; tells whether none is
     missing.
     """
@@ -63,7 +66,7 @@ def _complete(pricing: Pricing, group: Group, threshold: float) -> bool:
         if allowance.current().spent:
             return False
         limit = waiting.pop()
-        bound, made = pricing.within(group, limit, CLOSING_GAP)
+        bound, made = pricing.within(group, limit, gap)
         if bound >= threshold:
             continue
         if not made:  # the solver was stopped, or its placement breaks a limit of the portfolio

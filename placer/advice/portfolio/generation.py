@@ -36,7 +36,7 @@ KEEP = 0.5
 1997).
 """
 CLOSED = 1e-6
-"""Relative gap of a choice among all columns."""
+"""Relative gap of a choice among all columns, at least."""
 CHOOSING_S = 2.0
 """Seconds after the end in which whole numbers of the known columns are chosen."""
 OUT = 10.0
@@ -87,6 +87,11 @@ class Generation:
     best_bound: float = -inf
     rounds: int = 0
     closed_at: float | None = None
+
+    @property
+    def closing_gap(self) -> float:
+        """Return the relative gap of a choice among all columns."""
+        return max(CLOSED, self.gap * PRICING_GAP if self.gap >= ROUGH_GAP else 0.0)
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -186,6 +191,8 @@ class Generation:
             limits=self.columns.limits,
             groups=tuple(k.group for k in known),
         )
+        if self.closed_at is not None:
+            return self.closed_at * (1 - self.closing_gap)
         bounds = [lagrangean(columns, known, duals, must) for duals in (Duals(), *self.tried)]
         best = max((bound for bound in bounds if bound < inf), default=-inf)
         return None if best == -inf else best
@@ -239,7 +246,9 @@ def _solved(portfolio: Portfolio, options: SolveOptions, started: float) -> Foun
         counts=counts,
         greedy=greedy,
         alone=alone,
-        bound=state.bound_of(run) if state.closed_at is None else state.closed_at * (1 - CLOSED),
+        bound=state.bound_of(run)
+        if state.closed_at is None
+        else state.closed_at * (1 - state.closing_gap),
         duals=state.best,
         proved_out=proved_out or sum(run) == len(portfolio.jobs),
         rounds=state.rounds,
@@ -310,7 +319,9 @@ def _generated(state: Generation, greedy: dict[Column, int]) -> tuple[dict[Colum
         return best, False
     least = tuple(proofs.at(state.best) for proofs in state.known)
     bound = lagrangean(columns, state.known, state.best, [inf] * len(state.groups))
-    best, proved = completed(state.pricing, best, threshold_of(columns, best, least, bound))
+    best, proved = completed(
+        state.pricing, best, threshold_of(columns, best, least, bound), state.closing_gap
+    )
     if proved:
         state.closed_at = worth(columns, best)[-1]
     return best, proved

@@ -14,7 +14,7 @@ from placer.errors import unknown
 @click.argument("name", default="result")
 def command(name: str) -> None:
     """Print the JSON Schema of NAME, such as result, manifest, profile, calibration, reproduction,
-    pareto, whatif, run or explanation.
+    pareto, portfolio, whatif, run or explanation.
     """
     from placer.documents.schemas import SCHEMA_NAMES, schema_text
 

@@ -39,7 +39,10 @@ class Resource(NamedTuple):
         market = "" if self.market == "*" else f" {self.market.replace('_', '-')}"
         if self.kind == "machines":
             return f"{self.instance_type}{market} in {self.place}"
-        return f"{self.gpu}{market} in {self.place}"
+        gpu = "GPU" if self.gpu == "*" else self.gpu
+        if self.place == "*":
+            return f"{gpu}{market} in all places together"
+        return f"{gpu}{market} in {self.place}"
 
     @property
     def unit(self) -> str:

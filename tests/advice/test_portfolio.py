@@ -1,0 +1,179 @@
+"""Portfolios: many jobs that share quotas, budgets and blocks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from portfolios import brute_force, brute_force_in_slots, slot_portfolio, tiny_portfolio
+
+import placer
+from placer.advice.portfolio.answer import answered
+from placer.advice.portfolio.generation import Found, solved
+from placer.advice.portfolio.improvement import worth
+from placer.advice.portfolio.question.jobs import Portfolio
+from placer.cost_model.limits import violations
+from placer.documents.portfolio_check import wrong_sums
+from placer.solving.answer import SolveOptions
+
+EXACT = SolveOptions(gap=1e-6, time_limit_s=30)
+JOB = {
+    "model": "roberta-xlm",
+    "min-throughput": "300/s",
+    "market": "on-demand",
+    "in": "lambda,gcp/us-central1",
+}
+"""One A10 at 0.60 USD/h is the cheapest there, four T4 at 0.51 USD/h each come next."""
+
+
+def checked(portfolio: Portfolio) -> tuple[Found, tuple[float, ...]]:
+    """Solve a portfolio to the end and check each job, the sums and the bound."""
+    found = solved(portfolio, EXACT)
+    key = worth(found.columns, found.counts)
+    assert found.bound is not None
+    assert found.bound <= key[-1] * (1 + 1e-6)
+    assert worth(found.columns, found.greedy) >= key
+    answer = answered(found)
+    assert wrong_sums(answer.to_dict()) == ""
+    for placed in answer.jobs:
+        if placed.result is not None and placed.result.placement is not None:
+            assert violations(placed.result.placement, placed.job.problem) == ()
+    return found, key
+
+
+@pytest.mark.parametrize("seed", [3, 4, 8, 11, 12, 201])
+def test_tiny_portfolios_agree_with_brute_force(seed: int) -> None:
+    """Every combination of placements is tried, and jobs left out; in half of these some are."""
+    portfolio = tiny_portfolio(seed)
+    found, key = checked(portfolio)
+    assert key == pytest.approx(brute_force(portfolio), rel=1e-6)
+    assert found.proved_out
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_portfolios_in_slots_agree_with_brute_force(seed: int) -> None:
+    """Every combination of placements and starts is tried, with blocks that may be bought."""
+    portfolio = slot_portfolio(seed)
+    _, key = checked(portfolio)
+    assert key == pytest.approx(brute_force_in_slots(portfolio), rel=1e-6)
+
+
+def test_a_bound_holds_when_the_search_is_stopped_at_once() -> None:
+    """No time at all: whatever is found costs no less than the bound."""
+    portfolio = tiny_portfolio(4)
+    found = solved(portfolio, SolveOptions(gap=0.01, time_limit_s=0.0))
+    assert found.stopped
+    best = brute_force(portfolio)
+    if found.bound is not None and sum(found.counts.values()) == len(portfolio.jobs):
+        assert found.bound <= best[-1] * (1 + 1e-6)
+
+
+def test_a_job_says_who_displaced_it_and_what_that_costs() -> None:
+    """Two jobs want the one A10 (0.60 USD/h); the other one takes four T4 (2.04): 1.44 more, which
+    is what one more A10 is worth.
+    """
+    answer = placer.portfolio(
+        [{**JOB, "name": "a"}, {**JOB, "name": "b"}],
+        catalog="erben-2023",
+        quota={"A10": 1, "T4": 8},
+    )
+    one, other = sorted(answer.jobs, key=lambda placed: placed.usd or 0.0)
+    assert one.workers == ("lambda/us-west-1=1xA10:on-demand",)
+    assert other.displaced[0].by == (one.name,)
+    assert (other.displaced[0].wanted, other.displaced[0].left) == (1, 0)
+    assert other.extra_usd == pytest.approx(1.44)
+    assert [(row.resource, round(row.usd, 2)) for row in answer.worths] == [
+        ("A10 on-demand in lambda/us-west-1", 1.44)
+    ]
+    assert answer.bound == pytest.approx(answer.usd, rel=0.01)
+
+
+def test_priority_and_weight_decide_who_is_left_out() -> None:
+    """One A10 and nothing else: the higher priority runs, then the greater weight."""
+    low, high = {**JOB, "name": "low", "weight": 5}, {**JOB, "name": "high", "priority": 1}
+    wide = {"catalog": "erben-2023", "quota": {"*": 0, "A10": 1}}
+    assert [p.name for p in placer.portfolio([low, high], **wide).left_out] == ["low"]
+    heavy = {**JOB, "name": "heavy", "weight": 2}
+    answer = placer.portfolio([{**JOB, "name": "light"}, heavy], **wide)
+    assert [placed.name for placed in answer.left_out] == ["light"]
+    assert answer.left_out_proved
+    assert answer.left_out[0].displaced[0].by == ("heavy",)
+
+
+def test_a_share_keeps_a_job_from_taking_all() -> None:
+    """Of 4 T4 in a place a job with half a share has 2, so that it must go elsewhere for more."""
+    job = {"model": "roberta-xlm", "min_throughput": "250/s", "gpu": "T4", "market": "spot"}
+    question = {"catalog": "erben-2023", "quota": {"T4": 4}}
+    (free,) = placer.portfolio([job], **question).jobs
+    (half,) = placer.portfolio([{**job, "max_share": "50%"}], **question).jobs
+    assert free.result is not None
+    assert half.result is not None
+    gpus = {g.place: g.gpus for g in half.result.placement.groups}
+    assert max(gpus.values()) <= 2
+    assert (half.usd or 0.0) >= (free.usd or 0.0)
+
+
+def test_a_broken_sum_is_found() -> None:
+    """The independent checker counts the GPUs of the document itself."""
+    answer = placer.portfolio([JOB, JOB], catalog="erben-2023", quota={"A10": 1, "T4": 8})
+    document = answer.to_dict()
+    assert wrong_sums(document) == ""
+    one = next(job for job in document["jobs"] if job["placement"]["workers"][0]["gpu"] == "A10")
+    for job in document["jobs"]:
+        job["placement"], job["estimate"], job["usd"] = (
+            one["placement"],
+            one["estimate"],
+            one["usd"],
+        )
+    assert "exceed the quota of 1" in wrong_sums(document)
+
+
+def test_a_block_is_bought_where_it_is_cheaper() -> None:
+    """One A10 for 4 of 6 hours: a job of 2 hours takes it for 0.50 USD in place of 2 x 0.60."""
+    block = {
+        "name": "night",
+        "place": "lambda/us-west-1",
+        "device": "A10",
+        "machines": 1,
+        "start": "2h",
+        "duration": "4h",
+    }
+    job = {"model": "roberta-xlm", "duration": "2h", "market": "on-demand", "gpu": "A10"}
+    question = {"catalog": "erben-2023", "slot": "1h", "horizon": "6h"}
+    cheap = placer.portfolio([job], blocks=[{**block, "usd": 0.5}], **question)
+    assert cheap.jobs[0].workers[0].startswith("lambda/us-west-1=1xA10")
+    assert cheap.jobs[0].start >= 2
+    assert cheap.usd == pytest.approx(0.5)
+    dear = placer.portfolio([job], blocks=[{**block, "usd": 2.0}], **question)
+    assert dear.usd == pytest.approx(1.2)
+
+
+def test_jobs_wait_for_each_other_in_slots() -> None:
+    """Two jobs of 2 hours share one A10: they run one after the other, and both pay 0.60 USD/h."""
+    job = {"model": "roberta-xlm", "duration": "2h", "market": "on-demand", "gpu": "A10"}
+    answer = placer.portfolio(
+        [job, job], catalog="erben-2023", quota={"A10": 1}, slot="1h", horizon="4h"
+    )
+    assert sorted(placed.start for placed in answer.jobs) == [0, 2]
+    assert answer.usd == pytest.approx(2 * 2 * 0.6)
+    late = placer.portfolio(
+        [job, {**job, "earliest": "3h"}],
+        catalog="erben-2023",
+        quota={"A10": 1},
+        slot="1h",
+        horizon="4h",
+    )
+    assert [placed.name for placed in late.left_out] == ["job-2"]
+
+
+def test_equal_jobs_cost_one_search() -> None:
+    """Ten equal jobs are one group: no more searches than for one, and nothing that differs."""
+    portfolio = tiny_portfolio(3)
+    job = portfolio.jobs[0]
+    many = replace(
+        portfolio,
+        jobs=tuple(replace(job, name=f"j{i}") for i in range(10)),
+        quotas=(),
+        budget_usd=None,
+    )
+    assert len(solved(many, EXACT).columns.groups) == 1

@@ -1,0 +1,122 @@
+"""``placer portfolio``: files of jobs, what is printed and written, what is wrong with a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from conftest import Run
+from placer.documents.schemas import schema_text
+
+JOB = """
+[[job]]
+name = "one"
+model = "roberta-xlm"
+min-throughput = "300/s"
+"""
+HEAD = """
+catalog = "erben-2023"
+quota = "quota.csv"
+
+[defaults]
+in = "lambda,gcp/us-central1"
+market = "on-demand"
+"""
+QUOTA = "place,gpu,market,gpus\n*,T4,*,8\n*,A10,*,1\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a quota file."""
+    (tmp_path / "quota.csv").write_text(QUOTA, encoding="utf-8")
+    return tmp_path
+
+
+def written(folder: Path, text: str) -> str:
+    """Write a file of jobs and return its path."""
+    path = folder / "jobs.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_a_file_of_two_jobs(run: Run, folder: Path) -> None:
+    """One job has the A10 for 0.60 USD/h, the other four T4 for 2.04; both are saved and valid."""
+    path = written(folder, HEAD + JOB + JOB.replace("one", "two"))
+    saved, plans = folder / "saved.json", folder / "plans"
+    done = run("portfolio", path, "--json", "-o", str(saved), "--manifests", str(plans))
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, json.loads(schema_text("portfolio")))
+    jsonschema.validate(json.loads(saved.read_text()), json.loads(schema_text("portfolio")))
+    assert document["usd"] == pytest.approx(2.64)
+    assert [row["usd"] for row in document["worth"]] == [pytest.approx(1.44)]
+    checked = run("validate", str(saved))
+    assert "portfolio: 2 of 2 jobs run" in checked.stdout
+    assert sorted(file.name for file in plans.iterdir()) == ["one.json", "two.json"]
+    assert run("validate", str(plans / "one.json")).returncode == 0
+    text = run("portfolio", path).stdout
+    assert "would have run on lambda/us-west-1=1xA10:on-demand" in text
+    assert "+$1.44/h" in text
+    assert "one more A10 on-demand in lambda/us-west-1 is worth $1.44/h" in text
+
+
+def test_a_forged_sum_is_refused(run: Run, folder: Path) -> None:
+    """A saved portfolio whose quota was lowered by hand is not valid."""
+    path, saved = written(folder, HEAD + JOB), folder / "saved.json"
+    assert run("portfolio", path, "-o", str(saved)).returncode == 0
+    document = json.loads(saved.read_text())
+    document["shared"]["quotas"][1]["gpus"] = 0
+    saved.write_text(json.dumps(document))
+    done = run("validate", str(saved))
+    assert done.returncode == 2
+    assert "exceed the quota of 0" in done.stderr
+
+
+def test_jobs_that_do_not_fit_are_named(run: Run, folder: Path) -> None:
+    """Three jobs, of which the T4 and the A10 serve two: exit code 3, with what does fit."""
+    text = HEAD.replace('"on-demand"', '"on-demand"\ngpu = "A10"') + JOB
+    done = run("portfolio", written(folder, text + JOB.replace("one", "two")))
+    assert done.returncode == 3
+    assert "left out: two: what it needs is held by jobs that come first" in done.stdout
+    assert "1 of 2 jobs run for $0.60/h" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no job in it"),
+        ("[[job", "not valid TOML"),
+        ("budgte = '5/h'" + JOB, "jobs.toml:1: unknown word 'budgte'"),
+        (JOB + "modle = 'x'", "jobs.toml:6: job 'one': unknown word 'modle'"),
+        (JOB + "quota = 3", "jobs.toml:6: job 'one': word 'quota'"),
+        (JOB + "weight = 0", "jobs.toml:2: job 'one': weight 0"),
+        (JOB + "weight = 'a'", "job 'one': weight 'a' is no number"),
+        (JOB + "priority = 1.5", "job 'one': priority 1.5 is no whole number"),
+        (JOB + "max_share = '150%'", "max_share"),
+        (JOB + "duration = '2h'", "duration without slots"),
+        (JOB + JOB, "jobs.toml:8: job 'one' is there twice"),
+        (JOB.replace("300/s", "fast"), "jobs.toml:2: job 'one': "),
+        (JOB.replace("roberta-xlm", "roberta-xml"), "unknown model 'roberta-xml'"),
+        ("[[job]]\nname = 'x'", "jobs.toml:1: job 'x' has no model"),
+        ("[[job]]\nmodel = 'roberta-xlm'", "nothing says how fast it must be"),
+        ("slot = '1h'" + JOB, "slot and horizon go together"),
+        ("slot = '1s'\nhorizon = '9d'" + JOB, "777600 slots"),
+        ("budget = 5" + JOB, "budget 5 is not text"),
+        ("[[quota]]\ngpu = 'T4'\ngpus = -1" + JOB, "quota"),
+        ("[[quota]]\ngpus = 1\nscope = 'all'" + JOB, "unknown scope 'all'"),
+        ("[[quota]]\nplaces = '*'" + JOB, "quota 1"),
+        ("[[block]]\nname = 'b'" + JOB, "blocks without slots"),
+        ("[[reservation]]\nname = 'r'" + JOB, "a reservation has no place"),
+        ("job = 3", "'job' is no list of tables"),
+        ("defaults = 3" + JOB, "'defaults' is no table"),
+    ],
+)
+def test_wrong_files_are_told_in_a_line(run: Run, folder: Path, text: str, words: str) -> None:
+    """Exit code 2 and the line, job and word that are wrong."""
+    done = run("portfolio", written(folder, text), "--catalog", "erben-2023")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert words in done.stderr
+    assert done.stderr.startswith("error: ")
