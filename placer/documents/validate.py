@@ -8,12 +8,12 @@ from typing import Any
 
 from placer.cost_model.estimate import estimate
 from placer.documents.certificate_check import Checked, check_certificate
-from placer.documents.frontier_check import check_frontier, frontier_words
 from placer.documents.manifest.manifest_document import build_manifest
 from placer.documents.manifest.manifest_reader import read_manifest
 from placer.documents.manifest.versions import FAMILY as MANIFEST_FAMILY
 from placer.documents.manifest.versions import SCHEMA as MANIFEST_SCHEMA
-from placer.documents.portfolio_check import PORTFOLIO_SCHEMA, check_portfolio
+from placer.documents.many.frontier_check import check_frontier, frontier_words
+from placer.documents.many.portfolio_check import PORTFOLIO_SCHEMA, check_portfolio
 from placer.documents.saved_result import check_result, placement_from
 from placer.documents.schemas import PARETO_SCHEMA, RESULT_SCHEMA
 from placer.errors import PlacerError, unknown

@@ -23,7 +23,7 @@ from placer.advice.frontier.search import frontier
 from placer.cli.report.frontier.scatter import scatter
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import violations
-from placer.documents.frontier_check import check_frontier
+from placer.documents.many.frontier_check import check_frontier
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document
 from placer.errors import PlacerError

@@ -13,7 +13,7 @@ from placer.advice.portfolio.generation import Found, solved
 from placer.advice.portfolio.improvement import worth
 from placer.advice.portfolio.question.jobs import Portfolio
 from placer.cost_model.limits import violations
-from placer.documents.portfolio_check import wrong_sums
+from placer.documents.many.portfolio_check import wrong_sums
 from placer.solving.answer import SolveOptions
 
 EXACT = SolveOptions(gap=1e-6, time_limit_s=30)

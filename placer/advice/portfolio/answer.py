@@ -23,7 +23,7 @@ from placer.advice.portfolio.question.jobs import Job, Portfolio
 from placer.advice.portfolio.question.resources import Held
 from placer.cost_model.estimate import estimate
 from placer.cost_model.objective import gap_between
-from placer.documents.portfolio_check import PORTFOLIO_SCHEMA, wrong_sums
+from placer.documents.many.portfolio_check import PORTFOLIO_SCHEMA, wrong_sums
 from placer.solving.answer import Status
 from placer.solving.result import Result, answer_document
 

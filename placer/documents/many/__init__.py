@@ -1,0 +1,1 @@
+"""Documents with many placements: frontiers and portfolios."""
