@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,8 +20,9 @@ from placer.advice.portfolio.question.resources import Limits, Resource, kind_of
 from placer.cost_model.limits import evaluated
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
-from placer.solvers.exhaustive import placements
 
+placements = importlib.import_module("placer.solvers.exhaustive").placements
+"""Yields all placements of a question."""
 Choice = tuple[float, float, dict[Resource, float]]
 """USD/h, samples/s and use of one placement."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from portfolios import brute_force, brute_force_in_slots, slot_portfolio, tiny_portfolio
@@ -17,7 +18,7 @@ from placer.documents.many.portfolio_check import wrong_sums
 from placer.solving.answer import SolveOptions
 
 EXACT = SolveOptions(gap=1e-6, time_limit_s=30)
-JOB = {
+JOB: dict[str, Any] = {
     "model": "roberta-xlm",
     "min-throughput": "300/s",
     "market": "on-demand",
@@ -91,7 +92,7 @@ def test_a_job_says_who_displaced_it_and_what_that_costs() -> None:
 def test_priority_and_weight_decide_who_is_left_out() -> None:
     """One A10 and nothing else: the higher priority runs, then the greater weight."""
     low, high = {**JOB, "name": "low", "weight": 5}, {**JOB, "name": "high", "priority": 1}
-    wide = {"catalog": "erben-2023", "quota": {"*": 0, "A10": 1}}
+    wide: dict[str, Any] = {"catalog": "erben-2023", "quota": {"*": 0, "A10": 1}}
     assert [p.name for p in placer.portfolio([low, high], **wide).left_out] == ["low"]
     heavy = {**JOB, "name": "heavy", "weight": 2}
     answer = placer.portfolio([{**JOB, "name": "light"}, heavy], **wide)
@@ -103,11 +104,12 @@ def test_priority_and_weight_decide_who_is_left_out() -> None:
 def test_a_share_keeps_a_job_from_taking_all() -> None:
     """Of 4 T4 in a place a job with half a share has 2, so that it must go elsewhere for more."""
     job = {"model": "roberta-xlm", "min_throughput": "250/s", "gpu": "T4", "market": "spot"}
-    question = {"catalog": "erben-2023", "quota": {"T4": 4}}
+    question: dict[str, Any] = {"catalog": "erben-2023", "quota": {"T4": 4}}
     (free,) = placer.portfolio([job], **question).jobs
     (half,) = placer.portfolio([{**job, "max_share": "50%"}], **question).jobs
     assert free.result is not None
     assert half.result is not None
+    assert half.result.placement is not None
     gpus = {g.place: g.gpus for g in half.result.placement.groups}
     assert max(gpus.values()) <= 2
     assert (half.usd or 0.0) >= (free.usd or 0.0)
@@ -139,7 +141,7 @@ def test_a_block_is_bought_where_it_is_cheaper() -> None:
         "duration": "4h",
     }
     job = {"model": "roberta-xlm", "duration": "2h", "market": "on-demand", "gpu": "A10"}
-    question = {"catalog": "erben-2023", "slot": "1h", "horizon": "6h"}
+    question: dict[str, Any] = {"catalog": "erben-2023", "slot": "1h", "horizon": "6h"}
     cheap = placer.portfolio([job], blocks=[{**block, "usd": 0.5}], **question)
     assert cheap.jobs[0].workers[0].startswith("lambda/us-west-1=1xA10")
     assert cheap.jobs[0].start >= 2

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -24,7 +25,7 @@ from placer.solving.answer import SolveOptions
 
 SAME = 1e-6
 """Relative difference up to which two optima are the same."""
-MODELS = (
+MODELS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("llama-3.1-8b", {"tokens": ("0.5B", "1B", "3B", "10B"), "deadline": ("1d", "2d", "4d")}),
     ("llama-3.2-1b", {"tokens": ("1B", "3B", "10B"), "deadline": ("1d", "2d", "3d")}),
     ("mistral-7b", {"tokens": ("0.5B", "1B", "2B"), "deadline": ("2d", "3d", "5d")}),
@@ -42,7 +43,7 @@ def drawn_portfolio(seed: int, jobs: int) -> Portfolio:
     an account with few GPUs of a kind in each region.
     """
     draw, advisor = random.Random(f"jobs {seed}"), Advisor()
-    quota = {
+    quota: dict[Any, int] = {
         ("*", "*", "*"): draw.choice((8, 16)),
         ("*", "*", "spot"): draw.choice((8, 16)),
         ("*", "H100", "*"): draw.choice((8, 16)),
@@ -51,7 +52,7 @@ def drawn_portfolio(seed: int, jobs: int) -> Portfolio:
     made = []
     for number in range(jobs):
         model, choices = draw.choice(MODELS)
-        words = {name: draw.choice(values) for name, values in choices.items()}
+        words: dict[str, Any] = {name: draw.choice(values) for name, values in choices.items()}
         if "min_throughput" in words:
             words["min_throughput"] = round(words["min_throughput"] * draw.uniform(0.7, 1.4))
         else:
