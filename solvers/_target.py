@@ -289,17 +289,21 @@ class Target:
             most_c = self.max_usd_per_hour - usd_per_speed * np.maximum(speed, slowest)
             paid = np.where(weights[:, 1:2] > 0, weights[:, 1:2] * most_c, 0.0)
             built = np.where(weights[:, :1] > 0, least_v, 0.0) - paid
+            taken: float | Array = 0.0
             if weights.shape[1] > 2:
-                taken = np.where(weights[:, 2:] > 0, weights[:, 2:] * self.most_of_sums, 0.0)
-                built = built - taken.sum(axis=1, keepdims=True)
+                each = np.where(weights[:, 2:] > 0, weights[:, 2:] * self.most_of_sums, 0.0)
+                taken = each.sum(axis=1, keepdims=True)
+            built = built - taken
         # Communication alone takes longer than the round may, or egress alone costs more than the
         # limit: no sum can reach an infinite threshold.
         built = np.where(np.isinf(least_v) | (most_c < 0), np.inf, built)
         if self.max_usd_per_sample < math.inf:
             for share, rest_s in mode.straight_rounds(communication_s):
-                built = np.maximum(
-                    built, self._per_sample(mode, weights, share, rest_s, usd_per_speed)
-                )
+                # The tangent speaks of alpha v - beta c; a row takes gamma g off, which is at most
+                # what the limits allow.
+                tangent = self._per_sample(mode, weights, share, rest_s, usd_per_speed)
+                within = np.where(np.isfinite(taken), tangent - taken, -np.inf)
+                built = np.maximum(built, within)
         # Lower by a little: sums that the search adds in another order must not miss by rounding.
         return built - 1e-9 * np.maximum(1.0, np.abs(np.where(np.isfinite(built), built, 0.0)))
 

@@ -52,8 +52,9 @@ class Grid:
         """
         market = self.market.weights
         ends, coarse = market[[0, -1]], market[(market[:, 0] > 0) & (market[:, 1] > 0), 1]
-        count = int(np.ceil(np.log(coarse[-1] / coarse[0]) / np.log(STEP))) + 1
-        steps = np.geomspace(coarse[0], coarse[-1], count)
+        low, high = coarse.min(), coarse.max()
+        count = int(np.ceil(np.log(high / low) / np.log(STEP))) + 1
+        steps = np.geomspace(low, high, count)
         multipliers = np.sort(np.concatenate([steps, self.market.multipliers]))
         fine = np.zeros((len(multipliers), market.shape[1]))
         fine[:, 0], fine[:, 1] = 1.0, multipliers
