@@ -16,6 +16,7 @@ from placer.cost_model.objective import Objective, objective_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import missing
+from placer.problem.shares import UNITS_PER_SAMPLE
 from placer.solving import allowance
 from placer.solving.allowance import OutOfTimeError, Reason, StoppedError
 from placer.units import SECONDS_PER_HOUR
@@ -284,6 +285,9 @@ class Target:
         with np.errstate(divide="ignore", invalid="ignore"):
             least_v = np.where(calculation_s > 0, samples / calculation_s, np.inf)
             least_v = self._unheld(least_v)
+            if self.problem.requirements.least_speed is not None:
+                own = self.problem.requirements.least_speed / UNITS_PER_SAMPLE
+                least_v = np.maximum(least_v, own * (1 - TOLERANCE))
             # Egress and data are charged for the least samples/s that an improvement can have, so
             # what is left for machines is never too little.
             most_c = self.max_usd_per_hour - usd_per_speed * np.maximum(speed, slowest)

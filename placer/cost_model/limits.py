@@ -15,6 +15,7 @@ from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements, missing, sequences_taken
 from placer.problem.residency import leaks
+from placer.problem.shares import Part, broken_caps, broken_shares
 from placer.units import GIB, format_bytes, format_duration, format_number, format_usd
 from placer.workload.inner_plan import InnerPlan
 
@@ -91,6 +92,7 @@ def evaluated(
             )
         )
     broken += [*_unplaced_data(placement, problem), *_unused(placement, problem)]
+    broken += _share_violations(placement, problem)
     if any(v.code in ("function", "exchange", "data") for v in broken):
         return None, tuple(broken)
     outcome = evaluate(placement, problem)
@@ -306,6 +308,31 @@ def quota_use(placement: Placement, problem: Problem) -> dict[tuple[str, str, st
         key = (server.place, server.gpu, server.market)
         used[key] = used.get(key, 0) + server.gpu_count
     return used
+
+
+def parts_of(placement: Placement, problem: Problem) -> tuple[Part, ...]:
+    """Return the workers of a placement with their speeds, each by itself: what shares count."""
+    return tuple(
+        Part(
+            place=group.place,
+            market=group.market,
+            speed=group.count * pool_of(group, problem).speed_units,
+        )
+        for group in placement.groups
+    )
+
+
+def _share_violations(placement: Placement, problem: Problem) -> list[Violation]:
+    """Return the shares of the speed that are broken, and the caps of a search over them."""
+    wish = problem.requirements
+    if not (wish.has_shares or wish.speed_caps or wish.least_speed):
+        return []
+    parts = parts_of(placement, problem)
+    shares = broken_shares(wish.max_shares, wish.on_demand_floor, parts)
+    caps = broken_caps(wish.speed_caps, wish.least_speed, parts)
+    return [Violation(code=code, message=message) for code, message in shares] + [
+        Violation(code="speed", message=message) for message in caps
+    ]
 
 
 def _exchange_violations(placement: Placement, problem: Problem) -> list[Violation]:

@@ -118,8 +118,7 @@ def _whole(document: Mapping[str, Any], compared: Compared) -> Problem | None:
 def _uncovered(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str]:
     """Name what the document says and nothing works out again."""
     parts = [part for part in SENTENCES if document.get(part)]
-    if document.get("price_risk"):
-        parts.append("price_risk")
+    parts += [name for name in ("price_risk", "confidence") if document.get(name)]
     if whole is None:
         parts += [part for part in CONSIDERED if document[part]]
     parts += ["solver.seconds", "solver.candidates"]

@@ -60,6 +60,7 @@ _WRITTEN: Mapping[str, Callable[[Problem], Any]] = {
     ],
     "local_steps": _local_steps,
     "machines_per_island": _island_machines,
+    "max_share": lambda problem: [limit.spec for limit in problem.requirements.max_shares],
     "samples_to_target": lambda problem: dict(problem.requirements.samples_to_target),
     "transport": lambda problem: problem.transport,
     "target_batch_size": lambda problem: problem.batch,

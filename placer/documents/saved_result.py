@@ -57,10 +57,14 @@ LATER_KEYS = (
     "verification",
     "batch_proof",
     "price_risk",
+    "confidence",
 )
 """Keys that not every result document has."""
 LATER_WISHES = frozenset(
     {
+        "confidence",
+        "max_share",
+        "on_demand_floor",
         "oldest_price",
         "tokens",
         "sequence_length",

@@ -138,6 +138,11 @@ def _check_idle(problem: Problem) -> None:
             f"{problem.batch:,} changes nothing",
             "give another --tbs or a range of them, or leave it out",
         )
+    if wish.confidence is not None and wish.floor_samples_per_second is None:
+        raise PlacerError(
+            f"confidence {100 * wish.confidence:g} % without anything that is to hold",
+            "give --deadline or --min-throughput, or leave --confidence out",
+        )
     if wish.passes != 1 and not wish.data_moves and wish.data_store is None:
         raise PlacerError(
             f"passes {wish.passes:g} without data that may move, or that comes from a store",

@@ -44,6 +44,7 @@ from placer.problem.requirements import (
     joint_limits,
     sequences_taken,
 )
+from placer.problem.shares import units_of
 from placer.units import GIB
 from placer.workload.constants import (
     PUBLISHED,
@@ -122,7 +123,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     ``host`` names its class of averaging time. ``machines`` of the offer are one worker, an
     island, that works by the plan ``inner``; ``alone`` and ``shared`` are samples/s of the whole
     island, in the mean over all passes of what ``loader`` reads (None: the data is with the
-    workers).
+    workers). ``speed_cap`` limits the speed of all workers of this kind.
     """
 
     offer: VmOffer
@@ -133,6 +134,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     machines: int = 1
     inner: InnerPlan | None = None
     loader: Loader | None = None
+    speed_cap: int | None = None
 
     @property
     def streamed(self) -> float:
@@ -195,11 +197,17 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return self.offer.place, self.offer.gpu, self.offer.market
 
     @property
+    def speed_units(self) -> int:
+        """Speed of one worker in millionths of a sample per second."""
+        return units_of(self.shared.value)
+
+    @property
     def max_count(self) -> int:
-        """Workers that quota and availability allow."""
-        by_quota = self.gpu_quota // self.gpus
-        available = self.offer.available
-        return by_quota if available is None else min(by_quota, available // self.machines)
+        """Workers that quota, availability and caps allow."""
+        most, available = self.gpu_quota // self.gpus, self.offer.available
+        if available is not None:
+            most = min(most, available // self.machines)
+        return most if self.speed_cap is None else min(most, self.speed_cap // self.speed_units)
 
 
 def groups_of(pools: Sequence[Pool], counts: Sequence[int]) -> tuple[WorkerGroup, ...]:
@@ -290,6 +298,7 @@ class Problem:
             wish.require_measured,
             wish.oldest_price,
             wish.counts_carbon,
+            wish.speed_caps,
             self.data_reads,
             self.transport,
             *self._island_limits,
@@ -559,7 +568,14 @@ class Problem:
             machines=machines,
             inner=None if built is None else built.plan,
             loader=loader,
+            speed_cap=self._speed_cap(offer),
         )
+
+    def _speed_cap(self, offer: VmOffer) -> int | None:
+        """Return the most speed of one kind of worker under the caps; None without one."""
+        caps = self.requirements.speed_caps
+        found = [cap.most for cap in caps if cap.covers(offer.place, offer.market)]
+        return min(found, default=None)
 
     @cached_property
     def data_reads(self) -> tuple[str, float, float | None, str] | None:
@@ -785,7 +801,7 @@ class Problem:
         )
         built = {"profile": profile_document(self.profile, measurements=False), **built}
         for name in LATER_FIELDS:
-            if built["requirements"][name] is None:
+            if not built["requirements"][name]:
                 del built["requirements"][name]
         kept = {
             id(offer)

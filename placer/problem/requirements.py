@@ -12,6 +12,7 @@ from placer.market.catalog import MARKETS, OLD_TRANSPORT
 from placer.problem.datasets import Dataset, needs_place
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import WorkerGroup
+from placer.problem.shares import ShareLimit, SpeedCap
 from placer.units import format_duration, format_usd
 from placer.workload.data_loading import CACHES
 from placer.workload.inner_plan import (
@@ -77,6 +78,11 @@ LATER_FIELDS = (
     "grace_s",
     "data_bytes",
     "data_cache",
+    "max_shares",
+    "on_demand_floor",
+    "confidence",
+    "speed_caps",
+    "least_speed",
 )
 """Fields that documents leave out where nothing is asked: older versions wrote none of them."""
 ALL_REGIONS = 1_000
@@ -120,6 +126,10 @@ class Counted(Protocol):
         """Place, GPU and market."""
 
     @property
+    def speed_units(self) -> int:
+        """Speed of one worker in millionths of a sample per second."""
+
+    @property
     def inner(self) -> InnerPlan | None:
         """The plan inside a worker."""
 
@@ -145,18 +155,22 @@ def sequences_taken(worker: Planned) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JointLimit:
-    """At most so many GPUs of a joint quota, machines where there is no quota, or ``ranks`` that
-    take a sequence of their own in every step.
+    """At most so many GPUs of a joint quota, so much speed under a cap, machines where there is
+    neither, or ``ranks`` that take a sequence of their own in every step.
     """
 
     most: int
     quota: Quota | None = None
     ranks: bool = False
+    cap: SpeedCap | None = None
 
     def taken(self, pool: Counted) -> int:
         """Return what one worker takes."""
         if self.ranks:
             return sequences_taken(pool)
+        if self.cap is not None:
+            place, _, market = pool.bucket
+            return pool.speed_units if self.cap.covers(place, market) else 0
         if self.quota is None:
             return pool.machines
         return pool.gpus if self.quota.covers(*pool.bucket) else 0
@@ -221,7 +235,10 @@ class Requirements:
     exchange goes on when ``quorum`` workers have answered and ``grace_s`` seconds have passed; so
     many workers are needed, and ``min_workers`` is at least as many.
     ``data_bytes`` is the size of the data in ``data_store``, and ``data_cache`` says where later
-    passes over it read from.
+    passes over it read from. ``max_shares`` and ``on_demand_floor`` are shares of the speed,
+    ``confidence`` is a share of the scenarios of capacity;
+    ``speed_caps`` and ``least_speed`` are what a search over them asks of one range of speeds, and
+    no word of a user.
     """
 
     objective: str = "throughput"
@@ -283,6 +300,11 @@ class Requirements:
     grace_s: float | None = None
     data_bytes: float | None = None
     data_cache: str | None = None
+    max_shares: tuple[ShareLimit, ...] = ()
+    on_demand_floor: float | None = None
+    confidence: float | None = None
+    speed_caps: tuple[SpeedCap, ...] = ()
+    least_speed: int | None = None
 
     @property
     def aggregator_words(self) -> str | None:
@@ -320,6 +342,11 @@ class Requirements:
     def joint_quotas(self) -> tuple[Quota, ...]:
         """List the quotas that cap a sum over places, devices or markets."""
         return tuple(row for row in self.quotas if row.scope == "together")
+
+    @property
+    def has_shares(self) -> bool:
+        """Tell whether shares of the speed are limited."""
+        return bool(self.max_shares) or self.on_demand_floor is not None
 
     @property
     def counts_carbon(self) -> bool:
@@ -368,6 +395,7 @@ class Requirements:
         self._check_quorum()
         self._check_ranges()
         self._check_data()
+        self._check_shares()
         if self.lora is not None and self.qlora is not None:
             raise PlacerError("lora and qlora at once", "give one of them")
         for strategy, factor in self.samples_to_target:
@@ -438,6 +466,33 @@ class Requirements:
             raise PlacerError(
                 f"data in {self.data_store} beside datasets with a place",
                 "give a store, or datasets",
+            )
+
+    def _check_shares(self) -> None:
+        """Refuse shares that nothing can keep."""
+        sure = self.confidence
+        if sure is not None and not 0 < sure < 1:
+            raise PlacerError(f"confidence is {sure:g}", "give a share below 1, such as 95%")
+        floor = self.on_demand_floor
+        if floor is not None and not 0 < floor <= 1:
+            raise PlacerError(
+                f"on_demand_floor is {floor:g}", "give a share above 0 and up to 1, such as 25%"
+            )
+        if floor is not None and self.market not in ("any", "on_demand"):
+            raise PlacerError(
+                f"{100 * floor:g} % of the speed on demand, of machines that are all {self.market}",
+                "leave out --on-demand-floor or --market",
+            )
+        if not self.same_zone and any(limit.area == "zone" for limit in self.max_shares):
+            raise PlacerError(
+                "a share for each zone where workers of a region spread over zones: which of them "
+                "is in which zone is not decided",
+                "write --max-share as 50%/region, or leave out --zones spread",
+            )
+        areas = [limit.area for limit in self.max_shares]
+        if len(areas) > len({*areas}):
+            raise PlacerError(
+                f"two shares for one {max(areas, key=areas.count)}", "give --max-share once for it"
             )
 
     def _check_quorum(self) -> None:
@@ -527,4 +582,5 @@ def joint_limits(wish: Requirements) -> tuple[JointLimit, ...]:
     """List the limits on sums that the wishes set."""
     quotas = (JointLimit(most=row.gpus, quota=row) for row in wish.joint_quotas)
     machines = [] if wish.max_machines is None else [JointLimit(most=wish.max_machines)]
-    return (*quotas, *machines)
+    caps = (JointLimit(most=cap.most, cap=cap) for cap in wish.speed_caps if cap.scope != "each")
+    return (*quotas, *machines, *caps)

@@ -30,6 +30,7 @@ from placer.solving.answer import (
     Verification,
     Warn,
 )
+from placer.solving.confident_plan import ConfidentPlan, confident_document
 from placer.solving.price_risk import PriceRisk, price_risk_document
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Result:
     warnings: tuple[Warn, ...] = ()
     verification: Verification | None = None
     price_risk: PriceRisk | None = None
+    confidence: ConfidentPlan | None = None
 
     @property
     def objective(self) -> Objective:
@@ -135,6 +137,7 @@ class Result:
             "batch_proof": to_builtins(self.batch_proof),
             "alternatives": [option_document(o, "considered", problem) for o in self.options],
             "baselines": [option_document(o, o.label, problem) for o in self.baselines],
+            "confidence": confident_document(self.confidence, problem),
             "near_misses": [option_document(o, o.label, problem) for o in self.near_misses],
             "nearest": [option_document(o, o.label, problem) for o in self.nearest],
             "price_risk": price_risk_document(self.price_risk, problem),
@@ -192,6 +195,21 @@ class Result:
             )
         return build_manifest(
             self.problem, self.placement, self.estimate, str(self.status), self.gap
+        )
+
+    def fallback_manifests(self) -> tuple[dict[str, Any], ...]:
+        """Build a manifest for each fallback of a plan with a confidence, in order; empty without.
+
+        Notes
+        -----
+        An executor starts the first one whose machines it gets.
+        """
+        from placer.documents.manifest.manifest_document import build_manifest
+
+        ranks = () if self.confidence is None else self.confidence.ranks[1:]
+        return tuple(
+            build_manifest(self.problem, rank.placement, rank.estimate, "feasible", None)
+            for rank in ranks
         )
 
     def to_frame(self) -> pd.DataFrame:

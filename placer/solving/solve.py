@@ -25,6 +25,7 @@ from placer.solving.answer import Answer, SolveOptions, Status
 from placer.solving.batch_range import best_batch
 from placer.solving.nearest_plan import WISHES, nearest_plan
 from placer.solving.result import Result
+from placer.solving.share_search import best_within_shares
 
 Run = Callable[[Problem, SolveOptions], Answer]
 """A solver: a question and options in, a decision and a bound out."""
@@ -71,6 +72,10 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
     module, options = _module(solver), options or SolveOptions()
     if problem.requirements.open_batches:
         return best_batch(problem, lambda asked, own: solve(asked, solver, own), options)
+    if problem.requirements.has_shares:
+        return best_within_shares(
+            problem, lambda asked, own: solve(asked, solver, own), options, solver
+        )
     return _checked(problem, solver, options, module.solve)
 
 
@@ -94,7 +99,7 @@ def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, Solve
     PlacerError
         If there is no such solver.
     """
-    if problem.requirements.open_batches:
+    if problem.requirements.open_batches or problem.requirements.has_shares:
         return lambda asked, options: solve(asked, solver, options)
     module = _module(solver)
     run: Run = module.prepare(problem) if hasattr(module, "prepare") else module.solve

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
+from placer.advice.confidence.choice import confident
 from placer.advice.recommendation.nearest import (
     BASELINE_NODES,
     nearest,
@@ -24,8 +25,9 @@ from placer.advice.recommendation.notes import (
 from placer.advice.recommendation.price_risk import outlier_sentences, price_risk
 from placer.cost_model.convergence import multiplier_of
 from placer.cost_model.estimate import Estimate, Outcome, estimate, evaluate, pool_of
-from placer.cost_model.limits import LIMIT_CODES, Violation, evaluated, violations
+from placer.cost_model.limits import LIMIT_CODES, TOLERANCE, Violation, evaluated, violations
 from placer.cost_model.outlook.totals import totals_of
+from placer.errors import PlacerError
 from placer.market.scaled_market import with_scaled_egress
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
@@ -34,6 +36,7 @@ from placer.problem.requirements import Requirements
 from placer.solving import allowance
 from placer.solving.allowance import OutOfTimeError
 from placer.solving.answer import SolveOptions, Status
+from placer.solving.confident_plan import ConfidentPlan
 from placer.solving.result import Option, Result
 from placer.solving.solve import require_pools, solve
 from placer.units import format_duration, format_usd
@@ -106,6 +109,14 @@ def _recommended(
             considered.extend(_considered(result))
     if stopped:
         placement, figures = _better_equal_machines(result, considered) or (placement, figures)
+    if problem.requirements.confidence is not None:
+        plan = confident(result, solver, options)
+        _check_confidence(plan, problem)
+        first = plan.ranks[0]
+        if first.placement != placement:
+            result = _second_best(result)
+        result = replace(result, confidence=plan)
+        placement, figures = first.placement, first.estimate
     result = replace(
         result,
         placement=placement,
@@ -114,6 +125,50 @@ def _recommended(
         warnings=warnings_of(result.problem, placement, figures),
     )
     return _with_alternatives(result, considered, solver, options, top) if alternatives else result
+
+
+def _check_confidence(plan: ConfidentPlan, problem: Problem) -> None:
+    """Refuse a plan that does not reach the confidence that was asked for.
+
+    Raises
+    ------
+    PlacerError
+        Says what was reached, and what to change; exit code 3.
+    """
+    wish = problem.requirements
+    over = (
+        wish.budget_usd is not None
+        and plan.tail_usd is not None
+        and plan.tail_usd > wish.budget_usd * (1 + TOLERANCE)
+    )
+    if plan.holds and not over:
+        return
+    ends = "the deadline" if plan.deadline_h is not None else "the floor"
+    words = f"{ends} in {100 * plan.reached:.1f} % of {plan.scenarios:,} scenarios of spot capacity"
+    if plan.holds:
+        assert plan.tail_usd is not None
+        raise PlacerError(
+            f"the best of {plan.tried} plans keeps {words}, but costs {format_usd(plan.tail_usd)} "
+            f"in its dearest {100 * (1 - plan.asked):.3g} %, above the budget of "
+            f"{format_usd(wish.budget_usd or 0.0)}",
+            f"give --budget {plan.tail_usd * 1.0005 + 0.005:.2f}usd, or a lower --confidence",
+            exit_code=3,
+        )
+    market = "" if wish.market == "any" else ", --market any"
+    raise PlacerError(
+        f"the best of {plan.tried} plans keeps {words}, below {100 * plan.asked:g} %",
+        f"give --confidence {math.floor(1000 * plan.reached) / 10:g}%{market}, or a later deadline "
+        f"or lower floor",
+        exit_code=3,
+    )
+
+
+def _second_best(result: Result) -> Result:
+    """Return what is proved of an answer whose placement makes way for one that is surer: the bound
+    holds for both.
+    """
+    optimal = result.status is Status.OPTIMAL
+    return replace(result, status=Status.FEASIBLE if optimal else result.status, proof=())
 
 
 def _with_alternatives(

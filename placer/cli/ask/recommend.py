@@ -96,13 +96,27 @@ def command(
         )
     if output:
         write_json(output, result.to_saved(whole=certificate))
+    fallbacks: list[str] = []
     if manifest and result.placement is not None:
         write_json(manifest, result.to_manifest())
+        for number, document in enumerate(result.fallback_manifests(), start=1):
+            fallbacks.append(_fallback_file(manifest, number))
+            write_json(fallbacks[-1], document)
     if as_json:
         print_json(result.to_dict())
     else:
         _print(result, output, manifest, certificate)
+        for path in fallbacks:
+            console(stderr=True).print(f"wrote the manifest of a fallback to {path}")
     ctx.exit(0 if result.placement is not None else {"infeasible": 3}.get(str(result.status), 4))
+
+
+def _fallback_file(manifest: str, number: int) -> str:
+    """Return where the manifest of a fallback goes: ``plan.json`` has ``plan-fallback-1.json``."""
+    from pathlib import Path
+
+    path = Path(manifest)
+    return str(path.with_name(f"{path.stem}-fallback-{number}{path.suffix}"))
 
 
 def _print(result: Any, output: str | None, manifest: str | None, certificate: bool) -> None:

@@ -17,6 +17,7 @@ from placer.problem.exchange import traits
 from placer.problem.placement import LARGEST_ISLAND
 from placer.problem.problem import MOST_KNOWN_LOCAL_STEPS
 from placer.problem.requirements import ALL_REGIONS, EXCHANGES
+from placer.problem.shares import AREAS, ShareLimit
 from placer.problem.words.budget import read_budget
 from placer.problem.words.data import parse_datasets, parse_kept, parse_multipliers
 from placer.problem.words.machines import parse_used
@@ -37,6 +38,8 @@ MOST_LOCAL_STEPS = 100_000
 MOST_DAYS = 36_500
 """Prices older than a century are a slip of the keyboard."""
 MOST_SHARE = 0.99
+MOST_SURE = 0.9999
+"""More is not seen in a thousand scenarios."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -200,6 +203,18 @@ def _exchange(value: str, asked: Reading) -> tuple[object, ...]:
     return ("central" if value == "auto" else value,)
 
 
+def _shares(value: str | Iterable[str], asked: Reading) -> tuple[object, ...]:
+    """Read the most speed of each area as shares: ``50%/region 70%/provider``."""
+    limits = []
+    for word in words(value, "max-share") if value else ():
+        share, slash, area = word.partition("/")
+        if slash and area not in AREAS:
+            raise unknown("area", area, AREAS)
+        part = parse_fraction(share, "max-share", 1.0)
+        limits.append(ShareLimit(share=part, area=area or "region"))
+    return (tuple(limits),)
+
+
 READERS: Mapping[str, Reader] = {
     "aggregator": _aggregator,
     "batch": _batch,
@@ -208,10 +223,12 @@ READERS: Mapping[str, Reader] = {
     ),
     "bytes": lambda value, asked: (parse_bytes(value),),
     "carbon": lambda value, asked: (parse_carbon(value),),
+    "confidence": lambda value, asked: (parse_fraction(value, asked.wish.word, MOST_SURE),),
     "count": lambda value, asked: (parse_count(value, asked.wish.word),),
     "data": _data,
     "exchange": _exchange,
     "flag": _flag,
+    "floor": lambda value, asked: (parse_fraction(value, asked.wish.word, 1.0),),
     "gpus": lambda value, asked: (gpus_of(value, asked.catalog),),
     "island_machines": lambda value, asked: parse_range(value, asked.wish.word, LARGEST_ISLAND),
     "kept": lambda value, asked: (
@@ -229,6 +246,7 @@ READERS: Mapping[str, Reader] = {
     "rate": lambda value, asked: (parse_rate(value),),
     "regions": lambda value, asked: parse_range(value, "regions", ALL_REGIONS),
     "seconds": lambda value, asked: (parse_seconds(value),),
+    "shares": _shares,
     "share": lambda value, asked: (parse_fraction(value, asked.wish.word, MOST_SHARE),),
     "store": lambda value, asked: (asked.catalog.store(value).place,),
     "text": lambda value, asked: (value,),

@@ -737,6 +737,47 @@ class Wishes(TrainingWishes, total=False):
             changes=False,
         ),
     ]
+    confidence: Annotated[
+        str | float | None,
+        Wish(
+            group="risk",
+            reader="confidence",
+            metavar="SHARE",
+            example="95%",
+            help="Plan with fallbacks so that the deadline or floor holds in this share of the "
+            "scenarios of spot capacity, such as 95%.",
+            more="With a budget in total, its dearest runs keep it in the mean.",
+            number="{}",
+            removable=True,
+        ),
+    ]
+    max_share: Annotated[
+        Names | None,
+        Wish(
+            group="risk",
+            fields=("max_shares",),
+            reader="shares",
+            metavar="SHARE[/AREA]",
+            example="50%/region",
+            help="Most of the speed in any one zone, region or provider, such as 50%/region.",
+            more="The speed of a placement is that of its workers, each by itself.",
+            repeatable=True,
+            keys=("max_share",),
+            removable=True,
+        ),
+    ]
+    on_demand_floor: Annotated[
+        str | float | None,
+        Wish(
+            group="risk",
+            reader="floor",
+            metavar="SHARE",
+            example="25%",
+            help="Least share of the speed that is rented on demand, such as 25%.",
+            number="{}",
+            removable=True,
+        ),
+    ]
     require_measured: Annotated[
         bool,
         Wish(

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from placer.cli.report.recommend.confidence_words import confidence_lines
 from placer.cli.report.recommend.figures import COMPRESSION_NAMES, figures
 from placer.cli.report.recommend.price_risk import price_risk_words
 from placer.cli.report.recommend.proof import proof_table, ways_out
@@ -236,6 +237,7 @@ def winner(result: Result) -> RenderableType:
     return Group(
         Text(f"\n{headline(placement)}", style="bold green"),
         estimate_lines(placement, got, problem, _proof(result), check=verified_words(result)),
+        *(() if result.confidence is None else (_pairs(confidence_lines(result.confidence)),)),
     )
 
 
@@ -469,6 +471,15 @@ def verified_words(result: Result) -> str:
 
 
 def _proof(result: Result) -> str:
+    if result.confidence is not None:
+        plan = result.confidence
+        return (
+            f"the best of {plan.tried} plans in {plan.scenarios:,} scenarios of spot capacity "
+            f"(seed {plan.seed}); nothing is proved of other plans but the least cost below"
+            if plan.least_usd is not None
+            else f"the best of {plan.tried} plans in {plan.scenarios:,} scenarios of spot capacity "
+            f"(seed {plan.seed})"
+        )
     seconds = f"solver {result.solver}, {format_seconds(result.seconds)}"
     if result.status == "feasible":
         return (

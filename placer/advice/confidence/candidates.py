@@ -1,0 +1,147 @@
+"""Placements that may be rungs of a ladder: the best of other places, other speeds, on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from placer.cost_model.estimate import Estimate
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+from placer.solving import allowance
+from placer.solving.answer import SolveOptions
+from placer.solving.result import Result
+from placer.solving.solve import solve
+
+FASTER = (1.0, 1.3, 1.8, 2.5)
+"""Speeds over the one that is needed: what waits needs more speed when it runs."""
+OTHERS = 4
+"""Placements of one speed, each in other places than those before it."""
+NODES = 1_000
+"""Nodes of the search for one."""
+SHARE_S = 0.5
+"""Share of the time that is left for the searches."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """A placement that keeps every limit, and how much faster than needed it was asked to be."""
+
+    placement: Placement
+    estimate: Estimate
+    faster: float
+
+    @property
+    def certain(self) -> bool:
+        """Whether all of its machines are on demand."""
+        server = self.placement.exchange.server
+        groups = self.placement.groups if server is None else (*self.placement.groups, server)
+        return all(group.market == "on_demand" for group in groups)
+
+    @property
+    def speed(self) -> float:
+        """Samples/s that count while it runs."""
+        return self.estimate.effective_samples_per_second.value
+
+    @property
+    def usd_per_sample(self) -> float:
+        """Price of a sample while it runs."""
+        return self.estimate.usd_per_million_samples / 1e6
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidates:
+    """Placements that may be rungs, and what no run can cost less than, whatever the capacity; None
+    without a number of samples, or where nothing is proved.
+    """
+
+    placements: tuple[Candidate, ...]
+    least_usd: float | None
+
+
+def candidates(result: Result, solver: str, options: SolveOptions) -> Candidates:
+    """Find placements that keep the limits, in other places and at other speeds.
+
+    Parameters
+    ----------
+    result
+        The best where every machine is there.
+    """
+    found: dict[Placement, Candidate] = {}
+    assert result.placement is not None
+    assert result.estimate is not None
+    first = Candidate(placement=result.placement, estimate=result.estimate, faster=1.0)
+    found[first.placement] = first
+    seconds = SHARE_S * max(0.0, allowance.current().seconds_left)
+    questions = list(_questions(result.problem))
+    short = replace(
+        options,
+        node_limit=NODES,
+        time_limit_s=seconds / len(questions),
+        certificate=False,
+        break_ties=False,
+        on_better=None,
+        start=None,
+    )
+    least: float | None = None
+    for faster, wish, others in questions:
+        asked = replace(result.problem, requirements=wish)
+        for number, answer in enumerate(_in_other_places(asked, others, solver, short)):
+            assert answer.placement is not None
+            assert answer.estimate is not None
+            each = Candidate(placement=answer.placement, estimate=answer.estimate, faster=faster)
+            found.setdefault(each.placement, each)
+            if (faster, number, wish.market) == (1.0, 0, result.problem.requirements.market):
+                least = _least_usd(answer)
+    return Candidates(placements=tuple(found.values()), least_usd=least)
+
+
+def _least_usd(answer: Result) -> float | None:
+    """Return what all samples cost at the price of a sample that no placement beats: who waits pays
+    nothing, and starting anew only adds.
+    """
+    samples = answer.problem.requirements.samples
+    if answer.objective.name != "cost-per-sample" or not answer.bound or samples is None:
+        return None
+    return answer.bound / 1e6 * samples
+
+
+def _questions(problem: Problem) -> Iterator[tuple[float, Requirements, int]]:
+    """Yield, for each speed, the wishes for the cheapest sample at it, and how many places in turn
+    are asked for; on demand apart, where that is admitted.
+    """
+    wish = problem.requirements
+    floor = wish.floor_samples_per_second or 0.0
+    plain = replace(wish, confidence=None)
+    if wish.deadline_s is None:
+        yield 1.0, plain, OTHERS
+        if wish.market == "any":
+            yield 1.0, replace(plain, market="on_demand"), 1
+        return
+    for faster in FASTER:
+        asked = replace(plain, objective="cost-per-sample", min_samples_per_second=floor * faster)
+        yield faster, asked, OTHERS
+        if wish.market == "any":
+            yield faster, replace(asked, market="on_demand"), 1
+
+
+def _in_other_places(
+    problem: Problem, others: int, solver: str, options: SolveOptions
+) -> Iterator[Result]:
+    """Yield the best answer, then the best without its places, and so on."""
+    wish = problem.requirements
+    for _ in range(others):
+        if allowance.current().spent:
+            return
+        asked = replace(problem, requirements=wish)
+        if not asked.pools:
+            return
+        answer = solve(asked, solver, options)
+        if answer.placement is None or answer.estimate is None:
+            return
+        yield answer
+        used = tuple(sorted({*answer.placement.places} - {*wish.required_places}))
+        if not used:
+            return
+        wish = replace(wish, places_not_in=(*wish.places_not_in, *used))

@@ -1,0 +1,244 @@
+"""The cheapest ladder of placements that is done in time in the share of scenarios that was asked.
+
+A ladder is a placement with its fallbacks in order. Each rung keeps every limit of the question.
+The scenarios are paths of capacity with a seed; a ladder that was chosen in them is judged in fresh
+ones too, because the best of many is lucky.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from placer.advice.confidence.candidates import FASTER, Candidate, candidates
+from placer.cost_model.capacity.ladder import Rung, Runs, climb
+from placer.cost_model.capacity.paths import state_paths
+from placer.cost_model.capacity.scenarios import launchable
+from placer.cost_model.capacity.supply import Stock, chances_of, likeness_of
+from placer.cost_model.estimate import evaluate
+from placer.cost_model.objective import objective_of
+from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION
+from placer.cost_model.outlook.risk import Array, Gang, gang_of
+from placer.problem.problem import Problem
+from placer.solving import allowance
+from placer.solving.answer import SolveOptions
+from placer.solving.confident_plan import ConfidentPlan, Rank
+from placer.solving.result import Result
+from placer.units import SECONDS_PER_HOUR
+
+DRAWS = 1_024
+"""Scenarios in which ladders are compared, and as many fresh ones."""
+SEED, FRESH_SEED = 1, 2
+MOST_STEPS = 72
+"""Moments of a path; a long run is looked at every so many hours."""
+MARGIN = 0.01
+"""Share by which a ladder goes beyond what is asked: the best of many is lucky."""
+MOST_RUNGS, MOST_CERTAIN = 6, 2
+"""Spot placements of a ladder, and placements on demand that may end one."""
+ROUNDING = 1e-9
+
+
+def confident(result: Result, solver: str, options: SolveOptions) -> ConfidentPlan:
+    """Choose the cheapest ladder that reaches the confidence of the question, or the one that comes
+    nearest.
+
+    Parameters
+    ----------
+    result
+        The best where every machine is there; its wishes have a confidence and a floor or deadline.
+    """
+    wish = result.problem.requirements
+    assert wish.confidence is not None
+    found = candidates(result, solver, options)
+    tried = _Scenarios(result.problem, found.placements, SEED)
+    asked, tries = wish.confidence, 0
+    chosen: tuple[int, ...] = (0,)
+    best, rank = tried.run(chosen), tuple[float, ...]([math.inf])
+    for ladder in _ladders(found.placements, wish.floor_samples_per_second or 0.0):
+        runs = tried.run(ladder)
+        own, tries = tried.rank(runs, asked, ladder), tries + 1
+        if own < rank:
+            chosen, best, rank = ladder, runs, own
+        if allowance.current().spent:
+            break
+    for at in chosen[::-1]:  # what nobody misses goes
+        fewer = tuple(other for other in chosen if other != at)
+        if fewer and tried.rank(tried.run(fewer), asked, fewer) < rank:
+            chosen, best = fewer, tried.run(fewer)
+            rank = tried.rank(best, asked, chosen)
+    fresh = _Scenarios(result.problem, found.placements, FRESH_SEED)
+    return tried.plan(chosen, best, fresh.run(chosen), tried=tries, least_usd=found.least_usd)
+
+
+def _ladders(found: Sequence[Candidate], floor: float) -> Iterator[tuple[int, ...]]:
+    """Yield ladders as indices of candidates: those of at least some speed, the cheapest sample
+    first, with more and more fallbacks, with and without one that is certain at the end.
+
+    Parameters
+    ----------
+    floor
+        Speed that is needed where nothing waits, samples/s.
+    """
+    certain = [at for at, each in enumerate(found) if each.certain]
+    certain = sorted(certain, key=lambda at: found[at].usd_per_sample)[:MOST_CERTAIN]
+    seen: set[tuple[int, ...]] = set()
+    for faster in FASTER:
+        spot = [
+            at
+            for at, each in enumerate(found)
+            if not each.certain and each.speed >= faster * floor * (1 - ROUNDING)
+        ]
+        spot.sort(key=lambda at: found[at].usd_per_sample)
+        for count in range(1, min(len(spot), MOST_RUNGS) + 1):
+            for last in ((), *((at,) for at in certain)):
+                ladder = (*spot[:count], *last)
+                if ladder not in seen:
+                    seen.add(ladder)
+                    yield ladder
+    yield from ((at,) for at in certain)
+
+
+class _Scenarios:
+    """The paths of capacity of all places that some candidates use.
+
+    Parameters
+    ----------
+    problem, found
+        The question, and the candidates.
+    seed
+        Of the scenarios.
+    """
+
+    def __init__(self, problem: Problem, found: Sequence[Candidate], seed: int) -> None:
+        self.problem, self.found, self.seed = problem, found, seed
+        self.gangs: list[Gang] = [gang_of(each.placement, problem) for each in found]
+        wish = problem.requirements
+        self.deadline_h = None if wish.deadline_s is None else wish.deadline_s / SECONDS_PER_HOUR
+        self.steps = 1 if self.deadline_h is None else MOST_STEPS
+        self.step_h = 1.0 if self.deadline_h is None else self.deadline_h / MOST_STEPS
+        self.limit_h = self.deadline_h or 0.0
+        self._there: dict[int, Array] = {}
+
+    @cached_property
+    def _states(self) -> dict[str, Array]:
+        """Latent states of each zone; shape (steps, draws)."""
+        stocks = {
+            zone: stock for gang in self.gangs for stock in gang.stocks for zone in stock.zones
+        }
+        if not stocks:
+            return {}
+        paths = state_paths(
+            [stock.place for stock in stocks.values()],
+            list(stocks),
+            steps=self.steps,
+            step_h=self.step_h,
+            draws=DRAWS,
+            seed=self.seed,
+            likeness=likeness_of(list(stocks.values())),
+        )
+        return {zone: paths[:, :, at] for at, zone in enumerate(stocks)}
+
+    def there(self, at: int) -> Array:
+        """Return when all machines of a candidate are there; shape (steps, draws)."""
+        if at not in self._there:
+            built = np.ones((self.steps, DRAWS), dtype=bool)
+            gang = self.gangs[at]
+            for stock, wanted in zip(gang.stocks, gang.wanted, strict=True):
+                built &= self._launched(stock, wanted) >= wanted
+            self._there[at] = built
+        return self._there[at]
+
+    def _launched(self, stock: Stock, wanted: int) -> Array:
+        """Return how many of the wanted machines a stock has; shape (steps, draws)."""
+        built = np.zeros((self.steps, DRAWS), dtype=int)
+        for zone, known in zip(stock.zones, stock.known, strict=True):
+            chances = chances_of(known, wanted)[None]
+            states = self._states[zone].reshape(-1, 1)
+            built += launchable(chances, states).reshape(self.steps, DRAWS)
+        return built
+
+    def run(self, ladder: Sequence[int]) -> Runs:
+        """Run a ladder in every scenario; without a deadline it is only asked whether one of its
+        rungs is there.
+        """
+        rungs = [self._rung(at) for at in ladder]
+        samples = float(self.problem.requirements.samples or 0)
+        if self.deadline_h is None:
+            there = np.any([rung.there[0] for rung in rungs], axis=0)
+            first = np.argmax([rung.there[0] for rung in rungs], axis=0)
+            busy = np.array([(first == k) & there for k in range(len(rungs))], dtype=float)
+            hours = np.where(there, 0.0, math.inf)
+            return Runs(hours=hours, usd=np.zeros(DRAWS), starts=there.astype(int), busy_h=busy)
+        return climb(rungs, samples, self.deadline_h, self.step_h)
+
+    def _rung(self, at: int) -> Rung:
+        each = self.found[at]
+        step_s = each.estimate.step.total / each.estimate.local_steps
+        lost = ASSUMED_INTERRUPTION.lost_steps.value * step_s
+        return Rung(
+            samples_per_s=each.estimate.effective_samples_per_second.value,
+            usd_per_hour=each.estimate.usd_per_hour.total,
+            start_h=(ASSUMED_INTERRUPTION.restart_s.value + lost) / SECONDS_PER_HOUR,
+            there=self.there(at),
+            certain=each.certain,
+        )
+
+    def rank(self, runs: Runs, asked: float, ladder: Sequence[int]) -> tuple[float, ...]:
+        """Return how good a ladder is, lowest is best: what it lacks of the confidence and, in the
+        mean of its dearest runs, of the budget; then its cost, and the fewest rungs.
+        """
+        wish = self.problem.requirements
+        reached = runs.chance(self.limit_h)
+        over = 0.0
+        if wish.budget_usd is not None:
+            over = max(0.0, runs.tail_usd(1 - asked) / wish.budget_usd - 1)
+        lacks = max(0.0, min(1.0, asked + MARGIN) - reached)
+        if self.deadline_h is None:
+            first = objective_of(wish).score(
+                evaluate(self.found[ladder[0]].placement, self.problem)
+            )
+            return lacks + over, *first, len(ladder)
+        return lacks + over, float(runs.usd.mean()), len(ladder)
+
+    def plan(
+        self,
+        ladder: Sequence[int],
+        runs: Runs,
+        fresh: Runs,
+        *,
+        tried: int,
+        least_usd: float | None,
+    ) -> ConfidentPlan:
+        """Describe a ladder by what it did in these scenarios and in fresh ones."""
+        wish = self.problem.requirements
+        assert wish.confidence is not None
+        limit = self.limit_h
+        done = runs.hours <= limit
+        timed = self.deadline_h is not None
+        return ConfidentPlan(
+            asked=wish.confidence,
+            reached=runs.chance(limit),
+            fresh=fresh.chance(limit),
+            scenarios=DRAWS,
+            seed=self.seed,
+            tried=tried,
+            deadline_h=self.deadline_h,
+            hours=float(runs.hours[done].mean()) if timed and done.any() else None,
+            starts=float(runs.starts[done].mean()) if timed and done.any() else None,
+            usd=float(runs.usd.mean()) if timed else None,
+            tail_usd=runs.tail_usd(1 - wish.confidence) if timed else None,
+            least_usd=least_usd,
+            ranks=tuple(
+                Rank(
+                    placement=self.found[at].placement,
+                    estimate=self.found[at].estimate,
+                    alone=self.run((at,)).chance(limit) if timed else float(self.there(at).mean()),
+                    hours=float(runs.busy_h[number].mean()),
+                    certain=self.found[at].certain,
+                )
+                for number, at in enumerate(ladder)
+            ),
+        )

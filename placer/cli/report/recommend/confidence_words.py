@@ -1,0 +1,49 @@
+"""What a plan with fallbacks reaches, and its fallbacks, a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placer.cli.report.recommend.risk_words import hours_words
+from placer.cli.report.recommend.sentences import headline
+from placer.solving.confident_plan import ConfidentPlan, Rank
+from placer.units import format_speed, format_usd
+
+
+def confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a plan: what it reaches, what it costs, and each fallback."""
+    share = f"in {100 * plan.reached:.3g} % of {plan.scenarios:,} scenarios of spot capacity"
+    fresh = f"{100 * plan.fresh:.3g} % of fresh ones; {100 * plan.asked:g} % asked for"
+    if plan.deadline_h is None:
+        yield "confidence", f"one of its placements is there {share} ({fresh})"
+    else:
+        taken = "" if plan.hours is None else f"; after {hours_words(plan.hours)} in the mean"
+        begun = "" if plan.starts is None else f", with {plan.starts:.1f} starts"
+        yield (
+            "confidence",
+            f"done within {hours_words(plan.deadline_h)} {share} ({fresh}){taken}{begun}",
+        )
+    if plan.usd is not None and plan.tail_usd is not None:
+        least = (
+            ""
+            if plan.least_usd is None
+            else f"; no plan costs less than {format_usd(plan.least_usd)}, however much there is"
+        )
+        yield (
+            "run",
+            f"{format_usd(plan.usd)} in the mean, {format_usd(plan.tail_usd)} in the dearest "
+            f"{100 * (1 - plan.asked):.3g} %{least}",
+        )
+    for number, rank in enumerate(plan.ranks[1:]):
+        yield "fallback" if number == 0 else "", _fallback(rank)
+
+
+def _fallback(rank: Rank) -> str:
+    when = "where time runs out" if rank.certain else "where those before it are not to be had"
+    speed = format_speed(
+        rank.estimate.effective_samples_per_second.value, rank.estimate.tokens_per_sample
+    )
+    return (
+        f"{headline(rank.placement)}, {when}: {speed} for "
+        f"{format_usd(rank.estimate.usd_per_hour.total)}/h"
+    )

@@ -1,0 +1,142 @@
+"""A run that climbs a ladder: the first placement that launches, another one when it is lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from placer.units import SECONDS_PER_HOUR
+
+Array = npt.NDArray[Any]
+STEADY_STEPS = 3
+"""Steps in which a cheaper placement was there before a run moves back to it."""
+WORTH = 0.9
+"""A run moves back where a sample costs at most this share of what it costs now."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rung:
+    """One placement of a ladder.
+
+    Notes
+    -----
+    ``there`` tells when all of its machines can be had; shape (steps, draws). ``start_h`` are the
+    hours that each start takes and that are paid for. ``certain``: its machines are assumed to be
+    there at any time.
+    """
+
+    samples_per_s: float
+    usd_per_hour: float
+    start_h: float
+    there: Array
+    certain: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Runs:
+    """How a run ends in each scenario.
+
+    Notes
+    -----
+    ``hours`` until it is done, infinite where it is not by the last step; ``usd`` paid until then;
+    ``starts`` and ``busy_h``, hours on each rung; shapes (draws,), and (rungs, draws).
+    """
+
+    hours: Array
+    usd: Array
+    starts: Array
+    busy_h: Array
+
+    def chance(self, hours: float) -> float:
+        """Return the share of the scenarios that are done within some hours."""
+        return float((self.hours <= hours).mean())
+
+    def tail_usd(self, share: float) -> float:
+        """Return the mean cost of the dearest scenarios, such a share of all (CVaR)."""
+        count = max(1, round(share * len(self.usd)))
+        return float(np.sort(self.usd)[-count:].mean())
+
+
+def climb(rungs: Sequence[Rung], samples: float, deadline_h: float, step_h: float) -> Runs:
+    """Run a ladder in every scenario.
+
+    Parameters
+    ----------
+    rungs
+        The most wanted first.
+    samples
+        To train on.
+    deadline_h
+        From the start. Where a rung is certain, the run moves to it for good as soon as another
+        step elsewhere would leave too little time.
+
+    Notes
+    -----
+    A run stays where it is until its machines are lost, then starts on the first rung that is
+    there, or waits. It moves back to a rung before it that was there for `STEADY_STEPS` and is
+    cheaper for a sample. Whoever waits pays nothing.
+    """
+    # What is certain is not hurried to: it is there when time runs out as well.
+    there = np.stack(
+        [rung.there & (not rung.certain or at == 0) for at, rung in enumerate(rungs)], 2
+    )
+    steps, draws, _ = there.shape
+    rate = np.array([rung.samples_per_s * SECONDS_PER_HOUR for rung in rungs])
+    price, start = (
+        np.array([getattr(rung, name) for rung in rungs]) for name in ("usd_per_hour", "start_h")
+    )
+    certain = next((at for at, rung in enumerate(rungs) if rung.certain), None)
+    at_rung = np.full(draws, -1)
+    steady = np.zeros((draws, len(rungs)), dtype=int)
+    left, over = np.full(draws, float(samples)), np.zeros(draws)
+    usd, starts = np.zeros(draws), np.zeros(draws, dtype=int)
+    hours, busy = np.full(draws, math.inf), np.zeros((len(rungs), draws))
+    settled = np.zeros(draws, dtype=bool)
+    every = np.arange(draws)
+    for step in range(steps):
+        now, open_ = there[step], ~np.isfinite(hours)
+        if not open_.any():
+            break
+        steady = np.where(now, steady + 1, 0)
+        chosen = _chosen(at_rung, now, steady, price / rate)
+        if certain is not None:
+            spare_h = deadline_h - (step + 1) * step_h - start[certain]
+            settled |= open_ & (left > np.maximum(0.0, spare_h) * rate[certain])
+            chosen = np.where(settled, certain, chosen)
+        begun = open_ & (chosen != at_rung) & (chosen >= 0)
+        over = np.where(begun, start[chosen], over)
+        starts += begun
+        at_rung = np.where(open_, chosen, at_rung)
+        runs = open_ & (at_rung >= 0)
+        idle = np.minimum(over, step_h)
+        over = np.where(runs, over - idle, over)
+        each = np.where(runs, rate[at_rung], 0.0)
+        need_h = np.divide(left, each, out=np.full(draws, math.inf), where=each > 0)
+        works = np.where(runs, np.minimum(step_h - idle, need_h), 0.0)
+        left = left - works * each
+        spent = np.where(runs, idle + works, 0.0)
+        usd += spent * np.where(runs, price[at_rung], 0.0)
+        busy[at_rung[runs], every[runs]] += spent[runs]
+        done = runs & (need_h <= step_h - idle)
+        hours = np.where(done, step * step_h + spent, hours)
+    return Runs(hours=hours, usd=usd, starts=starts, busy_h=busy)
+
+
+def _chosen(at_rung: Array, now: Array, steady: Array, usd_per_sample: Array) -> Array:
+    """Return the rung of each scenario for the next step, -1 where none is there; shape
+    (draws,).
+    """
+    draws, count = now.shape
+    first = np.where(now.any(axis=1), now.argmax(axis=1), -1)
+    stays = (at_rung >= 0) & now[np.arange(draws), at_rung]
+    chosen = np.where(stays, at_rung, first)
+    for better in range(count - 1, -1, -1):
+        cheaper = usd_per_sample[better] <= WORTH * usd_per_sample[np.maximum(at_rung, 0)]
+        back = stays & (better < at_rung) & (steady[:, better] > STEADY_STEPS) & cheaper
+        chosen = np.where(back, better, chosen)
+    return chosen

@@ -1,0 +1,388 @@
+"""The best placement under shares of the speed, such as at most half of it in one region.
+
+A share is no limit on machines: it grows with the speed. So ranges of speeds are asked one by one,
+each with the caps of its highest speed. A placement that breaks its own share cuts its range, and
+what remains open is bounded by answers to questions that allow more.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from placer.cost_model.limits import parts_of
+from placer.cost_model.objective import Objective, objective_of
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
+from placer.problem.shares import (
+    Part,
+    ShareLimit,
+    SpeedCap,
+    broken_shares,
+    crowded,
+    most_of,
+)
+from placer.solving import allowance
+from placer.solving.allowance import Allowance
+from placer.solving.answer import ModeProof, SolveOptions, Status
+from placer.solving.result import Result
+
+MOST_SHORT = 12
+"""Questions of a search whose answer is only compared with."""
+Ask = Callable[[Problem, SolveOptions], Result]
+"""Solves a problem without shares."""
+Crowd = tuple[ShareLimit, str]
+"""An area whose workers are summed up, with the share that limits them."""
+CUT = 0.1
+"""Where a range is cut: so far from the speed of the placement that breaks a share to the speed of
+which it would keep it.
+"""
+
+
+def best_within_shares(
+    problem: Problem, ask: Ask, options: SolveOptions, solver: str = "exact"
+) -> Result:
+    """Find the best placement that keeps the shares of the speed, and prove it.
+
+    Parameters
+    ----------
+    problem
+        Its wishes have shares.
+    ask
+        The solver.
+    options
+        The limits are for all questions together.
+    solver
+        Name of the solver.
+
+    Returns
+    -------
+    Result
+        The bound holds for every placement that keeps the shares.
+
+    Notes
+    -----
+    A question about speeds from ``low`` to ``high`` caps each area at what its share allows of
+    ``high``: no slower placement that keeps its share is left out, so its bound holds for all of
+    them. Where its answer breaks a share the range is cut above its speed: the caps of the lower
+    part exclude it, and so does the least speed of the upper part.
+    """
+    wish = problem.requirements
+    fewest = max([limit.fewest_areas for limit in wish.max_shares], default=1)
+    if fewest > min(wish.max_regions, wish.max_workers):
+        return Result(
+            problem=problem,
+            status=Status.INFEASIBLE,
+            placement=None,
+            estimate=None,
+            bound=None,
+            solver=solver,
+            seconds=0.0,
+            candidates=0,
+            limits=replace(options, on_better=None, start=None, beat=None, cancel=None),
+        )
+    with allowance.opened(
+        options.time_limit_s, options.memory_limit_bytes, options.cancel
+    ) as allowed:
+        search = _Search(problem=problem, ask=ask, options=options, allowed=allowed)
+        return search.run()
+
+
+@dataclass
+class _Search:
+    """The best answer so far, and the ranges of speeds that are open, the worst bound first.
+
+    Notes
+    -----
+    Mutable. ``counted`` are the areas of several kinds of workers that are summed up, once an
+    answer has crowded one; ``closed`` and ``left`` hold bounds of what is closed and of what was
+    not finished, None where nothing is known.
+    """
+
+    problem: Problem
+    ask: Ask
+    options: SolveOptions
+    allowed: Allowance
+    best: Result | None = None
+    last: Result | None = None
+    open: list[tuple[float, int, int, float | None]] = field(default_factory=list)
+    closed: list[float] = field(default_factory=list)
+    left: list[float | None] = field(default_factory=list)
+    stopped: Status | None = None
+    counted: set[Crowd] = field(default_factory=set)
+    modes: dict[tuple[str, int], list[ModeProof]] = field(default_factory=dict)
+    asked: int = 0
+    candidates: int = 0
+    nodes: int = 0
+    seconds: float = 0.0
+
+    @property
+    def wish(self) -> Requirements:
+        """Return the wishes of the question."""
+        return self.problem.requirements
+
+    @property
+    def objective(self) -> Objective:
+        """Return the objective of the question."""
+        return objective_of(self.wish)
+
+    def run(self) -> Result:
+        """Ask range after range until none may hold something better, or a limit is reached."""
+        self._push(1, self._highest, None)
+        while self.open and not self._spent:
+            _, low, high, bound = heapq.heappop(self.open)
+            if self._hopeless(bound):
+                assert bound is not None
+                self.closed.append(bound)
+            else:
+                self._work(low, high, bound)
+        self.left += [bound for *_, bound in self.open if not self._hopeless(bound)]
+        return self._result()
+
+    @cached_property
+    def _highest(self) -> int:
+        """Return a speed that no placement exceeds: as many of the fastest as may run, and no more
+        than the budget buys of the cheapest for its speed.
+        """
+        pools, wish = self.problem.pools, self.wish
+        fastest = max((pool.speed_units for pool in pools), default=1)
+        most = fastest * wish.max_workers
+        if wish.budget_usd_per_hour is not None and all(pool.usd_per_hour > 0 for pool in pools):
+            worth = max((pool.speed_units / pool.usd_per_hour for pool in pools), default=1.0)
+            most = min(most, math.ceil(wish.budget_usd_per_hour * worth * 1.001))
+        return most
+
+    @property
+    def _spent(self) -> bool:
+        """Whether nothing more may be asked."""
+        short = self.options.node_limit is not None and self.asked >= MOST_SHORT
+        found = self.options.first and self.best is not None
+        return short or found or self.stopped is not None or bool(self.allowed.spent)
+
+    def _push(self, low: int, high: int, bound: float | None) -> None:
+        if low <= high:
+            rank = -math.inf if bound is None else -self.objective.sign * bound
+            heapq.heappush(self.open, (rank, low, high, bound))
+
+    def _hopeless(self, bound: float | None) -> bool:
+        """Whether a bound leaves nothing that is worth finding."""
+        known = self._known
+        if known is None or bound is None:
+            return False
+        goal = self.objective.ahead(known, self.options.gap)
+        return not self.objective.better(bound, goal)
+
+    @property
+    def _known(self) -> float | None:
+        """Value that a better placement must beat."""
+        found = None if self.best is None else self.best.value
+        return self.options.beat if found is None else found
+
+    def _work(self, low: int, high: int, bound: float | None) -> None:
+        """Ask about a range of speeds, and close or cut it by the answer."""
+        known, own = self._known, self.options
+        answer = self.ask(
+            replace(self.problem, requirements=self._relaxed(low, high)),
+            replace(
+                own,
+                time_limit_s=max(0.0, self.allowed.seconds_left),
+                beat=known,
+                start=self._start(low, high),
+                on_better=None,
+            ),
+        )
+        self._count(answer)
+        if answer.status is Status.INFEASIBLE:
+            if known is not None:
+                self.closed.append(self.objective.ahead(known, own.gap))
+            return
+        bound = self._tighter(bound, answer.bound)
+        placement = answer.placement
+        if placement is None:
+            self.left.append(bound)
+            self.stopped = answer.status if answer.status.stopped else None
+            return
+        if not self._broken(placement):
+            self._keep(answer)
+            if answer.status is Status.OPTIMAL and bound is not None:
+                self.closed.append(bound)
+                return
+            self.left.append(bound)
+            self.stopped = answer.status if answer.status.stopped else None
+            return
+        if answer.status.stopped:
+            self.left.append(bound)
+            self.stopped = answer.status
+            return
+        self._cut(placement, low, high, bound)
+
+    def _cut(self, placement: Placement, low: int, high: int, bound: float | None) -> None:
+        """Exclude a placement that breaks a share: sum up the areas that it crowds beyond the caps
+        of the range, or else cut the range above its speed.
+        """
+        parts = parts_of(placement, self.problem)
+        speed, kept = sum(part.speed for part in parts), 0
+        beyond: set[Crowd] = set()
+        for limit in self.wish.max_shares:
+            for area, own in crowded(limit, parts):
+                kept = max(kept, math.ceil(own / limit.share))
+                if own > limit.most(high) or (
+                    (limit, area) not in self.counted and limit.area == "provider"
+                ):
+                    beyond.add((limit, area))
+        if beyond - self.counted:
+            self.counted |= beyond
+            self._push(low, high, bound)
+            return
+        if self.wish.on_demand_floor is not None and self.wish.on_demand_floor < 1:
+            others = sum(part.speed for part in parts if part.market != "on_demand")
+            kept = max(kept, math.ceil(others / (1 - self.wish.on_demand_floor)))
+        cut = speed + max(0, math.floor(CUT * (kept - speed)) - 1)
+        self.counted |= {
+            (limit, area)
+            for limit in self.wish.max_shares
+            for area, own in crowded(limit, parts)
+            if own > limit.most(cut)
+        } & {(limit, area) for limit, area in self._several(parts)}
+        self._push(low, min(cut, high), bound)
+        self._push(cut + 1, high, bound)
+
+    def _several(self, parts: Sequence[Part]) -> Iterator[Crowd]:
+        """Yield the areas with workers of several kinds: a cap on each alone does not limit them
+        together.
+        """
+        for limit in self.wish.max_shares:
+            kinds = Counter(limit.pattern(part.place) for part in parts)
+            yield from ((limit, area) for area, count in kinds.items() if count > 1)
+
+    def _relaxed(self, low: int, high: int) -> Requirements:
+        """Return the question about a range of speeds: caps in place of shares."""
+        wish, caps = self.wish, list(self.wish.speed_caps)
+        if high < self._highest:
+            caps.append(SpeedCap(place="*", most=high, scope="together"))
+        for limit in wish.max_shares:
+            most = limit.most(high)
+            caps.append(SpeedCap(place="*", most=most))
+            areas = sorted(area for other, area in self.counted if other == limit)
+            caps += [SpeedCap(place=area, most=most, scope="together") for area in areas]
+        if wish.on_demand_floor is not None:
+            most = most_of(1 - wish.on_demand_floor, high)
+            others = sorted({pool.offer.market for pool in self.problem.pools} - {"on_demand"})
+            pattern = others[0] if len(others) == 1 else "[!o]*"
+            if others:
+                caps.append(SpeedCap(place="*", market=pattern, most=most, scope="together"))
+        fewest = [limit.fewest_areas for limit in wish.max_shares]
+        return replace(
+            wish,
+            least_speed=low,
+            min_workers=max([wish.min_workers, *fewest]),
+            min_regions=max([wish.min_regions, *fewest]),
+            max_shares=(),
+            on_demand_floor=None,
+            speed_caps=tuple(caps),
+        )
+
+    def _start(self, low: int, high: int) -> Placement | None:
+        """Return a placement to start from, if one of the range is known."""
+        known = self.options.start if self.best is None else self.best.placement
+        if known is None or self._broken(known):
+            return None
+        speed = sum(part.speed for part in parts_of(known, self.problem))
+        return known if low <= speed <= high else None
+
+    def _broken(self, placement: Placement) -> bool:
+        wish, parts = self.wish, parts_of(placement, self.problem)
+        return any(broken_shares(wish.max_shares, wish.on_demand_floor, parts))
+
+    def _tighter(self, one: float | None, other: float | None) -> float | None:
+        """Return the tighter of two bounds on the same placements."""
+        if one is None or other is None:
+            return other if one is None else one
+        return other if self.objective.better(one, other) else one
+
+    def _count(self, answer: Result) -> None:
+        """Add what a search did, and what it says of each strategy."""
+        self.last = answer
+        self.asked += 1
+        self.candidates += answer.candidates
+        self.nodes += answer.nodes
+        for mode in answer.proof:
+            self.modes.setdefault((mode.strategy, mode.local_steps), []).append(mode)
+
+    def _keep(self, answer: Result) -> None:
+        """Keep an answer that is better than the best."""
+        known = self._known
+        if answer.value is None or (
+            known is not None and not self.objective.better(answer.value, known)
+        ):
+            return
+        self.best = answer
+        if self.options.on_better is not None:
+            self.options.on_better(answer.value)
+
+    def _result(self) -> Result:
+        """Return the best answer with what is proved of all."""
+        assert self.last is not None
+        found = self.last if self.best is None else self.best
+        bound = self._bound()
+        return replace(
+            found,
+            problem=self.problem,
+            placement=None if self.best is None else found.placement,
+            estimate=None if self.best is None else found.estimate,
+            status=self._status(),
+            bound=bound,
+            candidates=self.candidates,
+            nodes=self.nodes,
+            proof=self._proof(bound),
+            interrupted=self.last.interrupted,
+        )
+
+    def _status(self) -> Status:
+        """Return how the whole ended."""
+        if self.stopped is not None:
+            return self.stopped
+        if self.left:
+            if self.allowed.spent or self.options.node_limit is not None:
+                return Status.TIME_LIMIT
+            return Status.UNKNOWN if self.best is None else Status.FEASIBLE
+        return Status.INFEASIBLE if self.best is None else Status.OPTIMAL
+
+    def _bound(self) -> float | None:
+        """Return what no placement beats; None where something open has no bound."""
+        value = None if self.best is None else self.best.value
+        if any(bound is None for bound in self.left):
+            return None
+        known = [*self.closed, *(bound for bound in self.left if bound is not None)]
+        if value is not None:
+            known.append(value)
+        return self.objective.best(known)
+
+    def _proof(self, bound: float | None) -> tuple[ModeProof, ...]:
+        """Return what is proved of each strategy: the loosest bound of all questions, and no less
+        than what closed the last of them.
+        """
+        if bound is None or self.stopped is not None:
+            return ()
+        return tuple(
+            replace(
+                rows[-1],
+                method=max((row.method for row in rows), key=_METHODS.index),
+                bound=self.objective.best(
+                    [bound, *(row.bound for row in rows[-1:] if row.bound is not None)]
+                ),
+                root_bound=None,
+                nodes=sum(row.nodes for row in rows),
+                priced=sum(row.priced for row in rows),
+            )
+            for rows in self.modes.values()
+        )
+
+
+_METHODS = ("alone", "root", "search", "stopped")
+"""How bounds are found, the longest way last."""

@@ -1,0 +1,105 @@
+"""Plans with fallbacks: what they promise holds in fresh scenarios, bad questions are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import placer
+from placer.errors import PlacerError
+
+QUESTION: dict[str, Any] = {
+    "tokens": "2B",
+    "deadline": "24h",
+    "market": "spot",
+    "gpu": "H100",
+    "places": "gcp",
+}
+
+
+@pytest.fixture(scope="module")
+def plan() -> placer.Result:
+    """Return a plan on spot machines of one provider."""
+    return placer.recommend("llama-3.1-8b", confidence="90%", time_limit="60s", **QUESTION)
+
+
+def test_a_plan_reaches_its_confidence_in_fresh_scenarios(plan: placer.Result) -> None:
+    """At least 90 % in the scenarios that it was chosen in; in 1,024 fresh ones within 3 points,
+    three standard errors of a share of 90 %.
+    """
+    sure = plan.confidence
+    assert sure is not None
+    assert sure.holds
+    assert sure.reached >= 0.90
+    assert sure.fresh >= 0.90 - 0.03
+    assert sure.ranks[0].placement == plan.placement
+    assert all(group.market == "spot" for rank in sure.ranks for group in rank.placement.groups)
+
+
+def test_a_plan_costs_no_less_than_its_bound_and_its_tail_no_less_than_its_mean(
+    plan: placer.Result,
+) -> None:
+    """The bound is the price of a sample where every machine is there."""
+    sure = plan.confidence
+    assert sure is not None
+    assert sure.usd is not None
+    assert sure.tail_usd is not None
+    assert sure.least_usd is not None
+    assert sure.least_usd <= sure.usd <= sure.tail_usd
+
+
+def test_more_confidence_never_cheapens(plan: placer.Result) -> None:
+    """The plan for 50 % costs no more in the mean of its runs than that for 90 %."""
+    less = placer.recommend("llama-3.1-8b", confidence="50%", time_limit="60s", **QUESTION)
+    assert less.confidence is not None
+    assert plan.confidence is not None
+    assert less.confidence.usd is not None
+    assert plan.confidence.usd is not None
+    assert less.confidence.usd <= plan.confidence.usd * (1 + 1e-9)
+
+
+def test_on_demand_is_there_where_time_runs_out() -> None:
+    """With any market all scenarios are done in time, by machines that are assumed to be there."""
+    words = {**QUESTION, "market": "any"}
+    sure = placer.recommend("llama-3.1-8b", confidence="99%", time_limit="60s", **words).confidence
+    assert sure is not None
+    assert sure.reached >= 0.99
+    assert any(rank.certain for rank in sure.ranks)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"confidence": "95%"}, "without anything that is to hold"),
+        ({"confidence": "195%", "min_throughput": "1/s"}, "is not a share"),
+        ({"confidence": "0%", "min_throughput": "1/s"}, "confidence is 0"),
+    ],
+)
+def test_bad_confidence_is_refused(words: dict[str, Any], says: str) -> None:
+    """One line that names the thing and its value."""
+    with pytest.raises(PlacerError, match=says) as error:
+        placer.recommend("roberta-xlm", budget="5/h", **words)
+    assert error.value.exit_code == 2
+
+
+def test_a_plan_that_cannot_hold_says_what_can() -> None:
+    """20 h for 10 B tokens on spot alone at 99.9 %: exit code 3 with the confidence that is
+    reached.
+    """
+    words = {**QUESTION, "tokens": "10B", "deadline": "20h"}
+    with pytest.raises(PlacerError, match=r"below 99\.9 %") as error:
+        placer.recommend("llama-3.1-8b", confidence="99.9%", time_limit="60s", **words)
+    assert error.value.exit_code == 3
+    assert "--confidence" in (error.value.hint or "")
+
+
+def test_each_fallback_has_a_manifest(plan: placer.Result) -> None:
+    """A manifest for each placement after the first, with the machines of that placement."""
+    sure = plan.confidence
+    assert sure is not None
+    documents = plan.fallback_manifests()
+    assert [document["world_size"] for document in documents] == [
+        rank.placement.machines for rank in sure.ranks[1:]
+    ]
+    assert plan.to_manifest()["groups"][0]["place"] == sure.ranks[0].placement.places[0]
