@@ -63,6 +63,7 @@ LATER_KEYS = (
 LATER_WISHES = frozenset(
     {
         "confidence",
+        "expected",
         "max_share",
         "on_demand_floor",
         "oldest_price",

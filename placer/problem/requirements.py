@@ -81,6 +81,7 @@ LATER_FIELDS = (
     "max_shares",
     "on_demand_floor",
     "confidence",
+    "expected",
     "speed_caps",
     "least_speed",
 )
@@ -236,7 +237,8 @@ class Requirements:
     many workers are needed, and ``min_workers`` is at least as many.
     ``data_bytes`` is the size of the data in ``data_store``, and ``data_cache`` says where later
     passes over it read from. ``max_shares`` and ``on_demand_floor`` are shares of the speed,
-    ``confidence`` is a share of the scenarios of capacity;
+    ``confidence`` is a share of the scenarios of capacity, and ``expected`` asks for the mean over
+    them;
     ``speed_caps`` and ``least_speed`` are what a search over them asks of one range of speeds, and
     no word of a user.
     """
@@ -303,6 +305,7 @@ class Requirements:
     max_shares: tuple[ShareLimit, ...] = ()
     on_demand_floor: float | None = None
     confidence: float | None = None
+    expected: bool = False
     speed_caps: tuple[SpeedCap, ...] = ()
     least_speed: int | None = None
 

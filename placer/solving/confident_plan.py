@@ -35,11 +35,12 @@ class ConfidentPlan:
     Notes
     -----
     ``reached`` is the share of the ``scenarios`` in which the run is done by ``deadline_h``, or
-    reaches the floor where there is no deadline; ``fresh`` that of as many others. ``usd`` is the
-    mean cost of a run, ``tail_usd`` that of the dearest 1 - ``asked`` of them (CVaR), and
-    ``least_usd`` what no plan can cost less than, whatever the capacity; None without a number of
-    samples. ``hours`` and ``starts`` are means over the scenarios that are done. ``tried`` ladders
-    were run.
+    reaches the floor where there is no deadline; ``fresh`` that of as many others. ``asked`` is 0
+    where the mean is the objective. ``usd`` is the mean cost of a run, done or not, ``tail_usd``
+    that of the dearest 1 - ``asked`` of them, or 5 % (CVaR), and ``least_usd`` what no run that is
+    done can cost less than, whatever the capacity; None without a number of samples. ``hours`` and
+    ``starts`` are means over the scenarios that are done. ``samples_per_second`` is the mean over
+    the scenarios, 0 where nothing is there; None with a deadline. ``tried`` ladders were run.
     """
 
     asked: float
@@ -55,6 +56,7 @@ class ConfidentPlan:
     usd: float | None = None
     tail_usd: float | None = None
     least_usd: float | None = None
+    samples_per_second: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -80,6 +82,7 @@ def confident_document(plan: ConfidentPlan | None, problem: Problem) -> dict[str
         "usd": plan.usd,
         "tail_usd": plan.tail_usd,
         "least_usd": plan.least_usd,
+        "mean_samples_per_second": plan.samples_per_second,
         "ranks": [
             {
                 "placement": placement_document(rank.placement, problem),

@@ -68,6 +68,23 @@ def test_on_demand_is_there_where_time_runs_out() -> None:
     assert any(rank.certain for rank in sure.ranks)
 
 
+def test_the_mean_may_be_the_objective() -> None:
+    """Fallbacks only add to the mean: it is at least the first placement's speed times its chance,
+    and at most the speed of the fastest.
+    """
+    result = placer.recommend(
+        "resnet50", budget="5/h", gpu="T4", market="spot", places="gcp", objective="expected"
+    )
+    sure, wish = result.confidence, result.problem.requirements
+    assert sure is not None
+    assert sure.samples_per_second is not None
+    assert (wish.objective, wish.expected, sure.asked) == ("throughput", True, 0.0)
+    speeds = [rank.estimate.effective_samples_per_second.value for rank in sure.ranks]
+    assert sure.ranks[0].alone * speeds[0] <= sure.samples_per_second * (1 + 1e-9)
+    assert sure.samples_per_second <= max(speeds) * (1 + 1e-9)
+    assert result.to_dict()["request"]["expected"] is True
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -113,7 +113,7 @@ def _questions(problem: Problem) -> Iterator[tuple[float, Requirements, int]]:
     """
     wish = problem.requirements
     floor = wish.floor_samples_per_second or 0.0
-    plain = replace(wish, confidence=None)
+    plain = replace(wish, confidence=None, expected=False)
     if wish.deadline_s is None:
         yield 1.0, plain, OTHERS
         if wish.market == "any":

@@ -38,26 +38,30 @@ MARGIN = 0.01
 """Share by which a ladder goes beyond what is asked: the best of many is lucky."""
 MOST_RUNGS, MOST_CERTAIN = 6, 2
 """Spot placements of a ladder, and placements on demand that may end one."""
+TAIL = 0.95
+"""The dearest runs are those beyond it where no confidence is asked for."""
 ROUNDING = 1e-9
 
 
 def confident(result: Result, solver: str, options: SolveOptions) -> ConfidentPlan:
     """Choose the cheapest ladder that reaches the confidence of the question, or the one that comes
-    nearest.
+    nearest; the best in the mean where that is the objective.
 
     Parameters
     ----------
     result
-        The best where every machine is there; its wishes have a confidence and a floor or deadline.
+        The best where every machine is there; its wishes have a confidence with a floor or
+        deadline, or ask for the mean.
     """
     wish = result.problem.requirements
-    assert wish.confidence is not None
     found = candidates(result, solver, options)
     tried = _Scenarios(result.problem, found.placements, SEED)
-    asked, tries = wish.confidence, 0
+    asked, tries = wish.confidence or 0.0, 0
     chosen: tuple[int, ...] = (0,)
     best, rank = tried.run(chosen), tuple[float, ...]([math.inf])
-    for ladder in _ladders(found.placements, wish.floor_samples_per_second or 0.0):
+    by_speed = wish.deadline_s is None and wish.expected and wish.objective == "throughput"
+    floor = wish.floor_samples_per_second or 0.0
+    for ladder in _ladders(found.placements, floor, by_speed=by_speed):
         runs = tried.run(ladder)
         own, tries = tried.rank(runs, asked, ladder), tries + 1
         if own < rank:
@@ -73,7 +77,9 @@ def confident(result: Result, solver: str, options: SolveOptions) -> ConfidentPl
     return tried.plan(chosen, best, fresh.run(chosen), tried=tries, least_usd=found.least_usd)
 
 
-def _ladders(found: Sequence[Candidate], floor: float) -> Iterator[tuple[int, ...]]:
+def _ladders(
+    found: Sequence[Candidate], floor: float, *, by_speed: bool
+) -> Iterator[tuple[int, ...]]:
     """Yield ladders as indices of candidates: those of at least some speed, the cheapest sample
     first, with more and more fallbacks, with and without one that is certain at the end.
 
@@ -81,6 +87,8 @@ def _ladders(found: Sequence[Candidate], floor: float) -> Iterator[tuple[int, ..
     ----------
     floor
         Speed that is needed where nothing waits, samples/s.
+    by_speed
+        Whether the fastest comes first, and not the cheapest sample.
     """
     certain = [at for at, each in enumerate(found) if each.certain]
     certain = sorted(certain, key=lambda at: found[at].usd_per_sample)[:MOST_CERTAIN]
@@ -91,7 +99,7 @@ def _ladders(found: Sequence[Candidate], floor: float) -> Iterator[tuple[int, ..
             for at, each in enumerate(found)
             if not each.certain and each.speed >= faster * floor * (1 - ROUNDING)
         ]
-        spot.sort(key=lambda at: found[at].usd_per_sample)
+        spot.sort(key=lambda at: -found[at].speed if by_speed else found[at].usd_per_sample)
         for count in range(1, min(len(spot), MOST_RUNGS) + 1):
             for last in ((), *((at,) for at in certain)):
                 ladder = (*spot[:count], *last)
@@ -171,7 +179,8 @@ class _Scenarios:
             first = np.argmax([rung.there[0] for rung in rungs], axis=0)
             busy = np.array([(first == k) & there for k in range(len(rungs))], dtype=float)
             hours = np.where(there, 0.0, math.inf)
-            return Runs(hours=hours, usd=np.zeros(DRAWS), starts=there.astype(int), busy_h=busy)
+            none = np.zeros(DRAWS)
+            return Runs(hours=hours, usd=none, starts=there.astype(int), busy_h=busy, left=none)
         return climb(rungs, samples, self.deadline_h, self.step_h)
 
     def _rung(self, at: int) -> Rung:
@@ -196,12 +205,27 @@ class _Scenarios:
         if wish.budget_usd is not None:
             over = max(0.0, runs.tail_usd(1 - asked) / wish.budget_usd - 1)
         lacks = max(0.0, min(1.0, asked + MARGIN) - reached)
+        if self.deadline_h is None and wish.expected:
+            return lacks + over, self._mean(runs, ladder), len(ladder)
         if self.deadline_h is None:
             first = objective_of(wish).score(
                 evaluate(self.found[ladder[0]].placement, self.problem)
             )
             return lacks + over, *first, len(ladder)
+        if wish.expected:  # what is left undone is no saving
+            done = (wish.samples or 0) - runs.left
+            return lacks + over, float(runs.usd.sum() / max(1e-9, done.sum())), len(ladder)
         return lacks + over, float(runs.usd.mean()), len(ladder)
+
+    def _mean(self, runs: Runs, ladder: Sequence[int]) -> float:
+        """Return the mean of the objective over the scenarios, lowest is best: samples/s with 0
+        where nothing is there, or USD/h while something is.
+        """
+        share = runs.busy_h.mean(axis=1)
+        if objective_of(self.problem.requirements).maximised:
+            return -float(share @ [self.found[at].speed for at in ladder])
+        usd = [self.found[at].estimate.usd_per_hour.total for at in ladder]
+        return float(share @ usd) / max(1e-9, float(share.sum()))
 
     def plan(
         self,
@@ -214,12 +238,12 @@ class _Scenarios:
     ) -> ConfidentPlan:
         """Describe a ladder by what it did in these scenarios and in fresh ones."""
         wish = self.problem.requirements
-        assert wish.confidence is not None
+        asked = wish.confidence or 0.0
         limit = self.limit_h
         done = runs.hours <= limit
         timed = self.deadline_h is not None
         return ConfidentPlan(
-            asked=wish.confidence,
+            asked=asked,
             reached=runs.chance(limit),
             fresh=fresh.chance(limit),
             scenarios=DRAWS,
@@ -229,7 +253,10 @@ class _Scenarios:
             hours=float(runs.hours[done].mean()) if timed and done.any() else None,
             starts=float(runs.starts[done].mean()) if timed and done.any() else None,
             usd=float(runs.usd.mean()) if timed else None,
-            tail_usd=runs.tail_usd(1 - wish.confidence) if timed else None,
+            tail_usd=runs.tail_usd(1 - (asked or TAIL)) if timed else None,
+            samples_per_second=None
+            if timed
+            else float(runs.busy_h.mean(axis=1) @ [self.found[at].speed for at in ladder]),
             least_usd=least_usd,
             ranks=tuple(
                 Rank(

@@ -109,7 +109,7 @@ def _recommended(
             considered.extend(_considered(result))
     if stopped:
         placement, figures = _better_equal_machines(result, considered) or (placement, figures)
-    if problem.requirements.confidence is not None:
+    if problem.requirements.confidence is not None or problem.requirements.expected:
         plan = confident(result, solver, options)
         _check_confidence(plan, problem)
         first = plan.ranks[0]

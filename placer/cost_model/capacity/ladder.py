@@ -44,13 +44,15 @@ class Runs:
     Notes
     -----
     ``hours`` until it is done, infinite where it is not by the last step; ``usd`` paid until then;
-    ``starts`` and ``busy_h``, hours on each rung; shapes (draws,), and (rungs, draws).
+    ``left`` samples are not done; ``starts`` and ``busy_h``, hours on each rung; shapes (draws,),
+    and (rungs, draws).
     """
 
     hours: Array
     usd: Array
     starts: Array
     busy_h: Array
+    left: Array
 
     def chance(self, hours: float) -> float:
         """Return the share of the scenarios that are done within some hours."""
@@ -124,7 +126,7 @@ def climb(rungs: Sequence[Rung], samples: float, deadline_h: float, step_h: floa
         busy[at_rung[runs], every[runs]] += spent[runs]
         done = runs & (need_h <= step_h - idle)
         hours = np.where(done, step * step_h + spent, hours)
-    return Runs(hours=hours, usd=usd, starts=starts, busy_h=busy)
+    return Runs(hours=hours, usd=usd, starts=starts, busy_h=busy, left=left)
 
 
 def _chosen(at_rung: Array, now: Array, steady: Array, usd_per_sample: Array) -> Array:

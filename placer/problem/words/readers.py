@@ -16,7 +16,7 @@ from placer.market.selection import gpus_of, patterns_of, words
 from placer.problem.exchange import traits
 from placer.problem.placement import LARGEST_ISLAND
 from placer.problem.problem import MOST_KNOWN_LOCAL_STEPS
-from placer.problem.requirements import ALL_REGIONS, EXCHANGES
+from placer.problem.requirements import ALL_REGIONS, EXCHANGES, OBJECTIVES
 from placer.problem.shares import AREAS, ShareLimit
 from placer.problem.words.budget import read_budget
 from placer.problem.words.data import parse_datasets, parse_kept, parse_multipliers
@@ -38,6 +38,8 @@ MOST_LOCAL_STEPS = 100_000
 MOST_DAYS = 36_500
 """Prices older than a century are a slip of the keyboard."""
 MOST_SHARE = 0.99
+EXPECTED = "expected"
+"""The usual objective in the mean over scenarios of spot capacity."""
 MOST_SURE = 0.9999
 """More is not seen in a thousand scenarios."""
 
@@ -203,6 +205,21 @@ def _exchange(value: str, asked: Reading) -> tuple[object, ...]:
     return ("central" if value == "auto" else value,)
 
 
+def default_objective(given: Mapping[str, Any]) -> str:
+    """Choose cost where a floor or a deadline is given and no budget."""
+    floor = given.get("min_throughput") or given.get("deadline")
+    return "cost" if floor and not given.get("budget") else "throughput"
+
+
+def _objective(value: str, asked: Reading) -> tuple[object, ...]:
+    """Read an objective; ``expected`` is the usual one in the mean over scenarios of capacity."""
+    if value == EXPECTED:
+        return default_objective(asked.words), True
+    if value not in OBJECTIVES:
+        raise unknown("objective", value, (*OBJECTIVES, EXPECTED))
+    return value, False
+
+
 def _shares(value: str | Iterable[str], asked: Reading) -> tuple[object, ...]:
     """Read the most speed of each area as shares: ``50%/region 70%/provider``."""
     limits = []
@@ -240,6 +257,7 @@ READERS: Mapping[str, Reader] = {
         parse_multipliers(words(value, "samples to target")) if value else (),
     ),
     "number": _number,
+    "objective": _objective,
     "oldest_price": _oldest_price,
     "places": lambda value, asked: (patterns_of(value, asked.catalog),),
     "quotas": _quotas,

@@ -12,7 +12,7 @@ from placer.market.selection import words as split
 from placer.problem.contradictions import without_contradictions
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
-from placer.problem.words.readers import read_wish
+from placer.problem.words.readers import default_objective, read_wish
 from placer.problem.words.tokens import in_sequences
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import WISHES, Wishes
@@ -63,18 +63,12 @@ def _requirements(given: Mapping[str, Any], catalog: Catalog) -> Requirements:
     """Read the wishes that are given, and the defaults of those that are not."""
     if given.get("samples") is not None and given.get("tokens") is not None:
         raise PlacerError("samples and tokens both say how much is trained", "give one of them")
-    fields: dict[str, Any] = {"objective": _default_objective(given)}
+    fields: dict[str, Any] = {"objective": default_objective(given)}
     for wish in WISHES.values():
         value = given.get(wish.name, wish.default)
         if wish.fields and value is not None:
             fields |= read_wish(wish, value, catalog, given)
     return Requirements(**fields)
-
-
-def _default_objective(given: Mapping[str, Any]) -> str:
-    """Choose cost where a floor or a deadline is given and no budget."""
-    floor = given.get("min_throughput") or given.get("deadline")
-    return "cost" if floor and not given.get("budget") else "throughput"
 
 
 def with_links(catalog: Catalog, given: list[str]) -> Catalog:

@@ -595,11 +595,15 @@ class Wishes(TrainingWishes, total=False):
         str | None,
         Wish(
             group="limits",
-            reader="text",
+            fields=("objective", "expected"),
+            reader="objective",
+            keys=("objective", "expected"),
             metavar="NAME",
             example="cost-per-sample",
-            help="throughput, cost, cost-per-sample, time or carbon; default: throughput, or cost "
-            "with a floor or deadline alone.",
+            help="throughput, cost, cost-per-sample, time, carbon or expected; default: "
+            "throughput, or cost with a floor or deadline alone.",
+            more="``expected`` is the default in the mean over scenarios of spot capacity, with "
+            "fallbacks.",
         ),
     ]
     gpu: Annotated[

@@ -9,30 +9,41 @@ from placer.cli.report.recommend.sentences import headline
 from placer.solving.confident_plan import ConfidentPlan, Rank
 from placer.units import format_speed, format_usd
 
+USUAL = 0.95
+"""The dearest runs are those beyond it where no confidence is asked for."""
+
 
 def confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
     """Yield the lines of a plan: what it reaches, what it costs, and each fallback."""
     share = f"in {100 * plan.reached:.3g} % of {plan.scenarios:,} scenarios of spot capacity"
-    fresh = f"{100 * plan.fresh:.3g} % of fresh ones; {100 * plan.asked:g} % asked for"
+    fresh = f"{100 * plan.fresh:.3g} % of fresh ones"
+    if plan.asked:
+        fresh += f"; {100 * plan.asked:g} % asked for"
+    label = "confidence" if plan.asked else "expected"
     if plan.deadline_h is None:
-        yield "confidence", f"one of its placements is there {share} ({fresh})"
+        assert plan.samples_per_second is not None
+        speed = format_speed(plan.samples_per_second, plan.ranks[0].estimate.tokens_per_sample)
+        mean = "" if plan.asked else f"{speed} in the mean; "
+        yield label, f"{mean}one of its placements is there {share} ({fresh})"
     else:
         taken = "" if plan.hours is None else f"; after {hours_words(plan.hours)} in the mean"
         begun = "" if plan.starts is None else f", with {plan.starts:.1f} starts"
         yield (
-            "confidence",
+            label,
             f"done within {hours_words(plan.deadline_h)} {share} ({fresh}){taken}{begun}",
         )
     if plan.usd is not None and plan.tail_usd is not None:
         least = (
             ""
             if plan.least_usd is None
-            else f"; no plan costs less than {format_usd(plan.least_usd)}, however much there is"
+            else f"; no run that is done costs less than {format_usd(plan.least_usd)}, however "
+            f"much there is"
         )
+        whole = "" if plan.reached == 1 else ", done or not"
         yield (
             "run",
-            f"{format_usd(plan.usd)} in the mean, {format_usd(plan.tail_usd)} in the dearest "
-            f"{100 * (1 - plan.asked):.3g} %{least}",
+            f"{format_usd(plan.usd)} in the mean{whole}, {format_usd(plan.tail_usd)} in the "
+            f"dearest {100 * (1 - (plan.asked or USUAL)):.3g} %{least}",
         )
     for number, rank in enumerate(plan.ranks[1:]):
         yield "fallback" if number == 0 else "", _fallback(rank)
