@@ -306,7 +306,8 @@ class Target:
                 # The tangent speaks of alpha v - beta c; a row takes gamma g off, which is at most
                 # what the limits allow.
                 tangent = self._per_sample(mode, weights, share, rest_s, usd_per_speed)
-                within = np.where(np.isfinite(taken), tangent - taken, -np.inf)
+                with np.errstate(invalid="ignore"):
+                    within = np.where(np.isfinite(taken), tangent - taken, -np.inf)
                 built = np.maximum(built, within)
         # Lower by a little: sums that the search adds in another order must not miss by rounding.
         return built - 1e-9 * np.maximum(1.0, np.abs(np.where(np.isfinite(built), built, 0.0)))

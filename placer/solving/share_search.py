@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from placer.cost_model.limits import parts_of
+from placer.cost_model.estimate import estimate
+from placer.cost_model.limits import parts_of, violations
 from placer.cost_model.objective import Objective, objective_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -31,6 +32,7 @@ from placer.solving import allowance
 from placer.solving.allowance import Allowance
 from placer.solving.answer import ModeProof, SolveOptions, Status
 from placer.solving.result import Result
+from placer.solving.share_repair import repaired
 
 MOST_SHORT = 12
 """Questions of a search whose answer is only compared with."""
@@ -38,6 +40,10 @@ Ask = Callable[[Problem, SolveOptions], Result]
 """Solves a problem without shares."""
 Crowd = tuple[ShareLimit, str]
 """An area whose workers are summed up, with the share that limits them."""
+SHARE_S = 0.25
+"""Share of the time that is left for one question."""
+NARROW = 100
+"""A range of less than this part of its speed is not cut again once a search of it was stopped."""
 CUT = 0.1
 """Where a range is cut: so far from the speed of the placement that breaks a share to the speed of
 which it would keep it.
@@ -190,7 +196,7 @@ class _Search:
             replace(self.problem, requirements=self._relaxed(low, high)),
             replace(
                 own,
-                time_limit_s=max(0.0, self.allowed.seconds_left),
+                time_limit_s=SHARE_S * max(0.0, self.allowed.seconds_left),
                 beat=known,
                 start=self._start(low, high),
                 on_better=None,
@@ -203,23 +209,33 @@ class _Search:
             return
         bound = self._tighter(bound, answer.bound)
         placement = answer.placement
-        if placement is None:
-            self.left.append(bound)
-            self.stopped = answer.status if answer.status.stopped else None
-            return
-        if not self._broken(placement):
+        if answer.interrupted or answer.status is Status.MEMORY_LIMIT:
+            self.stopped = answer.status
+        if placement is not None and not self._broken(placement):
             self._keep(answer)
             if answer.status is Status.OPTIMAL and bound is not None:
                 self.closed.append(bound)
                 return
-            self.left.append(bound)
-            self.stopped = answer.status if answer.status.stopped else None
+        if placement is not None and self._broken(placement):
+            self._mend(answer, placement)
+        if (
+            placement is not None
+            and self._broken(placement)
+            and (not answer.status.stopped or high > low + low // NARROW)
+        ):
+            self._cut(placement, low, high, bound)
             return
-        if answer.status.stopped:
-            self.left.append(bound)
-            self.stopped = answer.status
-            return
-        self._cut(placement, low, high, bound)
+        self.left.append(bound)  # what was stopped once is not asked again
+
+    def _mend(self, answer: Result, placement: Placement) -> None:
+        """Keep the first placement made of one that breaks a share that keeps every limit: what
+        other ranges have to beat.
+        """
+        for made in repaired(placement, self.problem):
+            if not violations(made, self.problem):
+                figures = estimate(made, self.problem)
+                self._keep(replace(answer, placement=made, estimate=figures, bound=None, proof=()))
+                return
 
     def _cut(self, placement: Placement, low: int, high: int, bound: float | None) -> None:
         """Exclude a placement that breaks a share: sum up the areas that it crowds beyond the caps
@@ -348,9 +364,8 @@ class _Search:
         if self.stopped is not None:
             return self.stopped
         if self.left:
-            if self.allowed.spent or self.options.node_limit is not None:
-                return Status.TIME_LIMIT
-            return Status.UNKNOWN if self.best is None else Status.FEASIBLE
+            heuristic = self.last is not None and self.last.status is Status.FEASIBLE
+            return Status.FEASIBLE if heuristic and self.best is not None else Status.TIME_LIMIT
         return Status.INFEASIBLE if self.best is None else Status.OPTIMAL
 
     def _bound(self) -> float | None:
@@ -364,8 +379,8 @@ class _Search:
         return self.objective.best(known)
 
     def _proof(self, bound: float | None) -> tuple[ModeProof, ...]:
-        """Return what is proved of each strategy: the loosest bound of all questions, and no less
-        than what closed the last of them.
+        """Return what is proved of each strategy: the bound of the whole, which holds for all of
+        them.
         """
         if bound is None or self.stopped is not None:
             return ()
@@ -373,9 +388,7 @@ class _Search:
             replace(
                 rows[-1],
                 method=max((row.method for row in rows), key=_METHODS.index),
-                bound=self.objective.best(
-                    [bound, *(row.bound for row in rows[-1:] if row.bound is not None)]
-                ),
+                bound=bound,
                 root_bound=None,
                 nodes=sum(row.nodes for row in rows),
                 priced=sum(row.priced for row in rows),
