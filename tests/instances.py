@@ -19,7 +19,7 @@ from placer.market.catalog import (
     StoreOffer,
     VmOffer,
 )
-from placer.problem.datasets import Dataset
+from placer.problem.data.datasets import Dataset
 from placer.problem.problem import Pool, Problem
 from placer.problem.requirements import EXCHANGES, Quota, Requirements, Used
 from placer.workload.architecture import Architecture

@@ -28,7 +28,7 @@ from placer.market.carbon import carbon_of
 from placer.market.catalog import VmOffer
 from placer.market.price_interval import PriceInterval, price_interval
 from placer.problem.admitted_exchanges import server_offer
-from placer.problem.data_shares import Move
+from placer.problem.data.data_shares import Move
 from placer.problem.exchange import strategy, traits
 from placer.problem.exchange.phase import Phase, bytes_by_link
 from placer.problem.placement import Exchange, Placement, WorkerGroup

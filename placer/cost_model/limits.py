@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import Outcome, estimate, evaluate, exchange_phases, pool_of
 from placer.problem.admitted_exchanges import needs_quota, server_bytes, server_offer
-from placer.problem.data_shares import Move
-from placer.problem.datasets import needs_place
+from placer.problem.data.data_shares import Move
+from placer.problem.data.datasets import needs_place
+from placer.problem.data.residency import leaks
 from placer.problem.exchange import overlaps, traits
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements, missing, sequences_taken
-from placer.problem.residency import leaks
 from placer.problem.shares import Part, broken_caps, broken_shares
 from placer.units import GIB, format_bytes, format_duration, format_number, format_usd
 from placer.workload.inner_plan import InnerPlan

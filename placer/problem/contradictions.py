@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from placer.errors import PlacerError
 from placer.problem.admitted_exchanges import server_at
-from placer.problem.datasets import needs_place, passes_of
+from placer.problem.data.datasets import needs_place, passes_of
+from placer.problem.data.residency import homeless, parted
 from placer.problem.exchange import traits
 from placer.problem.problem import MOST_KNOWN_LOCAL_STEPS, Problem
 from placer.problem.required_machines import unusable
 from placer.problem.requirements import LOCAL, OUTER
-from placer.problem.residency import homeless, parted
 from placer.units import format_bytes
 from placer.workload.profile import FEEDBACK_COMPRESSIONS
 

@@ -29,7 +29,7 @@ from placer.market.catalog import (
 )
 from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import Network, largest_cards, network_of
-from placer.problem.datasets import bytes_of, passes_of
+from placer.problem.data.datasets import bytes_of, passes_of
 from placer.problem.exchange import goes_on_without, traits
 from placer.problem.islands import IslandQuestion
 from placer.problem.kept_answers import Recent

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import MARKETS, OLD_TRANSPORT
-from placer.problem.datasets import Dataset, needs_place
+from placer.problem.data.datasets import Dataset, needs_place
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import WorkerGroup
 from placer.problem.shares import ShareLimit, SpeedCap

@@ -25,7 +25,7 @@ from placer.solving.answer import Answer, SolveOptions, Status
 from placer.solving.batch_range import best_batch
 from placer.solving.nearest_plan import WISHES, nearest_plan
 from placer.solving.result import Result
-from placer.solving.share_search import best_within_shares
+from placer.solving.shares.search import best_within_shares
 
 Run = Callable[[Problem, SolveOptions], Answer]
 """A solver: a question and options in, a decision and a bound out."""

@@ -11,10 +11,10 @@ from placer.cost_model.estimate import evaluate, exchange_phases
 from placer.cost_model.limits import TOLERANCE
 from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import exchange_for, needs_quota, server_at
-from placer.problem.datasets import needs_place
+from placer.problem.data.datasets import needs_place
+from placer.problem.data.residency import leaks
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
-from placer.problem.residency import leaks
 
 from .._market.market import Market
 from .._mode import Mode
@@ -77,9 +77,8 @@ class Judge:
         ]
         self._joint = market.problem.joint_limits
         if "judged" not in market.kept:
-            market.kept["judged"] = list(
-                zip(*((p.place, p.bucket, p.gpus, p.max_count) for p in market.pools), strict=True)
-            )
+            rows = [(p.place, p.bucket, p.gpus, p.max_count) for p in market.pools]
+            market.kept["judged"] = list(zip(*rows, strict=True)) or [()] * 4
         self._place: tuple[str, ...]
         self._bucket: tuple[tuple[str, str, str], ...]
         self._gpus: tuple[int, ...]

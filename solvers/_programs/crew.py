@@ -21,7 +21,7 @@ from placer.cost_model.timing.lanes import Links, lanes
 from placer.market.carbon import offer_carbon
 from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import needs_quota, server_at
-from placer.problem.datasets import needs_place
+from placer.problem.data.datasets import needs_place
 from placer.problem.exchange import traits
 from placer.problem.problem import NO_QUOTA_GPUS, Pool
 from placer.problem.requirements import uses

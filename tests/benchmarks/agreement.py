@@ -28,7 +28,7 @@ from instances import (
     store_at,
 )
 from placer.market.catalog import Catalog, Gpu
-from placer.problem.datasets import Dataset
+from placer.problem.data.datasets import Dataset
 from placer.problem.problem import Problem
 from placer.problem.requirements import EXCHANGES, Quota, Requirements
 from placer.solving.answer import SolveOptions

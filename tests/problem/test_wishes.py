@@ -40,6 +40,7 @@ QUESTION = {"model": "resnet50", "catalog": "erben-2023"}
 CENTRAL = {"model": "niser", "catalog": "phalak-2023"}
 LANGUAGE = {"model": "llama-3.2-1b", "catalog": "default"}
 BESIDE: dict[str, dict[str, Any]] = {
+    "confidence": {"min_throughput": "10/s"},
     "aggregator": CENTRAL,
     "storage": CENTRAL,
     "tokens": LANGUAGE,
@@ -117,11 +118,12 @@ def test_every_row_is_whole(wish: Wish) -> None:
 
 
 def test_every_field_belongs_to_one_wish() -> None:
-    """All but the limit that only the search for a break-even sets."""
+    """All but the limits that only searches set: for a break-even, and over ranges of speeds."""
     owners = [field for wish in WISHES.values() for field in wish.fields]
     known = {field.name for field in fields(Requirements)}
     assert len(owners) == len(set(owners))
-    assert known - set(owners) == {"most_usd_per_million_samples"}
+    searched = {"most_usd_per_million_samples", "speed_caps", "least_speed"}
+    assert known - set(owners) == searched
 
 
 def test_nothing_asked_is_what_requirements_say_by_default() -> None:

@@ -19,7 +19,7 @@ HEADERS = (
 
 def replay_view(replayed: Replay) -> RenderableType:
     """Show what was replayed, a row for each policy, the offline optimum and the sensitivities."""
-    table = new_table(HEADERS, right=HEADERS[1:])
+    table = new_table(HEADERS, right=HEADERS[1:], wrap=HEADERS[1:])
     for summary in replayed.summaries:
         table.add_row(*_row(summary))
     return Group(

@@ -10,7 +10,7 @@ from math import fsum
 from placer.cost_model.dollars import components as cost
 from placer.cost_model.timing.crew import EXPECTED, crew_of
 from placer.errors import PlacerError
-from placer.problem.data_shares import Move, moves
+from placer.problem.data.data_shares import Move, moves
 from placer.problem.placement import Placement
 from placer.problem.problem import Pool, Problem
 

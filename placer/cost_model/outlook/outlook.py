@@ -26,7 +26,7 @@ from placer.cost_model.outlook.spot import (
     rate_per_hour,
 )
 from placer.problem.admitted_exchanges import exchanges, server_offer
-from placer.problem.datasets import needs_place
+from placer.problem.data.datasets import needs_place
 from placer.problem.placement import Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR, Interval

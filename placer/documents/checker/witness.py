@@ -77,7 +77,7 @@ def _quick(
     """Yield the objective of equal machines before egress and data, with what they are."""
     relaxed, wish = Relaxed(problem, (), ()), problem["requirements"]
     cheapest: dict[tuple[Any, ...], Machine] = {}
-    for machine in machines:
+    for machine in (each for each in machines if not _breaks_shares(each, wish)):
         kind = machine.host, machine.speed, machine.gpus, machine.bucket[1:]
         if kind not in cheapest or machine.usd < cheapest[kind].usd:
             cheapest[kind] = machine
@@ -99,6 +99,12 @@ def _quick(
                     )
                 if counted >= relaxed.floor:
                     yield (_objective(problem, counted, n * machine.usd), machine, n, mode)
+
+
+def _breaks_shares(machine: Machine, wish: Mapping[str, Any]) -> bool:
+    """Tell whether equal machines in one place break a share of the speed, in any number."""
+    floor, market = wish.get("on_demand_floor"), machine.bucket[2]
+    return bool(wish.get("max_shares")) or (floor is not None and market != "on_demand")
 
 
 def _objective(problem: Mapping[str, Any], samples_per_second: float, usd: float) -> float:

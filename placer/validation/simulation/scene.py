@@ -13,7 +13,7 @@ from placer.cost_model.estimate import pool_of
 from placer.cost_model.timing.averaging import averaging_seconds
 from placer.cost_model.timing.crew import EXPECTED, loaded_speeds
 from placer.cost_model.timing.plain_streams import GOODPUT
-from placer.problem.data_shares import shares
+from placer.problem.data.data_shares import shares
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.validation.simulation.event_loop import Loop, Process, Signal

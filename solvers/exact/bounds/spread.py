@@ -127,7 +127,9 @@ class Spread:
         per_hour = SECONDS_PER_HOUR * self.mode.multiplier / self.mode.samples * target.min_speed
         charge = weights[:, 1:2] * (per_hour * each)
         everywhere = self.grid.everywhere[rows][:, workers]
-        order = np.argsort((everywhere - needed).min(axis=1) / weights.max(axis=1), kind="stable")
+        with np.errstate(invalid="ignore"):  # no so many machines, or a threshold nobody reaches
+            spare = (everywhere - needed).min(axis=1) / weights.max(axis=1)
+        order = np.argsort(spare, kind="stable")
         left, built = np.flatnonzero(inside.any(axis=0)), np.full(needed.shape, -np.inf)
         for part in (order[:TIGHTEST], order[TIGHTEST:]):
             if len(part) == 0 or len(left) == 0:

@@ -69,7 +69,7 @@ def _print(rows: Sequence[CapacityRow], name: str) -> None:
     if not rows:
         out.print(f"no row of catalog {name} fits")
         return
-    table = new_table(HEADERS, right=("machines", "launch", "range", "stay"))
+    table = new_table(HEADERS, right=("machines", "launch", "range", "stay"), wrap=("range",))
     for row in rows:
         of = "" if row.machines == row.machines_asked else f" of {row.machines_asked:,}"
         table.add_row(

@@ -22,7 +22,6 @@ HEADERS = (
     "regions",
     "on\ndemand",
     "spot",
-    "com-\nmunity",
     "esti-\nmated",
     "USD/h of\na device",
     "prices of",
@@ -141,7 +140,6 @@ def _print_coverage(out: Console, rows: list[dict[str, Any]]) -> None:
             str(row["regions"]),
             str(row["on_demand"]),
             str(row["spot"]),
-            str(row["community"]),
             str(row["estimated"]),
             _span(f"{row['usd_per_gpu_hour_low']:.2f}", f"{row['usd_per_gpu_hour_high']:.2f}", "-"),
             row["newest"]
@@ -149,6 +147,9 @@ def _print_coverage(out: Console, rows: list[dict[str, Any]]) -> None:
             else _span(row["oldest"][:7], row["newest"][:7], ".."),
         )
     out.print(table)
+    for provider in dict.fromkeys(row["provider"] for row in rows if row["community"]):
+        count = sum(row["community"] for row in rows if row["provider"] == provider)
+        out.print(f"community: {count:,} rows of {provider}, beside those of the table")
 
 
 def _span(oldest: str, newest: str, between: str) -> str:

@@ -10,7 +10,7 @@ from placer.cost_model.exchange_bases import sum_words
 from placer.cost_model.outlook.outlook import month_outlook, spot_outlook
 from placer.cost_model.outlook.totals import totals_of
 from placer.cost_model.timing.lanes import DIRECT
-from placer.problem.data_shares import Move
+from placer.problem.data.data_shares import Move
 from placer.problem.exchange import traits
 from placer.problem.exchange.streaming_diloco import fragments
 from placer.problem.placement import Placement

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from placer.problem.data_shares import Move
-from placer.problem.datasets import needs_place
+from placer.problem.data.data_shares import Move
+from placer.problem.data.datasets import needs_place
 from placer.problem.exchange import traits
 from placer.problem.exchange.phase import Phase
 from placer.problem.placement import Placement

@@ -32,7 +32,7 @@ from placer.solving import allowance
 from placer.solving.allowance import Allowance
 from placer.solving.answer import ModeProof, SolveOptions, Status
 from placer.solving.result import Result
-from placer.solving.share_repair import repaired
+from placer.solving.shares.repair import repaired
 
 MOST_SHORT = 12
 """Questions of a search whose answer is only compared with."""

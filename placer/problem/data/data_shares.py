@@ -10,7 +10,7 @@ from math import fsum
 
 from placer.errors import PlacerError
 from placer.market.network.graph import Network
-from placer.problem.datasets import Dataset
+from placer.problem.data.datasets import Dataset
 
 COPY_STREAMS = 16
 """Streams side by side when a dataset moves: copy tools use that many or more."""

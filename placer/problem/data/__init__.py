@@ -1,0 +1,1 @@
+"""Datasets: where they lie, which workers read them, and what must not leave."""

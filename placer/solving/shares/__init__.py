@@ -1,0 +1,1 @@
+"""The best placement under shares of the speed."""
