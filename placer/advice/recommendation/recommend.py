@@ -111,7 +111,10 @@ def _recommended(
         placement, figures = _better_equal_machines(result, considered) or (placement, figures)
     if problem.requirements.confidence is not None or problem.requirements.expected:
         plan = confident(result, solver, options)
-        _check_confidence(plan, problem)
+        if allowance.current().spent:  # the best so far, which says what it reaches
+            result = replace(result, status=Status.TIME_LIMIT)
+        else:
+            _check_confidence(plan, problem)
         first = plan.ranks[0]
         if first.placement != placement:
             result = _second_best(result)

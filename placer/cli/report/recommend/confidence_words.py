@@ -18,7 +18,8 @@ def confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
     share = f"in {100 * plan.reached:.3g} % of {plan.scenarios:,} scenarios of spot capacity"
     fresh = f"{100 * plan.fresh:.3g} % of fresh ones"
     if plan.asked:
-        fresh += f"; {100 * plan.asked:g} % asked for"
+        short = "" if plan.holds else ", which is not reached"
+        fresh += f"; {100 * plan.asked:g} % asked for{short}"
     label = "confidence" if plan.asked else "expected"
     if plan.deadline_h is None:
         assert plan.samples_per_second is not None

@@ -473,13 +473,11 @@ def verified_words(result: Result) -> str:
 def _proof(result: Result) -> str:
     if result.confidence is not None:
         plan = result.confidence
-        return (
-            f"the best of {plan.tried} plans in {plan.scenarios:,} scenarios of spot capacity "
-            f"(seed {plan.seed}); nothing is proved of other plans but the least cost below"
-            if plan.least_usd is not None
-            else f"the best of {plan.tried} plans in {plan.scenarios:,} scenarios of spot capacity "
-            f"(seed {plan.seed})"
-        )
+        early = "stopped early: " if result.status.stopped else ""
+        seeds = f"in {plan.scenarios:,} scenarios of spot capacity (seed {plan.seed})"
+        least = "; nothing is proved of other plans but the least cost below"
+        known = plan.least_usd is not None
+        return f"{early}the best of {plan.tried} plans {seeds}{least if known else ''}"
     seconds = f"solver {result.solver}, {format_seconds(result.seconds)}"
     if result.status == "feasible":
         return (
