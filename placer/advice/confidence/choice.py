@@ -59,7 +59,7 @@ def confident(result: Result, solver: str, options: SolveOptions) -> ConfidentPl
     asked, tries = wish.confidence or 0.0, 0
     chosen: tuple[int, ...] = (0,)
     best, rank = tried.run(chosen), tuple[float, ...]([math.inf])
-    by_speed = wish.deadline_s is None and wish.expected and wish.objective == "throughput"
+    by_speed = wish.deadline_s is None and wish.expected and objective_of(wish).maximised
     floor = wish.floor_samples_per_second or 0.0
     for ladder in _ladders(found.placements, floor, by_speed=by_speed):
         runs = tried.run(ladder)

@@ -216,7 +216,7 @@ def _objective(value: str, asked: Reading) -> tuple[object, ...]:
     if value == EXPECTED:
         return default_objective(asked.words), True
     if value not in OBJECTIVES:
-        raise unknown("objective", value, (*OBJECTIVES, EXPECTED))
+        raise unknown("objective", value, OBJECTIVES)
     return value, False
 
 
