@@ -10,6 +10,14 @@ from placer.documents.result_parts import estimate_document, placement_document
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 
+USUAL_TAIL = 0.05
+"""Share of the dearest runs that are looked at where no confidence is asked for."""
+
+
+def tail_share(asked: float) -> float:
+    """Return the share of the dearest runs whose mean cost counts: those beyond a confidence."""
+    return 1 - asked if asked else USUAL_TAIL
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rank:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from placer.cost_model.estimate import Estimate
+from placer.cost_model.objective import aimed_at
+from placer.cost_model.outlook.risk import machine_groups
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
@@ -26,18 +28,15 @@ SHARE_S = 0.5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """A placement that keeps every limit, and how much faster than needed it was asked to be."""
+    """A placement that keeps every limit."""
 
     placement: Placement
     estimate: Estimate
-    faster: float
 
     @property
     def certain(self) -> bool:
         """Whether all of its machines are on demand."""
-        server = self.placement.exchange.server
-        groups = self.placement.groups if server is None else (*self.placement.groups, server)
-        return all(group.market == "on_demand" for group in groups)
+        return all(group.market == "on_demand" for group in machine_groups(self.placement))
 
     @property
     def speed(self) -> float:
@@ -71,7 +70,7 @@ def candidates(result: Result, solver: str, options: SolveOptions) -> Candidates
     found: dict[Placement, Candidate] = {}
     assert result.placement is not None
     assert result.estimate is not None
-    first = Candidate(placement=result.placement, estimate=result.estimate, faster=1.0)
+    first = Candidate(placement=result.placement, estimate=result.estimate)
     found[first.placement] = first
     seconds = SHARE_S * max(0.0, allowance.current().seconds_left)
     questions = list(_questions(result.problem))
@@ -90,7 +89,7 @@ def candidates(result: Result, solver: str, options: SolveOptions) -> Candidates
         for number, answer in enumerate(_in_other_places(asked, others, solver, short)):
             assert answer.placement is not None
             assert answer.estimate is not None
-            each = Candidate(placement=answer.placement, estimate=answer.estimate, faster=faster)
+            each = Candidate(placement=answer.placement, estimate=answer.estimate)
             found.setdefault(each.placement, each)
             if (faster, number, wish.market) == (1.0, 0, result.problem.requirements.market):
                 least = _least_usd(answer)
@@ -120,7 +119,8 @@ def _questions(problem: Problem) -> Iterator[tuple[float, Requirements, int]]:
             yield 1.0, replace(plain, market="on_demand"), 1
         return
     for faster in FASTER:
-        asked = replace(plain, objective="cost-per-sample", min_samples_per_second=floor * faster)
+        cheapest = aimed_at(plain, "cost-per-sample")
+        asked = replace(cheapest, min_samples_per_second=floor * faster)
         yield faster, asked, OTHERS
         if wish.market == "any":
             yield faster, replace(asked, market="on_demand"), 1

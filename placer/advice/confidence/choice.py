@@ -25,7 +25,7 @@ from placer.cost_model.outlook.risk import Array, Gang, gang_of
 from placer.problem.problem import Problem
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions
-from placer.solving.confident_plan import ConfidentPlan, Rank
+from placer.solving.confident_plan import ConfidentPlan, Rank, tail_share
 from placer.solving.result import Result
 from placer.units import SECONDS_PER_HOUR
 
@@ -38,8 +38,6 @@ MARGIN = 0.01
 """Share by which a ladder goes beyond what is asked: the best of many is lucky."""
 MOST_RUNGS, MOST_CERTAIN = 6, 2
 """Spot placements of a ladder, and placements on demand that may end one."""
-TAIL = 0.95
-"""The dearest runs are those beyond it where no confidence is asked for."""
 ROUNDING = 1e-9
 
 
@@ -188,7 +186,7 @@ class _Scenarios:
         step_s = each.estimate.step.total / each.estimate.local_steps
         lost = ASSUMED_INTERRUPTION.lost_steps.value * step_s
         return Rung(
-            samples_per_s=each.estimate.effective_samples_per_second.value,
+            samples_per_s=each.speed,
             usd_per_hour=each.estimate.usd_per_hour.total,
             start_h=(ASSUMED_INTERRUPTION.restart_s.value + lost) / SECONDS_PER_HOUR,
             there=self.there(at),
@@ -203,7 +201,7 @@ class _Scenarios:
         reached = runs.chance(self.limit_h)
         over = 0.0
         if wish.budget_usd is not None:
-            over = max(0.0, runs.tail_usd(1 - asked) / wish.budget_usd - 1)
+            over = max(0.0, runs.tail_usd(tail_share(asked)) / wish.budget_usd - 1)
         lacks = max(0.0, min(1.0, asked + MARGIN) - reached)
         if self.deadline_h is None and wish.expected:
             return lacks + over, self._mean(runs, ladder), len(ladder)
@@ -253,7 +251,7 @@ class _Scenarios:
             hours=float(runs.hours[done].mean()) if timed and done.any() else None,
             starts=float(runs.starts[done].mean()) if timed and done.any() else None,
             usd=float(runs.usd.mean()) if timed else None,
-            tail_usd=runs.tail_usd(1 - (asked or TAIL)) if timed else None,
+            tail_usd=runs.tail_usd(tail_share(asked)) if timed else None,
             samples_per_second=None
             if timed
             else float(runs.busy_h.mean(axis=1) @ [self.found[at].speed for at in ladder]),

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from placer.advice.recommendation.nearest import short_search
 from placer.cost_model.estimate import Outcome, offers_of, pool_of
+from placer.cost_model.outlook.risk import machine_groups
 from placer.cost_model.outlook.totals import totals_of
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.checks.outliers import Outlier, outlier_of, usual_share
@@ -205,12 +206,10 @@ def _cases(
 
 def _uses(placement: Placement, offer: VmOffer, problem: Problem) -> bool:
     """Return whether a placement rents machines of a row, whatever they cost."""
-    server = placement.exchange.server
-    groups = placement.groups if server is None else (*placement.groups, server)
     return any(
         (group.place, group.instance_type, group.gpu, group.gpu_count, group.market)
         == (offer.place, offer.instance_type, offer.gpu, offer.gpu_count, offer.market)
-        for group in groups
+        for group in machine_groups(placement)
     )
 
 

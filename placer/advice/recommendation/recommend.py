@@ -36,7 +36,7 @@ from placer.problem.requirements import Requirements
 from placer.solving import allowance
 from placer.solving.allowance import OutOfTimeError
 from placer.solving.answer import SolveOptions, Status
-from placer.solving.confident_plan import ConfidentPlan
+from placer.solving.confident_plan import ConfidentPlan, tail_share
 from placer.solving.result import Option, Result
 from placer.solving.solve import require_pools, solve
 from placer.units import format_duration, format_usd
@@ -152,7 +152,7 @@ def _check_confidence(plan: ConfidentPlan, problem: Problem) -> None:
         assert plan.tail_usd is not None
         raise PlacerError(
             f"the best of {plan.tried} plans keeps {words}, but costs {format_usd(plan.tail_usd)} "
-            f"in its dearest {100 * (1 - plan.asked):.3g} %, above the budget of "
+            f"in its dearest {100 * tail_share(plan.asked):.3g} %, above the budget of "
             f"{format_usd(wish.budget_usd or 0.0)}",
             f"give --budget {plan.tail_usd * 1.0005 + 0.005:.2f}usd, or a lower --confidence",
             exit_code=3,

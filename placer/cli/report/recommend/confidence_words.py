@@ -6,11 +6,8 @@ from collections.abc import Iterator
 
 from placer.cli.report.recommend.risk_words import hours_words
 from placer.cli.report.recommend.sentences import headline
-from placer.solving.confident_plan import ConfidentPlan, Rank
+from placer.solving.confident_plan import ConfidentPlan, Rank, tail_share
 from placer.units import format_speed, format_usd
-
-USUAL = 0.95
-"""The dearest runs are those beyond it where no confidence is asked for."""
 
 
 def confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
@@ -44,7 +41,7 @@ def confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
         yield (
             "run",
             f"{format_usd(plan.usd)} in the mean{whole}, {format_usd(plan.tail_usd)} in the "
-            f"dearest {100 * (1 - (plan.asked or USUAL)):.3g} %{least}",
+            f"dearest {100 * tail_share(plan.asked):.3g} %{least}",
         )
     for number, rank in enumerate(plan.ranks[1:]):
         yield "fallback" if number == 0 else "", _fallback(rank)
