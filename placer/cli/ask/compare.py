@@ -8,7 +8,6 @@ import click
 
 from placer.cli.options import json_option, request_options
 from placer.cli.output import console, print_json
-from placer.errors import PlacerError
 
 EXAMPLE = """\b
 Example:
@@ -39,49 +38,14 @@ def command(
     """
     from placer.advice.recommendation.notes import warnings_of
     from placer.cli.report.recommend import terminal
-    from placer.cost_model.estimate import estimate
-    from placer.cost_model.limits import violations
-    from placer.documents import result_parts as parts
-    from placer.documents.request import request_document
     from placer.interface.advisor import Advisor
-    from placer.solving.by_hand import every_exchange, place_by_hand
-    from placer.solving.result import Option
+    from placer.interface.by_hand import check_every, comparison_document, side_by_side
 
-    if every and words["exchange"] != "auto":
-        raise PlacerError(
-            f"--exchange {words['exchange']} beside --every-exchange", "use one of them"
-        )
+    check_every(words["exchange"], every=every)
     problem = Advisor(catalog).problem(model, **words)
-    options = []
-    for number, text in enumerate(placements, start=1):
-        for placement, asked in (
-            every_exchange(text, problem) if every else ((place_by_hand(text, problem), problem),)
-        ):
-            note = "; ".join(v.message for v in violations(placement, asked))
-            options.append(
-                Option(
-                    placement=placement,
-                    estimate=estimate(placement, problem),
-                    label=str(number),
-                    note=note,
-                )
-            )
+    options = side_by_side(problem, placements, every=every)
     if as_json:
-        print_json(
-            {
-                "schema": "placer.comparison/v1",
-                "request": request_document(problem),
-                "data": parts.data_document(problem),
-                "placements": [
-                    {
-                        "placement": parts.placement_document(o.placement, problem),
-                        "estimate": parts.estimate_document(o.estimate),
-                        "violations": [v for v in [o.note] if v],
-                    }
-                    for o in options
-                ],
-            }
-        )
+        print_json(comparison_document(problem, options))
         return
     out = console()
     out.print(terminal.context(problem))

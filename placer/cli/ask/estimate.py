@@ -46,10 +46,9 @@ def command(
     from placer.cli.report.recommend import sentences, terminal
     from placer.cost_model.estimate import estimate
     from placer.cost_model.limits import violations
-    from placer.documents import result_parts as parts
     from placer.documents.manifest import build_manifest
-    from placer.documents.request import request_document
     from placer.interface.advisor import Advisor
+    from placer.interface.by_hand import estimate_document
     from placer.solving.by_hand import place_by_hand
 
     check_targets(manifest)
@@ -58,21 +57,7 @@ def command(
     broken = violations(placement, problem)
     figures = estimate(placement, problem)
     if as_json:
-        print_json(
-            {
-                "schema": "placer.estimate/v1",
-                "request": request_document(problem),
-                "data": parts.data_document(problem),
-                "placement": parts.placement_document(placement, problem),
-                "estimate": parts.estimate_document(figures),
-                "outlook": parts.outlook_document(placement, figures, problem),
-                "notes": [
-                    {"code": note.code, "message": note.message}
-                    for note in notes_of(problem, placement, figures)
-                ],
-                "violations": [{"code": v.code, "message": v.message} for v in broken],
-            }
-        )
+        print_json(estimate_document(problem, placement, figures, broken))
     else:
         out, err = console(), console(stderr=True)
         out.print(terminal.context(problem))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -11,12 +11,6 @@ from placer.cli.options import catalog_option, json_option
 from placer.cli.output import console, new_table, print_json
 from placer.errors import unknown
 
-SORTS: dict[str, Callable[[Any], Any]] = {
-    "price": lambda o: (o.usd_per_gpu_hour, o.place, o.instance_type),
-    "place": lambda o: (o.place, o.gpu, o.gpu_count, o.usd_per_hour),
-    "gpu": lambda o: (o.gpu, o.usd_per_gpu_hour, o.place),
-    "age": lambda o: (o.as_of, o.usd_per_gpu_hour, o.place),
-}
 NETWORK_WIDTH = 100
 """Columns of a terminal from which bandwidth and fabric have room in the table."""
 EPILOG = """\b
@@ -63,33 +57,18 @@ def command(
     as_json: bool,
 ) -> None:
     """List machines with their price per hour, source and date, or the prices of groups of them."""
-    import msgspec
-
+    from placer.interface.listings import offers_document, offers_of
     from placer.market.books.book_reader import load_catalog
     from placer.market.checks.groups import grouped
-    from placer.market.selection import filter_offers
 
-    if sort not in SORTS:
-        raise unknown("sort key", sort, SORTS)
     book = load_catalog(catalog)
-    offers = filter_offers(book, gpu=gpu, places=places, market=market)
+    offers = offers_of(book, gpu=gpu, places=places, market=market, sort=sort)
     if group_by is not None:
         keys = _keys(group_by)
         _print_groups(grouped(offers, book, keys), keys, len(offers), limit, book.name, as_json)
         return
-    offers = sorted(offers, key=SORTS[sort])
     if as_json:
-        rows = [
-            msgspec.to_builtins(o) | {"carbon_g_per_hour": _carbon(o, book)} for o in offers[:limit]
-        ]
-        print_json(
-            {
-                "schema": "placer.offers/v1",
-                "catalog": book.name,
-                "total": len(offers),
-                "offers": rows,
-            }
-        )
+        print_json(offers_document(book, offers, limit))
         return
     _print_offers(offers, limit, book)
 
@@ -105,15 +84,9 @@ def _keys(group_by: str) -> tuple[str, ...]:
     return keys
 
 
-def _carbon(offer: Any, book: Any) -> float | None:
-    """Return the emissions of one machine in g CO2e per hour; None if unknown."""
-    from placer.market.carbon import offer_carbon
-
-    carbon = offer_carbon(offer, book)
-    return None if carbon is None else round(carbon.value, 3)
-
-
 def _print_offers(offers: Sequence[Any], limit: int, book: Any) -> None:
+    from placer.interface.listings import carbon_of
+
     out = console()
     networks = out.width >= NETWORK_WIDTH
     figures = ("USD/h", "USD/GPU h", "g CO2e/h")
@@ -125,7 +98,7 @@ def _print_offers(offers: Sequence[Any], limit: int, book: Any) -> None:
     )
     for o in offers[:limit]:
         price = f"{o.usd_per_hour:.3f}{'~' if o.price_basis == 'estimated' else ''}"
-        carbon = _carbon(o, book)
+        carbon = carbon_of(o, book)
         emitted = "-" if carbon is None else f"{carbon:.0f}"
         gbps = "-" if o.network_gbps is None else f"{o.network_gbps:g}"
         table.add_row(

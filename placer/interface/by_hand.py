@@ -1,0 +1,100 @@
+"""Placements given by hand, as the documents that ``--json`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from placer.advice.recommendation.notes import notes_of
+from placer.cost_model.estimate import Estimate, estimate
+from placer.cost_model.limits import Violation, violations
+from placer.documents import result_parts as parts
+from placer.documents.request import request_document
+from placer.errors import PlacerError
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving.by_hand import every_exchange, place_by_hand
+from placer.solving.result import Option
+
+ESTIMATE_SCHEMA = "placer.estimate/v1"
+COMPARISON_SCHEMA = "placer.comparison/v1"
+
+
+def estimate_document(
+    problem: Problem, placement: Placement, figures: Estimate, broken: Sequence[Violation]
+) -> dict[str, Any]:
+    """Build the ``placer.estimate/v1`` document of a placement with the limits that it breaks."""
+    return {
+        "schema": ESTIMATE_SCHEMA,
+        "request": request_document(problem),
+        "data": parts.data_document(problem),
+        "placement": parts.placement_document(placement, problem),
+        "estimate": parts.estimate_document(figures),
+        "outlook": parts.outlook_document(placement, figures, problem),
+        "notes": [
+            {"code": note.code, "message": note.message}
+            for note in notes_of(problem, placement, figures)
+        ],
+        "violations": [{"code": v.code, "message": v.message} for v in broken],
+    }
+
+
+def check_every(exchange: str, *, every: bool) -> None:
+    """Refuse one exchange beside a row for each.
+
+    Raises
+    ------
+    PlacerError
+        If both were asked for.
+    """
+    if every and exchange != "auto":
+        raise PlacerError(f"--exchange {exchange} beside --every-exchange", "use one of them")
+
+
+def side_by_side(problem: Problem, placements: Sequence[str], *, every: bool) -> list[Option]:
+    """Time and price placements given by hand.
+
+    Parameters
+    ----------
+    placements
+        Written as in ``placer estimate --workers``.
+    every
+        Return one row for each exchange that can run.
+
+    Raises
+    ------
+    PlacerError
+        If a placement is not understood.
+    """
+    options = []
+    for number, text in enumerate(placements, start=1):
+        rows = (
+            every_exchange(text, problem) if every else ((place_by_hand(text, problem), problem),)
+        )
+        for placement, asked in rows:
+            options.append(
+                Option(
+                    placement=placement,
+                    estimate=estimate(placement, problem),
+                    label=str(number),
+                    note="; ".join(v.message for v in violations(placement, asked)),
+                )
+            )
+    return options
+
+
+def comparison_document(problem: Problem, options: Sequence[Option]) -> dict[str, Any]:
+    """Build the ``placer.comparison/v1`` document of what `side_by_side` returns."""
+    return {
+        "schema": COMPARISON_SCHEMA,
+        "request": request_document(problem),
+        "data": parts.data_document(problem),
+        "placements": [
+            {
+                "placement": parts.placement_document(o.placement, problem),
+                "estimate": parts.estimate_document(o.estimate),
+                "violations": [v for v in [o.note] if v],
+            }
+            for o in options
+        ],
+    }
