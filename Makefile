@@ -36,7 +36,7 @@ format: $(TEST)
 
 # One set of versions for all extras, so that extras can be installed together; each file is its part.
 DATE ?= $(shell date -u +%F)
-EXTRAS = profile hf aws online calibrate rehearse dask milp cpsat test validators
+EXTRAS = profile hf aws online calibrate rehearse dask milp cpsat serve test validators
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate \
 	--exclude-newer $(DATE) --custom-compile-command 'make constraints DATE=$(DATE)' pyproject.toml
 
