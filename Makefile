@@ -7,7 +7,7 @@ TEST := $(VENV)/.installed-test
 # Each worker begins with a block of neighbours, which share fixtures, and takes from others at the end.
 PARALLEL = -n auto --dist worksteal
 
-.PHONY: recommend test quick check lint types structure format constraints bench bench-full rehearse clean
+.PHONY: recommend test quick check lint types structure format constraints site bench bench-full rehearse clean
 
 recommend: $(RUN)  ## set up and run the main job on shipped data
 	$(BIN)/placer recommend --model roberta-xlm --budget 5/h
@@ -34,9 +34,13 @@ format: $(TEST)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+site: $(TEST)  ## build the documentation site, warnings as errors: build/site/index.html
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs -d build/doctrees . build/site
+
 # One set of versions for all extras, so that extras can be installed together; each file is its part.
 DATE ?= $(shell date -u +%F)
-EXTRAS = profile hf aws online calibrate rehearse dask milp cpsat serve test validators
+EXTRAS = $(shell $(BIN)/python -c "import tomllib; \
+  print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies'])")
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate \
 	--exclude-newer $(DATE) --custom-compile-command 'make constraints DATE=$(DATE)' pyproject.toml
 

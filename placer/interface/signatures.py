@@ -49,7 +49,7 @@ def _list(names: tuple[str, ...]) -> str:
     """List wishes by group, indented and wrapped for the docstrings that hold the list."""
     lines = []
     for group, members in groupby(names, key=lambda name: WISHES[name].group):
-        lines += [f"{group}:", *(_line(name) for name in members)]
+        lines += [f"{group}:", "", *(_line(name) for name in members), ""]
     return textwrap.indent("\n".join(lines), " " * 8).strip()
 
 
@@ -64,5 +64,8 @@ def _line(name: str) -> str:
 
 
 def _sentence(wish: Wish) -> str:
-    """Write the help of a wish with the names that Python has for the options."""
-    return re.sub("--[a-z-]+", lambda flag: NAMES[flag[0]], f"{wish.help} {wish.more}".strip())
+    """Write the help of a wish with the names that Python has for the options. Words with a star
+    are quoted: in a docstring a single star begins emphasis.
+    """
+    text = re.sub("--[a-z-]+", lambda flag: NAMES[flag[0]], f"{wish.help} {wish.more}".strip())
+    return re.sub(r"[^\s,;:]*\*[^\s,;:]*", r"``\g<0>``", text)

@@ -1,5 +1,5 @@
-"""The documents: commands and snippets run as they are written, and every option, link,
-anchor, file and module that a page names exists. Examples: test_examples.py.
+"""The documents: commands and snippets run as they are written, and every option, file and module
+that a page names exists. Links: test_site.py. Examples: test_examples.py.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ from placer.cli import cli
 from structure import FLOORS
 
 DOCUMENTS = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "examples" / "README.md"]
+    page
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "examples/README.md")
+    if "generated" not in page.parts
 )
-"""Every page of the project."""
+"""Every page of the project that people write."""
 TEXT = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in DOCUMENTS}
 """Text of each page by its path."""
 SOURCE_FOLDERS = ("placer", "solvers", "catalogs", "profiles", "tests", "docs", "examples")
@@ -41,11 +43,6 @@ FILES = ("json", "jsonl", "csv", "toml", "md")
 """Endings of files that share their name with a module."""
 SECOND_WORDS = {("profile", "exchange"): "placer.cli.measure.profile_exchange"}
 """Modules of commands that are no part of a group."""
-
-
-def without_blocks(text: str) -> str:
-    """Take the fenced blocks out of a page."""
-    return re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
 
 
 class Block(NamedTuple):
@@ -139,13 +136,12 @@ def test_commands_run(run: Run, command: Run, example: Example, tmp_path: Path) 
 
 
 def test_documents_have_what_is_looked_for() -> None:
-    """The parsers above find commands, snippets, options and links."""
+    """The parsers above find commands, snippets and options."""
     commands = [command for example in EXAMPLES for command in example.commands]
     assert len(commands) >= 40
     assert [shown.count("...") >= 2 for _, shown in commands if shown] == [True, True]
     assert len(SHELL) >= 20
     assert len([b for b in BLOCKS if b.kind == "python"]) >= 3
-    assert len(list(links())) >= 60
     assert len([code for _, code in INLINE if code.startswith("--")]) >= 40
 
 
@@ -272,49 +268,6 @@ def test_make_targets_and_scripts_exist() -> None:
     }
     assert scripts
     assert [script for script in sorted(scripts) if not (ROOT / script).exists()] == []
-
-
-def links() -> Iterator[tuple[str, str]]:
-    """List the links of all pages: page and target."""
-    for page, text in TEXT.items():
-        for target in re.findall(r"\]\(([^)\s]+)\)", without_blocks(text)):
-            yield page, target
-
-
-def anchors(path: Path) -> set[str]:
-    """List the anchors of a page's headings, as GitHub makes them."""
-    plain = without_blocks(path.read_text(encoding="utf-8"))
-    return {
-        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
-        for heading in re.findall(r"^#+ (.*)$", plain, flags=re.M)
-    }
-
-
-def test_links_lead_somewhere() -> None:
-    """Files are there, and pages have the headings; other sites are not asked."""
-    wrong = []
-    for page, target in links():
-        if re.match(r"[a-z]+:", target):
-            continue
-        file, _, anchor = target.partition("#")
-        path = (ROOT / page).parent / file if file else ROOT / page
-        if not path.exists() or (anchor and anchor not in anchors(path)):
-            wrong.append(f"{page}: {target}")
-    assert wrong == []
-
-
-def test_every_page_is_reached_from_the_readme() -> None:
-    """By links over links: nobody reads a page that no other leads to."""
-    leads = defaultdict(set)
-    for page, target in links():
-        path = ((ROOT / page).parent / target.partition("#")[0]).resolve()
-        if path.is_relative_to(ROOT):
-            leads[page].add(path.relative_to(ROOT).as_posix())
-    reached, new = {"README.md"}, {"README.md"}
-    while new:
-        new = {target for page in new for target in leads[page]} - reached
-        reached |= new
-    assert set(TEXT) - reached == set(RECORDS)
 
 
 def is_there(code: str) -> bool:
