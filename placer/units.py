@@ -418,3 +418,14 @@ def counted(number: int, word: str) -> str:
     ('1 row', '4,515 offers')
     """
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def counted_range(low: int, high: int, word: str) -> str:
+    """Write a range of things, or one number where both ends are the same.
+
+    Examples
+    --------
+    >>> counted_range(1, 64, "worker"), counted_range(4, 4, "worker"), counted_range(1, 1, "region")
+    ('1 to 64 workers', '4 workers', '1 region')
+    """
+    return counted(low, word) if low == high else f"{low:,} to {counted(high, word)}"

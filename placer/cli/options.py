@@ -15,6 +15,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
+VERBOSE = "placer.verbose"
+"""Key in a context's ``meta`` of whether everything is to be printed."""
+
+
 def _leave_the_cache(ctx: click.Context, param: click.Parameter, given: bool) -> None:
     """Read books anew while the command runs."""
     from placer.market.books.cache import unused
@@ -24,9 +28,10 @@ def _leave_the_cache(ctx: click.Context, param: click.Parameter, given: bool) ->
 
 
 def _say_what_the_cache_lacks(ctx: click.Context, param: click.Parameter, given: bool) -> None:
-    """Say on stderr why books are read anew each time."""
+    """Keep that all is to be printed, and say on stderr why books are read anew each time."""
     from placer.market.books.cache import writing_problem
 
+    ctx.meta[VERBOSE] = ctx.meta.get(VERBOSE, False) or given
     problem = writing_problem() if given else ""
     if problem:
         words = "books are read anew each time; set PLACER_HOME to a folder of yours"
@@ -52,10 +57,11 @@ def catalog_option(function: F) -> F:
     verbose = click.option(
         "-v",
         "--verbose",
+        "--all",
         is_flag=True,
         expose_value=False,
         callback=_say_what_the_cache_lacks,
-        help="Say on stderr where the cache of books cannot be written.",
+        help="Print everything, and say on stderr where the cache of books cannot be written.",
     )
     return _add([book, no_cache, verbose], function)
 

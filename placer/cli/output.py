@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import click
 
+from placer.cli.labelled_lines import PIPED_WIDTH
 from placer.errors import PlacerError, writing_hint
 from placer.files.bounded_file import read_file
 from placer.files.json_text import parse_json
@@ -22,21 +24,38 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-PIPED_WIDTH = 120
-"""Columns when the output is no terminal and COLUMNS does not say."""
-
-
 def console(*, stderr: bool = False) -> Console:
     """Return the console that follows NO_COLOR, TERM and the width of the terminal."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH
+    terminal = stream.isatty()
+    width = None if terminal or "COLUMNS" in os.environ else PIPED_WIDTH
     made = Console(
-        stderr=stderr, highlight=False, emoji=False, markup=False, soft_wrap=False, width=width
+        file=stream if terminal else cast("IO[str]", _WithoutTrailingBlanks(stream)),
+        highlight=False,
+        emoji=False,
+        markup=False,
+        soft_wrap=False,
+        width=width,
     )
     made.on_broken_pipe = _broken_pipe  # type: ignore[method-assign]
     return made
+
+
+class _WithoutTrailingBlanks:
+    """A stream that leaves out the blanks with which tables fill their lines."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write whole lines."""
+        return self._stream.write(re.sub("[ ]+$", "", text, flags=re.MULTILINE))
+
+    def __getattr__(self, name: str) -> Any:
+        """Pass on whatever else is asked of the stream."""
+        return getattr(self._stream, name)
 
 
 def _broken_pipe() -> None:

@@ -33,6 +33,23 @@ class Multiplier:
     basis: str
     source: str
 
+    @property
+    def words(self) -> str:
+        """The value in words.
+
+        Examples
+        --------
+        >>> from dataclasses import replace
+        >>> replace(PLAIN, value=1.05).words, replace(PLAIN, value=2.5).words, PLAIN.words
+        ('5 % more samples', '2.5 x the samples', 'no more samples')
+        """
+        more = round(100 * (self.value - 1))
+        if self.value >= 2:
+            return f"{self.value:.3g} x the samples"
+        if more == 0:
+            return "no more samples"
+        return f"{abs(more)} % {'more' if more > 0 else 'fewer'} samples"
+
 
 PLAIN = Multiplier(value=1.0, low=1.0, high=1.0, basis="published", source="synchronous steps")
 

@@ -62,7 +62,8 @@ class Result:
     egress-blind tool would choose), ``near_misses`` (just outside a limit), ``verdict``
     (sentences), ``notes`` (what its shape implies) and ``warnings``; ``verification`` is what a
     second solver says, if one was asked; ``price_risk`` what is best if the price that the answer
-    rests on most is wrong. ``batches`` holds a row for each batch of a range that was
+    rests on most is wrong; ``spread`` the best found over two or more regions, where the answer
+    stays in one. ``batches`` holds a row for each batch of a range that was
     solved by itself, ``batch_proof`` what is proved of all; ``problem`` has the chosen one. If
     nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
     """
@@ -92,6 +93,7 @@ class Result:
     verification: Verification | None = None
     price_risk: PriceRisk | None = None
     confidence: ConfidentPlan | None = None
+    spread: Option | None = None
 
     @property
     def objective(self) -> Objective:

@@ -15,7 +15,7 @@ ISLAND = f"{EAST}=2x4xH100:8:spot+zero-3+mb=1"
 def test_recommend_says_plan_software_days_and_dollars(run: Run) -> None:
     """Ten billion tokens at 60 to 130 k tokens/s are about one to two days."""
     words = (*MODEL, "--tokens", "10B", "--budget", "30/h", "--quota", "8")
-    done = run("recommend", *words, columns=120)
+    done = run("recommend", *words, "-v", columns=120)
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stdout.split())
     for part in (

@@ -17,7 +17,7 @@ ASKED = ("--model", "gpt2", "--gpu", "A10G", "--budget", "5/h", "--tokens", "1B"
 
 def test_speeds_prices_and_totals_are_in_tokens(run: Run) -> None:
     """Each samples/s of the report reads tokens/s, the price is for a billion of them."""
-    done = run("recommend", *ASKED, columns=120)
+    done = run("recommend", *ASKED, "-v", columns=120)
     assert done.returncode == 0, done.stderr
     for words in (
         "524,288 tokens (512 sequences of 1,024 tokens) a step",

@@ -612,7 +612,7 @@ def test_the_command_line_verifies(run: Run) -> None:
         run(*ask, "5/h", "--verify", "cpsat"),
         run(*ask, "0.001/h", "--verify", "highs"),
     )
-    assert "verified   cpsat agrees: 1060.08 (optimal, bound" in agreed.stdout
+    assert "verified  cpsat agrees: 1060.08 (optimal, bound" in agreed.stdout
     assert (agreed.returncode, nothing.returncode) == (0, 3)
     assert "highs agrees: infeasible" in nothing.stderr
     assert "is the solver that answers" in run(*ask, "5/h", "--verify", "exact").stderr

@@ -336,7 +336,7 @@ def test_command_line(run: Run) -> None:
         "--workers",
         "2..",
     ]
-    done = run(*words, "--tbs", "8Ki..64Ki", columns=200)
+    done = run(*words, "--tbs", "8Ki..64Ki", "-v", columns=200)
     assert done.returncode == 0, done.stderr
     assert "the best of 8,192 to 65,536" in done.stdout
     assert "not better" in done.stdout

@@ -81,10 +81,10 @@ def local_verdict(result: Result, local: Placement | None) -> tuple[str, ...]:
     return (
         f"If an exchange only every {steps} steps is acceptable (--local-steps {steps}): "
         f"{text} with {local.exchange.strategy} "
-        f"reaches {format_speed(speed, other.tokens_per_sample)} that count for "
+        f"reaches an effective {format_speed(speed, other.tokens_per_sample)} for "
         f"{format_usd(usd)}/h; "
-        f"{times.value:.2f} x the samples "
-        f"are taken to be needed ({times.low:.2f} to {times.high:.2f}, {times.basis}).",
+        f"{'assumes' if times.basis == 'assumed' else 'needs'} {times.words} "
+        f"({times.low:.2f} to {times.high:.2f} x, {times.basis}).",
     )
 
 
@@ -113,7 +113,7 @@ def leave_verdict(result: Result, staying: Option | None) -> tuple[str, ...]:
     )
 
 
-def stay_verdict(result: Result, spread: Placement | None) -> tuple[str, ...]:
+def stay_verdict(result: Result, spread: Option | None) -> tuple[str, ...]:
     """Say why one place is best and what would have to change, or what spreading gains.
 
     Parameters
@@ -164,16 +164,16 @@ def _proof(result: Result) -> str:
     return f"at the expected speeds no placement of this catalog{within} is better{margin}."
 
 
-def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
+def _spread_sentences(result: Result, spread: Option) -> Iterator[str]:
     """Compare with a spread placement and work out the exchange time at which it would win."""
     problem, got = result.problem, result.estimate
     assert got is not None
-    other = estimate(spread, problem)
+    other = spread.estimate
     speed, other_speed = (
         got.effective_samples_per_second.value,
         other.effective_samples_per_second.value,
     )
-    text = " + ".join(group.spec for group in spread.groups)
+    text = " + ".join(group.spec for group in spread.placement.groups)
     yield (
         f"Best found over two or more regions: {text} reaches "
         f"{format_speed(other_speed, other.tokens_per_sample)} "
@@ -182,7 +182,7 @@ def _spread_sentences(result: Result, spread: Placement) -> Iterator[str]:
     )
     if not result.objective.by_speed or other_speed >= speed:
         return
-    samples = samples_per_round(spread.exchange, problem) / other.samples_to_target.value
+    samples = samples_per_round(spread.placement.exchange, problem) / other.samples_to_target.value
     needed = samples / speed - other.step.calculation
     if other.step.hidden:
         return

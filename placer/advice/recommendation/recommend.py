@@ -182,7 +182,8 @@ def _with_alternatives(
     problem = result.problem
     stopped = result.status is not Status.OPTIMAL
     leaves = len(result.placement.places) > 1 or stopped or problem.requirements.max_regions == 1
-    spread = None if leaves else best_spread(problem, solver, options)
+    apart = None if leaves else best_spread(problem, solver, options)
+    spread = None if apart is None else Option(placement=apart, estimate=estimate(apart, problem))
     best_of_kind: dict[tuple[str, str], tuple[tuple[float, float], Placement]] = {}
     for placement, outcome, broken in considered:
         if outcome is not None and not broken:
@@ -200,6 +201,7 @@ def _with_alternatives(
         options=tuple(Option(placement=p, estimate=estimate(p, problem)) for p in ranked[:top]),
         baselines=() if stopped else tuple(_baselines(problem, result, solver, options)),
         near_misses=tuple(_near_misses(problem, result, considered)),
+        spread=spread,
         verdict=(
             *stay_verdict(result, spread),
             *leave_verdict(result, best_staying(problem, solver, options)),

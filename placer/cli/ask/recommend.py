@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
 
-from placer.cli.options import json_option, memory_option, request_options, wish_options
+from placer.cli.labelled_lines import print_labelled, screen_width, styled, wrapped
+from placer.cli.options import VERBOSE, json_option, memory_option, request_options, wish_options
 from placer.cli.output import check_targets, console, print_json, progress, write_json
 from placer.errors import PlacerError
 
@@ -25,6 +27,8 @@ LIMITS = {
     "memory_limit": "the search reached its memory limit",
 }
 """Words of the statuses of a search that a limit or the user ended."""
+LABELS = 9
+"""Columns of the labels of the default answer."""
 
 
 @click.command("recommend", epilog=EXAMPLE)
@@ -105,7 +109,7 @@ def command(
     if as_json:
         print_json(result.to_dict())
     else:
-        _print(result, output, manifest, certificate)
+        _print(result, output, manifest, certificate, whole=ctx.meta.get(VERBOSE, False))
         for path in fallbacks:
             console(stderr=True).print(f"wrote the manifest of a fallback to {path}")
     ctx.exit(0 if result.placement is not None else {"infeasible": 3}.get(str(result.status), 4))
@@ -119,31 +123,62 @@ def _fallback_file(manifest: str, number: int) -> str:
     return str(path.with_name(f"{path.stem}-fallback-{number}{path.suffix}"))
 
 
-def _print(result: Any, output: str | None, manifest: str | None, certificate: bool) -> None:
+def _print(
+    result: Any, output: str | None, manifest: str | None, certificate: bool, *, whole: bool
+) -> None:
     """Print the result on stdout; warnings, errors and next commands on stderr."""
-    from placer.cli.report.recommend import terminal
-
-    err = console(stderr=True)
     if result.placement is None:
         print_no_placement(result)
         if output:
-            err.print(f"wrote result to {output}")
+            click.echo(f"wrote result to {output}", err=True)
         if manifest:
-            err.print("no manifest was written: there is no placement")
+            click.echo("no manifest was written: there is no placement", err=True)
         return
+    if whole or certificate:
+        _print_all(result, certificate)
+    else:
+        _print_default(result)
+    for path, what in ((output, "result"), (manifest, "launch plan")):
+        if path:
+            click.echo(f"wrote {what} to {path}", err=True)
+    if not (output or manifest):
+        words = "placer explain | --manifest plan.json saves a launch plan"
+        if not (whole or certificate):
+            words += " | -v for everything"
+        print_labelled([("next", words)], stderr=True, column=LABELS)
+
+
+def _print_all(result: Any, certificate: bool) -> None:
+    """Print all that is known of an answer."""
+    from placer.cli.report.recommend import terminal
+
     terminal.print_result(console(), result, certificate=certificate)
+    err = console(stderr=True)
     err.print()
     for line in terminal.warning_lines(result.warnings):
         err.print(line, style="yellow")
-    for path, what in ((output, "result"), (manifest, "manifest")):
-        if path:
-            err.print(f"wrote {what} to {path}")
-    if not (output or manifest):
-        err.print(
-            "next: --manifest plan.json keeps the plan for an executor, 'placer explain' says why "
-            "not something else",
-            style="dim",
-        )
+
+
+def _print_default(result: Any) -> None:
+    """Print about twelve lines."""
+    from placer.cli.report.recommend import default_screen
+
+    out = sys.stdout
+    where, price, speed = default_screen.title(result)
+    width = screen_width(out)
+    figures = f"{price}   {speed}"
+    if len(where) + len(figures) + 3 <= width:
+        click.echo(styled(where, out, fg="green", bold=True) + f"   {figures}")
+    else:
+        for line in wrapped(where, width):
+            click.echo(styled(line, out, fg="green", bold=True))
+        click.echo(figures)
+    print_labelled(default_screen.answer_lines(result), column=LABELS)
+    print_labelled(default_screen.advice_lines(result), column=LABELS)
+    warnings = default_screen.warnings_left(result.warnings)
+    print_labelled(
+        (("warning", w.message) for w in warnings), stderr=True, style="yellow", column=LABELS
+    )
 
 
 def print_no_placement(result: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placer.cli.report.recommend.inner_words import inner_lines, software_words
-from placer.cli.report.recommend.risk_words import risk_words
+from placer.cli.report.recommend.risk_words import interruption_parts, risk_words
 from placer.cli.report.recommend.sentences import hub_words
 from placer.cost_model.estimate import Estimate, LinkUse, pool_of
 from placer.cost_model.exchange_bases import sum_words
@@ -33,21 +33,10 @@ COMPRESSION_NAMES = {
     "int4": "INT4",
     "sparse": "1.56 % of the values",
 }
-BASIS_WORDS = {
-    "given": "given",
-    "assumed": "assumed",
-    "published": "the provider's band",
-    "mixed": "the providers' bands, assumed where there is none",
-    "measured": "measured",
-    "estimated": "estimated",
-}
-"""Who knows how often spot machines are taken away."""
 SAME_PRICE = 1e-4
 """A price whose ends are closer together is shown without them."""
 SAME_MONTH = 0.01
 """A month's egress that differs less from the hourly rate is not mentioned."""
-SURE = 0.99
-"""A chance per month that is higher says less than the losses an hour."""
 MOST_LINKS = 4
 """Links that are listed; --json lists all."""
 
@@ -58,8 +47,8 @@ def figures(placement: Placement, got: Estimate, problem: Problem) -> list[tuple
     if placement.workers > 1:
         lines.append(("exchange", _exchange_words(placement, got, problem)))
     lines += [("inside", text) for text in inner_lines(placement, problem)]
-    if placement.workers > 1 or got.samples_to_target.value != 1:
-        lines.append(("to target", _target_words(got)))
+    if round(got.samples_to_target.value, 2) != 1:
+        lines.append(("target", target_words(got)))
     lines += [("step", _step_words(got)), ("price", _price_words(got))]
     if problem.requirements.samples is not None:
         lines.append(("in all", total_words(got, problem.requirements.samples)))
@@ -181,22 +170,17 @@ def _link_words(use: LinkUse, local_steps: int, problem: Problem) -> str:
     )
 
 
-def _target_words(got: Estimate) -> str:
-    """Return the samples to target: how many more samples than synchronous training in FP32, and
-    what speed that leaves.
+def target_words(got: Estimate) -> str:
+    """Say what speed is left at equal progress, where more samples are needed than in synchronous
+    FP32.
     """
     times, speed = got.samples_to_target, got.effective_samples_per_second
-    spread = (
-        f"{times.value:.2f} x the samples of synchronous FP32 ({times.low:.2f} to "
-        f"{times.high:.2f}, {times.basis})"
+    factor = got.tokens_per_sample or 1
+    return (
+        f"effective speed {format_speed(speed.value, got.tokens_per_sample)} "
+        f"({format_number(speed.low * factor)} to {format_number(speed.high * factor)}): needs "
+        f"{times.words} ({times.low:.2f} to {times.high:.2f} x, {times.basis})"
     )
-    length = got.tokens_per_sample
-    factor = length or 1
-    counted = (
-        f"{format_speed(speed.value, length)} count ({format_number(speed.low * factor)} to "
-        f"{format_number(speed.high * factor)})"
-    )
-    return f"{spread}: {counted}"
 
 
 def _move_words(move: Move, passes: float) -> str:
@@ -218,35 +202,15 @@ def _outlook_lines(placement: Placement, got: Estimate, problem: Problem) -> lis
         [],
     )
     if spot is not None:
-        speed, share = spot.expected_samples_per_second, spot.share
         length = got.tokens_per_sample
-        kept = f"{100 * share.low:.2f} to {100 * share.high:.2f} % of it"
-        text = (
-            f"expect {format_speed(speed.value, length)} with interruptions while there is "
-            f"capacity ({kept}; "
-        )
-        often = spot.risk is not None and spot.chance_per_month > SURE
-        text += (
-            f"{format_number(spot.risk.losses_per_hour)} losses an hour"
-            if spot.risk is not None and often
-            else f"{format_number(100 * spot.chance_per_month)} % of machines a month"
-        )
-        text += f", {BASIS_WORDS[spot.chance_basis]})"
-        lost = f"no spot capacity anywhere {100 * spot.all_lost:.2g} % of the time"
-        if spot.risk is None or problem.requirements.unavailable is not None:
-            known = "given" if problem.requirements.unavailable is not None else "assumed"
-            lost += f", at {100 * spot.unavailable:g} % for each zone ({known})"
         if spot.risk is not None:
             lines.append(("risk", risk_words(spot.risk, length)))
-        lines.append(
-            (
-                "spot",
-                (
-                    f"{text}; on-demand floor "
-                    f"{format_speed(spot.floor_samples_per_second, length)}; {lost}"
-                ),
-            )
-        )
+        lost = f"no spot capacity {100 * spot.all_lost:.2g} % of the time"
+        if spot.risk is None or problem.requirements.unavailable is not None:
+            known = "given" if problem.requirements.unavailable is not None else "assumed"
+            lost += f", {100 * spot.unavailable:g} % in each zone ({known})"
+        floor = f"on-demand floor {format_speed(spot.floor_samples_per_second, length)}"
+        lines.append(("spot", "; ".join([*interruption_parts(spot), floor, lost])))
     if (
         month.egress_usd_at_rate - month.egress_usd_with_tiers
         > SAME_MONTH * month.egress_usd_at_rate

@@ -50,6 +50,18 @@ def inner_lines(placement: Placement, problem: Problem) -> Iterator[str]:
         yield f"{group.worker_name}: {text}" if several else text
 
 
+SHORT_SHARDINGS = {**SHARDINGS, "zero-1": "ZeRO-1", "zero-2": "ZeRO-2", "zero-3": "ZeRO-3 / FSDP"}
+
+
+def short_inner_lines(placement: Placement, problem: Problem) -> Iterator[str]:
+    """Yield the same lines without what the names of the plans stand for."""
+    for line in inner_lines(placement, problem):
+        text = line
+        for name, words in SHARDINGS.items():
+            text = text.replace(words, SHORT_SHARDINGS[name])
+        yield text
+
+
 def software_words(placement: Placement, problem: Problem) -> str:
     """Name the software that averages inside a zone."""
     peers = [peer_of(pool_of(group, problem).host) for group in placement.groups]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -13,47 +11,12 @@ from placer.solving.answer import ModeProof
 from placer.solving.result import Result
 from placer.units import format_number
 
-MOST_NAMED = 2
-"""More strategies that were searched are counted, not named."""
 METHOD_WORDS = {
     "alone": "every single machine looked at",
     "root": "ruled out by its bound",
     "search": "searched",
     "stopped": "not finished",
 }
-
-
-def ways_out(proof: Sequence[ModeProof]) -> str:
-    """Say how the strategies were ruled out, to be put behind "ruled out".
-
-    Examples
-    --------
-    >>> from placer.solving.answer import ModeProof
-    >>> made = dict(local_steps=1, bound=None, root_bound=None, priced=0)
-    >>> ring = ModeProof(strategy="all-reduce", method="search", nodes=1234, **made)
-    >>> ways_out([ring, ModeProof(strategy="central", method="root", nodes=0, **made)])
-    ': all-reduce by a search of 1,234 nodes, 1 strategy by its bound alone'
-    >>> ways_out([])
-    ' by bounds'
-    """
-    searched = [mode for mode in proof if mode.method == "search"]
-    bounded = sum(mode.method == "root" for mode in proof)
-    if not searched and not bounded:
-        return " by bounds"
-    nodes = sum(mode.nodes for mode in searched)
-    names = (
-        ", ".join(mode_name(mode) for mode in searched)
-        if len(searched) <= MOST_NAMED
-        else f"{len(searched)} strategies"
-    )
-    parts = [f"{names} by a search of {nodes:,} node{'s' * (nodes != 1)}"] if searched else []
-    if bounded:
-        parts.append(
-            "1 strategy by its bound alone"
-            if bounded == 1
-            else f"{bounded} strategies by their bounds alone"
-        )
-    return f": {', '.join(parts)}"
 
 
 def mode_name(mode: ModeProof) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from placer.cost_model.outlook.outlook import SpotOutlook
 from placer.cost_model.outlook.risk import Risk, StockRisk
-from placer.units import Interval, format_speed
+from placer.units import Interval, format_number, format_speed
 
 MOST_STOCKS = 3
 """Places with spot machines that are named."""
@@ -11,6 +12,19 @@ MINUTES = 60
 HOURS_PER_DAY = 24
 SHORTEST_H, LONGEST_H = 1.0, 72.0
 """Below, a time is given in minutes, above in days."""
+BASIS_WORDS = {
+    "given": "given",
+    "assumed": "assumed",
+    "published": "the provider's band",
+    "mixed": "the providers' bands, assumed where there is none",
+    "measured": "measured",
+    "estimated": "estimated",
+}
+"""Who knows how often spot machines are taken away."""
+SURE = 0.99
+"""A chance per month that is higher says less than the losses an hour."""
+LITTLE = 1e-4
+"""A share of the speed below which nothing is lost that matters."""
 
 
 def risk_words(risk: Risk, tokens_per_sample: int | None) -> str:
@@ -25,9 +39,22 @@ def risk_words(risk: Risk, tokens_per_sample: int | None) -> str:
     """
     expected = risk.expected_samples_per_second.value
     return (
-        f"{_machines(risk)}: {_launch(risk)}; {_stay(risk)}; "
+        f"{_machines(risk)}: {launch_words(risk)}; {_stay(risk)}; "
         f"expected {format_speed(expected, tokens_per_sample)}"
     )
+
+
+def interruption_parts(spot: SpotOutlook) -> list[str]:
+    """Say how often spot machines are reclaimed, and what speed that costs."""
+    often = spot.risk is not None and spot.chance_per_month > SURE
+    reclaimed = (
+        f"{format_number(spot.risk.losses_per_hour)} machines reclaimed an hour"
+        if spot.risk is not None and often
+        else f"{format_number(100 * spot.chance_per_month)} % of machines reclaimed a month"
+    )
+    lost = 1 - spot.share.value
+    words = "under 0.01" if lost < LITTLE else f"{100 * lost:.2g}"
+    return [f"{reclaimed} ({BASIS_WORDS[spot.chance_basis]})", f"speed lost {words} %"]
 
 
 def _machines(risk: Risk) -> str:
@@ -51,7 +78,8 @@ def _machine(stock: StockRisk) -> str:
     )
 
 
-def _launch(risk: Risk) -> str:
+def launch_words(risk: Risk) -> str:
+    """Say how often all of the machines launch."""
     few = {1: "it launches", 2: "both launch"}
     subject = few.get(risk.machines, f"all {risk.machines} launch")
     chance = risk.chance_all

@@ -1,0 +1,261 @@
+"""The default answer of ``placer recommend``: about twelve lines, one fact each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from placer.cli.report.recommend.confidence_words import confidence_lines
+from placer.cli.report.recommend.figures import COMPRESSION_NAMES, target_words, total_words
+from placer.cli.report.recommend.inner_words import short_inner_lines, software_words
+from placer.cli.report.recommend.proof_words import doubt_words, proof_words, unmeasured
+from placer.cli.report.recommend.request_words import (
+    batch_words,
+    limits_of,
+    objective_words,
+)
+from placer.cli.report.recommend.risk_words import interruption_parts, launch_words
+from placer.cli.report.recommend.sentences import brief, headline
+from placer.cost_model.estimate import Estimate
+from placer.cost_model.outlook.outlook import SpotOutlook, spot_outlook
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving.answer import Warn
+from placer.solving.cross_check import verification_words
+from placer.solving.result import Option, Result
+from placer.units import (
+    Interval,
+    format_number,
+    format_seconds,
+    format_speed,
+    format_usd,
+)
+
+Lines = Iterator[tuple[str, str]]
+SAID = ("spot", "estimated-rate", "estimated-price")
+"""Warnings whose facts the lines above them have already."""
+SAME_PRICE = 1e-3
+"""A price whose ends are closer together is shown without them."""
+
+
+def title(result: Result) -> tuple[str, str, str]:
+    """Return what is rented where, its price, and its speed: as an interval first where it is
+    estimated.
+    """
+    placement, got = result.placement, result.estimate
+    assert placement is not None
+    assert got is not None
+    price = f"{format_usd(got.usd_per_hour.total)}/h"
+    return headline(placement), price, speed_words(got)
+
+
+def speed_words(got: Estimate) -> str:
+    """Write a speed: the expected one first where all of it was measured, else its interval.
+
+    Notes
+    -----
+    A language model's is in tokens/s.
+    """
+    speed = got.tokens_per_second or got.samples_per_second
+    unit = "samples/s" if got.tokens_per_sample is None else "tokens/s"
+    between = f"{format_number(speed.low)} to {format_number(speed.high)}"
+    if unmeasured(got):
+        return f"{between} {unit} ({format_number(speed.value)} expected)"
+    return f"{format_number(speed.value)} {unit} ({between})"
+
+
+def answer_lines(result: Result) -> Lines:
+    """Yield the lines below the title, in the order in which they are read."""
+    placement, got, problem = result.placement, result.estimate, result.problem
+    assert placement is not None
+    assert got is not None
+    yield "model", _asked_words(problem)
+    yield from _estimate_lines(placement, got, problem)
+    yield "proof", proof_words(result)
+    doubt = doubt_words(result)
+    if doubt:
+        yield "", doubt
+    if result.verification is not None:
+        yield "verified", verification_words(result.verification)
+    if result.confidence is not None:
+        yield from confidence_lines(result.confidence)
+    yield "risk", _risk_words(spot_outlook(placement, got, problem), placement, got)
+    yield from _price_risk_lines(result)
+    for note in result.notes:
+        if note.code == "quota":
+            yield "quota", note.message.replace("a quota of ", "").replace("quotas of ", "")
+
+
+def _estimate_lines(placement: Placement, got: Estimate, problem: Problem) -> Lines:
+    """Yield step, plan of the workers, price, and what is due once or in all."""
+    yield "step", _step_words(placement, got, problem)
+    for text in short_inner_lines(placement, problem):
+        yield "inside", text
+    if round(got.samples_to_target.value, 2) != 1:
+        yield "target", target_words(got)
+    yield "price", _price_words(got, problem)
+    if problem.requirements.samples is not None:
+        yield "total", total_words(got, problem.requirements.samples)
+    for move in got.moves:
+        size = f"{format_number(move.samples)} samples from {move.src} to {move.dst}"
+        yield "moves", f"{size}, once: {format_usd(move.usd)}, {format_seconds(move.seconds)}"
+    if problem.requirements.counts_carbon and got.carbon_g_per_hour is not None:
+        yield "carbon", f"{_interval(got.carbon_g_per_hour)} g CO2e/h"
+
+
+def advice_lines(result: Result) -> Lines:
+    """Yield what else was looked at: simpler tools, several regions, a near miss."""
+    if result.baselines:
+        yield "compare", baseline_words(result.baselines)
+    yield from (("regions", text) for text in _region_words(result))
+    yield from (("better", text) for text in result.verdict if text.startswith("Better still"))
+    if result.near_misses:
+        yield "near", _near_words(result.near_misses[0])
+
+
+def warnings_left(warnings: Iterable[Warn]) -> list[Warn]:
+    """Return the warnings that no line of the answer says already."""
+    return [warning for warning in warnings if warning.code not in SAID]
+
+
+def _asked_words(problem: Problem) -> str:
+    """Echo the request, so that a misread wish is seen."""
+    wish = problem.requirements
+    batch = batch_words(problem).removesuffix(" (TBS)")
+    parts = [f"{problem.profile.name}, {batch}", objective_words(problem)]
+    parts += limits_of(problem)
+    if wish.data_store:
+        parts.append(f"data in {wish.data_store}")
+    parts += [f"data in {d.place}" for d in wish.datasets]
+    if wish.quotas or wish.quota_gpus is not None:
+        parts.append(
+            "quota file" if wish.quotas else f"quota {wish.quota_gpus} GPUs per region and type"
+        )
+    return "; ".join(parts)
+
+
+def _step_words(placement: Placement, got: Estimate, problem: Problem) -> str:
+    """Split the seconds of a step, or of a round of local steps."""
+    step, exchange = got.step, placement.exchange
+    if got.granularity is None:
+        return f"{format_seconds(step.total)}, all of it compute: one worker exchanges nothing"
+    name = exchange.strategy + (f" every {got.local_steps} steps" if got.local_steps > 1 else "")
+    by = [COMPRESSION_NAMES[exchange.compression]]
+    if exchange.aggregator is None:
+        by.insert(0, software_words(placement, problem))
+    hidden = f", {format_seconds(step.hidden)} of it overlapped" if step.hidden else ""
+    round_ = f" a round of {got.local_steps} steps" if got.local_steps > 1 else ""
+    return (
+        f"{format_seconds(step.total)}{round_}: {format_seconds(step.calculation)} compute + "
+        f"{format_seconds(step.communication)} {name} ({', '.join(by)}){hidden}"
+    )
+
+
+def _price_words(got: Estimate, problem: Problem) -> str:
+    """Split the price, and say how old it is."""
+    usd, range_, each = got.usd_per_hour, got.usd_per_hour_interval, got.usd_per_billion_tokens
+    names = ("compute", "egress", "storage", "functions", "data")
+    split = " + ".join(
+        f"{name} {format_usd(getattr(usd, name))}"
+        for name in names
+        if getattr(usd, name) or name in names[:2]
+    )
+    if range_.high > range_.low * (1 + SAME_PRICE):
+        split += f" (in all {format_usd(range_.low)} to {format_usd(range_.high)}/h)"
+    parts = [split]
+    parts.append(
+        f"{format_usd(got.usd_per_million_samples)} per million samples"
+        if each is None
+        else f"{format_usd(each)} per billion tokens"
+    )
+    oldest, newest = (day[:7] for day in problem.catalog.as_of)
+    dates = newest if oldest == newest else f"{oldest} to {newest}"
+    return "; ".join([*parts, f"prices of {dates}"])
+
+
+def _risk_words(spot: SpotOutlook | None, placement: Placement, got: Estimate) -> str:
+    """Say how spot machines are lost and what that costs, in one line."""
+    if spot is None:
+        return "none of it spot"
+    kinds = sorted({group.market for group in placement.groups} - {"on_demand"})
+    parts = interruption_parts(spot)
+    if spot.risk is not None:
+        parts.append(launch_words(spot.risk))
+    else:
+        parts.append(f"no capacity {100 * spot.all_lost:.2g} % of the time (assumed)")
+    if spot.floor_samples_per_second:
+        floor = format_speed(spot.floor_samples_per_second, got.tokens_per_sample)
+        parts.append(f"on-demand floor {floor}")
+    return f"{' and '.join(kinds) or 'spot'}: {'; '.join(parts)}"
+
+
+def _price_risk_lines(result: Result) -> Lines:
+    """Yield the price that decides the answer although it is an outlier."""
+    risk = result.price_risk
+    if risk is None or risk.outlier is None or risk.outlier.score >= 0:
+        return
+    offer, off = risk.offer, risk.outlier
+    yield (
+        "outlier",
+        f"{offer.device} spot in {offer.place} at {format_usd(offer.usd_per_hour)}/h is "
+        f"{100 * (1 - off.share):.0f} % below on-demand (usual: {100 * (1 - off.usual.share):.0f} "
+        f"%); above {format_usd(risk.changes_at)}/h the answer changes",
+    )
+
+
+def baseline_words(options: Sequence[Option]) -> str:
+    """Say what simpler tools would choose, the same choice in few words."""
+    parts: list[str] = []
+    for option in options:
+        name = option.label if parts else option.label[:1].upper() + option.label[1:]
+        if option.same:
+            parts.append(f"{name} tool: the same")
+            continue
+        usd, speed = option.estimate.usd_per_hour, option.estimate.effective_samples_per_second
+        length = option.estimate.tokens_per_sample
+        note = f" ({option.note})" if option.note else ""
+        parts.append(
+            f"{name} tool: {brief(option.placement)}, {format_speed(speed.value, length)} at a "
+            f"true cost of {format_usd(usd.total)}/h, {format_usd(usd.egress)}/h of it egress{note}"
+        )
+    return "; ".join(parts)
+
+
+def _region_words(result: Result) -> Iterator[str]:
+    """Say whether one region is best, beside the best spread over several."""
+    placement, got, other = result.placement, result.estimate, result.spread
+    assert placement is not None
+    assert got is not None
+    if len(placement.places) > 1:
+        usd = got.usd_per_hour
+        yield (
+            f"{len(placement.places)} regions are best; egress is {format_usd(usd.egress)}/h of "
+            f"{format_usd(usd.total)}/h"
+        )
+    elif other is not None:
+        usd, speed = other.estimate.usd_per_hour, other.estimate.effective_samples_per_second.value
+        faster = f" ({100 * (speed / got.effective_samples_per_second.value - 1):+.0f} %)"
+        dearer = f" ({100 * (usd.total / got.usd_per_hour.total - 1):+.0f} %)"
+        if result.objective.by_speed:
+            dearer = ""
+        else:
+            faster = ""
+        count = {2: "two"}.get(len(other.placement.places), str(len(other.placement.places)))
+        yield (
+            f"one is best: {count} regions reach "
+            f"{format_speed(speed, other.estimate.tokens_per_sample)}{faster} for "
+            f"{format_usd(usd.total)}/h{dearer}, {format_usd(usd.egress)}/h of it egress"
+        )
+
+
+def _near_words(option: Option) -> str:
+    speed, usd = option.estimate.effective_samples_per_second.value, option.estimate.usd_per_hour
+    return (
+        f"{brief(option.placement)}: {format_speed(speed, option.estimate.tokens_per_sample)} for "
+        f"{format_usd(usd.total)}/h; {option.note}"
+    )
+
+
+def _interval(value: Interval) -> str:
+    return (
+        f"{format_number(value.value)} ({format_number(value.low)} to {format_number(value.high)})"
+    )

@@ -1,0 +1,99 @@
+"""What is proved of an answer, and what is not certain about it."""
+
+from __future__ import annotations
+
+from placer.cli.report.recommend.sentences import brief
+from placer.cost_model.estimate import Estimate
+from placer.solving.confident_plan import ConfidentPlan
+from placer.solving.result import Option, Result
+from placer.units import Interval, format_number, format_seconds, format_speed
+
+WIDE = 2.0
+"""An interval of speed whose ends are further apart decides nothing."""
+
+
+def unmeasured(got: Estimate) -> dict[str, str]:
+    """Return the basis of the speed of each device that nobody measured."""
+    rows = [line.split(": ") for line in got.provenance if line.startswith("speed on ")]
+    return {row[0].removeprefix("speed on "): row[1] for row in rows if row[1] != "measured"}
+
+
+def proof_words(result: Result) -> str:
+    """Say in one line what is proved."""
+    admitted = len({id(pool.offer) for pool in result.problem.pools})
+    over = f"over {admitted:,} offers"
+    took = f"({format_seconds(result.seconds)})"
+    known = unmeasured(result.estimate) if result.estimate is not None else {}
+    bases = " and ".join(dict.fromkeys(known.values())) or "measured"
+    if result.confidence is not None:
+        return _confident_words(result, result.confidence)
+    if result.status == "optimal" and result.gap is not None:
+        text = f"optimal {over}" if result.gap == 0 else f"optimal within {_gap(result.gap)} {over}"
+        beyond = any(warning.code == "extrapolated" for warning in result.warnings)
+        doubt = "; averaging times beyond what was measured" if beyond else ""
+        return f"{text} {took}; speeds {bases}{doubt}"
+    if result.status == "feasible":
+        tried = f"best of {result.candidates:,} that were tried"
+        return f"not proved: {tried} {took}; --solver exact proves it or finds a better one"
+    gap = "gap not known" if result.gap is None else f"gap {_gap(result.gap)}"
+    limit = "memory limit" if result.status == "memory_limit" else "time limit"
+    if result.interrupted:
+        limit = "interruption"
+    return f"not proved: best until the {limit}, {gap} {over} {took}; speeds {bases}"
+
+
+def _confident_words(result: Result, plan: ConfidentPlan) -> str:
+    """Say what is known of a plan that was chosen by scenarios."""
+    early = "stopped early: " if result.status.stopped else ""
+    seeds = f"in {plan.scenarios:,} scenarios of spot capacity (seed {plan.seed})"
+    least = "" if plan.least_usd is None else "; for other plans only the least cost is proved"
+    return f"{early}best of {plan.tried} plans {seeds}{least}"
+
+
+def doubt_words(result: Result) -> str:
+    """Say that the ranking is not certain, and which unmeasured speed decides; empty if it is."""
+    got = result.estimate
+    if got is None or result.status != "optimal":
+        return ""
+    speed, unknown = got.effective_samples_per_second, unmeasured(got)
+    why = (
+        "nobody measured the speed of " + ", ".join(unknown)
+        if unknown
+        else "the speed of its links is not known well"
+    )
+    if not result.objective.by_speed:
+        floor = result.problem.requirements.floor_samples_per_second or 0.0
+        short = "the floor may be missed" if speed.low < floor else "the price of a sample may vary"
+        return f"ranking not certain: {why}; {short}" if _wide(speed) else ""
+    others = [option for option in result.options if option.placement != result.placement]
+    rivals = [
+        option
+        for option in others
+        if _wide(option.estimate.effective_samples_per_second)
+        and option.estimate.effective_samples_per_second.high > speed.value
+    ]
+    length = got.tokens_per_sample
+    if _wide(speed):
+        near = [o for o in others if o.estimate.effective_samples_per_second.high > speed.low]
+        text = f"ranking not certain: {why}"
+        if not near:
+            return text
+        return f"{text}; {brief(near[0].placement)} may be faster ({_between(near[0], length)})"
+    if rivals:
+        named, between = brief(rivals[0].placement), _between(rivals[0], length)
+        return f"ranking not certain: nobody measured {named}, which may be faster ({between})"
+    return ""
+
+
+def _between(option: Option, length: int | None) -> str:
+    speed = option.estimate.effective_samples_per_second
+    factor = length or 1
+    return f"{format_number(speed.low * factor)} to {format_speed(speed.high, length)}"
+
+
+def _wide(interval: Interval) -> bool:
+    return interval.high > WIDE * interval.low
+
+
+def _gap(gap: float) -> str:
+    return f"{100 * gap:.2g} %" if gap < 0.1 else f"{100 * gap:.0f} %"

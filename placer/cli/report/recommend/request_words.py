@@ -1,0 +1,214 @@
+"""A request as it was understood, in words."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from placer.cli.report.recommend.figures import COMPRESSION_NAMES
+from placer.problem.problem import Problem
+from placer.problem.requirements import ALL_REGIONS, Requirements
+from placer.units import (
+    counted,
+    counted_range,
+    format_bytes,
+    format_duration,
+    format_number,
+    format_parameters,
+    format_speed,
+    format_tokens,
+    format_usd,
+)
+
+OLD_DAYS = 366
+"""Egress prices older than this beside the newest machine price are worth a word although nothing
+is sent.
+"""
+OBJECTIVE_WORDS = {
+    "throughput": "most samples/s",
+    "cost": "lowest USD/h",
+    "cost-per-sample": "lowest USD per sample",
+    "time": "least time to finish",
+    "carbon": "lowest g CO2e/h",
+}
+
+
+def request_lines(problem: Problem, wanted: str = "") -> list[tuple[str, str]]:
+    """Say how the request was understood, so that a misread wish is seen; ``wanted`` stands in
+    place of the objective.
+    """
+    return [
+        *context_lines(problem),
+        ("wanted", f"{wanted or objective_words(problem)}; {', '.join(limits_of(problem))}"),
+        ("quota", _quota_words(problem.requirements)),
+    ]
+
+
+def limits_of(problem: Problem) -> list[str]:
+    """Return the limits of a request, a few words each."""
+    wish, shape = problem.requirements, problem.profile.architecture
+    length = None if shape is None else shape.sequence_length
+    limits = []
+    if wish.budget_usd_per_hour is not None:
+        limits.append(f"budget {format_usd(wish.budget_usd_per_hour)}/h")
+    if wish.min_samples_per_second is not None:
+        limits.append(f"at least {format_speed(wish.min_samples_per_second, length)}")
+    limits += _total_limits(wish, length)
+    if wish.gpus:
+        limits.append(f"GPUs {', '.join(wish.gpus)}")
+    if wish.places_in:
+        limits.append(f"in {', '.join(wish.places_in)}")
+    if wish.places_not_in:
+        limits.append(f"not in {', '.join(wish.places_not_in)}")
+    limits += [f"using {rule.spec}" for rule in wish.used]
+    limits.append(
+        _any_market(problem) if wish.market == "any" else f"{wish.market.replace('_', '-')} only"
+    )
+    limits.append(counted_range(wish.min_workers, wish.max_workers, "worker"))
+    limits += _inner_limits(wish)
+    if wish.min_regions > 1 or wish.max_regions < ALL_REGIONS:
+        limits.append(
+            counted_range(wish.min_regions, wish.max_regions, "region")
+            if wish.max_regions < ALL_REGIONS
+            else f"{wish.min_regions} regions or more"
+        )
+    if wish.exchange != "auto":
+        limits.append(f"exchange {wish.exchange}")
+    if wish.max_local_steps is not None:
+        limits.append(counted_range(wish.min_local_steps or 1, wish.max_local_steps, "local step"))
+    limits += [f"{rule.kind} kept in {rule.area}" for rule in wish.kept]
+    limits += [
+        f"{name} {place}"
+        for name, place in (("aggregator", wish.aggregator_words), ("store", wish.storage))
+        if place
+    ]
+    if wish.require_measured:
+        limits.append("measured devices only")
+    return limits
+
+
+def objective_words(problem: Problem) -> str:
+    """Say what is best."""
+    words = OBJECTIVE_WORDS[problem.requirements.objective]
+    return words if problem.profile.architecture is None else words.replace("sample", "token")
+
+
+def _any_market(problem: Problem) -> str:
+    """Name the markets that are chosen among."""
+    known = {offer.market for offer in problem.catalog.offers}
+    return "spot, on-demand and community" if "community" in known else "spot and on-demand"
+
+
+def _inner_limits(wish: Requirements) -> list[str]:
+    """Say what is asked of islands and of the plan inside them."""
+    limits = [] if wish.max_machines is None else [f"at most {wish.max_machines} machines in all"]
+    if wish.min_island_machines is not None or wish.max_island_machines is not None:
+        least, most = wish.min_island_machines or 1, wish.max_island_machines
+        machines = counted(least, "machine") + " or more"
+        if most is not None:
+            machines = counted_range(least, most, "machine")
+        limits.append(f"{machines} a worker")
+    plan = (
+        ("sharding", wish.sharding),
+        ("tensor parallel degree", wish.tensor_parallel),
+        ("checkpointing", wish.checkpointing),
+        ("microbatch", wish.microbatch),
+        ("precision", wish.precision),
+        ("transport", wish.transport),
+    )
+    return limits + [f"{name} {value}" for name, value in plan if value is not None]
+
+
+def _quota_words(wish: Requirements) -> str:
+    """Say which quotas hold."""
+    each = f"{wish.quota_gpus} GPUs per region, type and market"
+    if wish.quotas:
+        return f"from the quota file, else {'no limit' if wish.quota_gpus is None else each}"
+    return "no limit (set one with --quota N or FILE)" if wish.quota_gpus is None else each
+
+
+def _total_limits(wish: Requirements, length: int | None) -> list[str]:
+    """Say how many samples, by when, for how much, and with which emissions."""
+    limits = [] if wish.samples is None else [f"{wish.samples:,} samples"]
+    if wish.tokens is not None:
+        limits = [format_tokens(wish.tokens)]
+    if wish.deadline_s is not None and wish.samples is not None:
+        floor = format_speed(wish.samples / wish.deadline_s, length)
+        limits.append(f"within {format_duration(wish.deadline_s)} (at least {floor})")
+    if wish.budget_usd is not None:
+        limits.append(f"budget {format_usd(wish.budget_usd)} in total")
+    if wish.max_carbon_g_per_hour is not None:
+        limits.append(f"at most {format_number(wish.max_carbon_g_per_hour)} g CO2e/h")
+    return limits
+
+
+def context_lines(problem: Problem) -> list[tuple[str, str]]:
+    """Say what a placement is estimated for: model, data and prices."""
+    wish, profile = problem.requirements, problem.profile
+    store = wish.data_store
+    admitted = len({id(pool.offer) for pool in problem.pools})  # an offer has islands of several k
+    fitting = f"{admitted:,} of {len(problem.catalog.offers):,}"
+    gradients = (
+        f"{COMPRESSION_NAMES[problem.compression]} gradients {format_bytes(problem.gradient_bytes)}"
+    )
+    datasets = ", ".join(
+        f"{d.samples:,} samples in {d.place} that {'may move' if d.may_move else 'stay'}"
+        for d in wish.datasets
+    )
+    return [
+        (
+            "model",
+            (
+                f"{profile.name}: {format_parameters(profile.parameters)} parameters, {gradients}, "
+                f"{batch_words(problem)}"
+            ),
+        ),
+        (
+            "data",
+            f"read from {store}"
+            if store
+            else datasets or "with the workers (assumed; name its store with --data)",
+        ),
+        ("prices", f"catalog {problem.catalog.name}, {_ages(problem)}, {fitting} offers fit"),
+    ]
+
+
+def batch_words(problem: Problem) -> str:
+    """Give the samples of a step, or the range that they are chosen from."""
+    wish = problem.requirements
+    critical = "" if wish.critical_batch is None else f", critical batch {wish.critical_batch:,}"
+    if wish.open_batches:
+        low, high = wish.open_batches[0], wish.open_batches[-1]
+        return f"{low:,} to {high:,} samples a step, whichever is best (TBS){critical}"
+    chosen = (
+        ""
+        if wish.batch_range is None
+        else f", the best of {wish.batch_range[0]:,} to {wish.batch_range[1]:,}"
+    )
+    return f"{_samples(problem)} a step (TBS{chosen}){critical}"
+
+
+def _samples(problem: Problem) -> str:
+    """Count the samples of a step, of a language model in sequences and tokens."""
+    architecture, batch = problem.profile.architecture, problem.batch
+    if architecture is None:
+        return f"{batch:,} samples"
+    length = architecture.sequence_length
+    return f"{format_tokens(batch * length)} ({batch:,} sequences of {length:,} tokens)"
+
+
+def _ages(problem: Problem) -> str:
+    """Return the dates of the machine prices, and those of egress where bytes may leave a machine's
+    region or the prices are old.
+    """
+    book, wish = problem.catalog, problem.requirements
+    machines = f"machines {_span(*book.as_of)}"
+    if book.egress_as_of is None:
+        return machines
+    oldest, newest = book.egress_as_of
+    used = wish.max_workers > 1 or bool(wish.data_store) or bool(wish.datasets)
+    old = (date.fromisoformat(book.as_of[1]) - date.fromisoformat(oldest)).days > OLD_DAYS
+    return f"{machines}, egress {_span(oldest, newest)}" if used or old else machines
+
+
+def _span(oldest: str, newest: str) -> str:
+    return newest if oldest == newest else f"{oldest} to {newest}"

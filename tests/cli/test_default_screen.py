@@ -1,0 +1,105 @@
+"""The default answer: about twelve lines, in order, that say what is not certain."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from conftest import Run
+from placer.cli.report.recommend.default_screen import answer_lines, baseline_words, title
+from placer.cli.report.recommend.proof_words import doubt_words, proof_words
+from placer.interface.advisor import Advisor
+from placer.solving.answer import Status
+from placer.solving.result import Result
+from placer.units import Interval
+
+ERBEN = ("--model", "roberta-xlm", "--catalog", "erben-2023", "--budget", "5/h")
+
+
+@pytest.fixture(scope="module")
+def measured() -> Result:
+    """Eight A10, whose speed was measured: alternatives are all measured too."""
+    return Advisor(catalog="erben-2023").recommend(
+        "roberta-xlm", budget="5/h", gpu="T4,A10,V100", catalog="erben-2023"
+    )
+
+
+def labels(text: str) -> list[str]:
+    """Return the labels of printed lines in order."""
+    return re.findall(r"^([a-z]+)  ", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120])
+def test_about_twelve_lines_in_order(run: Run, columns: int) -> None:
+    """What, where, speed and price first; then one line a fact. `-v` has everything."""
+    done = run("recommend", *ERBEN, "--gpu", "T4,A10,V100", columns=columns)
+    first, *others = done.stdout.splitlines()
+    assert first.startswith("8 x A10 on-demand in lambda/us-west-1 (gpu_1x_a10)")
+    figures = " ".join([first, *others][:2])
+    assert "$4.80/h   1,060 samples/s (981 to 1,141)" in figures
+    order = ["model", "step", "price", "proof", "risk", "compare", "regions", "near"]
+    assert labels(done.stdout) == order
+    assert labels(done.stderr) == ["warning", "next"]
+    assert len(done.stdout.splitlines()) + len(done.stderr.splitlines()) <= 18
+    for line in (done.stdout + done.stderr).splitlines():
+        assert len(line) <= columns
+        assert line == line.rstrip()
+    whole = run("recommend", *ERBEN, "--gpu", "T4,A10,V100", "--all", columns=columns).stdout
+    again = run("recommend", *ERBEN, "--gpu", "T4,A10,V100", "-v", columns=columns).stdout
+    assert labels(whole) == labels(again)
+    assert "Considered" in whole
+    assert not any(line != line.rstrip() for line in whole.splitlines())
+
+
+def test_an_estimated_speed_is_an_interval_first(run: Run) -> None:
+    """A speed that nobody measured says so where the answer is called optimal, and a price that
+    decides it and looks wrong is named.
+    """
+    said = " ".join(run("recommend", "--model", "roberta-xlm", "--budget", "5/h").stdout.split())
+    assert re.search(r"/h [\d,]+ to [\d,]+ samples/s \([\d,]+ expected\)", said)
+    assert "ranking not certain: nobody measured the speed of L4:4" in said
+    assert "may be faster" in said
+    assert re.search(r"outlier L4:4 spot in aws/ap-south-1 at \$0.61/h is 89 % below", said)
+
+
+def test_a_measured_answer_has_no_doubt(measured: Result) -> None:
+    """All intervals are narrow; the verbs of a stopped search do not call it optimal."""
+    assert doubt_words(measured) == ""
+    assert title(measured)[2] == "1,060 samples/s (981 to 1,141)"
+    assert proof_words(measured).startswith("optimal within 0.1 % over 17 offers")
+    stopped = replace(measured, status=Status.TIME_LIMIT, bound=1200.0)
+    assert proof_words(stopped).startswith("not proved: best until the time limit, gap 13 %")
+    assert doubt_words(stopped) == ""
+    interrupted = replace(stopped, interrupted=True)
+    assert "until the interruption" in proof_words(interrupted)
+
+
+def test_a_wide_interval_leaves_the_ranking_open(measured: Result) -> None:
+    """Three-fold, though the devices were measured: it is the links."""
+    got = measured.estimate
+    assert got is not None
+    wide = Interval(value=1060.0, low=500.0, high=1500.0)
+    vague = replace(measured, estimate=replace(got, effective_samples_per_second=wide))
+    assert doubt_words(vague).startswith("ranking not certain: the speed of its links is not known")
+    rivals = [replace(o, estimate=vague.estimate) for o in measured.options]
+    doubtful = replace(measured, options=tuple(rivals))
+    assert "which may be faster" in doubt_words(doubtful)
+
+
+def test_more_samples_leave_an_effective_speed(measured: Result) -> None:
+    """At 1.00 there is no line of it."""
+    got = measured.estimate
+    assert got is not None
+    assert "target" not in dict(answer_lines(measured))
+    more = replace(got, samples_to_target=replace(got.samples_to_target, value=1.05))
+    said = dict(answer_lines(replace(measured, estimate=more)))["target"]
+    assert said.startswith("effective speed ")
+    assert "needs 5 % more samples" in said
+
+
+def test_simpler_tools_that_choose_otherwise_are_told_their_true_cost(measured: Result) -> None:
+    """The same choice is a word, another one is priced."""
+    other = replace(measured.near_misses[0], label="egress-blind", note="", same=False)
+    words = baseline_words([measured.baselines[0], other])
+    assert words.startswith("Single-region tool: the same; egress-blind tool: 10 x A10")
+    assert "at a true cost of $6.00/h" in words
