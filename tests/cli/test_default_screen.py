@@ -81,6 +81,7 @@ def test_a_wide_interval_leaves_the_ranking_open(measured: Result) -> None:
     wide = Interval(value=1060.0, low=500.0, high=1500.0)
     vague = replace(measured, estimate=replace(got, effective_samples_per_second=wide))
     assert doubt_words(vague).startswith("ranking not certain: the speed of its links is not known")
+    assert vague.estimate is not None
     rivals = [replace(o, estimate=vague.estimate) for o in measured.options]
     doubtful = replace(measured, options=tuple(rivals))
     assert "which may be faster" in doubt_words(doubtful)
