@@ -25,7 +25,13 @@ _NUMBER = (
 _LARGEST, _SMALLEST = 1e15, 1e-9
 """Quantities outside are slips of the keyboard."""
 _PREFIX = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_COUNT_PREFIX = _PREFIX | {"B": 1e9}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+_HOURS_OF = {
+    **dict.fromkeys(("/h", "/hr", "/hour"), 1.0),
+    **dict.fromkeys(("/d", "/day"), 24.0),
+    **dict.fromkeys(("/mo", "/month"), HOURS_PER_MONTH),
+}
 _DURATION = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -39,7 +45,7 @@ class Interval:
 
 
 def parse_budget(text: str) -> float:
-    """Read a budget in USD per hour, such as ``5/h``, ``$5/h`` or ``120/day``.
+    """Read a budget in USD per hour, such as ``5/h``, ``120/day`` or ``3000/month`` of 730 h.
 
     Raises
     ------
@@ -48,15 +54,15 @@ def parse_budget(text: str) -> float:
 
     Examples
     --------
-    >>> parse_budget("$5/h"), parse_budget("120/day")
-    (5.0, 5.0)
+    >>> parse_budget("$5/h"), parse_budget("120/day"), parse_budget("3650/month")
+    (5.0, 5.0, 5.0)
     """
     body = text.strip().removeprefix("$").strip()
     match = re.fullmatch(_NUMBER + r"\s*(?P<rest>.*)", body)
     if match is None:
         raise PlacerError(f"budget '{text}' is not an amount", "write it as 5/h or '$5/h'")
-    rest = match["rest"].replace(" ", "").lower()
-    hours = {"/h": 1.0, "/hr": 1.0, "/hour": 1.0, "usd/h": 1.0, "/d": 24.0, "/day": 24.0}.get(rest)
+    rest = match["rest"].replace(" ", "").lower().replace("per", "/")
+    hours = _HOURS_OF.get(rest.removeprefix("usd"))
     if rest == "":
         example = body if float(body) > 0 else "5"
         raise PlacerError(
@@ -70,7 +76,8 @@ def parse_budget(text: str) -> float:
         )
     if hours is None:
         raise PlacerError(
-            f"budget '{text}' has the unknown unit '{match['rest']}'", "write it as 5/h or 120/day"
+            f"budget '{text}' has the unknown unit '{match['rest']}'",
+            "write it as 5/h, 120/day or 3000/month",
         )
     return _positive(text, "budget", float(match["number"]) / hours)
 
@@ -98,7 +105,7 @@ def parse_rate(text: str) -> float:
 
 
 def parse_count(text: str, what: str = "count") -> int:
-    """Read a whole positive number; ``32K`` is 32,000 and ``32Ki`` is 32,768.
+    """Read a whole positive number; ``32K`` is 32,000, ``32Ki`` is 32,768 and ``1B`` a billion.
 
     Examples
     --------
@@ -110,9 +117,9 @@ def parse_count(text: str, what: str = "count") -> int:
         if re.fullmatch(r"[0-9]{1,3}(,[0-9]{3})+", text.strip())
         else text.strip()
     )
-    match = re.fullmatch(_NUMBER + r"(?P<prefix>[kKMG]?i?)", body)
+    match = re.fullmatch(_NUMBER + r"(?P<prefix>[kKMGBT]?i?)", body)
     prefix = match["prefix"] if match else "?"
-    factor = _PREFIX.get(prefix) or _BINARY.get(prefix)
+    factor = _COUNT_PREFIX.get(prefix) or _BINARY.get(prefix)
     if match is None or factor is None:
         raise PlacerError(
             f"{what} '{text}' is not a number", "write it as 32768, 32K (32,000) or 32Ki (32,768)"

@@ -83,6 +83,7 @@ LATER_WISHES = frozenset(
         "grace_seconds",
         "data_bytes",
         "data_cache",
+        "budget_rate",
     }
 )
 """Keys of the request that files of older versions lack."""

@@ -14,7 +14,7 @@ from placer.market.books.layers import catalog_names, find_layer
 from placer.market.books.pin import DEFAULT_CATALOG, pinned
 from placer.market.carbon import offer_carbon
 from placer.market.catalog import Catalog, VmOffer
-from placer.market.selection import filter_offers
+from placer.market.words.selection import filter_offers
 
 OFFERS_SCHEMA = "placer.offers/v1"
 CATALOGS_SCHEMA = "placer.catalogs/v1"

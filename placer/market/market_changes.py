@@ -14,7 +14,7 @@ from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog, EgressPrice, VmOffer
 from placer.market.network.graph import Link, Network, network_of
 from placer.market.scaled_market import with_offers, with_scaled_prices
-from placer.market.selection import gpus_like, places_of
+from placer.market.words.selection import gpus_like, places_of
 
 Row = tuple[str, tuple[str, ...], float | None, float | None]
 """A change: its words, its patterns, its factor or its value."""

@@ -29,6 +29,7 @@ from placer.market.catalog import (
 )
 from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import Network, largest_cards, network_of
+from placer.market.words.selection import asks_for
 from placer.problem.data.datasets import bytes_of, passes_of
 from placer.problem.exchange import goes_on_without, traits
 from placer.problem.islands import IslandQuestion
@@ -698,8 +699,9 @@ class Problem:
     def offer_problems(self, offer: VmOffer) -> list[tuple[str, str]]:
         """Return why an offer may not be used, as (code, message); empty if it may."""
         wish, problems = self.requirements, []
-        if wish.gpus and offer.gpu not in wish.gpus:
-            problems.append(("gpu", f"{offer.gpu} is not among --gpu {','.join(wish.gpus)}"))
+        if not asks_for(wish.gpus, offer.gpu, offer.gpu_count):
+            name = offer.device if any(":" in gpu for gpu in wish.gpus) else offer.gpu
+            problems.append(("gpu", f"{name} is not among --gpu {','.join(wish.gpus)}"))
         if wish.market not in ("any", offer.market):
             problems.append(
                 (

@@ -84,6 +84,7 @@ LATER_FIELDS = (
     "expected",
     "speed_caps",
     "least_speed",
+    "budget_rate",
 )
 """Fields that documents leave out where nothing is asked: older versions wrote none of them."""
 ALL_REGIONS = 1_000
@@ -240,7 +241,8 @@ class Requirements:
     ``confidence`` is a share of the scenarios of capacity, and ``expected`` asks for the mean over
     them;
     ``speed_caps`` and ``least_speed`` are what a search over them asks of one range of speeds, and
-    no word of a user.
+    no word of a user. ``budget_rate`` names the rate at which a budget in another currency was
+    read.
     """
 
     objective: str = "throughput"
@@ -308,6 +310,7 @@ class Requirements:
     expected: bool = False
     speed_caps: tuple[SpeedCap, ...] = ()
     least_speed: int | None = None
+    budget_rate: str | None = None
 
     @property
     def aggregator_words(self) -> str | None:

@@ -202,7 +202,7 @@ def test_budget_words(
     text: str, samples: str | None, usd: tuple[float | None, float | None]
 ) -> None:
     """A rate stays a rate; beside samples an amount is a total."""
-    assert read_budget(text, samples) == usd
+    assert read_budget(text, samples)[:2] == usd
 
 
 @pytest.mark.parametrize("text", ["0", "-5", "nan", "usd", "", "5,0", "1e400", "200/week"])

@@ -76,14 +76,16 @@ def test_a_planted_circle_is_found(copy: Path) -> None:
     circles, upward = planted(
         copy,
         "placer/market/carbon.py",
-        "\nfrom placer.market.catalog import Catalog\nimport placer.market.selection\n",
+        "\nfrom placer.market.catalog import Catalog\nimport placer.market.words.selection\n",
     )
     assert (circles, upward) == ([], [])  # imports within a room are no fault by themselves
     circles, _ = planted(
-        copy, "placer/market/catalog.py", "\nfrom placer.market.selection import match_places\n"
+        copy,
+        "placer/market/catalog.py",
+        "\nfrom placer.market.words.selection import match_places\n",
     )
     assert len(circles) == 1
-    assert {"placer.market.catalog", "placer.market.selection"} <= set(circles[0])
+    assert {"placer.market.catalog", "placer.market.words.selection"} <= set(circles[0])
 
 
 def test_a_planted_upward_import_inside_a_function_is_found(copy: Path) -> None:

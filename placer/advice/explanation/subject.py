@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from placer.advice.explanation.side_questions import wanting
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import VmOffer
-from placer.market.selection import gpus_of, patterns_of
+from placer.market.words.selection import gpus_of, patterns_of
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement, parse_workers
 from placer.problem.problem import Problem

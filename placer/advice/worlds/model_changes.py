@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from placer.errors import PlacerError
 from placer.market.market_changes import Row
-from placer.market.selection import gpus_like, places_of
+from placer.market.words.selection import gpus_like, places_of
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
 from placer.workload.profile import ModelProfile, Rate

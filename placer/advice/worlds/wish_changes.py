@@ -61,7 +61,7 @@ def _scaled(wish: Wish, problem: Problem, factor: float, text: str) -> dict[str,
     now = {field: getattr(known, field) for field in wish.fields}
     if wish.name == "tbs":
         now = {"target_batch_size": problem.batch}
-    amounts = {field: value for field, value in now.items() if value is not None}
+    amounts = {field: v for field, v in now.items() if isinstance(v, int | float)}
     if not amounts:
         raise PlacerError(
             f"change '{text}': the request has no {wish.word} to multiply",

@@ -75,7 +75,7 @@ def command(
 
 def _keys(group_by: str) -> tuple[str, ...]:
     from placer.market.checks.groups import GROUPS
-    from placer.market.selection import words
+    from placer.market.words.selection import words
 
     keys = tuple(dict.fromkeys(words(group_by, "group-by")))
     for key in keys:

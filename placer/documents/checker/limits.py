@@ -87,7 +87,8 @@ def _machines(case: Case) -> Iterator[str]:
             yield f"the model does not fit the host memory of {name}"
         if not row.get("inner") and ran_out_of_memory(offer, profile):
             yield f"the model is known to run out of memory on {name}"
-        if wish["gpus"] and row["gpu"] not in wish["gpus"]:
+        device = f"{row['gpu']}:{row['gpu_count']}"
+        if wish["gpus"] and row["gpu"] not in wish["gpus"] and device not in wish["gpus"]:
             yield f"{name} has GPUs that were not asked for"
         if wish["market"] not in ("any", row["market"]):
             yield f"{name} is {row['market']}"

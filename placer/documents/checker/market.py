@@ -114,7 +114,11 @@ def _admitted(
         *(rule["place"] for rule in wish["used"] if fnmatchcase(place, rule["place"])),
     ]
     return (
-        (not wish["gpus"] or offer["gpu"] in wish["gpus"])
+        (
+            not wish["gpus"]
+            or offer["gpu"] in wish["gpus"]
+            or f"{offer['gpu']}:{offer['gpu_count']}" in wish["gpus"]
+        )
         and wish["market"] in ("any", offer["market"])
         and (problem["profile"].get("architecture") is not None or _fits(offer, problem))
         and (wish["oldest_price"] is None or offer["as_of"] >= wish["oldest_price"])

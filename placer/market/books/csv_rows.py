@@ -42,6 +42,9 @@ KEYS: dict[str, tuple[str, ...]] = {
     "hubs.csv": ("hub",),
     "corridors.csv": ("hub_a", "hub_b"),
     "sources.csv": ("source",),
+    "countries.csv": ("country",),
+    "cities.csv": ("city", "country"),
+    "exchange_rates.csv": ("currency",),
 }
 """What may occur only once in each file; runs.csv and claims.csv are figures of a paper beside its
 book, no part of it; measured.csv is a file of any name with a user's own runs, which may repeat;

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from placer.errors import PlacerError, unknown
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog, Gpu
-from placer.market.selection import filter_offers, match_places, words
+from placer.market.words.selection import filter_offers, match_places, words
 
 PROVIDERS = ("aws", "azure", "gcp")
 """Providers whose price interface can be read; one module each in this folder."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from placer.errors import PlacerError
+from placer.market.words.money import in_dollars
 from placer.units import parse_budget
 
 TOTAL = re.compile(
@@ -13,14 +14,16 @@ TOTAL = re.compile(
 )
 
 
-def read_budget(text: str, samples: str | int | None) -> tuple[float | None, float | None]:
-    """Read a budget as (USD per hour, USD in total), one of them None.
+def read_budget(
+    text: str, samples: str | int | None
+) -> tuple[float | None, float | None, str | None]:
+    """Read a budget as (USD per hour, USD in total, exchange rate), one of the first two None.
 
     Parameters
     ----------
     text
-        A rate such as ``5/h`` or ``120/day``; or, beside a number of samples, a total such as
-        ``200``, ``$200``, ``200usd`` or ``200 total``.
+        A rate such as ``5/h``, ``120/day`` or ``5EUR/h``; or, beside a number of samples, a total
+        such as ``200``, ``$200``, ``200usd`` or ``200 total``.
     samples
         How many samples the total is for; without it an amount alone could be either, and is
         refused.
@@ -28,13 +31,19 @@ def read_budget(text: str, samples: str | int | None) -> tuple[float | None, flo
     Raises
     ------
     PlacerError
-        If the amount is ambiguous, zero, negative or not finite.
+        If the amount is ambiguous, zero, negative or not finite, or the currency is unknown.
 
     Examples
     --------
     >>> read_budget("$1,200 total", "10M"), read_budget("200", "10M"), read_budget("5/h", "10M")
-    ((None, 1200.0), (None, 200.0), (5.0, None))
+    ((None, 1200.0, None), (None, 200.0, None), (5.0, None, None))
     """
+    written, rate = in_dollars(text)
+    said = None if rate is None else f"{text.strip()} at {rate.words}"
+    return (*_read_dollars(written, samples), said)
+
+
+def _read_dollars(text: str, samples: str | int | None) -> tuple[float | None, float | None]:
     match = TOTAL.fullmatch(text.strip().removeprefix("$").strip())
     if (
         samples is None

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog
-from placer.market.selection import CONTINENTS, places_of
+from placer.market.words.selection import places_of
 from placer.problem.requirements import Used
 
 _RULE = re.compile(
@@ -63,15 +63,16 @@ def parse_used(given: list[str], catalog: Catalog) -> tuple[Used, ...]:
 
 
 def _place(word: str, catalog: Catalog) -> str:
-    """Read one pattern of places: counts are of all places together, so a continent, which is a
-    list, is refused.
+    """Read one pattern of places: counts are of all places together, so an area with several
+    places, which is a list, is refused.
     """
-    if word.lower() in CONTINENTS or word.upper() in CONTINENTS.values():
+    places = places_of(word, catalog)
+    if len(places) > 1:
         raise PlacerError(
-            f"use '{word}': a continent is no pattern of places",
+            f"use '{word}': an area is no pattern of places",
             "name a place, a provider or one such as 'gcp/europe-*'",
         )
-    return places_of(word, catalog)[0]
+    return places[0]
 
 
 def _device(word: str, catalog: Catalog) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from placer.errors import PlacerError, unknown
 from placer.market.carbon import parse_carbon
 from placer.market.catalog import Catalog
-from placer.market.selection import gpus_of, patterns_of, words
+from placer.market.words.selection import devices_of, patterns_of, words
 from placer.problem.exchange import traits
 from placer.problem.placement import LARGEST_ISLAND
 from placer.problem.problem import MOST_KNOWN_LOCAL_STEPS
@@ -246,7 +246,7 @@ READERS: Mapping[str, Reader] = {
     "exchange": _exchange,
     "flag": _flag,
     "floor": lambda value, asked: (parse_fraction(value, asked.wish.word, 1.0),),
-    "gpus": lambda value, asked: (gpus_of(value, asked.catalog),),
+    "gpus": lambda value, asked: (devices_of(value, asked.catalog),),
     "island_machines": lambda value, asked: parse_range(value, asked.wish.word, LARGEST_ISLAND),
     "kept": lambda value, asked: (
         parse_kept(words(value, "keep"), asked.catalog) if value else (),

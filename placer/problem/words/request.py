@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
-from placer.market.selection import words as split
+from placer.market.words.selection import words as split
 from placer.problem.contradictions import without_contradictions
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
@@ -61,6 +61,7 @@ def build_problem(profile: ModelProfile, catalog: Catalog, **words: Unpack[Wishe
 
 def _requirements(given: Mapping[str, Any], catalog: Catalog) -> Requirements:
     """Read the wishes that are given, and the defaults of those that are not."""
+    given = _in_full(given)
     if given.get("samples") is not None and given.get("tokens") is not None:
         raise PlacerError("samples and tokens both say how much is trained", "give one of them")
     fields: dict[str, Any] = {"objective": default_objective(given)}
@@ -69,6 +70,17 @@ def _requirements(given: Mapping[str, Any], catalog: Catalog) -> Requirements:
         if wish.fields and value is not None:
             fields |= read_wish(wish, value, catalog, given)
     return Requirements(**fields)
+
+
+def _in_full(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Write the words that are short for others as these others."""
+    if not given.get("spot"):
+        return given
+    if given.get("market") not in (None, "any", "spot"):
+        raise PlacerError(
+            f"spot beside market '{given['market']}'", "give --spot or --market, not both"
+        )
+    return {**given, "market": "spot"}
 
 
 def with_links(catalog: Catalog, given: list[str]) -> Catalog:

@@ -89,7 +89,7 @@ def _written(name: str, value: Any) -> Any:
     if wish is None:
         raise unknown("word", name, list(WISHES))
     hint = HINTS[name]
-    if not is_kind(value, hint):
+    if not (is_kind(value, hint) or (wish.whole and _is_whole(value))):
         quoted = " ".join(repr(value).split())
         raise PlacerError(
             f"{name} {quoted[:LONGEST]}{'...' * (len(quoted) > LONGEST)} is of the wrong kind",
@@ -99,11 +99,18 @@ def _written(name: str, value: Any) -> Any:
         return value
     if isinstance(value, os.PathLike):
         return str(os.fspath(value))
+    if isinstance(value, float) and wish.whole:
+        value = int(value)
     if isinstance(value, Mapping):
         return value if name == "quota" else [_pair(key, one) for key, one in value.items()]
     if wish.number is None:
         return value
     return "..".join(wish.number.format(_digits(one)) for one in _each(value))
+
+
+def _is_whole(value: object) -> bool:
+    """Tell whether a float is a whole number, as 1e9 is."""
+    return isinstance(value, float) and value.is_integer()
 
 
 def _each(value: Any) -> tuple[Any, ...]:

@@ -538,11 +538,13 @@ class Wishes(TrainingWishes, total=False):
         str | None,
         Wish(
             group="limits",
-            fields=("budget_usd_per_hour", "budget_usd"),
+            fields=("budget_usd_per_hour", "budget_usd", "budget_rate"),
             reader="budget",
             metavar="USD[/h]",
             example="5/h",
-            help="Most that may be spent: 5/h; with --samples or --tokens also in total: 200usd.",
+            help="Most that may be spent: 5/h, 100/day, 3000/month, 5EUR/h; with --samples or "
+            "--tokens also in total: 200usd.",
+            more="Other currencies are read at a dated rate, which the answer names.",
             scales=True,
             removable=True,
         ),
@@ -614,7 +616,7 @@ class Wishes(TrainingWishes, total=False):
             reader="gpus",
             metavar="A,B",
             example="T4,A10",
-            help="Only these GPUs, such as T4,A10,A100.",
+            help="Only these GPUs, such as T4,A10,A100; A100:8: only machines with eight of them.",
             removable=True,
         ),
     ]
@@ -626,7 +628,8 @@ class Wishes(TrainingWishes, total=False):
             reader="places",
             metavar="PLACE,..",
             example="gcp/us-*,aws",
-            help="Only these places: 'aws/*', 'gcp/europe-*', aws, europe, EU.",
+            help="Only these places: 'aws/*', 'gcp/europe-*', aws; eu (the Union), europe, "
+            "germany, us, frankfurt.",
             flag="--in",
             removable=True,
         ),
@@ -657,6 +660,18 @@ class Wishes(TrainingWishes, total=False):
             repeatable=True,
             keys=("use",),
             removable=True,
+        ),
+    ]
+    spot: Annotated[
+        bool,
+        Wish(
+            group="machines",
+            fields=(),
+            reader="flag",
+            metavar="",
+            example="yes",
+            help="Short for --market spot.",
+            changes=False,
         ),
     ]
     market: Annotated[

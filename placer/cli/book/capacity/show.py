@@ -37,7 +37,7 @@ def command(
     """
     from placer.market.books.partial_books import over_default
     from placer.market.capacity_table import capacity_document
-    from placer.market.selection import ASKED_MARKETS, gpus_of
+    from placer.market.words.selection import ASKED_MARKETS, gpus_of
 
     book, _ = over_default(catalog)
     wanted = market.replace("-", "_")

@@ -22,7 +22,7 @@ def command(places: tuple[str, ...], catalog: tuple[str, ...], as_json: bool) ->
     """
     from placer.market.books.book_reader import load_catalog
     from placer.market.network.graph import network_of
-    from placer.market.selection import match_places
+    from placer.market.words.selection import match_places
     from placer.units import format_bandwidth, format_seconds
 
     book = load_catalog(catalog)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 
 from placer.cli.report.recommend.figures import COMPRESSION_NAMES
@@ -23,6 +24,8 @@ OLD_DAYS = 366
 """Egress prices older than this beside the newest machine price are worth a word although nothing
 is sent.
 """
+MOST_PLACES = 6
+"""Places that a line names one by one."""
 OBJECTIVE_WORDS = {
     "throughput": "most samples/s",
     "cost": "lowest USD/h",
@@ -49,16 +52,16 @@ def limits_of(problem: Problem) -> list[str]:
     length = None if shape is None else shape.sequence_length
     limits = []
     if wish.budget_usd_per_hour is not None:
-        limits.append(f"budget {format_usd(wish.budget_usd_per_hour)}/h")
+        limits.append(f"budget {format_usd(wish.budget_usd_per_hour)}/h{_rate(wish)}")
     if wish.min_samples_per_second is not None:
         limits.append(f"at least {format_speed(wish.min_samples_per_second, length)}")
     limits += _total_limits(wish, length)
     if wish.gpus:
         limits.append(f"GPUs {', '.join(wish.gpus)}")
     if wish.places_in:
-        limits.append(f"in {', '.join(wish.places_in)}")
+        limits.append(f"in {_places(wish.places_in)}")
     if wish.places_not_in:
-        limits.append(f"not in {', '.join(wish.places_not_in)}")
+        limits.append(f"not in {_places(wish.places_not_in)}")
     limits += [f"using {rule.spec}" for rule in wish.used]
     limits.append(
         _any_market(problem) if wish.market == "any" else f"{wish.market.replace('_', '-')} only"
@@ -126,6 +129,18 @@ def _quota_words(wish: Requirements) -> str:
     return "no limit (set one with --quota N or FILE)" if wish.quota_gpus is None else each
 
 
+def _places(patterns: Sequence[str]) -> str:
+    """Name some places; of a country or continent the first ones."""
+    if len(patterns) <= MOST_PLACES:
+        return ", ".join(patterns)
+    return f"{', '.join(patterns[:3])} and {len(patterns) - 3} more places"
+
+
+def _rate(wish: Requirements) -> str:
+    """Say at which rate a budget in another currency was read; empty for one in USD."""
+    return "" if wish.budget_rate is None else f" ({wish.budget_rate})"
+
+
 def _total_limits(wish: Requirements, length: int | None) -> list[str]:
     """Say how many samples, by when, for how much, and with which emissions."""
     limits = [] if wish.samples is None else [f"{wish.samples:,} samples"]
@@ -135,7 +150,7 @@ def _total_limits(wish: Requirements, length: int | None) -> list[str]:
         floor = format_speed(wish.samples / wish.deadline_s, length)
         limits.append(f"within {format_duration(wish.deadline_s)} (at least {floor})")
     if wish.budget_usd is not None:
-        limits.append(f"budget {format_usd(wish.budget_usd)} in total")
+        limits.append(f"budget {format_usd(wish.budget_usd)} in total{_rate(wish)}")
     if wish.max_carbon_g_per_hour is not None:
         limits.append(f"at most {format_number(wish.max_carbon_g_per_hour)} g CO2e/h")
     return limits

@@ -1,0 +1,1 @@
+"""Words about the market: parts of the world, other money, machines of one's own."""

@@ -1,0 +1,196 @@
+"""Names of parts of the world: countries, continents, the European Union and cities, with the
+places of a book that lie in them.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from placer.errors import PlacerError
+from placer.market.books.csv_rows import read_rows
+from placer.market.books.folders import shipped_catalogs
+from placer.market.catalog import Catalog, Region
+
+CONTINENTS = {
+    "africa": "AF",
+    "asia": "AS",
+    "europe": "EU",
+    "north-america": "NA",
+    "oceania": "OC",
+    "south-america": "SA",
+}
+"""Continents by the names that users write; the codes are those of regions.csv."""
+UNION = ("eu", "european-union")
+"""Names of the European Union, which is smaller than the continent."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Country:
+    """A row of catalogs/countries.csv: ISO 3166-1 codes, names, continent, capital, and whether it
+    is a member of the European Union.
+    """
+
+    country: str
+    iso3: str
+    name: str
+    also: str
+    continent: str
+    eu: str
+    capital: str
+    source: str
+    as_of: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return what users may call it: both codes and its names."""
+        also = self.also.split("|") if self.also else []
+        return tuple(plain_name(name) for name in (self.country, self.iso3, self.name, *also))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class City:
+    """A row of catalogs/cities.csv: where a city lies."""
+
+    city: str
+    country: str
+    latitude_deg: float
+    longitude_deg: float
+    source: str
+    as_of: str
+
+
+def plain_name(text: str) -> str:
+    """Return a name in lower-case ASCII with dashes, as names are compared.
+
+    Examples
+    --------
+    >>> plain_name("São Paulo"), plain_name("United_Kingdom")
+    ('sao-paulo', 'united-kingdom')
+    """
+    ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    words = ascii_text.replace("_", " ").replace("-", " ").replace(".", "").replace("'", "")
+    return "-".join(words.split())
+
+
+@lru_cache(maxsize=1)
+def countries() -> dict[str, Country]:
+    """Return the countries by their two-letter codes (catalogs/countries.csv)."""
+    path = shipped_catalogs() / "countries.csv"
+    return {row["country"]: Country(**row) for row in read_rows(path, "countries.csv")}
+
+
+@lru_cache(maxsize=1)
+def cities() -> tuple[City, ...]:
+    """Return the cities, the largest first (catalogs/cities.csv)."""
+    path = shipped_catalogs() / "cities.csv"
+    return tuple(City(**row) for row in read_rows(path, "cities.csv"))
+
+
+def country_named(word: str) -> Country | None:
+    """Find a country by a code or a name; None if there is none."""
+    name = plain_name(word)
+    return next((country for country in countries().values() if name in country.names), None)
+
+
+def city_named(word: str) -> City | None:
+    """Find a city by its name, or by name and country such as ``London/CA``; None if there is
+    none.
+
+    Notes
+    -----
+    Of several cities of one name it is the largest. ``Frankfurt`` finds ``Frankfurt am Main``.
+    """
+    written, _, where = word.partition("/")
+    name, country = plain_name(written), country_named(where) if where else None
+    if not name or (where and country is None):
+        return None
+    inside = [city for city in cities() if country is None or city.country == country.country]
+    exact = (city for city in inside if plain_name(city.city) == name)
+    longer = (city for city in inside if plain_name(city.city).startswith(f"{name}-"))
+    return next(exact, None) or next(longer, None)
+
+
+def area_places(word: str, catalog: Catalog) -> list[str] | None:
+    """Return the places of a book in an area; None if the word names no area.
+
+    Parameters
+    ----------
+    word
+        A continent, ``EU`` for the European Union, a country by name or ISO code, a city, or the
+        name of a region without its provider.
+
+    Raises
+    ------
+    PlacerError
+        If the book has no place there, or the word stands for two areas.
+    """
+    name = plain_name(word)
+    if name in UNION:
+        members = {country.country for country in countries().values() if country.eu == "yes"}
+        return _some(word, (r for r in catalog.regions.values() if r.country in members), catalog)
+    continent = CONTINENTS.get(name)
+    if continent is not None:
+        inside = (r for r in catalog.regions.values() if r.continent == continent)
+        return _some(word, inside, catalog)
+    country = country_named(word)
+    if country is not None:
+        return _in_country(word, country, catalog)
+    if name.upper() in CONTINENTS.values():
+        inside = (r for r in catalog.regions.values() if r.continent == name.upper())
+        return _some(word, inside, catalog)
+    named = [region for region in catalog.regions.values() if name in _names(region)]
+    return _some(word, named, catalog) if named else None
+
+
+def area_names(catalog: Catalog) -> list[str]:
+    """List the areas that a book has places in, for suggestions: continents, countries, cities."""
+    codes = {region.country for region in catalog.regions.values()}
+    continents = {region.continent for region in catalog.regions.values()}
+    return [
+        *(name for name, code in CONTINENTS.items() if code in continents),
+        *(plain_name(row.name) for row in countries().values() if row.country in codes),
+        *sorted({plain_name(region.city) for region in catalog.regions.values()}),
+    ]
+
+
+def _in_country(word: str, country: Country, catalog: Catalog) -> list[str]:
+    """Return the places in a country; a code of two letters that once meant a continent is refused
+    where both have places.
+    """
+    inside = [region for region in catalog.regions.values() if region.country == country.country]
+    name = next((n for n, code in CONTINENTS.items() if code == word.upper()), None)
+    if name is None:
+        return _some(word, inside, catalog)
+    there = [region for region in catalog.regions.values() if region.continent == word.upper()]
+    if inside and there:
+        raise PlacerError(
+            f"place '{word}' is {country.name} or {name.replace('-', ' ').title()}",
+            f"write {plain_name(country.name)}, {country.iso3.lower()} or {name}",
+        )
+    return _some(word, there or inside, catalog)
+
+
+def _names(region: Region) -> tuple[str, str]:
+    """Return the names of one region without its provider: its own and that of its city."""
+    return plain_name(region.region), plain_name(region.city)
+
+
+def _some(word: str, inside: Iterable[Region], catalog: Catalog) -> list[str]:
+    """Return the places of some regions; an area without any would be no limit at all."""
+    places = [region.place for region in inside]
+    if not places:
+        raise PlacerError(
+            f"catalog '{catalog.name}' has no place in '{word}'",
+            f"it has places in {_where(catalog)}",
+        )
+    return places
+
+
+def _where(catalog: Catalog) -> str:
+    """Name the countries of a book."""
+    codes = {region.country for region in catalog.regions.values()}
+    named = sorted(row.name for row in countries().values() if row.country in codes)
+    return f"{', '.join(named[:12])}{' ...' * (len(named) > 12)}"

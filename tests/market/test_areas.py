@@ -1,0 +1,173 @@
+"""Areas that users name: countries, continents, the European Union, cities; and other money."""
+
+import csv
+
+import pytest
+
+from placer.errors import PlacerError
+from placer.market.books.book_reader import load_catalog
+from placer.market.books.folders import shipped_catalogs
+from placer.market.catalog import Catalog
+from placer.market.words.areas import CONTINENTS, area_places, cities, city_named, countries
+from placer.market.words.money import exchange_rates, in_dollars
+from placer.market.words.selection import asks_for, devices_of, match_places, places_of
+
+BOOKS = ("default", "erben-2023", "phalak-2023", "intellect-1")
+
+
+@pytest.mark.parametrize("name", BOOKS)
+def test_every_place_has_a_country_on_its_continent(name: str) -> None:
+    """So that no place is left out when its country is asked for."""
+    for region in load_catalog(name).regions.values():
+        assert countries()[region.country].continent == region.continent
+
+
+def test_the_union_has_its_27_members_and_is_smaller_than_the_continent(default: Catalog) -> None:
+    """Switzerland, Norway, Iceland and the United Kingdom are in Europe alone."""
+    assert sum(row.eu == "yes" for row in countries().values()) == 27
+    union, europe = match_places("eu", default), match_places("europe", default)
+    outside = {default.regions[place].country for place in {*europe} - {*union}}
+    assert {*union} < {*europe}
+    assert outside == {"CH", "GB", "IS", "NO"}
+
+
+@pytest.mark.parametrize(
+    ("word", "country"),
+    [
+        ("germany", "DE"),
+        ("de", "DE"),
+        ("DEU", "DE"),
+        ("us", "US"),
+        ("usa", "US"),
+        ("United States", "US"),
+        ("uk", "GB"),
+        ("united_kingdom", "GB"),
+        ("South Korea", "KR"),
+        ("saudi-arabia", "SA"),
+    ],
+)
+def test_countries_have_names_and_codes(word: str, country: str, default: Catalog) -> None:
+    """All places of the country and no other."""
+    expected = [p for p, region in default.regions.items() if region.country == country]
+    assert area_places(word, default) == expected != []
+
+
+def test_cities_and_regions_without_their_provider(default: Catalog) -> None:
+    """A word without a slash may be a city, or a region of whichever providers have it."""
+    assert {"aws/eu-central-1", "gcp/europe-west3"} <= {*match_places("frankfurt", default)}
+    assert "aws/us-east-1" in match_places("us-east-1", default)
+    assert places_of("gcp/europe-*", default) == ["gcp/europe-*"]
+    assert places_of("aws", default) == ["aws/*"]
+
+
+@pytest.mark.parametrize(
+    ("word", "message", "hint"),
+    [
+        ("germny", "unknown place 'germny'", "'germany'"),
+        ("sa", "Saudi Arabia or South America", "south-america"),
+        ("antarctica", "unknown place 'antarctica'", ""),
+    ],
+)
+def test_words_that_name_no_area(word: str, message: str, hint: str, default: Catalog) -> None:
+    """Each is refused with what to write."""
+    with pytest.raises(PlacerError) as refused:
+        match_places(word, default)
+    assert message in refused.value.message
+    assert hint in refused.value.hint
+
+
+def test_an_area_without_a_place_is_no_freedom(erben: Catalog) -> None:
+    """The book has nothing in Africa: the wish is refused, where it once admitted everything."""
+    with pytest.raises(PlacerError, match="has no place in 'africa'") as refused:
+        match_places("africa", erben)
+    assert "Germany" in refused.value.hint
+
+
+def test_the_table_of_cities_is_whole() -> None:
+    """Coordinates, a known country, and the capital of every larger country."""
+    assert all(city.country in countries() for city in cities())
+    for name, country in (
+        ("Berlin", "DE"),
+        ("Frankfurt", "DE"),
+        ("Cologne", "DE"),
+        ("New York", "US"),
+    ):
+        city = city_named(name)
+        assert city is not None
+        assert city.country == country
+    canadian = city_named("London/CA")
+    assert canadian is not None
+    assert canadian.longitude_deg < -80
+    assert city_named("Atlantis") is None
+    missing = [r.name for r in countries().values() if r.eu == "yes" and not city_named(r.capital)]
+    assert missing == []
+    assert {row.continent for row in countries().values()} == {*CONTINENTS.values()}
+
+
+@pytest.mark.parametrize(
+    ("word", "devices"),
+    [
+        ("h100", ("H100",)),
+        ("nvidia-a100", ("A100-40", "A100-80")),
+        ("NVIDIA A100", ("A100-40", "A100-80")),
+        ("A100:80GB", ("A100-80",)),
+        ("nvidia-a100-sxm4-80gb", ("A100-80",)),
+        ("H100-80GB", ("H100",)),
+        ("rtx-4090", ("RTX4090",)),
+        ("A100:8", ("A100-40:8", "A100-80:8")),
+        ("T4:1", ("T4:1",)),
+    ],
+)
+def test_devices_as_vendors_and_schedulers_write_them(
+    word: str, devices: tuple[str, ...], default: Catalog
+) -> None:
+    """A number behind a colon is that of the GPUs of one machine, unless it is a size of memory."""
+    assert devices_of(word, default) == devices
+    admitted = [o for o in default.offers if asks_for(devices, o.gpu, o.gpu_count)]
+    assert admitted
+    if word == "A100:8":
+        assert {o.gpu_count for o in admitted} == {8}
+
+
+def test_a_number_of_gpus_that_no_machine_has(default: Catalog) -> None:
+    """The message says which there are."""
+    with pytest.raises(PlacerError, match="no machine with 3 x L4") as refused:
+        devices_of("L4:3", default)
+    assert refused.value.hint == "it has machines with 1, 2, 4, 8"
+
+
+@pytest.mark.parametrize(
+    ("text", "dollars"),
+    [
+        ("5EUR/h", "5.602/h"),  # 5 x 1.1204
+        ("€5/h", "5.602/h"),
+        ("EUR 5/h", "5.602/h"),
+        ("1,000 EUR total", "1120.4 total"),
+        ("5/h", "5/h"),
+        ("200usd", "200usd"),
+        ("$5/h", "$5/h"),
+        ("5 per hour", "5 per hour"),
+    ],
+)
+def test_money_is_read_at_a_dated_rate(text: str, dollars: str) -> None:
+    """The European Central Bank's rate of 5 October 2026: 1.1204 USD for a euro."""
+    written, rate = in_dollars(text)
+    assert written == dollars
+    assert (rate is None) == ("EUR" not in text and "€" not in text)
+    if rate is not None:
+        assert rate.as_of == "2026-10-05"
+
+
+def test_cross_rates_follow_from_the_rates_of_the_bank() -> None:
+    """A pound was 0.84720 to the euro that day: 1.1204 / 0.8472 = 1.3225 USD."""
+    assert exchange_rates()["GBP"].usd == pytest.approx(1.1204 / 0.8472, rel=1e-5)
+    with (shipped_catalogs() / "exchange_rates.csv").open(encoding="utf-8") as handle:
+        assert all(len(row["currency"]) == 3 for row in csv.DictReader(handle))
+
+
+@pytest.mark.parametrize("text", ["5QQQ/h", "XAU 5/h", "1,00 EUR", "5..5 EUR/h"])
+def test_money_that_nobody_can_read(text: str) -> None:
+    """An unknown currency or a number that is none says what to write."""
+    with pytest.raises(PlacerError, match="budget") as refused:
+        in_dollars(text)
+    assert "5/h" in refused.value.hint or "5EUR/h" in refused.value.hint

@@ -1,0 +1,94 @@
+"""Words as users type them: --spot, other money, counts in billions, devices by number."""
+
+import json
+
+import pytest
+
+import placer
+from conftest import Run
+from placer.documents.request import request_document
+from placer.errors import PlacerError
+from placer.interface.advisor import Advisor
+from placer.problem.words.values import check_words
+from placer.units import parse_budget, parse_count
+
+advisor = Advisor("erben-2023")
+
+
+def test_spot_is_short_for_its_market() -> None:
+    """The question is the same, down to its document."""
+    short = advisor.problem("resnet50", spot=True, budget="5/h")
+    long = advisor.problem("resnet50", market="spot", budget="5/h")
+    assert short.requirements == long.requirements
+    assert request_document(short) == request_document(long)
+    both = advisor.problem("resnet50", market="spot", spot=True, budget="5/h")
+    assert both.requirements == long.requirements
+
+
+def test_spot_contradicts_another_market() -> None:
+    """One of the two is a slip."""
+    with pytest.raises(PlacerError, match="spot beside market 'on-demand'"):
+        advisor.problem("resnet50", spot=True, market="on-demand")
+
+
+@pytest.mark.parametrize(
+    ("text", "usd_per_hour"),
+    [
+        ("3000/month", 3000 / 730),  # a month is billed as 730 h
+        ("3000 per month", 3000 / 730),
+        ("100/day", 100 / 24),
+        ("5 usd/hour", 5.0),
+    ],
+)
+def test_budgets_of_longer_times(text: str, usd_per_hour: float) -> None:
+    """Each is a rate by the hour."""
+    assert parse_budget(text) == pytest.approx(usd_per_hour)
+
+
+def test_counts_in_billions() -> None:
+    """As people write tokens and samples."""
+    assert parse_count("1B") == 10**9
+    assert parse_count("1e9") == 10**9
+    llama = advisor.problem("llama-3.2-1b", tokens="1B", catalog="default")
+    assert llama.requirements.tokens == 10**9
+    assert llama.requirements.samples == -(-(10**9) // 8192)  # sequences of 8,192 tokens
+    assert check_words({"tokens": 1e9}) == {"tokens": "1000000000"}
+    with pytest.raises(PlacerError, match="of the wrong kind"):
+        check_words({"tokens": 1.5})
+
+
+def test_a_budget_in_euros_names_its_rate() -> None:
+    """In the request, in the words of a change, and where it is scaled."""
+    problem = advisor.problem("resnet50", budget="5EUR/h")
+    assert problem.requirements.budget_usd_per_hour == pytest.approx(5.602)
+    said = request_document(problem)["budget_rate"]
+    assert said.startswith("5EUR/h at 1 EUR = 1.1204 USD on 2026-10-05")
+    answer = placer.whatif("resnet50", set=["budget=x0.5"], budget="5EUR/h", catalog="erben-2023")
+    assert answer.after.problem.requirements.budget_usd_per_hour == pytest.approx(2.801)
+
+
+def test_the_command_line_says_the_rate(run: Run) -> None:
+    """Beside the budget in USD; JSON has it too; an unknown currency is an error."""
+    words = ["recommend", "--model", "resnet50", "--catalog", "erben-2023", "--spot"]
+    done = run(*words, "--budget", "5EUR/h", "--gpu", "nvidia-t4", columns=200)
+    assert done.returncode == 0, done.stderr
+    assert "1 EUR = 1.1204 USD on 2026-10-05" in done.stdout
+    document = json.loads(run(*words, "--budget", "5EUR/h", "--json").stdout)
+    assert "1.1204" in document["request"]["budget_rate"]
+    assert document["request"]["market"] == "spot"
+    wrong = run(*words, "--budget", "5QQQ/h")
+    assert wrong.returncode == 2
+    assert "unknown currency 'QQQ'" in wrong.stderr
+
+
+def test_a_number_of_gpus_is_kept_by_answer_and_document() -> None:
+    """Only machines with eight V100 are admitted, and the saved document is checked again."""
+    from placer.documents.saved_result import check_result
+
+    result = placer.recommend(
+        "resnet50", gpu="V100:8", places="onprem/erben-eu", catalog="erben-2023"
+    )
+    assert result.placement is not None
+    assert {group.gpu_count for group in result.placement.groups} == {8}
+    assert result.to_dict()["request"]["gpus"] == ["V100:8"]
+    check_result(result.to_saved(whole=True), "saved")
