@@ -369,7 +369,9 @@ def shown() -> Frontier:
 def test_document_follows_its_schema_and_is_checked(shown: Frontier) -> None:
     """Also one without points; the definitions are those of results."""
     schema = json.loads(schema_text("pareto"))
-    assert schema["$defs"] == json.loads(schema_text("result"))["$defs"]
+    parts = json.loads(schema_text("result"))["$defs"]
+    assert {"placement", "estimate", "option"} <= {*schema["$defs"]}
+    assert schema["$defs"] == {name: parts[name] for name in schema["$defs"]}
     nothing = placer.pareto("roberta-xlm", budget="0.05/h", catalog="erben-2023")
     for found in (shown, nothing):
         document = json.loads(json.dumps(found.to_dict(), allow_nan=False))

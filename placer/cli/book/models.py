@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from placer.workload.profile import ModelProfile
 
 
+MODELS_SCHEMA = "placer.models/v1"
+
+
 @click.command("models", epilog="Example: placer models roberta-xlm")
 @click.argument("name", required=False)
 @json_option
@@ -28,7 +31,7 @@ def command(name: str | None, as_json: bool) -> None:
     profiles = [model_of(n) for n in ([name] if name else profile_names())]
     if as_json:
         documents = [{"schema": SCHEMA, **profile_document(p)} for p in profiles]
-        print_json(documents[0] if name else documents)
+        print_json(documents[0] if name else {"schema": MODELS_SCHEMA, "models": documents})
     elif name:
         _show(profiles[0])
     else:

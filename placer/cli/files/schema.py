@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from placer.cli.output import print_json
@@ -12,12 +10,18 @@ from placer.errors import unknown
 
 @click.command("schema", epilog="Example: placer schema result > result-v1.json")
 @click.argument("name", default="result")
-def command(name: str) -> None:
-    """Print the JSON Schema of NAME, such as result, manifest, profile, calibration, reproduction,
-    pareto, portfolio, whatif, run or explanation.
+@click.option("--list", "listed", is_flag=True, help="List the names, and what each describes.")
+def command(name: str, listed: bool) -> None:
+    """Print the JSON Schema of NAME: one for every document that a command prints or writes, such
+    as result, manifest, profile, pareto, offers or error.
     """
-    from placer.documents.schemas import SCHEMA_NAMES, schema_text
+    from placer.documents.schemas import SCHEMA_NAMES, schema_document
 
+    if listed:
+        width = max(map(len, SCHEMA_NAMES))
+        for each in SCHEMA_NAMES:
+            click.echo(f"{each:{width}}  {schema_document(each)['title']}")
+        return
     if name not in SCHEMA_NAMES:
-        raise unknown("schema", name, SCHEMA_NAMES)
-    print_json(json.loads(schema_text(name)))
+        raise unknown("schema", name, SCHEMA_NAMES, "placer schema --list names them")
+    print_json(schema_document(name))

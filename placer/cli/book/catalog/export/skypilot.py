@@ -51,7 +51,7 @@ def command(folder: str, catalog: tuple[str, ...], force: bool, as_json: bool) -
         ]
         print_json(
             {
-                "schema": "placer.export/v1",
+                "schema": "placer.catalog-export/v1",
                 "catalog": book.name,
                 "files": files,
                 "left_out": tally.reasons(),
