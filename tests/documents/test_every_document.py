@@ -28,7 +28,8 @@ PRINTED = {
     "result": [
         f"recommend {XLM} --budget 5/h",
         f"recommend {XLM} --budget 0.05/h",
-        f"recommend {XLM} --budget 5/h --samples 100M --verify milp --tbs 16Ki..32Ki --gpu T4 --workers 4",
+        f"recommend {XLM} --budget 5/h --samples 100M --verify milp --gpu T4 --workers 4",
+        f"recommend {XLM} --gpu T4 --workers 4 --tbs 16Ki..32Ki",
         f"recommend {XLM} --gpu T4 --market spot --min-throughput 300/s --confidence 90%",
         "recommend --model llama-3.2-1b --gpu H100 --budget 200/h --tokens 10B",
     ],
