@@ -29,6 +29,7 @@ from placer.market.catalog import (
 )
 from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import Network, largest_cards, network_of
+from placer.market.words.own_places import own_places
 from placer.market.words.selection import asks_for
 from placer.problem.data.datasets import bytes_of, passes_of
 from placer.problem.exchange import goes_on_without, traits
@@ -785,7 +786,11 @@ class Problem:
         if self.place_problem(offer.place):
             return False
         wish = self.requirements
-        named = *wish.places_in, *(rule.place for rule in wish.used)
+        named = (
+            *wish.places_in,
+            *(rule.place for rule in wish.used),
+            *own_places(self.catalog.changes),
+        )
         return offer.price_basis != "owned" or any(
             fnmatchcase(offer.place, p) and not p.startswith("*") for p in named
         )

@@ -174,6 +174,9 @@ def test_python_and_the_command_line_ask_the_same(
         ]
         follows = {"tokens": {"samples"}, "quorum": {"min_workers"}}.get(name, set())
         assert set(changed) - {"objective", "exchange"} <= {*wish.fields, *follows}
+    elif name == "own":
+        assert {*python.catalog.regions} - {*without.catalog.regions} == {"onprem/office"}
+        assert python.requirements.places_in == ("onprem/office",)
     elif name == "spot":
         assert (python.requirements.market, without.requirements.market) == ("spot", "any")
     else:
@@ -309,13 +312,13 @@ def test_true_and_false_are_no_numbers(wish: Wish) -> None:
 
 
 def test_the_request_document_has_every_wish() -> None:
-    """Its keys are those of the table and of the schema; given links are part of the catalog, and
-    spot is short for a market.
+    """Its keys are those of the table and of the schema; given links and own machines are part of
+    the catalog, and spot is short for a market.
     """
     document = request_document(asked({}))
     schema = json.loads(schema_text("result"))["properties"]["request"]
     of_rows = {key for wish in WISHES.values() for key in wish.keys}
-    assert {name for name, wish in WISHES.items() if not wish.keys} == {"links", "spot"}
+    assert {name for name, wish in WISHES.items() if not wish.keys} == {"links", "own", "spot"}
     assert set(document) == {"model", "gradient_bytes", *of_rows}
     assert set(document) == set(schema["properties"])
     assert set(schema["required"]) <= set(document)

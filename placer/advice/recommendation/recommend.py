@@ -23,6 +23,7 @@ from placer.advice.recommendation.notes import (
     warnings_of,
 )
 from placer.advice.recommendation.price_risk import outlier_sentences, price_risk
+from placer.advice.recommendation.renting import own_notes, renting_notes
 from placer.cost_model.convergence import multiplier_of
 from placer.cost_model.estimate import Estimate, Outcome, estimate, evaluate, pool_of
 from placer.cost_model.limits import LIMIT_CODES, TOLERANCE, Violation, evaluated, violations
@@ -124,7 +125,7 @@ def _recommended(
         result,
         placement=placement,
         estimate=figures,
-        notes=notes_of(result.problem, placement, figures),
+        notes=(*own_notes(problem), *notes_of(result.problem, placement, figures)),
         warnings=warnings_of(result.problem, placement, figures),
     )
     return _with_alternatives(result, considered, solver, options, top) if alternatives else result
@@ -197,6 +198,7 @@ def _with_alternatives(
     fitting = [(p, outcome) for p, outcome, broken in considered if outcome and not broken]
     return replace(
         result,
+        notes=(*result.notes, *renting_notes(result, solver, options)),
         price_risk=price_risk(result, fitting, solver, options),
         options=tuple(Option(placement=p, estimate=estimate(p, problem)) for p in ranked[:top]),
         baselines=() if stopped else tuple(_baselines(problem, result, solver, options)),

@@ -112,6 +112,7 @@ def _admitted(
     named = [
         *wanted,
         *(rule["place"] for rule in wish["used"] if fnmatchcase(place, rule["place"])),
+        *(own for own in _own_places(problem["catalog"]) if own == place),
     ]
     return (
         (
@@ -127,6 +128,12 @@ def _admitted(
         and not any(fnmatchcase(place, p) for p in wish["places_not_in"])
         and (offer["price_basis"] != "owned" or any(not p.startswith("*") for p in named))
     )
+
+
+def _own_places(book: Mapping[str, Any]) -> list[str]:
+    """List the sites of machines that were put into the book: ``own=NAME=2xT4@Berlin``."""
+    words = [str(word).split("=") for word in book.get("changes", ())]
+    return [f"onprem/{word[1].strip().lower()}" for word in words if word[0] == "own" and word[1:]]
 
 
 def _fits(offer: Mapping[str, Any], problem: Mapping[str, Any]) -> bool:

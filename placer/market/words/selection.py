@@ -73,7 +73,7 @@ def gpus_of(value: Words, catalog: Catalog) -> tuple[str, ...]:
     """
     found: list[str] = []
     for word in words(value, "gpu"):
-        matches = _gpus_named(word, catalog)
+        matches = gpus_named(word, catalog)
         if not matches:
             raise unknown("GPU", word, catalog.rented_gpus)
         if not any(gpu in catalog.rented_gpus for gpu in matches):
@@ -101,7 +101,7 @@ def devices_of(value: Words, catalog: Catalog) -> tuple[str, ...]:
     found: list[str] = []
     for word in words(value, "gpu"):
         name, colon, number = word.partition(":")
-        if not (colon and number.isdecimal() and len(number) < 7) or _gpus_named(word, catalog):
+        if not (colon and number.isdecimal() and len(number) < 7) or gpus_named(word, catalog):
             found += gpus_of(word, catalog)
             continue
         gpus, count = gpus_of(name, catalog), int(number)
@@ -126,7 +126,7 @@ def asks_for(devices: tuple[str, ...], gpu: str, gpu_count: int) -> bool:
     return not devices or gpu in devices or f"{gpu}:{gpu_count}" in devices
 
 
-def _gpus_named(word: str, catalog: Catalog) -> list[str]:
+def gpus_named(word: str, catalog: Catalog) -> list[str]:
     """Return the devices that a name or a family stands for, however the vendor writes it."""
     name = _VENDOR.sub("", re.sub(r"[\s_:-]+", "-", word.strip().upper())).strip("-")
     name = re.sub(r"-SXM[0-9]?(?=-|$)", "", name)

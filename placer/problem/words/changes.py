@@ -31,6 +31,7 @@ TARGETS = {
     "rate": "rate:GPU[:COUNT]=xF, +P%, -P% or samples/s of one GPU, such as 400/s",
     "gradient": "gradient=xF, +P% or -P%",
     "quota": "quota:PLACE:GPU[:MARKET]=N",
+    "own": "own=NAME=NxDEVICE@PLACE, such as own=office=2xA100-40@Berlin",
 }
 """What is no wish, with its grammar."""
 PARTS = {
@@ -40,10 +41,33 @@ PARTS = {
     "rate": (1, 2),
     "gradient": (0, 0),
     "quota": (2, 3),
+    "own": (0, 0),
 }
 """Fewest and most words between the name and the sign."""
+
+
+def add_own_machines(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
+    """Put machines of one's own into a book, each at the price of its electricity.
+
+    Raises
+    ------
+    PlacerError
+        If words do not follow the grammar, or name a device or a place that nobody knows.
+    """
+    from placer.market.words.own_machines import PREFIX, parse_own, with_own_machines
+
+    for text, *_ in rows:
+        catalog = with_own_machines(catalog, parse_own(text.removeprefix(PREFIX), catalog))
+    return catalog
+
+
 OVER_BOOK: Mapping[str, Callable[[Catalog, Sequence[Row]], Catalog]] = MappingProxyType(
-    {"price": set_prices, "egress": set_egress, "bandwidth": set_bandwidths}
+    {
+        "price": set_prices,
+        "egress": set_egress,
+        "bandwidth": set_bandwidths,
+        "own": add_own_machines,
+    }
 )
 """What changes a price book, beside ``drop``."""
 MOST_WORDS, LONGEST_WORD = 100, 1000
@@ -187,6 +211,8 @@ def _set_of(text: str) -> Change:
     least, most = PARTS[what]
     if not least <= len(target) <= most or not all(target):
         raise PlacerError(f"change '{text}' is not complete", f"write {TARGETS[what]}")
+    if what == "own":
+        return Change(text=f"own={right}", what=what, value=right)
     factor = _factor(right, text) if what != "quota" else None
     value = None if factor else _value(what, right, text)
     return Change(

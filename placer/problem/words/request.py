@@ -8,10 +8,12 @@ from typing import Any, Unpack
 
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
+from placer.market.words.own_places import own_places
 from placer.market.words.selection import words as split
 from placer.problem.contradictions import without_contradictions
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.problem.words.changes import Change, changed_book
 from placer.problem.words.readers import default_objective, read_wish
 from placer.problem.words.tokens import in_sequences
 from placer.problem.words.values import check_words
@@ -20,6 +22,16 @@ from placer.units import parse_bandwidth
 from placer.workload.overlay import LinkSpeed, as_overlay, with_link_speeds
 from placer.workload.profile import ModelProfile
 
+LIMITS_OF_RENT = (
+    "budget",
+    "min_throughput",
+    "deadline",
+    "max_carbon",
+    "objective",
+    "use",
+    "confidence",
+)
+"""Words that say how much of what may be rented beside machines of one's own."""
 USER_SPREAD = 0.1
 """A measured stream of the user's repeats within this share: as the cloud links of Erben et al.
 (2024) did.
@@ -44,6 +56,8 @@ def build_problem(profile: ModelProfile, catalog: Catalog, **words: Unpack[Wishe
         Names the word that is wrong.
     """
     given = check_words(words)
+    catalog = _with_own(catalog, given.get("own"))
+    given = _for_own_alone(given, catalog)
     overlay = as_overlay(given.get("calibration"))
     links = given.get("links")
     catalog = with_links(overlay.over_catalog(catalog), split(links, "link") if links else [])
@@ -70,6 +84,30 @@ def _requirements(given: Mapping[str, Any], catalog: Catalog) -> Requirements:
         if wish.fields and value is not None:
             fields |= read_wish(wish, value, catalog, given)
     return Requirements(**fields)
+
+
+def _with_own(catalog: Catalog, given: Any) -> Catalog:
+    """Put the user's own machines into the book, as changes of it that documents keep."""
+    if not given:
+        return catalog
+    from placer.market.words.own_machines import own_words
+    from placer.market.words.own_places import PREFIX
+
+    made = [Change(text=f"{PREFIX}{word}", what="own", value=word) for word in own_words(given)]
+    return changed_book(catalog, made)
+
+
+def _for_own_alone(given: Mapping[str, Any], catalog: Catalog) -> Mapping[str, Any]:
+    """Ask for the user's own machines alone where nothing else limits the question or says what is
+    best: a search over all machines would rent the largest.
+    """
+    if not given.get("own"):
+        return given
+    own = own_places(catalog.changes)
+    places = given.get("places")
+    if not any(given.get(word) for word in (*LIMITS_OF_RENT, "places")):
+        return {**given, "places": list(own)}
+    return given if not places else {**given, "places": [*split(places, "place"), *own]}
 
 
 def _in_full(given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -501,6 +501,22 @@ class TrainingWishes(TypedDict, total=False):
             changes=False,
         ),
     ]
+    own: Annotated[
+        Names | Mapping[str, str] | None,
+        Wish(
+            group="machines",
+            fields=(),
+            reader="own",
+            keys=(),
+            metavar="NAME=NxGPU@PLACE",
+            example="office=2xA100-40@Berlin",
+            help="Machines of your own, for their electricity alone: office=2xA100-40@Berlin.",
+            more="The place is a city, a country or coordinates. Without a limit or an objective "
+            "the plan is for them alone, beside what renting the same speed costs.",
+            repeatable=True,
+            changes=False,
+        ),
+    ]
     calibration: Annotated[
         "str | os.PathLike[str] | Calibration | Overlay | None",
         Wish(

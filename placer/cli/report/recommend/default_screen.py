@@ -83,6 +83,8 @@ def answer_lines(result: Result) -> Lines:
     for note in result.notes:
         if note.code == "quota":
             yield "quota", note.message.replace("a quota of ", "").replace("quotas of ", "")
+        elif note.code in ("own", "renting"):
+            yield note.code, note.message
 
 
 def _estimate_lines(placement: Placement, got: Estimate, problem: Problem) -> Lines:
@@ -234,7 +236,8 @@ def _region_words(result: Result) -> Iterator[str]:
     elif other is not None:
         usd, speed = other.estimate.usd_per_hour, other.estimate.effective_samples_per_second.value
         faster = f" ({100 * (speed / got.effective_samples_per_second.value - 1):+.0f} %)"
-        dearer = f" ({100 * (usd.total / got.usd_per_hour.total - 1):+.0f} %)"
+        paid = got.usd_per_hour.total  # 0 for machines that are paid for anyway
+        dearer = f" ({100 * (usd.total / paid - 1):+.0f} %)" if paid else ""
         if result.objective.by_speed:
             dearer = ""
         else:

@@ -1,0 +1,85 @@
+"""What renting the speed of one's own machines would cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from placer.advice.recommendation.nearest import BASELINE_NODES, short_search
+from placer.cost_model.estimate import Estimate, estimate
+from placer.market.words.own_places import own_places
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.solving import allowance
+from placer.solving.answer import SolveOptions, Warn
+from placer.solving.result import Result
+from placer.solving.solve import solve
+from placer.units import format_speed, format_usd
+
+KEPT = 1 - 1e-6
+"""Share of the speed of one's own machines that rented ones must reach: rounding aside, all."""
+
+
+def own_notes(problem: Problem) -> Iterator[Warn]:
+    """Yield what the words of own machines were taken to mean, with what is assumed."""
+    if own_places(problem.catalog.changes):
+        from placer.market.words.own_machines import own_sentences
+
+        for sentence in own_sentences(problem.catalog):
+            yield Warn(code="own", message=sentence)
+
+
+def renting_notes(result: Result, solver: str, options: SolveOptions) -> Iterator[Warn]:
+    """Yield what the cheapest rented machines of at least the speed of the answer cost, where the
+    answer has machines of one's own; or say that they stay idle.
+    """
+    placement, got, problem = result.placement, result.estimate, result.problem
+    own = own_places(problem.catalog.changes)
+    if not own or placement is None or got is None:
+        return
+    if not {*own} & {*placement.places}:
+        yield Warn(
+            code="renting", message="your own machines stay idle: rented ones alone do better"
+        )
+        return
+    if allowance.current().spent:
+        return
+    found = _rented(problem, got, own, solver, options)
+    if found is None:
+        words = "a short search finds no rented machines that reach the same speed"
+        yield Warn(code="renting", message=words)
+        return
+    other = estimate(found, problem)
+    usd, mine = other.usd_per_hour.total, got.usd_per_hour.total
+    times = f", {usd / mine:.1f} x" if mine else ""
+    groups = " + ".join(group.spec for group in found.groups)
+    speed = format_speed(other.effective_samples_per_second.value, other.tokens_per_sample)
+    yield Warn(
+        code="renting",
+        message=f"the same speed from rented machines: {groups}, {speed} for {format_usd(usd)}/h"
+        f"{times} (the cheapest that a short search finds)",
+    )
+
+
+def _rented(
+    problem: Problem, got: Estimate, own: tuple[str, ...], solver: str, options: SolveOptions
+) -> Placement | None:
+    """Return the cheapest placement without one's own machines that is as fast."""
+    wish = problem.requirements
+    rented = replace(
+        wish,
+        objective="cost",
+        expected=False,
+        confidence=None,
+        places_in=tuple(place for place in wish.places_in if place not in own),
+        places_not_in=(*wish.places_not_in, *own),
+        used=tuple(rule for rule in wish.used if rule.place not in own),
+        budget_usd_per_hour=None,
+        budget_usd=None,
+        min_samples_per_second=got.effective_samples_per_second.value * KEPT,
+    )
+    asked = replace(problem, requirements=rented)
+    if not asked.pools or not math.isfinite(rented.min_samples_per_second or math.inf):
+        return None
+    return solve(asked, solver, short_search(options, BASELINE_NODES)).placement

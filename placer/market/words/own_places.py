@@ -1,0 +1,22 @@
+"""Places of machines of one's own among the changes of a book."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+PROVIDER = "onprem"
+"""Provider of every site of one's own."""
+PREFIX = "own="
+"""Before the words of own machines among the changes of a book."""
+
+
+def own_places(changes: Sequence[str]) -> tuple[str, ...]:
+    """Return the places of own machines among the changes of a book.
+
+    Examples
+    --------
+    >>> own_places(["own=office=2xA100-40@Berlin", "price:gcp/*:T4=x0.5"])
+    ('onprem/office',)
+    """
+    words = (change.removeprefix(PREFIX) for change in changes if change.startswith(PREFIX))
+    return tuple(f"{PROVIDER}/{word.partition('=')[0].strip().lower()}" for word in words)

@@ -1,0 +1,204 @@
+"""Machines of one's own in one word: their cost, their line, what is assumed, and renting instead."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import placer
+from conftest import Run
+from placer.documents.saved_result import check_result
+from placer.errors import PlacerError
+from placer.interface.advisor import Advisor
+from placer.market.carbon import figure
+from placer.market.catalog import Catalog
+from placer.market.network.geography import great_circle_km
+from placer.market.words.own_machines import own_sentences, own_words, parse_own
+from placer.problem.problem import Problem
+from placer.problem.words.changes import book_changed_again
+
+OFFICE = "office=2xA100-40@Berlin"
+advisor = Advisor("erben-2023")
+
+
+def asked(own: Any = OFFICE, **words: Any) -> Problem:
+    """A question with own machines over the small book."""
+    return advisor.problem("roberta-xlm", own=own, **words)
+
+
+def test_an_own_machine_costs_its_electricity() -> None:
+    """A board of 400 W at 0.8 load and 8 vCPUs at 2.1 W, with 1.4 W drawn for each: 471.5 W; at an
+    assumed 0.25 USD/kWh 0.11788 USD/h.
+    """
+    offer = next(o for o in asked().catalog.offers if o.place == "onprem/office")
+    watts = (400 * 0.8 + 8 * 2.1) * 1.4
+    assert figure("own_power", "*").value == 0.25
+    assert offer.usd_per_hour == pytest.approx(watts / 1000 * 0.25, abs=1e-6)
+    assert (offer.price_basis, offer.market, offer.available) == ("owned", "on_demand", 2)
+    assert (offer.gpu, offer.gpu_count) == ("A100-40", 1)
+
+
+def test_figures_after_the_place_replace_what_is_assumed() -> None:
+    """300 W at 0.30 USD/kWh are 0.09 USD/h; the line carries what was said."""
+    word = "lab=1xT4:4@52.5,13.4:power=0.30/kWh:line=500Mb/s:lan=1Gb/s:watts=300"
+    problem = asked(word)
+    offer = next(o for o in problem.catalog.offers if o.place == "onprem/lab")
+    assert offer.usd_per_hour == pytest.approx(0.09)
+    assert (offer.gpu_count, offer.network_gbps) == (4, 1.0)
+    assert problem.network.link("onprem/lab", "onprem/lab").bytes_per_second == 62.5e6
+    (said,) = own_sentences(problem.catalog)
+    assert "near Berlin" in said
+    assert said.count("(assumed)") == 1  # egress alone
+
+
+def test_everything_assumed_is_said() -> None:
+    """Power, its price, line, network inside and egress."""
+    (said,) = own_sentences(asked().catalog)
+    assert said.count("(assumed)") == 5
+    assert "2 machines with one A100-40" in said
+
+
+def test_traffic_from_the_site_is_free_and_to_it_is_not() -> None:
+    """Nobody bills what leaves the office; the cloud bills what leaves the cloud."""
+    network = asked().network
+    assert network.usd_per_byte("onprem/office", "gcp/us-central1") == 0
+    assert network.usd_per_byte("gcp/us-central1", "onprem/office") > 0
+
+
+@pytest.mark.parametrize(
+    ("place", "city", "country"),
+    [
+        ("Berlin", "Berlin", "DE"),
+        ("germany", "Berlin", "DE"),
+        ("de", "Berlin", "DE"),
+        ("48.14,11.58", "Munich", "DE"),
+        ("London/CA", "London", "CA"),
+        ("São Paulo", "Sao Paulo", "BR"),
+    ],
+)
+def test_places_of_own_machines(place: str, city: str, country: str, erben: Catalog) -> None:
+    """A city, a country's capital, or coordinates with the country of the nearest city."""
+    own = parse_own(f"office=1xT4@{place}", erben)
+    assert (own.where.city, own.where.country) == (city, country)
+
+
+def test_several_words_are_told_apart_by_their_names() -> None:
+    """Commas of coordinates stay; the command line repeats the option."""
+    words = ["a=1xT4@52.5,13.4", "b=2xA10@Paris"]
+    assert own_words(",".join(words)) == own_words(words) == words
+    both = asked(",".join(words))
+    assert both.requirements.places_in == ("onprem/a", "onprem/b")
+    assert asked({"a": "1xT4@52.5,13.4", "b": "2xA10@Paris"}).catalog.digest == both.catalog.digest
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("office", "is not machines with a place"),
+        ("office=2xA100-40", "is not machines with a place"),
+        ("office=2xA100@Berlin", "A100 is A100-40 or A100-80"),
+        ("office=2xA100-40@Berln", "unknown city 'Berln'"),
+        ("office=0xT4@Berlin", "0 machines"),
+        ("office=1xT4:0@Berlin", "0 GPUs"),
+        ("office=2xQ9@Berlin", "unknown GPU 'Q9'"),
+        ("office=2xT4@95,3", "no point on the globe"),
+        ("office=2xT4@Berlin:power=9", "power '9' is no amount"),
+        ("office=2xT4@Berlin:watts=0", "watts '0' is no amount"),
+        ("office=2xT4@Berlin:lne=1Gb/s", "unknown figure 'lne'"),
+        ("office=2xT4@Berlin:line=1Gb/s:line=2Gb/s", "line is given twice"),
+        ("office=2xT4@Berlin:line=fast", "bandwidth 'fast'"),
+        ("a=1xT4@Paris,a=1xT4@Paris", "has such machines already"),
+    ],
+)
+def test_words_that_name_no_machines(word: str, message: str) -> None:
+    """Each is refused with the part that is wrong."""
+    with pytest.raises(PlacerError, match=message) as refused:
+        asked(word)
+    assert refused.value.hint
+
+
+def test_without_a_limit_the_plan_is_for_them_alone() -> None:
+    """A budget or an objective opens the market; places and own machines add up."""
+    assert asked().requirements.places_in == ("onprem/office",)
+    assert asked(budget="5/h").requirements.places_in == ()
+    assert asked(objective="cost-per-sample").requirements.places_in == ()
+    assert asked(places="gcp").requirements.places_in == ("gcp/*", "onprem/office")
+    pools = {pool.place for pool in asked(budget="5/h").pools}
+    assert {"onprem/office"} < pools
+    assert "onprem/erben-eu" not in pools  # of somebody else, and nobody named it
+
+
+def test_the_answer_compares_with_renting(tmp_path: Path) -> None:
+    """The cheapest rented machines of the same speed are dearer than electricity; a saved answer
+    holds the changed book and is checked against it.
+    """
+    result = placer.recommend("roberta-xlm", own=OFFICE, catalog="erben-2023")
+    assert result.placement is not None
+    assert result.estimate is not None
+    assert result.placement.places == ("onprem/office",)
+    notes = {note.code: note.message for note in result.notes}
+    assert "(assumed)" in notes["own"]
+    assert "the same speed from rented machines" in notes["renting"]
+    saved = json.loads(json.dumps(result.to_saved(whole=True)))
+    assert saved["problem"]["catalog"]["changes"] == [f"own={OFFICE}"]
+    assert "priced again" in check_result(saved, "saved")
+    book = book_changed_again(advisor.problem("roberta-xlm").catalog, [f"own={OFFICE}"])
+    assert book.digest == result.problem.catalog.digest
+
+
+def test_idle_machines_are_said_to_be_idle() -> None:
+    """One T4 in Wellington cannot help eight A10 in California."""
+    result = placer.recommend(
+        "roberta-xlm",
+        own="office=1xT4@Wellington",
+        budget="5/h",
+        gpu="A10,T4",
+        catalog="erben-2023",
+    )
+    assert {n.message for n in result.notes if n.code == "renting"} == {
+        "your own machines stay idle: rented ones alone do better"
+    }
+
+
+def test_they_may_be_placed_by_hand_and_in_changed_worlds() -> None:
+    """In estimate, whatif and sweep as in recommend."""
+    figures = placer.estimate(
+        "roberta-xlm", "onprem/office=2xA100-40", own=OFFICE, catalog="erben-2023"
+    )
+    assert figures.usd_per_hour.total == pytest.approx(2 * 0.117880, abs=1e-4)
+    words = {"budget": "2/h", "catalog": "erben-2023", "gpu": "T4,A100"}
+    answer = placer.whatif("roberta-xlm", set=[f"own={OFFICE}"], budget="2/h", catalog="erben-2023")
+    assert answer.after.placement is not None
+    assert answer.after.placement.places == ("onprem/office",)
+    with pytest.raises(PlacerError, match="gpu"):
+        placer.whatif("roberta-xlm", set=["own=office=2xA100@Berlin"], **words)
+
+
+def test_a_job_file_and_the_command_line_take_them(run: Run, tmp_path: Path) -> None:
+    """One wish of a new user: I own two A100 in my office."""
+    words = ("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023")
+    done = run(*words, "--own", OFFICE, columns=200)
+    assert done.returncode == 0, done.stderr
+    assert "own " in done.stdout
+    assert "rented machines" in done.stdout
+    wrong = run(*words, "--own", "office")
+    assert wrong.returncode == 2
+    assert "office=2xA100-40@Berlin" in wrong.stderr
+    jobs = tmp_path / "jobs.toml"
+    jobs.write_text(
+        'catalog = "erben-2023"\n[[job]]\nmodel = "roberta-xlm"\nmin_throughput = "300/s"\n'
+        f'own = "{OFFICE}"\n',
+        encoding="utf-8",
+    )
+    planned = run("portfolio", str(jobs), columns=200)
+    assert planned.returncode == 0, planned.stderr
+    assert "onprem/office" in planned.stdout
+
+
+def test_the_nearest_city_is_near(erben: Catalog) -> None:
+    """Coordinates stay as they are given; only name and country are the city's."""
+    own = parse_own("office=1xT4@52.40,13.05", erben)  # Potsdam, 26 km from the middle of Berlin
+    assert (own.where.latitude_deg, own.where.longitude_deg) == (52.40, 13.05)
+    berlin = parse_own("office=1xT4@Berlin", erben)
+    assert great_circle_km(own.where, berlin.where) == pytest.approx(28, abs=4)
