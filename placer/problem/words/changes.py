@@ -54,7 +54,8 @@ def add_own_machines(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
     PlacerError
         If words do not follow the grammar, or name a device or a place that nobody knows.
     """
-    from placer.market.words.own_machines import PREFIX, parse_own, with_own_machines
+    from placer.market.words.own_machines import parse_own, with_own_machines
+    from placer.market.words.own_places import PREFIX
 
     for text, *_ in rows:
         catalog = with_own_machines(catalog, parse_own(text.removeprefix(PREFIX), catalog))

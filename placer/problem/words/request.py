@@ -55,7 +55,7 @@ def build_problem(profile: ModelProfile, catalog: Catalog, **words: Unpack[Wishe
     PlacerError
         Names the word that is wrong.
     """
-    given = check_words(words)
+    given: Mapping[str, Any] = check_words(words)
     catalog = _with_own(catalog, given.get("own"))
     given = _for_own_alone(given, catalog)
     overlay = as_overlay(given.get("calibration"))
