@@ -25,6 +25,7 @@ FLOORS = (
     ("advice", "launch"),
     ("validation", "profiler", "solvers"),
     ("solving",),
+    ("report",),
     ("documents",),
     ("cost_model",),
     ("problem",),

@@ -44,6 +44,7 @@ COMMANDS = {
     "reproduce": "Recompute a published paper and compare.",
     "catalog": "List, compare, refresh, import and check price books.",
     "export": "Write launch files: torchrun, SkyPilot, Kubernetes and others.",
+    "report": "Write a page of saved results: map, costs, proof, sources.",
     "validate": "Check a result, manifest, profile, price book or other file.",
     "doctor": "Show what is installed, and test the optional solvers.",
     "schema": "Print the JSON Schema of a document.",
@@ -68,7 +69,7 @@ ROOMS = {
     "book": ("models", "offers", "network", "capacity", "catalog"),
     "measure": ("profile", "calibrate", "reproduce"),
     "launch": ("rehearse", "run", "export"),
-    "files": ("validate", "doctor", "schema", "completion"),
+    "files": ("report", "validate", "doctor", "schema", "completion"),
 }
 """Subpackage of each command: by what a user does with it."""
 

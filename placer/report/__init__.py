@@ -1,0 +1,1 @@
+"""Reports: pages and drawings made from the JSON documents of results."""

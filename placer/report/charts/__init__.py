@@ -1,0 +1,1 @@
+"""Charts: one module for each, from plain rows to a Vega-Lite chart."""

@@ -1,0 +1,183 @@
+"""From a chart to an image: one palette, one style, SVG, PNG or PDF."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from placer.errors import PlacerError, unknown
+
+FORMATS = ("svg", "png", "pdf")
+"""What a drawing can be written as."""
+WIDTH = 680
+"""Of every chart in pixels."""
+SCALE = 2
+"""Pixels of a PNG over those of the chart."""
+FONT = "Liberation Sans, Helvetica, Arial, sans-serif"
+LIGHT = {
+    "ink": "#1b2430",
+    "soft": "#526071",
+    "line": "#d3d9e0",
+    "land": "#e6eaef",
+    "shade": "#f4f6f8",
+    "paper": "#ffffff",
+    "main": "#0b5cad",
+    "pale": "#9cc3e8",
+    "warm": "#b4540a",
+    "bad": "#a3262a",
+    "free": "#7f8c9b",
+    "cheap": "#d6a24a",
+    "dear": "#c8641c",
+    "dearest": "#8e1f2f",
+}
+"""Colours on white: blue for the answer, greys beside it, orange to red for money."""
+DARK = {
+    "ink": "#e7ecf2",
+    "soft": "#a5b1bf",
+    "line": "#37424f",
+    "land": "#29323d",
+    "shade": "#1a212a",
+    "paper": "#11161c",
+    "main": "#6db3ff",
+    "pale": "#2f5f91",
+    "warm": "#f2a45f",
+    "bad": "#ff8a80",
+    "free": "#8b98a8",
+    "cheap": "#e6bd6a",
+    "dear": "#f08a45",
+    "dearest": "#ff6b7d",
+}
+"""The same on a dark page."""
+
+
+def colour(name: str) -> str:
+    """Return a colour of the palette as a page sets it, so that one drawing fits light and dark.
+
+    Examples
+    --------
+    >>> colour("main")
+    'var(--main)'
+    """
+    return f"var(--{name})"
+
+
+def altair() -> Any:
+    """Import Altair, once a chart is drawn.
+
+    Raises
+    ------
+    PlacerError
+        If a package of the extra ``report`` is missing.
+    """
+    return _needed("altair")
+
+
+def jinja2() -> Any:
+    """Import Jinja2, once a page is made; raises as `altair` does."""
+    return _needed("jinja2")
+
+
+def vl_convert() -> Any:
+    """Import the renderer of charts; raises as `altair` does."""
+    return _needed("vl_convert")
+
+
+def _needed(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise PlacerError(
+            f"reports need {module.replace('_', '-')}, which is not installed",
+            "pip install 'placer[report]'",
+        ) from None
+
+
+def specification(chart: Any) -> dict[str, Any]:
+    """Build the Vega-Lite specification of a chart in placer's style."""
+    ink, soft, line = colour("ink"), colour("soft"), colour("line")
+    written: dict[str, Any] = chart.to_dict(validate=False)
+    written["config"] = {
+        "background": None,
+        "font": FONT,
+        "view": {"stroke": None},
+        "axis": {
+            "labelColor": soft,
+            "labelFontSize": 12,
+            "titleColor": soft,
+            "titleFontSize": 12,
+            "titleFontWeight": "normal",
+            "gridColor": line,
+            "domainColor": line,
+            "tickColor": line,
+            "labelLimit": 320,
+            "labelPadding": 6,
+        },
+        "legend": {
+            "labelColor": soft,
+            "labelFontSize": 12,
+            "titleColor": soft,
+            "titleFontSize": 12,
+            "titleFontWeight": "normal",
+        },
+        "text": {"color": ink, "fontSize": 12, "font": FONT},
+        "aria": False,
+    }
+    return written
+
+
+def as_svg(chart: Any) -> str:
+    """Draw a chart as SVG whose colours are those of the page around it."""
+    svg: str = vl_convert().vegalite_to_svg(specification(chart))
+    return re.sub(r"(\.\d\d)\d+", r"\1", svg)
+
+
+def drawn(chart: Any, ending: str) -> bytes:
+    """Draw a chart as the contents of a file of one of `FORMATS`, in the light colours."""
+    spec = json.loads(fixed_colours(json.dumps(specification(chart)), LIGHT))
+    spec["config"]["background"] = LIGHT["paper"]
+    renderer = vl_convert()
+    if ending == "png":
+        return bytes(renderer.vegalite_to_png(spec, scale=SCALE))
+    if ending == "pdf":
+        return bytes(renderer.vegalite_to_pdf(spec))
+    return str(renderer.vegalite_to_svg(spec)).encode()
+
+
+def fixed_colours(text: str, palette: dict[str, str]) -> str:
+    """Put the colours of a palette in place of their names."""
+    return re.sub(r"var\(--(\w+)\)", lambda match: palette[match[1]], text)
+
+
+def check_drawing(path: str) -> str:
+    """Return the format of a drawing by the ending of its name; refuse, before anything is
+    computed, one that could not be made.
+
+    Raises
+    ------
+    PlacerError
+        If the ending is unknown, or a package is not installed.
+    """
+    ending = Path(path).suffix.removeprefix(".").lower()
+    if ending not in FORMATS:
+        raise unknown("plot format", ending or path, FORMATS)
+    altair()
+    vl_convert()
+    return ending
+
+
+@cache
+def palette_css() -> str:
+    """Write both palettes as custom properties of CSS."""
+
+    def rule(palette: dict[str, str]) -> str:
+        return ";".join(f"--{name}:{value}" for name, value in palette.items())
+
+    return (
+        f":root{{color-scheme:light dark;{rule(LIGHT)}}}"
+        f"@media (prefers-color-scheme:dark){{:root{{{rule(DARK)}}}}}"
+        f"@media print{{:root{{color-scheme:light;{rule(LIGHT)}}}}}"
+    )

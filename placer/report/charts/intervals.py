@@ -1,0 +1,140 @@
+"""Dots with intervals, one a row: placements, runs, factors, policies side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from placer.report.charts.drawing import WIDTH, altair, colour
+from placer.report.charts.spans import whiskers
+
+ROW_PX = 24
+LABELS_PX = 300
+"""Room for the names of rows."""
+MOST_ROWS = 40
+"""Rows of one drawing; the table beside it has them all."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dot:
+    """One row: a value with an interval, or without where its ends are None, and a second value to
+    compare it with.
+    """
+
+    name: str
+    value: float
+    text: str = ""
+    low: float | None = None
+    high: float | None = None
+    other: float | None = None
+    stands_out: bool = False
+
+
+def interval_chart(
+    dots: Sequence[Dot],
+    title: str,
+    *,
+    words: tuple[str, str] = ("value", "other"),
+    line: float | None = None,
+    zero: bool = True,
+) -> Any:
+    """Draw dots below each other, the first `MOST_ROWS`.
+
+    Parameters
+    ----------
+    dots
+        At least one; their names may repeat.
+    title
+        Of the axis, with its unit.
+    words
+        What the value and the other value are, for the legend where there are others.
+    line
+        Value of a vertical line.
+    zero
+        Whether the axis begins at 0.
+    """
+    alt, shown = altair(), list(dots)[:MOST_ROWS]
+    rows = [
+        {
+            "row": number,
+            "value": dot.value,
+            "text": dot.text,
+            "beyond": max(filter(None, (dot.value, dot.high, dot.other)), default=dot.value),
+            "shade": "main" if dot.stands_out else "soft",
+        }
+        for number, dot in enumerate(shown)
+    ]
+    names = "[" + ", ".join(_quoted(dot.name) for dot in shown) + "]"
+    y = alt.Y(
+        "row:O",
+        title=None,
+        axis=alt.Axis(
+            domain=False,
+            ticks=False,
+            labelExpr=f"{names}[datum.value]",
+            labelColor=colour("ink"),
+            minExtent=LABELS_PX - 14,
+            labelLimit=LABELS_PX - 20,
+        ),
+    )
+    ends = [
+        end for dot in shown for end in (dot.value, dot.low, dot.high, dot.other) if end is not None
+    ]
+    if line is not None:
+        ends.append(line)
+    low, high = min(ends), max(ends)
+    low = min(0.0, low) if zero else low - 0.06 * (high - low)
+    scale = alt.Scale(domain=[low, high + 0.22 * ((high - low) or 1.0)], nice=False)
+    x = alt.X("value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5))
+    base = alt.Chart(alt.Data(values=rows)).encode(y=y)
+    layers = []
+    if line is not None:
+        layers.append(
+            alt.Chart(alt.Data(values=[{"line": line}]))
+            .mark_rule(color=colour("soft"), strokeDash=[4, 3])
+            .encode(x="line:Q")
+        )
+    spread = [
+        {"row": number, "low": dot.low, "high": dot.high}
+        for number, dot in enumerate(shown)
+        if dot.low is not None and dot.high is not None and dot.high > dot.low
+    ]
+    if spread:
+        layers += whiskers(spread, y)
+    seconds = [
+        {"row": number, "value": dot.other}
+        for number, dot in enumerate(shown)
+        if dot.other is not None
+    ]
+    if seconds:
+        layers.append(
+            alt.Chart(alt.Data(values=seconds))
+            .mark_point(shape="diamond", size=60, color=colour("warm"), strokeWidth=1.8, opacity=1)
+            .encode(x=x, y=y)
+        )
+    shades = alt.Scale(domain=["main", "soft"], range=[colour("main"), colour("free")])
+    layers += [
+        base.mark_circle(size=70, opacity=1).encode(
+            x=x, color=alt.Color("shade:N", legend=None, scale=shades), tooltip=["text:N"]
+        ),
+        base.mark_text(align="left", dx=10).encode(x="beyond:Q", text="text:N"),
+    ]
+    chart = alt.layer(*layers).properties(width=WIDTH - LABELS_PX, height=ROW_PX * len(rows))
+    if seconds:
+        chart = chart.properties(
+            title=alt.TitleParams(
+                f"● {words[0]}   ◇ {words[1]}",
+                anchor="start",
+                fontSize=12,
+                fontWeight="normal",
+                color=colour("soft"),
+            )
+        )
+    return chart
+
+
+def _quoted(text: str) -> str:
+    """Write a text as a string of Vega's expressions."""
+    safe = "".join(c if c.isalnum() or c in " .,:;+-_/()%*=<>&" else " " for c in text)
+    return f"'{safe}'"

@@ -1,0 +1,176 @@
+"""Bars that follow each other on one axis: where each dollar goes, and where each second."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from placer.report.charts.drawing import WIDTH, altair, colour
+from placer.units import format_seconds, format_usd
+
+ROW_PX = 34
+LABELS_PX = 170
+"""Room for the names of rows."""
+ROOM = 1.4
+"""Length of the axis over the longest bar: the texts stand beyond the bars."""
+SHADES = {"main": "main", "warm": "warm", "whole": "free"}
+"""Colour of each kind of bar."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Span:
+    """One bar: from where to where, and what is written beyond its end."""
+
+    name: str
+    begin: float
+    end: float
+    text: str
+    shade: str = "main"
+
+
+def dollar_spans(parts: Sequence[tuple[str, float]], low: float, high: float) -> list[Span]:
+    """Lay parts of a price one after the other, and their sum below.
+
+    Parameters
+    ----------
+    parts
+        Names and USD.
+    low, high
+        Interval of the sum.
+
+    Examples
+    --------
+    >>> [(s.name, s.begin, s.end, s.text) for s in dollar_spans([("egress", 1.0)], 1.0, 1.0)]
+    [('egress', 0.0, 1.0, '$1.00 (100 %)'), ('total', 0.0, 1.0, '$1.00')]
+    """
+    total, spans, at = sum(usd for _, usd in parts), list[Span](), 0.0
+    for name, usd in parts:
+        share = f" ({100 * usd / total:.0f} %)" if total else ""
+        spans.append(Span(name=name, begin=at, end=at + usd, text=format_usd(usd) + share))
+        at += usd
+    spread = f" ({format_usd(low)} to {format_usd(high)})" if high > low else ""
+    text = format_usd(total) + spread
+    return [*spans, Span(name="total", begin=0.0, end=total, text=text, shade="whole")]
+
+
+def step_spans(
+    calculation: float,
+    parts: Sequence[tuple[str, float]],
+    hidden: float,
+    ends: tuple[float, float],
+) -> list[Span]:
+    """Lay the parts of a step on one line of time, and the whole below.
+
+    Parameters
+    ----------
+    calculation, hidden
+        Seconds; the exchange begins ``hidden`` before the calculation ends.
+    parts
+        Names and seconds of what the exchange consists of, one after the other.
+    ends
+        Interval of the whole, seconds.
+
+    Examples
+    --------
+    >>> spans = step_spans(4.0, [("averaging", 1.0)], 0.25, (4.5, 5.0))
+    >>> [(s.name, s.begin, s.end, s.text) for s in spans][1:]
+    [('averaging', 3.75, 4.75, '1 s'), ('whole step', 0.0, 4.75, '4.75 s (4.5 s to 5 s)')]
+    """
+    text = format_seconds(calculation)
+    spans = [Span(name="calculation", begin=0.0, end=calculation, text=text)]
+    at = max(0.0, calculation - hidden)
+    for name, seconds in parts:
+        text = format_seconds(seconds)
+        spans.append(Span(name=name, begin=at, end=at + seconds, text=text, shade="warm"))
+        at += seconds
+    total, (low, high) = max(at, calculation), ends
+    spread = f" ({format_seconds(low)} to {format_seconds(high)})" if high > low else ""
+    text = format_seconds(total) + spread
+    return [*spans, Span(name="whole step", begin=0.0, end=total, text=text, shade="whole")]
+
+
+def span_chart(
+    spans: Sequence[Span],
+    title: str,
+    *,
+    low: float,
+    high: float,
+    limit: tuple[str, float] | None = None,
+) -> Any:
+    """Draw spans below each other on one axis.
+
+    Parameters
+    ----------
+    spans
+        The last is the whole: it has the whisker.
+    title
+        Of the axis, with its unit.
+    low, high
+        Interval of the whole.
+    limit
+        Words and value of a dashed line; None: none.
+    """
+    alt, whole = altair(), spans[-1]
+    ends = [max(span.end, high) if span is whole else span.end for span in spans]
+    rows = [
+        {
+            "name": span.name,
+            "begin": span.begin,
+            "end": span.end,
+            "beyond": beyond,
+            "text": span.text,
+            "shade": span.shade,
+        }
+        for span, beyond in zip(spans, ends, strict=True)
+    ]
+    most = max(*ends, limit[1] if limit else 0.0) or 1.0
+    y = alt.Y(
+        "name:N",
+        sort=[span.name for span in spans],
+        title=None,
+        axis=alt.Axis(
+            domain=False, ticks=False, labelColor=colour("ink"), minExtent=LABELS_PX - 14
+        ),
+    )
+    scale = alt.Scale(domain=[0, most * ROOM], nice=False)
+    x = alt.X("begin:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6))
+    shades = alt.Scale(domain=list(SHADES), range=[colour(shade) for shade in SHADES.values()])
+    base = alt.Chart(alt.Data(values=rows)).encode(y=y)
+    layers = [
+        base.mark_bar(height=ROW_PX * 0.5).encode(
+            x=x,
+            x2="end:Q",
+            color=alt.Color("shade:N", legend=None, scale=shades),
+            tooltip=["name:N", "text:N"],
+        ),
+        base.mark_text(align="left", dx=9).encode(x="beyond:Q", text="text:N"),
+    ]
+    if high > low:
+        layers += whiskers([{"name": whole.name, "low": low, "high": high}], y)
+    if limit is not None:
+        layers += _limit(*limit)
+    return alt.layer(*layers).properties(width=WIDTH - LABELS_PX, height=ROW_PX * len(rows))
+
+
+def whiskers(rows: list[dict[str, Any]], y: Any) -> list[Any]:
+    """Draw intervals from ``low`` to ``high`` as lines with ends, one a row of ``y``."""
+    alt = altair()
+    base = alt.Chart(alt.Data(values=rows)).encode(y=y)
+    line = base.mark_rule(color=colour("ink"), strokeWidth=1.4).encode(x="low:Q", x2="high:Q")
+    ends = [
+        base.mark_tick(color=colour("ink"), thickness=1.4, size=10).encode(x=f"{end}:Q")
+        for end in ("low", "high")
+    ]
+    return [line, *ends]
+
+
+def _limit(words: str, value: float) -> list[Any]:
+    alt = altair()
+    base = alt.Chart(alt.Data(values=[{"limit": value, "words": words}])).encode(x="limit:Q")
+    return [
+        base.mark_rule(color=colour("warm"), strokeDash=[4, 3], strokeWidth=1.3),
+        base.mark_text(
+            color=colour("warm"), align="center", baseline="bottom", y=0, dy=-3, clip=False
+        ).encode(text="words:N"),
+    ]

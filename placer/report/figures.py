@@ -1,0 +1,129 @@
+"""Figures of documents in words: placements, speeds, prices, ages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+from placer.units import format_number, format_usd, parse_date
+
+Document = Mapping[str, Any]
+"""A JSON document or a part of one."""
+MARKETS = {"on_demand": "on-demand", "spot": "spot", "community": "community"}
+DAYS_PER_YEAR = 365.25
+DAYS_PER_MONTH = 30.44
+COMPRESSIONS = {
+    "none": "FP32",
+    "fp16": "FP16",
+    "int8": "INT8",
+    "int4": "INT4",
+    "sparse": "sparse",
+}
+
+
+def group_words(group: Document) -> str:
+    """Write one group of workers.
+
+    Examples
+    --------
+    >>> group_words(dict(count=8, gpu="L4", gpu_count=4, market="spot", place="aws/ap-south-1"))
+    '8 x (4 x L4) spot in aws/ap-south-1'
+    """
+    return f"{devices_words(group)} {market_words(group)} in {group['place']}"
+
+
+def devices_words(group: Document) -> str:
+    """Write how many of which device, as in ``8 x (4 x L4)``; islands name their machines."""
+    gpus, machines = group["gpu_count"], group.get("machines", 1)
+    one = group["gpu"] if gpus == 1 else f"{gpus} x {group['gpu']}"
+    if machines > 1:
+        one = f"{machines} machines of {one}"
+    return f"{group['count']} x {one if one == group['gpu'] else f'({one})'}"
+
+
+def market_words(group: Document) -> str:
+    """Write the market of a group."""
+    return MARKETS.get(group["market"], str(group["market"]))
+
+
+def placement_words(placement: Document) -> str:
+    """Write all groups of a placement, joined by plus signs; the largest first."""
+    groups = sorted(placement["workers"], key=lambda group: -group["count"])
+    return " + ".join(group_words(group) for group in groups)
+
+
+def exchange_words(placement: Document) -> str:
+    """Write how gradients are exchanged: name, steps between exchanges, compression."""
+    if placement["exchange"] == "none":
+        return "no exchange (one worker)"
+    steps = placement["local_steps"]
+    every = "" if steps == 1 else f" every {steps} steps"
+    return f"{placement['exchange']}{every}, {COMPRESSIONS.get(placement['compression'], '')}"
+
+
+def spec(group: Document) -> str:
+    """Write a group as it is given on a command line."""
+    size = "" if group["gpu_count"] == 1 else f":{group['gpu_count']}"
+    return f"{group['place']}={group['count']}x{group['gpu']}{size}:{market_words(group)}"
+
+
+def speed_of(estimate: Document, *, effective: bool = True) -> tuple[Document, str]:
+    """Return the speed with its interval, and its unit: tokens of a language model."""
+    if "tokens_per_second" in estimate:
+        return estimate["tokens_per_second"], "tokens/s"
+    key = "effective_samples_per_second" if effective else "samples_per_second"
+    return estimate[key], "samples/s"
+
+
+def price_of_work(estimate: Document) -> tuple[float | None, str]:
+    """Return what a million samples or a billion tokens cost, and the words of that unit."""
+    if "usd_per_billion_tokens" in estimate:
+        return estimate["usd_per_billion_tokens"], "per billion tokens"
+    return estimate["usd_per_million_samples"], "per million samples"
+
+
+def spread_words(interval: Document, *, usd: bool = False) -> str:
+    """Write the ends of an interval; empty where they round to the same.
+
+    Examples
+    --------
+    >>> spread_words({"low": 3272.5, "high": 13878.2})
+    '3,273 to 13,878'
+    """
+    write = format_usd if usd else format_number
+    low, high = write(interval["low"]), write(interval["high"])
+    return "" if low == high else f"{low} to {high}"
+
+
+def percent(share: float, *, signed: bool = False) -> str:
+    """Write a share in per cent with the digits that count.
+
+    Examples
+    --------
+    >>> percent(0.001), percent(0.4567), percent(0.123, signed=True)
+    ('0.1 %', '46 %', '+12 %')
+    """
+    value = 100 * share
+    size = abs(value)
+    digits = 0 if size >= 10 or value == 0 else 1 if size >= 0.095 else 2
+    text = f"{value:{'+' if signed else ''},.{digits}f}"
+    return ("0" if text in {"+0.00", "-0.00", "0.00", "+0", "-0"} else text) + " %"
+
+
+def age_words(as_of: str, today: date) -> str:
+    """Write how old a figure is; empty without a date.
+
+    Examples
+    --------
+    >>> age_words("2023-05-12", date(2026, 11, 23)), age_words("2026-11-20", date(2026, 11, 23))
+    ('3.5 years', '3 days')
+    """
+    if not as_of:
+        return ""
+    days = max(0, (today - parse_date(as_of, "as_of")).days)
+    if days < 2 * DAYS_PER_MONTH:
+        return f"{days} day{'' if days == 1 else 's'}"
+    if days < 2 * DAYS_PER_YEAR:
+        return f"{days / DAYS_PER_MONTH:.0f} months"
+    return f"{days / DAYS_PER_YEAR:.1f} years"

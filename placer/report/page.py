@@ -1,0 +1,240 @@
+"""From documents to a page: HTML that loads nothing, a card for notebooks, a PDF."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import importlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.report.blocks import Block, Chart, Report, Section
+from placer.report.charts.drawing import (
+    altair,
+    as_svg,
+    jinja2,
+    palette_css,
+    specification,
+    vl_convert,
+)
+from placer.version import __version__
+
+KINDS = {
+    "placer.result/v1": "result",
+}
+"""Module of `placer.report.kinds` for each document that can be shown."""
+BROKEN = (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError)
+"""What a document that was edited by hand may raise."""
+
+
+def contents(document: Any, name: str = "the document", today: date | None = None) -> Report:
+    """Build what a page shows of a document, by its kind.
+
+    Parameters
+    ----------
+    document
+        Plain types, as JSON has them.
+    name
+        Of the file, for errors.
+    today
+        From when ages are counted; None: today.
+
+    Raises
+    ------
+    PlacerError
+        If there is no report of such documents, or a part is missing.
+    """
+    schema = document.get("schema") if isinstance(document, Mapping) else None
+    kind = KINDS.get(str(schema))
+    if kind is None:
+        known = ", ".join(sorted(word.removeprefix("placer.").partition("/")[0] for word in KINDS))
+        what = "no document of placer" if schema is None else f"a {str(schema)[:60]} document"
+        raise PlacerError(f"{name}: {what}, of which there is no report", f"known: {known}")
+    module = importlib.import_module(f"placer.report.kinds.{kind}")
+    try:
+        made: Report = module.report(document, today or date.today())
+    except BROKEN as error:
+        raise PlacerError(
+            f"{name}: not a whole {schema} document ({type(error).__name__}: {str(error)[:80]})",
+            "the file was edited, or made by another version",
+        ) from error
+    return made
+
+
+def page(
+    documents: Mapping[str, Any], *, interactive: bool = False, today: date | None = None
+) -> str:
+    """Write the page of one or several documents.
+
+    Parameters
+    ----------
+    documents
+        By the name of their file, in the order in which they are shown.
+    interactive
+        Draw the charts in the browser, with tooltips: about 1 MB of scripts in the page.
+    today
+        From when ages are counted; None: today.
+
+    Returns
+    -------
+    str
+        HTML with everything in it. Its policy forbids whatever is not in it.
+
+    Raises
+    ------
+    PlacerError
+        If a document cannot be shown, or a package of the extra ``report`` is missing.
+    """
+    environment, day = _environment(), today or date.today()
+    markup = jinja2().utils.markupsafe.Markup
+    reports = [
+        _numbered(contents(document, name, day), number)
+        for number, (name, document) in enumerate(documents.items(), start=1)
+    ]
+    scripts, specs = [_file("sort.js")], ""
+    shown = [_with_drawings(report, markup) for report in reports]
+    if interactive:
+        charts = {
+            chart.name: {"spec": specification(chart.draw()), "title": chart.title}
+            for report in reports
+            for chart in _charts(report)
+        }
+        specs = json.dumps(charts).replace("<", "\\u003c")
+        scripts.append(_bundle())
+    text: str = environment.get_template("page.html").render(
+        reports=shown,
+        policy=_policy(scripts),
+        style=markup(palette_css() + _file("style.css")),
+        scripts=[markup(script) for script in scripts],
+        specs=markup(specs),
+        version=__version__,
+        today=day.isoformat(),
+        files=", ".join(documents),
+    )
+    return text
+
+
+def card(document: Any) -> str | None:
+    """Write a short report for a notebook: the answer, its figures and its first charts.
+
+    Returns
+    -------
+    str or None
+        HTML; None where the extra ``report`` is not installed, so that the text is shown.
+    """
+    try:
+        environment = _environment()
+        altair()
+        vl_convert()
+    except PlacerError:
+        return None
+    markup = jinja2().utils.markupsafe.Markup
+    report = _numbered(contents(document), hashlib.sha256(repr(document).encode()).hexdigest()[:8])
+    charts = list(_charts(report))[:1]
+    kept = replace(report, sections=(Section(title="", blocks=tuple(charts)),))
+    text: str = environment.get_template("card.html").render(
+        report=kept,
+        blocks=_with_drawings(kept, markup)["sections"][0]["blocks"],
+        style=markup(palette_css().replace(":root", ".placer-card") + _file("style.css")),
+    )
+    return text
+
+
+def _numbered(report: Report, number: int | str) -> Report:
+    """Give each chart a name of its own on the page."""
+    at, sections = 0, list[Section]()
+    for part in report.sections:
+        blocks = list[Block]()
+        for block in part.blocks:
+            if isinstance(block, Chart):
+                at += 1
+                blocks.append(replace(block, name=f"{block.name}-{number}-{at}"))
+            else:
+                blocks.append(block)
+        sections.append(Section(title=part.title, blocks=tuple(blocks)))
+    return replace(report, sections=tuple(sections))
+
+
+def _charts(report: Report) -> list[Chart]:
+    return [block for part in report.sections for block in part.blocks if isinstance(block, Chart)]
+
+
+def _with_drawings(report: Report, markup: Any) -> dict[str, Any]:
+    """Turn a report into what the template takes: charts drawn as SVG."""
+
+    def block_for(block: Block) -> Any:
+        if not isinstance(block, Chart):
+            return block
+        return {
+            "kind": "chart",
+            "id": block.name,
+            "title": block.title,
+            "svg": markup(_labelled(as_svg(block.draw()), block)),
+            "table": block.table,
+            "table_open": block.table_open,
+            "note": block.note,
+        }
+
+    return {
+        "title": report.title,
+        "subtitle": report.subtitle,
+        "verdict": report.verdict,
+        "tone": report.tone,
+        "figures": report.figures,
+        "sections": [
+            {"title": part.title, "blocks": [block_for(block) for block in part.blocks]}
+            for part in report.sections
+        ],
+    }
+
+
+def _labelled(svg: str, chart: Chart) -> str:
+    """Make a drawing one image with a name for those who hear the page, and its ids its own."""
+    svg = re.sub(r' (?:aria-[a-z]+|role)="[^"]*"', "", svg)
+    svg = re.sub(r'\bid="([\w-]+)"', rf'id="{chart.name}-\1"', svg)
+    svg = re.sub(r"url\(#([\w-]+)\)", rf"url(#{chart.name}-\1)", svg)
+    label = html.escape(chart.title, quote=True)
+    return re.sub(r"<svg ", lambda _: f'<svg role="img" aria-label="{label}" ', svg, count=1)
+
+
+def _environment() -> Any:
+    """Make the templates ready: what a document says is escaped wherever it stands."""
+    engine = jinja2()
+    return engine.Environment(
+        loader=engine.FunctionLoader(_file),
+        autoescape=True,
+        undefined=engine.StrictUndefined,
+        trim_blocks=True,
+    )
+
+
+@cache
+def _file(name: str) -> str:
+    return files("placer.report").joinpath(f"templates/{name}").read_text(encoding="utf-8")
+
+
+@cache
+def _bundle() -> str:
+    """Build the scripts that draw in the browser: Vega, Vega-Lite and Vega-Embed."""
+    script: str = vl_convert().javascript_bundle(_file("charts.js"))
+    return script.replace("</script", "<\\/script")
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    """Write a policy under which nothing is loaded and only these scripts run."""
+    digests = (
+        base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts
+    )
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )

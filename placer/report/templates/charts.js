@@ -1,0 +1,13 @@
+const charts = JSON.parse(document.getElementById("charts").textContent);
+const options = {actions: false, renderer: "svg", ast: true, mode: "vega-lite"};
+for (const [id, chart] of Object.entries(charts)) {
+  const place = document.getElementById(id);
+  const beside = document.createElement("div");
+  vegaEmbed(beside, chart.spec, options).then(() => {
+    const svg = beside.querySelector("svg");
+    svg.setAttribute("role", "img");
+    svg.setAttribute("aria-label", chart.title);
+    svg.setAttribute("viewBox", `0 0 ${svg.getAttribute("width")} ${svg.getAttribute("height")}`);
+    place.replaceChildren(beside);
+  });
+}
