@@ -29,6 +29,16 @@ from placer.version import __version__
 
 KINDS = {
     "placer.result/v1": "result",
+    "placer.pareto/v1": "pareto",
+    "placer.explanation/v1": "explanation",
+    "placer.comparison/v1": "comparison",
+    "placer.sweep/v1": "sweep",
+    "placer.robust/v1": "robust",
+    "placer.portfolio/v1": "portfolio",
+    "placer.rehearsal/v1": "trials.rehearsal",
+    "placer.replay/v1": "trials.replay",
+    "placer.reproduction/v1": "trials.reproduction",
+    "placer.simulation/v1": "trials.simulation",
 }
 """Module of `placer.report.kinds` for each document that can be shown."""
 BROKEN = (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError)

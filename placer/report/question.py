@@ -100,7 +100,8 @@ READABLE: Mapping[str, Callable[[Any], tuple[str, str]]] = {
 def _asked(document: Document) -> dict[str, Any]:
     """List the wishes of a request that differ from one in which nothing is asked for."""
     request = document["request"]
-    question = document.get("problem", document.get("question")) or {}
+    question = document.get("problem", document.get("question"))
+    question = question if isinstance(question, Mapping) else {}  # of sweeps, a digest
     wishes = question.get("requirements", {})
     asked = {}
     for key, value in request.items():

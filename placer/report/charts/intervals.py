@@ -85,7 +85,7 @@ def interval_chart(
         ends.append(line)
     low, high = min(ends), max(ends)
     low = min(0.0, low) if zero else low - 0.06 * (high - low)
-    scale = alt.Scale(domain=[low, high + 0.22 * ((high - low) or 1.0)], nice=False)
+    scale = alt.Scale(domain=[low, high + 0.22 * ((high - low) or 1.0)], nice=False, zero=False)
     x = alt.X("value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5))
     base = alt.Chart(alt.Data(values=rows)).encode(y=y)
     layers = []
@@ -93,7 +93,7 @@ def interval_chart(
         layers.append(
             alt.Chart(alt.Data(values=[{"line": line}]))
             .mark_rule(color=colour("soft"), strokeDash=[4, 3])
-            .encode(x="line:Q")
+            .encode(x=alt.X("line:Q", scale=scale))
         )
     spread = [
         {"row": number, "low": dot.low, "high": dot.high}
@@ -101,7 +101,7 @@ def interval_chart(
         if dot.low is not None and dot.high is not None and dot.high > dot.low
     ]
     if spread:
-        layers += whiskers(spread, y)
+        layers += whiskers(spread, y, scale)
     seconds = [
         {"row": number, "value": dot.other}
         for number, dot in enumerate(shown)
@@ -118,7 +118,7 @@ def interval_chart(
         base.mark_circle(size=70, opacity=1).encode(
             x=x, color=alt.Color("shade:N", legend=None, scale=shades), tooltip=["text:N"]
         ),
-        base.mark_text(align="left", dx=10).encode(x="beyond:Q", text="text:N"),
+        base.mark_text(align="left", dx=10).encode(x=alt.X("beyond:Q", scale=scale), text="text:N"),
     ]
     chart = alt.layer(*layers).properties(width=WIDTH - LABELS_PX, height=ROW_PX * len(rows))
     if seconds:

@@ -147,19 +147,23 @@ def span_chart(
         base.mark_text(align="left", dx=9).encode(x="beyond:Q", text="text:N"),
     ]
     if high > low:
-        layers += whiskers([{"name": whole.name, "low": low, "high": high}], y)
+        layers += whiskers([{"name": whole.name, "low": low, "high": high}], y, scale)
     if limit is not None:
         layers += _limit(*limit)
     return alt.layer(*layers).properties(width=WIDTH - LABELS_PX, height=ROW_PX * len(rows))
 
 
-def whiskers(rows: list[dict[str, Any]], y: Any) -> list[Any]:
+def whiskers(rows: list[dict[str, Any]], y: Any, scale: Any) -> list[Any]:
     """Draw intervals from ``low`` to ``high`` as lines with ends, one a row of ``y``."""
     alt = altair()
     base = alt.Chart(alt.Data(values=rows)).encode(y=y)
-    line = base.mark_rule(color=colour("ink"), strokeWidth=1.4).encode(x="low:Q", x2="high:Q")
+    line = base.mark_rule(color=colour("ink"), strokeWidth=1.4).encode(
+        x=alt.X("low:Q", scale=scale), x2="high:Q"
+    )
     ends = [
-        base.mark_tick(color=colour("ink"), thickness=1.4, size=10).encode(x=f"{end}:Q")
+        base.mark_tick(color=colour("ink"), thickness=1.4, size=10).encode(
+            x=alt.X(f"{end}:Q", scale=scale)
+        )
         for end in ("low", "high")
     ]
     return [line, *ends]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from datetime import date
 
-from placer.report.blocks import Section, Text, section, table
+from placer.report.blocks import Section, Table, Text, section, table
 from placer.report.figures import Document, age_words
 from placer.units import format_usd
 
@@ -20,9 +20,6 @@ PROVENANCE = re.compile(
 
 def sources(document: Document, estimates: Iterable[Document], today: date) -> tuple[Section, ...]:
     """List every figure with its source, basis and age."""
-    lines = dict.fromkeys(line for one in estimates for line in one.get("provenance", []))
-    rows = [_source_cells(line, today) for line in lines]
-    columns = ("figure", "basis", "source", "as of", "age")
     data = document["data"]
     book = (
         f"Price book {data['catalog']}, digest {data['digest']}: machine prices of "
@@ -37,13 +34,23 @@ def sources(document: Document, estimates: Iterable[Document], today: date) -> t
     return section(
         "Every figure and its source",
         Text(lines=(book,)),
-        table("What the answer rests on", columns, rows),
+        provenance_table(estimates, today),
         table(
             "Rows of the price book in this file",
             ("row", "value", "basis", "source", "as of", "age"),
             list(_book_rows(document, today)),
             folded=True,
         ),
+    )
+
+
+def provenance_table(estimates: Iterable[Document], today: date) -> Table | None:
+    """List the lines of ``provenance`` of some estimates, each once."""
+    lines = dict.fromkeys(line for one in estimates for line in one.get("provenance", []))
+    return table(
+        "What the answer rests on",
+        ("figure", "basis", "source", "as of", "age"),
+        [_source_cells(line, today) for line in lines],
     )
 
 

@@ -1,0 +1,177 @@
+"""A frontier: what each budget buys, with bounds."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from placer.report.blocks import Chart, Report, Section, Table, section, table
+from placer.report.charts.curve import Point, curve_chart
+from placer.report.figures import (
+    Document,
+    exchange_words,
+    percent,
+    placement_words,
+    price_of_work,
+    speed_of,
+    spread_words,
+)
+from placer.report.kinds import parts
+from placer.report.kinds.provenance import sources
+from placer.report.places import map_blocks
+from placer.units import counted, format_number, format_usd
+
+LEAST_USD_PER_HOUR = 1e-4
+"""Cheapest point of a logarithmic axis: machines of one's own may cost nothing."""
+
+
+def report(document: Document, today: date) -> Report:
+    """Build the report of a ``placer.pareto/v1`` document."""
+    points = document["points"]
+    estimates = [point["estimate"] for point in points] or [
+        one["estimate"] for one in document["nearest"]
+    ]
+    return Report(
+        title=f"What each budget buys for {document['request']['model']}",
+        subtitle=f"placer pareto, prices of {document['data']['oldest']} to "
+        f"{document['data']['as_of']} ({document['data']['catalog']})",
+        verdict=_verdict(document),
+        tone="bad" if not points else "good" if document["proved"] else "warning",
+        figures=tuple(_figures(document)),
+        sections=(
+            *frontier(document),
+            *_knee_map(document),
+            *parts.considered(document["nearest"], None, "What would fit, after one change"),
+            *parts.warnings_of(document),
+            *parts.wishes(document),
+            *sources(document, estimates, today),
+            *parts.reproduce(document, "pareto"),
+        ),
+    )
+
+
+def _verdict(document: Document) -> str:
+    points = document["points"]
+    if not points:
+        first = document["nearest"]
+        change = f" A change that works: {first[0]['note']}." if first else ""
+        return f"No placement meets the wishes.{change}"
+    low, high = points[0], points[-1]
+    unit = speed_of(low["estimate"])[1]
+    ends = (
+        f"From {format_usd(low['usd_per_hour'])}/h to {format_usd(high['usd_per_hour'])}/h the "
+        f"speed grows from {_speed(low)} to {_speed(high)} {unit}."
+    )
+    if document["knee"] is None:
+        return ends
+    knee = points[document["knee"]]
+    return (
+        f"{ends} Beyond {format_usd(knee['usd_per_hour'])}/h returns diminish: "
+        f"{placement_words(knee['placement'])}, {_speed(knee)} {unit}."
+    )
+
+
+def _speed(point: Document) -> str:
+    return format_number(speed_of(point["estimate"])[0]["value"])
+
+
+def _figures(document: Document) -> list[tuple[str, str, str]]:
+    points, gap = document["points"], document["gap"]
+    if not points:
+        return []
+    proof = "proved" if document["proved"] else "not all proved"
+    rows = [
+        (str(len(points)), "points", f"{proof}{'' if gap is None else f', gap {percent(gap)}'}")
+    ]
+    for name, at in (("knee", document["knee"]), ("cheapest samples", document["best_value"])):
+        if at is not None:
+            price, unit = price_of_work(points[at]["estimate"])
+            spread = "" if price is None else f"{format_usd(price)} {unit}"
+            rows.append((f"{format_usd(points[at]['usd_per_hour'])}/h", name, spread))
+    return rows
+
+
+def frontier(document: Document) -> tuple[Section, ...]:
+    """Show the points as steps, with the highest speed that each cost cannot exceed."""
+    points = document["points"]
+    if not points:
+        return ()
+    unit = speed_of(points[0]["estimate"])[1]
+    shown = []
+    for at, point in enumerate(points):
+        speed = speed_of(point["estimate"])[0]["value"]
+        most = point["most_samples_per_second"]
+        words = f"{placement_words(point['placement'])}: {format_usd(point['usd_per_hour'])}/h"
+        shown.append(
+            Point(
+                x=max(point["usd_per_hour"], LEAST_USD_PER_HOUR),
+                y=speed,
+                low=speed,
+                high=None if most is None else most * speed / point["samples_per_second"],
+                label="knee" if at == document["knee"] else "",
+                words=words,
+            )
+        )
+    listed = _table(document, unit)
+    assert listed is not None
+    chart = Chart(
+        name="frontier",
+        title=f"{counted(len(points), 'point')} of cost and speed",
+        draw=lambda: curve_chart(
+            shown, ("USD/h", f"{unit} that count towards the target"), log=True, join="step"
+        ),
+        table=listed,
+        note="Whiskers: up to where a faster placement for the same cost is not excluded. A "
+        "point's speed holds until the next; both axes are logarithmic.",
+        table_open=True,
+    )
+    return section("The frontier", chart)
+
+
+def _table(document: Document, unit: str) -> Table | None:
+    """List the points with their figures."""
+    work = price_of_work(document["points"][0]["estimate"])[1].replace("per ", "USD per ")
+    rows = []
+    for at, point in enumerate(document["points"]):
+        estimate, more = point["estimate"], point["marginal_usd_per_million_samples"]
+        speed, price = speed_of(estimate)[0], price_of_work(estimate)[0]
+        each = price / estimate["usd_per_million_samples"] if price else 1.0
+        marks = [
+            word
+            for word, key in (("knee", "knee"), ("cheapest", "best_value"))
+            if document[key] == at
+        ]
+        rows.append(
+            [
+                placement_words(point["placement"]),
+                exchange_words(point["placement"]),
+                (format_usd(point["usd_per_hour"]), point["usd_per_hour"]),
+                (format_number(speed["value"]), speed["value"]),
+                spread_words(speed),
+                ("", None) if price is None else (format_usd(price), price),
+                ("", None) if more is None else (format_usd(more * each), more * each),
+                "" if point["gap"] is None else percent(point["gap"]),
+                ", ".join(marks),
+            ]
+        )
+    columns = ("workers", "exchange", "USD/h", unit, "interval", work, "marginal", "gap", "mark")
+    return table(
+        "Points from the cheapest to the fastest; marginal: of what a point gives over the one "
+        "before",
+        columns,
+        rows,
+        numbers=("USD/h", unit, work, "marginal", "gap"),
+        marked=document["knee"],
+    )
+
+
+def _knee_map(document: Document) -> tuple[Section, ...]:
+    """Show where the point at the knee lies, or the fastest without one."""
+    points = document["points"]
+    if not points:
+        return ()
+    at = document["knee"]
+    point = points[-1 if at is None else at]
+    others = [one["placement"] for one in points]
+    title = "Where the fastest point lies" if at is None else "Where the knee lies"
+    blocks = map_blocks(document, point["placement"], point["estimate"], others)
+    return section(title, *blocks)

@@ -1,0 +1,1 @@
+"""Figures that were tried out: rehearsals, simulations, replays, reproduced papers."""
