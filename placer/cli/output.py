@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+FORMAT_WORDS = ("json", "jsonl", "csv", "md", "html", "table", "-")
+"""What other tools take for a format or for stdout: no file is written under such a name."""
+
+
 def console(*, stderr: bool = False) -> Console:
     """Return the console that follows NO_COLOR, TERM and the width of the terminal."""
     from rich.console import Console
@@ -120,6 +124,11 @@ def check_targets(*paths: str | None) -> None:
     seen: set[Path] = set()
     for path in (p for p in paths if p is not None):
         target = _resolved(path)
+        if path.lower() in FORMAT_WORDS:
+            raise PlacerError(
+                f"'{path}' would write a file named '{path}'",
+                "give the name of a file, such as plan.json; --json prints on stdout",
+            )
         if not path.strip() or target.is_dir():
             raise PlacerError(
                 f"'{path}' is not the name of a file", "give a file name, such as plan.json"

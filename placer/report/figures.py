@@ -88,7 +88,7 @@ def spread_words(interval: Document, *, usd: bool = False) -> str:
 
     Examples
     --------
-    >>> spread_words({"low": 3272.5, "high": 13878.2})
+    >>> spread_words({"low": 3272.6, "high": 13878.2})
     '3,273 to 13,878'
     """
     write = format_usd if usd else format_number

@@ -209,8 +209,10 @@ def _with_drawings(report: Report, markup: Any) -> dict[str, Any]:
 def _labelled(svg: str, chart: Chart) -> str:
     """Make a drawing one image with a name for those who hear the page, and its ids its own."""
     svg = re.sub(r' (?:aria-[a-z]+|role)="[^"]*"', "", svg)
-    svg = re.sub(r'\bid="([\w-]+)"', rf'id="{chart.name}-\1"', svg)
-    svg = re.sub(r"url\(#([\w-]+)\)", rf"url(#{chart.name}-\1)", svg)
+    # Vega counts ids over all that a process draws: equal pages need names of their own.
+    for number, name in enumerate(dict.fromkeys(re.findall(r'\bid="([\w-]+)"', svg))):
+        for before, after in (('id="', '"'), ("url(#", ")")):
+            svg = svg.replace(f"{before}{name}{after}", f"{before}{chart.name}-{number}{after}")
     label = html.escape(chart.title, quote=True)
     return re.sub(r"<svg ", lambda _: f'<svg role="img" aria-label="{label}" ', svg, count=1)
 

@@ -1,0 +1,161 @@
+"""Pages in a real browser: nothing is loaded, nothing fails, everybody can read them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placer.report.page import page
+from placer.report.pdf import BROWSERS, pdf_of
+from report_documents import FOUR, saved
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium (apt-get install chromium)")
+MOST_STATIC, MOST_INTERACTIVE = 300_000, 1_200_000
+"""Bytes of a page."""
+HOSTILE = "<script>window.hit=1</script><img src=x onerror=window.hit=1>\"'`${window.hit=1}"
+"""A name that would run if it were put into a page, an attribute or an expression as it is."""
+LINK = "javascript:window.hit=1//https://example.invalid/x.png"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One browser for all tests of this file."""
+    with playwright.sync_playwright() as started:
+        launched = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+class Seen:
+    """A page that was opened, with what it asked for and what it complained of."""
+
+    def __init__(self, browser: Any, path: Path, **context: Any) -> None:
+        self.context = browser.new_context(viewport={"width": 1000, "height": 900}, **context)
+        self.page = self.context.new_page()
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", self._note)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.goto(path.as_uri())
+
+    def _note(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+
+def opened(browser: Any, folder: Path, html: str, **context: Any) -> Seen:
+    """Write a page and open it."""
+    path = folder / "report.html"
+    path.write_text(html, encoding="utf-8")
+    return Seen(browser, path, **context)
+
+
+@pytest.mark.parametrize("kind", FOUR)
+def test_a_page_loads_nothing_complains_of_nothing_and_is_accessible(
+    browser: Any, tmp_path: Path, kind: str
+) -> None:
+    """In light and dark, with every table unfolded; under 300 kB."""
+    html = page({"result.json": saved(kind)})
+    assert len(html.encode()) < MOST_STATIC
+    seen = opened(browser, tmp_path, html)
+    seen.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert violations(seen) == []
+    seen.page.emulate_media(color_scheme="dark")
+    assert violations(seen, "color-contrast") == []
+    assert (seen.requests, seen.complaints) == ([(tmp_path / "report.html").as_uri()], [])
+    seen.context.close()
+
+
+def violations(seen: Seen, *rules: str) -> list[tuple[str, str]]:
+    """Run axe, all rules or some: what is broken, with the first element."""
+    only = {"runOnly": {"type": "rule", "values": list(rules)}} if rules else None
+    found = axe.Axe().run(seen.page, options=only).response["violations"]
+    return [(one["id"], one["nodes"][0]["html"][:120]) for one in found]
+
+
+def test_tables_sort_by_the_figure_and_not_by_its_text(browser: Any, tmp_path: Path) -> None:
+    """$16.52 is above $4.80 though its text is not; pressed twice, the other way round."""
+    seen = opened(browser, tmp_path, page({"result.json": saved("one")}))
+    column = "th:has-text('USD/h') button >> visible=true"
+    table = "document.querySelector('table.sortable th button')"
+    assert seen.page.evaluate(f"{table} !== null")
+    for order in ("ascending", "descending"):
+        seen.page.click(f"section:has(h2:text-is('Considered')) {column}")
+        keys = seen.page.evaluate(
+            '[...document.querySelectorAll("th[aria-sort]")].map(th => '
+            "[...th.closest('table').tBodies[0].rows].map(r => "
+            "Number(r.cells[th.cellIndex].dataset.key)))[0]"
+        )
+        assert keys == sorted(keys, reverse=order == "descending")
+        assert len(keys) > 1
+    seen.context.close()
+
+
+def test_an_interactive_page_draws_without_the_network(browser: Any, tmp_path: Path) -> None:
+    """Vega draws each chart under the page's policy; about 1 MB."""
+    html = page({"result.json": saved("several")}, interactive=True)
+    assert MOST_STATIC < len(html.encode()) < MOST_INTERACTIVE
+    seen = opened(browser, tmp_path, html)
+    charts = seen.page.evaluate("document.querySelectorAll('figure').length")
+    seen.page.wait_for_function(
+        f"document.querySelectorAll('.vega-embed svg').length === {charts}", timeout=20_000
+    )
+    assert violations(seen) == []
+    assert (len(seen.requests), seen.complaints) == (1, [])
+    seen.context.close()
+
+
+@pytest.mark.parametrize("interactive", [False, True])
+def test_hostile_words_of_a_book_are_shown_and_do_nothing(
+    browser: Any, tmp_path: Path, *, interactive: bool
+) -> None:
+    """Names, sources and notes with markup, quotes, expressions and addresses stay text."""
+    document = poisoned(saved("several"))
+    seen = opened(browser, tmp_path, page({HOSTILE: document}, interactive=interactive))
+    if interactive:
+        seen.page.wait_for_selector(".vega-embed svg", timeout=20_000)
+    seen.page.wait_for_timeout(200)
+    assert seen.page.evaluate("window.hit") is None
+    assert (len(seen.requests), seen.complaints) == (1, [])
+    assert "<script>window.hit=1</script>" in seen.page.inner_text("main")
+    assert seen.page.evaluate("[...document.links].every(a => a.hash.startsWith('#part-'))")
+    seen.context.close()
+
+
+def poisoned(document: Any) -> Any:
+    """Put hostile words wherever a document has words of a book or of a user."""
+    copy = deepcopy(document)
+    copy["request"]["model"] = HOSTILE
+    copy["data"]["catalog"] = HOSTILE
+    copy["verdict"] = [HOSTILE, LINK]
+    copy["warnings"] = [{"code": "x", "message": HOSTILE}]
+    copy["notes"] = [{"code": "x", "message": LINK}]
+    copy["estimate"]["provenance"] = [f"{HOSTILE}: measured: {HOSTILE}", LINK]
+    for row in copy["problem"]["catalog"]["offers"]:
+        row["source"] = HOSTILE + LINK
+    text = json.dumps(copy)
+    hostile = json.dumps(HOSTILE)[1:-1]
+    return json.loads(text.replace("T4", hostile).replace("us-central1", f"us-{hostile}"))
+
+
+def test_a_phone_shows_the_page_without_scrolling_sideways(browser: Any, tmp_path: Path) -> None:
+    """At 390 pixels only charts and tables scroll, each by itself."""
+    seen = opened(browser, tmp_path, page({"result.json": saved("one")}))
+    seen.page.set_viewport_size({"width": 390, "height": 800})
+    assert seen.page.evaluate("document.documentElement.scrollWidth") == 390
+    seen.context.close()
+
+
+def test_a_page_prints_as_pdf() -> None:
+    """By the browser that is installed."""
+    assert pdf_of(page({"result.json": saved("nothing")})).startswith(b"%PDF-")

@@ -1,0 +1,257 @@
+"""Pages: every figure is that of the document, every kind has one, every fault one line."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from copy import deepcopy
+from datetime import date
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import placer
+from conftest import ROOT, Run
+from placer.errors import PlacerError
+from placer.report.blocks import Chart, Report, Table
+from placer.report.charts.drawing import drawn, fixed_colours
+from placer.report.kinds.parts import PARTS_OF_PRICE
+from placer.report.page import KINDS, contents, page
+from placer.report.question import command_of
+from report_documents import SMALL, saved
+
+TODAY = date(2026, 11, 23)
+OLD = ROOT / "tests" / "fixtures" / "saved-2026-11"
+
+
+class Parsed(HTMLParser):
+    """Tags of a page that were opened, and addresses that could be loaded."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a tag, and what its attributes would load."""
+        self.tags.append(tag)
+        loading = ("src", "href", "xlink:href", "srcset", "data", "action", "poster")
+        self.addresses += [value or "" for name, value in attrs if name in loading]
+
+
+def tables(report: Report) -> dict[str, Table]:
+    """Tables of a report by their caption, those of charts among them."""
+    blocks = [block for part in report.sections for block in part.blocks]
+    found = [block.table if isinstance(block, Chart) else block for block in blocks]
+    return {table.caption: table for table in found if isinstance(table, Table)}
+
+
+def titles(report: Report) -> list[str]:
+    """Headings of a report."""
+    return [part.title for part in report.sections]
+
+
+def test_a_result_has_every_section() -> None:
+    """In the order in which one reads: the answer, where, why, what may go wrong, sources."""
+    report = contents(saved("several"), today=TODAY)
+    assert titles(report) == [
+        "The answer",
+        "Where",
+        "Where each dollar goes",
+        "One step",
+        "Considered",
+        "Why not something else",
+        "What may go wrong",
+        "What was asked",
+        "Every figure and its source",
+        "How to reproduce it",
+    ]
+    assert "samples/s for $" in report.verdict
+
+
+def test_dollars_add_up_to_the_price_of_the_document() -> None:
+    """The parts of the waterfall are those of the estimate, and their sum is its total."""
+    document = saved("several")
+    usd = document["estimate"]["usd_per_hour"]
+    rows = tables(contents(document, today=TODAY))["USD in an hour"].keys
+    shown = {str(row[0]): row[1] for row in rows}
+    assert shown["total"] == usd["total"]
+    assert shown == {name: usd[key] for key, name in PARTS_OF_PRICE if usd[key]} | {
+        "total": usd["total"]
+    }
+
+
+def test_links_carry_the_bytes_of_an_hour() -> None:
+    """Bytes of a step x 3600 over the seconds of one; USD/GiB x GiB/h is the egress again."""
+    document = saved("several")
+    estimate = document["estimate"]
+    table = tables(contents(document, today=TODAY))["What the places send each other"]
+    for link, keys in zip(estimate["links"], table.keys, strict=True):
+        _, _, carried, usd_per_gib, usd, *_ = keys
+        assert isinstance(carried, float)
+        assert isinstance(usd_per_gib, float)
+        assert carried == pytest.approx(
+            link["bytes_per_step"] * 3600 / estimate["step_seconds"]["total"]
+        )
+        assert carried / 2**30 * usd_per_gib == pytest.approx(usd)
+    assert sum(float(str(keys[4])) for keys in table.keys) == pytest.approx(
+        estimate["usd_per_hour"]["egress"]
+    )
+
+
+def test_the_step_ends_where_the_document_says() -> None:
+    """Calculation, then what nothing hides: the last part ends with the whole."""
+    document = saved("several")
+    keys = tables(contents(document, today=TODAY))["One step"].keys
+    total = document["estimate"]["step_seconds"]["total"]
+    assert keys[-1][0] == "whole step"
+    assert keys[-1][2] == pytest.approx(total)
+    assert max(float(str(row[2])) for row in keys[:-1]) == pytest.approx(total)
+
+
+def test_every_line_of_provenance_has_a_basis_a_source_and_an_age() -> None:
+    """Prices of May 2023 are 3.5 years old in November 2026."""
+    table = tables(contents(saved("one"), today=TODAY))["What the answer rests on"]
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    assert len(rows) == len(saved("one")["estimate"]["provenance"])
+    assert all(row["basis"] and row["source"] for row in rows)
+    prices = [row for row in rows if row["figure"].startswith("price of")]
+    assert {row["age"] for row in prices} <= {"3.5 years", "3.6 years"}
+
+
+@pytest.mark.parametrize(
+    "wishes",
+    [
+        {"budget": "5/h", "regions": "1..2", "market": "spot", "workers": "2..8"},
+        {"budget": "2000usd", "samples": "10M", "deadline": "30d", "places": "gcp/*,lambda"},
+        {"min_throughput": "200/s", "local_steps": "1..4", "zones": "spread", "tbs": "8K"},
+        {"budget": "9/h", "max_share": "50%/region", "interruption": "10%", "use": "lambda"},
+    ],
+)
+def test_the_command_asks_the_same_question(wishes: dict[str, Any], command: Run) -> None:
+    """What the page prints to reproduce it, typed again, has the same request."""
+    document = placer.recommend("roberta-xlm", time_limit=1, **SMALL, **wishes).to_saved()
+    words, left = command_of(document)
+    assert left == ()
+    again = command(*shlex.split(words)[1:], "--time-limit", "1s", "--json")
+    assert json.loads(again.stdout)["request"] == document["request"]
+
+
+def test_a_page_names_no_address_and_runs_only_what_its_policy_names() -> None:
+    """Links lead into the page; the icon is empty data; the two scripts are in the policy."""
+    html = page({"a.json": saved("several"), "b.json": saved("nothing")}, today=TODAY)
+    parsed = Parsed(html)
+    assert {address.partition("-")[0] for address in parsed.addresses} == {"#part", "data:,"}
+    assert html.count("sha256-") == parsed.tags.count("script") == 1
+    assert "default-src 'none'" in html
+    assert "iframe" not in parsed.tags
+
+
+def test_equal_documents_make_equal_pages() -> None:
+    """Nothing in a page depends on the clock but the day."""
+    pages = {page({"a.json": saved("one")}, today=TODAY) for _ in range(2)}
+    assert len(pages) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["result", "pareto", "central", "nothing", "wishes", "certificate"]
+)
+def test_files_of_older_versions_have_a_page(name: str) -> None:
+    """Keys that came later are not asked for."""
+    document = json.loads((OLD / f"{name}.json").read_text(encoding="utf-8"))
+    assert contents(document, name, TODAY).verdict
+
+
+def test_what_is_no_document_is_refused_in_one_line() -> None:
+    """Another schema, no schema, and a document without its parts."""
+    for document, words in (
+        ({"schema": "placer.doctor/v1"}, "of which there is no report"),
+        ([1, 2], "no document of placer"),
+        ({"schema": "placer.result/v1", "placement": None}, "not a whole placer.result/v1"),
+    ):
+        with pytest.raises(PlacerError, match=words) as refused:
+            contents(document, "x.json")
+        assert "x.json" in refused.value.message
+        assert refused.value.hint
+
+
+@pytest.mark.parametrize("key", ["estimate", "placement", "data", "request", "objective"])
+def test_a_document_without_a_part_is_refused(key: str) -> None:
+    """Edited by hand: no traceback."""
+    document = deepcopy(saved("one"))
+    document[key] = {}
+    with pytest.raises(PlacerError, match="not a whole"):
+        contents(document)
+
+
+def test_without_the_extra_the_error_names_the_install_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And a notebook shows the text in place of a card."""
+    document = saved("one")
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with pytest.raises(PlacerError, match="altair, which is not installed") as refused:
+        page({"a.json": document})
+    assert "placer[report]" in refused.value.hint
+
+
+def test_a_drawing_of_its_own_has_the_light_colours() -> None:
+    """A file has no page around it that sets colours."""
+    report = contents(saved("one"), today=TODAY)
+    chart = next(b for part in report.sections for b in part.blocks if isinstance(b, Chart))
+    svg = drawn(chart.draw(), "svg").decode()
+    assert "var(--" not in svg
+    assert "#0b5cad" in svg
+    assert drawn(chart.draw(), "png").startswith(b"\x89PNG")
+    assert fixed_colours("var(--ink)", {"ink": "#000"}) == "#000"
+
+
+def test_kinds_are_modules() -> None:
+    """Each kind that is named can be imported."""
+    import importlib
+
+    for kind in KINDS.values():
+        assert callable(importlib.import_module(f"placer.report.kinds.{kind}").report)
+
+
+def test_the_command_writes_a_page(tmp_path: Path, command: Run) -> None:
+    """Beside the document by default, or where -o says; errors are one line and exit code 2."""
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps(saved("one")), encoding="utf-8")
+    assert command("report", str(file)).returncode == 0
+    html = (tmp_path / "result.html").read_text(encoding="utf-8")
+    assert html.startswith("<!doctype html>")
+    for words, message in (
+        (["report", str(file), "-o", str(file)], "is the document itself"),
+        (["report", str(file), "-o", "html"], "would write a file named 'html'"),
+        (["report", str(tmp_path / "none.json")], "none.json"),
+        (["report"], "is missing"),
+    ):
+        done = command(*words)
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+        assert "Traceback" not in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["result.html", "result.json"]
+
+
+def test_pdf_without_a_browser_says_what_to_install(tmp_path: Path, command: Run) -> None:
+    """Before anything is drawn."""
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps(saved("one")), encoding="utf-8")
+    done = command(
+        "report", str(file), "--pdf", str(tmp_path / "x.pdf"), PLACER_BROWSER="no-browser"
+    )
+    assert done.returncode == 2
+    assert "apt-get install chromium" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["json", "csv", "-", "jsonl", "md", "html"])
+def test_no_command_writes_a_file_named_like_a_format(name: str, command: Run) -> None:
+    """`-o json` means a format elsewhere: here it is refused before anything is solved."""
+    done = command("recommend", "--model", "roberta-xlm", "--budget", "5/h", "-o", name)
+    assert done.returncode == 2
+    assert f"would write a file named '{name}'" in done.stderr
+    assert not Path(name).exists()
