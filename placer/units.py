@@ -10,6 +10,7 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import date
+from decimal import Decimal
 
 from placer.errors import PlacerError
 
@@ -351,6 +352,19 @@ def format_number(value: float) -> str:
     ('1,085', '12.3', '0.5')
     """
     return f"{value:,.0f}" if abs(value) >= 1000 else _digits(value)
+
+
+def format_plain(value: float, digits: int = 3) -> str:
+    """Print a number with so many digits that count, without an exponent or separators, so that it
+    can be pasted.
+
+    Examples
+    --------
+    >>> format_plain(10_720.4, 4), format_plain(0.00071234), format_plain(57.0), format_plain(5e6)
+    ('10720', '0.000712', '57', '5000000')
+    """
+    text = format(Decimal(f"{value:.{digits}g}"), "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def format_tokens(value: float) -> str:

@@ -16,6 +16,7 @@ from placer.market.books.folders import shipped_folder
 from placer.problem.exchange import traits
 from placer.problem.placement import Exchange
 from placer.problem.problem import MOST_KNOWN_LOCAL_STEPS, Problem
+from placer.units import format_plain
 from placer.workload.profile import ModelProfile
 
 ARROW = " -> "
@@ -45,7 +46,7 @@ class Multiplier:
         """
         more = round(100 * (self.value - 1))
         if self.value >= 2:
-            return f"{self.value:.3g} x the samples"
+            return f"{format_plain(self.value)} x the samples"
         if more == 0:
             return "no more samples"
         return f"{abs(more)} % {'more' if more > 0 else 'fewer'} samples"

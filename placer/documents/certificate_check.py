@@ -26,7 +26,7 @@ from placer.documents.saved_result import (
 )
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
-from placer.units import format_number
+from placer.units import format_number, format_plain
 
 SAME = 1e-9
 """Relative difference up to which a figure counts as the same."""
@@ -76,7 +76,8 @@ def check_certificate(document: Mapping[str, Any], where: str) -> Checked:
             document["estimate"]["effective_samples_per_second"]["value"],
         )
         priced = (
-            f"{format_number(speed)} samples/s that count for {usd:.6g} USD/h, within all limits"
+            f"effective {format_number(speed)} samples/s for {format_plain(usd, 6)} USD/h, "
+            f"within all limits"
         )
         confirmed.append(f"a second implementation finds {priced}")
         trusted += [

@@ -26,6 +26,7 @@ from placer.market.catalog import OLD_TRANSPORT
 from placer.market.price_interval import first_interval
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
+from placer.units import format_plain
 from placer.workload.inner_plan import InnerPlan
 
 RESULT_KEYS = (
@@ -230,8 +231,8 @@ def check_result(document: Mapping[str, Any], where: str) -> str:
             "the file was edited, or made by another version",
         )
     return (
-        f"result, priced again: {priced.samples_per_second.value:.6g} samples/s for "
-        f"{priced.usd_per_hour.total:.6g} USD/h"
+        f"result, priced again: {format_plain(priced.samples_per_second.value, 6)} samples/s "
+        f"for {format_plain(priced.usd_per_hour.total, 6)} USD/h"
     )
 
 

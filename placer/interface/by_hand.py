@@ -66,8 +66,8 @@ def side_by_side(problem: Problem, placements: Sequence[str], *, every: bool) ->
     PlacerError
         If a placement is not understood.
     """
-    options = []
-    for number, text in enumerate(placements, start=1):
+    options: list[Option] = []
+    for text in placements:
         rows = (
             every_exchange(text, problem) if every else ((place_by_hand(text, problem), problem),)
         )
@@ -76,7 +76,7 @@ def side_by_side(problem: Problem, placements: Sequence[str], *, every: bool) ->
                 Option(
                     placement=placement,
                     estimate=estimate(placement, problem),
-                    label=str(number),
+                    label=str(len(options) + 1),
                     note="; ".join(v.message for v in violations(placement, asked)),
                 )
             )

@@ -55,7 +55,7 @@ def solve_options(
         if isinstance(value, bool):
             raise PlacerError(f"{name} {value} is not a number", "give a number, or text")
     if cancel is not None and not callable(getattr(cancel, "is_set", None)):
-        raise PlacerError(f"cancel {cancel!r} is no token", "give a threading.Event")
+        raise PlacerError(f"cancel {cancel!r} is not a cancel token", "give a threading.Event")
     return SolveOptions(
         gap=parse_fraction(str(gap), "gap"),
         time_limit_s=parse_seconds(

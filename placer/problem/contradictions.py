@@ -145,8 +145,8 @@ def _check_idle(problem: Problem) -> None:
         )
     if wish.passes != 1 and not wish.data_moves and wish.data_store is None:
         raise PlacerError(
-            f"passes {wish.passes:g} without data that may move, or that comes from a store",
-            "give --data PLACE=SAMPLES:move or --data STORE, or leave --passes out",
+            f"--passes {wish.passes:g} only applies with --data PLACE=N:move or --data STORE",
+            "add one of them, or leave --passes out",
         )
     for word, value in (("data-size", wish.data_bytes), ("data-cache", wish.data_cache)):
         if value is not None and wish.data_store is None:

@@ -10,7 +10,7 @@ from placer.errors import PlacerError, unknown
 from placer.solving.answer import SolveOptions, Status, Verification, Warn
 from placer.solving.result import Result
 from placer.solving.solve import solve, solver_names
-from placer.units import format_seconds
+from placer.units import format_plain, format_seconds
 
 SAME = 2e-5
 """Relative difference that two solvers may have beside their gaps: programs in floating point prove
@@ -102,8 +102,8 @@ def value_words(result: Result | Verification) -> str:
     """
     if result.value is None:
         return str(result.status)
-    bound = "no bound" if result.bound is None else f"bound {result.bound:.6g}"
-    return f"{result.value:.6g} ({result.status}, {bound})"
+    bound = "no bound" if result.bound is None else f"bound {format_plain(result.bound, 6)}"
+    return f"{format_plain(result.value, 6)} ({result.status}, {bound})"
 
 
 def verification_words(verification: Verification) -> str:

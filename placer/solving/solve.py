@@ -222,6 +222,17 @@ def _result(
     )
 
 
+FILTERS = {
+    "": "unknown speed",
+    "gpu": "GPU",
+    "device-memory": "GPU memory",
+    "host-memory": "host memory",
+    "estimated": "unmeasured speed",
+    STALE: "age of price",
+}
+"""What removed an offer, in words, by the code of its first problem."""
+
+
 def require_pools(problem: Problem) -> None:
     """Say why if the request admits no machine at all.
 
@@ -233,25 +244,13 @@ def require_pools(problem: Problem) -> None:
     """
     if problem.pools:
         return
-    what = f"no machine of catalog '{problem.catalog.name}' is admitted for {problem.profile.name}"
+    what = f"no offer of catalog '{problem.catalog.name}' passes your filters"
+    what += f" for {problem.profile.name}"
     nearest = nearest_plan(problem)
     if nearest is not None:
         lacks, remedy = nearest
         raise PlacerError(f"{what}: {lacks}", remedy)
-    reasons: dict[str, int] = {}
-    newest = ""
-    for offer in problem.catalog.offers:
-        where = problem.place_problem(offer.place)
-        wrong = problem.offer_problems(offer)
-        if problem.island_question is not None:  # `nearest_plan` has told of plans
-            wrong = [(code, message) for code, message in wrong if code in WISHES]
-        causes = [where] if where else [message for _, message in wrong][:1]
-        if not where and [code for code, _ in wrong] == [STALE]:
-            newest = max(newest, offer.as_of)
-        if not causes and problem.quota(offer.place, offer.gpu, offer.market) < offer.gpu_count:
-            causes = [f"the quota allows too few {offer.gpu}"]
-        for message in causes or ["nobody knows how fast it is"]:
-            reasons[message] = reasons.get(message, 0) + 1
+    reasons, filters, newest = _removals(problem)
     common = max(reasons, key=lambda r: (reasons[r], r), default="the catalog has no offers")
     if newest:
         raise PlacerError(
@@ -267,4 +266,34 @@ def require_pools(problem: Problem) -> None:
             "as default",
             exit_code=5,
         )
+    removed = ", ".join(
+        f"by {name}: {count:,}" for name, count in sorted(filters.items(), key=lambda f: -f[1])
+    )
+    if removed:
+        what += f"; removed {removed}"
     raise PlacerError(what, f"widen the request; most often: {common}")
+
+
+def _removals(problem: Problem) -> tuple[dict[str, int], dict[str, int], str]:
+    """Count offers by what removes them, in sentences and by kind of filter; and return the newest
+    date of those that are only too old, empty without any.
+    """
+    reasons: dict[str, int] = {}
+    filters: dict[str, int] = {}
+    newest = ""
+    for offer in problem.catalog.offers:
+        where = problem.place_problem(offer.place)
+        wrong = problem.offer_problems(offer)
+        if problem.island_question is not None:  # `nearest_plan` has told of plans
+            wrong = [(code, message) for code, message in wrong if code in WISHES]
+        filter_ = "place" if where else next((code for code, _ in wrong), "")
+        causes = [where] if where else [message for _, message in wrong][:1]
+        if not where and [code for code, _ in wrong] == [STALE]:
+            newest = max(newest, offer.as_of)
+        if not causes and problem.quota(offer.place, offer.gpu, offer.market) < offer.gpu_count:
+            causes, filter_ = [f"the quota allows too few {offer.gpu}"], "quota"
+        for message in causes or ["nobody knows how fast it is"]:
+            reasons[message] = reasons.get(message, 0) + 1
+        name = FILTERS.get(filter_, filter_)
+        filters[name] = filters.get(name, 0) + 1
+    return reasons, filters, newest

@@ -380,7 +380,7 @@ def test_regions_can_be_forced() -> None:
     ("words", "says"),
     [
         ({"bugdet": "5/h"}, "unknown word 'bugdet'"),
-        ({"budget": 5}, "budget 5 is of the wrong kind"),
+        ({"budget": 5}, "budget 5 is of type int"),
         ({"gpu": [1]}, "gpu [1] is not text"),
         ({"catalog": 5}, "catalog 5 is not a name"),
         ({"require_measured": "no"}, "require_measured 'no'"),

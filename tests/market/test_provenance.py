@@ -131,9 +131,9 @@ def test_sources_are_counted_by_the_rows_that_name_them(default: Catalog) -> Non
 
 
 def test_what_nobody_read_is_counted(default: Catalog) -> None:
-    """No row is from memory any more; estimates are those of price_basis."""
+    """Every row was checked against its list; estimates are those of price_basis."""
     found = {(count.kind, count.words): count.rows for count in unsure(default)}
-    assert "from memory of the list" not in {words for _, words in found}
+    assert "not yet checked against the price list" not in {words for _, words in found}
     assert found["machines", "estimates"] == sum(row.estimated for row in coverage(default))
 
 

@@ -211,9 +211,9 @@ def test_a_partial_layer_alone_says_what_it_needs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("a,b\n1,2\n", "these columns are those of no file of a price book"),
-        ("", "these columns are those of no file"),
-        ("<html>404</html>\n", "these columns are those of no file"),
+        ("a,b\n1,2\n", "unknown header"),
+        ("", "unknown header"),
+        ("<html>404</html>\n", "unknown header"),
         (
             QUOTE.replace("us-west1", "us-west9"),
             r"mine\.csv:2: region 'gcp/us-west9' is not in regions\.csv",

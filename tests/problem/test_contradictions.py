@@ -33,7 +33,7 @@ STAY = ["gcp/us-central1=1M:stay", "gcp/us-west1=1M:stay"]
         ),
         ({"data": STAY[:1], "gpu": "A10"}, "T4 is not among --gpu A10"),
         ({"data": "b2", "keep": "raw-data=backblaze"}, "raw-data must not leave backblaze"),
-        ({"passes": 3}, "passes 3 without data that may move"),
+        ({"passes": 3}, "--passes 3 only applies with --data PLACE=N:move"),
         ({"data": "gcp/us-west1=1M:move", "passes": "1e-300"}, "passes is 1e-300"),
         ({"samples_to_target": "local-sgd=1.2"}, "which the request does not admit"),
         (

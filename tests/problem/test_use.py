@@ -83,7 +83,7 @@ def test_words_become_rules(erben: Catalog, word: str, rule: Used) -> None:
             {"use": "gcp=1xT4", "data": "aws/us-west-2=1M:stay"},
             "workers are only where the data stays",
         ),
-        ({"use": 3}, "use 3 is of the wrong kind"),
+        ({"use": 3}, "use 3 is of type int"),
     ],
 )
 def test_rules_that_nothing_can_keep_are_refused_before_the_search(

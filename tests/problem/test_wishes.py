@@ -262,10 +262,18 @@ def test_numbers_are_read_exactly(low: int, more: int, rate: float, share: float
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
-        ({"budget": 5}, "budget 5 is of the wrong kind", "text such as '5/h'"),
-        ({"budget": 5.0}, "budget 5.0 is of the wrong kind", "text such as '5/h'"),
-        ({"max_carbon": 500}, "max_carbon 500 is of the wrong kind", "text such as '500g/h'"),
-        ({"max_price_age": 30}, "max_price_age 30 is of the wrong kind", "text such as '30d'"),
+        ({"budget": 5}, "budget 5 is of type int", "text such as '5/h'"),
+        ({"budget": 5.0}, "budget 5.0 is of type float", "text such as '5/h'"),
+        (
+            {"max_carbon": 500},
+            "max_carbon 500 is of type int",
+            "text such as '500g/h'",
+        ),
+        (
+            {"max_price_age": 30},
+            "max_price_age 30 is of type int",
+            "text such as '30d'",
+        ),
         ({"workers": (1, 2, 3)}, "workers (1, 2, 3)", "a whole number or two whole numbers"),
         ({"workers": 1.5}, "workers 1.5", "a whole number"),
         ({"regions": (1, "2")}, "regions (1, '2')", "two whole numbers"),
@@ -285,7 +293,7 @@ def test_numbers_are_read_exactly(low: int, more: int, rate: float, share: float
         ({"samples_to_target": {"local-sgd": "1.2"}}, "samples_to_target {", "a mapping"),
         ({"market": None}, "market None", "text such as 'spot'"),
         ({"gpu": {"T4": 1}}, "gpu {'T4': 1}", "a list"),
-        ({"tbs": list(range(99))}, "... is of the wrong kind", "two whole numbers"),
+        ({"tbs": list(range(99))}, "... is of type list", "two whole numbers"),
         ({"bugdet": "5/h"}, "unknown word 'bugdet'", "budget"),
     ],
 )
@@ -307,7 +315,7 @@ def test_true_and_false_are_no_numbers(wish: Wish) -> None:
     if wish.is_flag:
         assert check_words({wish.name: True}) == {wish.name: True}
         return
-    with pytest.raises(PlacerError, match=f"{wish.name} True is of the wrong kind"):
+    with pytest.raises(PlacerError, match=f"{wish.name} True is of type bool"):
         check_words({wish.name: True})
 
 

@@ -165,7 +165,7 @@ def test_a_crash_names_the_batch_size_and_leaves_a_valid_file(
     [
         ((), "give one thing to profile"),
         (("mymodel:good", "--builtin", "lstm"), "give one thing to profile"),
-        (("mymodel",), "'mymodel' does not have the form package.module:function"),
+        (("mymodel",), "'mymodel': expected module:function, such as mymodel:profile"),
         (("nomodel:good",), "cannot import nomodel: No module named 'nomodel'"),
         (("mymodel:god",), "mymodel has no function 'god'"),
         (("mymodel:number",), "mymodel has no function 'number'"),
@@ -182,8 +182,11 @@ def test_a_crash_names_the_batch_size_and_leaves_a_valid_file(
         (("mymodel:bad_microbatch",), "microbatch is 'x'"),
         (("mymodel:bad_samples",), "samples is 7"),
         (("mymodel:frozen_step",), "the module of mymodel:frozen_step has no trainable parameter"),
-        (("..:good",), "'..:good' does not have the form package.module:function"),
-        (("../mymodel:good",), "'../mymodel:good' does not have the form package.module:function"),
+        (("..:good",), "'..:good': expected module:function, such as mymodel:profile"),
+        (
+            ("../mymodel:good",),
+            "'../mymodel:good': expected module:function, such as mymodel:profile",
+        ),
         (("mymodel:good", "--out", ""), "'' is not the name of a file"),
         (("mymodel:good", "--threads", "100000000"), "--threads"),
         (

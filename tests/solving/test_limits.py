@@ -130,7 +130,7 @@ def test_a_wrong_memory_limit_is_refused(value: Any) -> None:
 @pytest.mark.parametrize("value", [True, 1, "now"])
 def test_a_wrong_token_is_refused(value: Any) -> None:
     """A token has ``is_set``."""
-    with pytest.raises(PlacerError, match="is no token"):
+    with pytest.raises(PlacerError, match="is not a cancel token"):
         placer.recommend("roberta-xlm", cancel=value, **WORDS)
 
 

@@ -698,7 +698,7 @@ def test_recommend_with_a_calibration_is_priced_by_it(
 def test_the_word_must_be_a_calibration() -> None:
     """Numbers are refused by name."""
     words: dict[str, Any] = {"catalog": "erben-2023", "calibration": 3}
-    with pytest.raises(PlacerError, match="calibration 3 is of the wrong kind"):
+    with pytest.raises(PlacerError, match="calibration 3 is of type int"):
         placer.estimate("roberta-xlm", "gcp/us-central1=2xT4", **words)
 
 

@@ -255,7 +255,7 @@ def cost_of(estimate: Estimate) -> float:
 
 
 def knee_of(costs: Sequence[float], speeds: Sequence[float]) -> int | None:
-    """Find where a frontier bends most: beyond it, a further percent of cost buys less speed than
+    """Find where a frontier bends most: beyond it, one percent more cost buys less speed than
     on the way there.
 
     Parameters

@@ -11,6 +11,7 @@ from placer.advice.policy.job import Job, Market, Observation
 from placer.advice.policy.policies import Policy, Rule, step
 from placer.advice.policy.state import State, start
 from placer.errors import PlacerError
+from placer.units import format_plain
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,7 +127,8 @@ def starts_of(ticks: int, tick_h: float, job: Job, every_h: float) -> range:
     needed = ticks_of(job, tick_h)
     if needed > ticks:
         raise PlacerError(
-            f"a trace of {ticks * tick_h:.4g} h, where the deadline is {job.deadline_h:.4g} h away",
+            f"a trace of {format_plain(ticks * tick_h, 4)} h, where the deadline is "
+            f"{format_plain(job.deadline_h, 4)} h away",
             "give a longer trace, less work or an earlier deadline",
         )
     return range(0, ticks - needed + 1, max(1, round(every_h / tick_h)))

@@ -15,6 +15,7 @@ from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Option
 from placer.solving.solve import solve
+from placer.units import format_plain
 
 BASELINE_NODES = 1_000
 """Nodes of a search whose answer is only compared with and need not be proved."""
@@ -83,7 +84,8 @@ def limit_words(option: Option, wish: Requirements) -> str:
     if option.label == "budget":
         return f"--budget {estimate.usd_per_hour.total * 1.0005 + 0.005:.2f}/h"
     if option.label == "throughput":
-        return f"--min-throughput {estimate.effective_samples_per_second.value * 0.9995:.4g}/s"
+        speed = estimate.effective_samples_per_second.value
+        return f"--min-throughput {format_plain(speed * 0.9995, 4)}/s"
     if option.label == "deadline":
         return f"--deadline {_deadline(totals_of(estimate, samples).seconds.value)}"
     if option.label == "total-budget":

@@ -28,6 +28,7 @@ from placer.solving.result import Option, Result
 from placer.units import (
     GIB,
     format_number,
+    format_plain,
     format_seconds,
     format_speed,
     format_usd,
@@ -154,7 +155,7 @@ def _proof(result: Result) -> str:
         )
     if result.status != "optimal" or result.gap is None:
         return "the search was stopped before the proof was complete."
-    margin = f" by more than {100 * result.gap:.2g} %" if result.gap > 0 else ""
+    margin = f" by more than {format_plain(100 * result.gap, 2)} %" if result.gap > 0 else ""
     wish = result.problem.requirements
     within = (
         ", over however many regions,"
@@ -470,8 +471,8 @@ def _odd_prices(catalog: Catalog, offers: Sequence[VmOffer]) -> Iterator[Warn]:
         )
         if price * ODD < usual:
             text = (
-                f"{offer.instance_type} in {offer.place} costs {price:.3g} USD/h for each "
-                f"{offer.gpu}; the median is {usual:.3g}"
+                f"{offer.instance_type} in {offer.place} costs {format_plain(price)} USD/h for "
+                f"each {offer.gpu}; the median is {format_plain(usual)}"
             )
             yield Warn(
                 code="odd-price", message=f"{text}: check the book with 'placer catalog validate'"

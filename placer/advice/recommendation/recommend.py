@@ -40,7 +40,7 @@ from placer.solving.answer import SolveOptions, Status
 from placer.solving.confident_plan import ConfidentPlan, tail_share
 from placer.solving.result import Option, Result
 from placer.solving.solve import require_pools, solve
-from placer.units import format_duration, format_usd
+from placer.units import format_duration, format_plain, format_usd
 
 Considered = tuple[Placement, Outcome | None, tuple[Violation, ...]]
 """A placement, what it does and costs as far as that can be evaluated, and the limits it breaks."""
@@ -153,7 +153,7 @@ def _check_confidence(plan: ConfidentPlan, problem: Problem) -> None:
         assert plan.tail_usd is not None
         raise PlacerError(
             f"the best of {plan.tried} plans keeps {words}, but costs {format_usd(plan.tail_usd)} "
-            f"in its dearest {100 * tail_share(plan.asked):.3g} %, above the budget of "
+            f"in its dearest {format_plain(100 * tail_share(plan.asked))} %, above the budget of "
             f"{format_usd(wish.budget_usd or 0.0)}",
             f"give --budget {plan.tail_usd * 1.0005 + 0.005:.2f}usd, or a lower --confidence",
             exit_code=3,

@@ -16,6 +16,7 @@ from placer.market.price_interval import price_interval
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.words.changes import Change
+from placer.units import format_plain
 from placer.workload.profile import Rate
 
 BOXES = ("price", "bandwidth", "rate", "phi")
@@ -135,7 +136,12 @@ def changes_of(factors: Sequence[Factor], shares: Sequence[float]) -> tuple[Chan
             what, *target = factor.words.split(":")
             pattern = tuple(word.replace("on-demand", "on_demand") for word in target)
             changes.append(
-                Change(text=f"{factor.words}=x{times:.4g}", what=what, target=pattern, factor=times)
+                Change(
+                    text=f"{factor.words}=x{format_plain(times, 4)}",
+                    what=what,
+                    target=pattern,
+                    factor=times,
+                )
             )
     return tuple(sorted(changes, key=lambda change: change.what))
 

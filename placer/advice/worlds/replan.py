@@ -28,6 +28,7 @@ from placer.problem.words.changes import Change, change_document, parse_changes
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result, answer_document
 from placer.solving.solve import solve
+from placer.units import format_plain
 from placer.validation.calibration.observations import Lost, Observed, group_of
 
 SCHEMA = "placer.replan/v1"
@@ -239,22 +240,24 @@ def _measured(
             "speeds of a language model follow from its architecture and the inner plan, so what "
             "is below holds them as planned"
         ]
-    rates = parse_changes([f"rate:{s.gpu}:{s.gpu_count}=x{s.factor:.6g}" for s in seen.speeds])
+    rates = parse_changes(
+        [f"rate:{s.gpu}:{s.gpu_count}=x{format_plain(s.factor, 6)}" for s in seen.speeds]
+    )
     if seen.exchange_s is None:
         return rates, []
     step = estimate(planned, apply(problem, rates)).step
     wan = dict(step.parts).get(BETWEEN, 0.0)
     if not wan or len(planned.places) < 2:
         words = (
-            f"the exchange took {seen.exchange_s:.3g} s a round, planned are "
-            f"{step.communication:.3g} s"
+            f"the exchange took {format_plain(seen.exchange_s)} s a round, planned are "
+            f"{format_plain(step.communication)} s"
         )
         return rates, [f"{words}: what is below holds it as planned"]
     over_links = seen.exchange_s - (step.communication - wan)
     if not wan / MOST_LINK_FACTOR <= over_links <= wan * MOST_LINK_FACTOR:
         words = (
-            f"the exchange took {seen.exchange_s:.3g} s a round, planned are "
-            f"{step.communication:.3g} s"
+            f"the exchange took {format_plain(seen.exchange_s)} s a round, planned are "
+            f"{format_plain(step.communication)} s"
         )
         return rates, [
             (
@@ -266,7 +269,9 @@ def _measured(
     pairs = combinations(sorted(planned.places), 2)
     return (
         *rates,
-        *parse_changes([f"bandwidth:{a}:{b}=x{wan / over_links:.6g}" for a, b in pairs]),
+        *parse_changes(
+            [f"bandwidth:{a}:{b}=x{format_plain(wan / over_links, 6)}" for a, b in pairs]
+        ),
     ), []
 
 

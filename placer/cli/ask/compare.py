@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from placer.cli.options import json_option, request_options
 from placer.cli.output import console, print_json
+
+if TYPE_CHECKING:
+    from placer.solving.answer import Warn
 
 EXAMPLE = """\b
 Example:
@@ -50,8 +54,26 @@ def command(
     out = console()
     out.print(terminal.context(problem))
     out.print(terminal.comparison(options, problem, out.width))
-    warnings = {
-        w.message: w for o in options for w in warnings_of(problem, o.placement, o.estimate)
-    }
-    for line in terminal.warning_lines(warnings.values()):
+    for line in _warning_lines(
+        [(o.label, warnings_of(problem, o.placement, o.estimate)) for o in options]
+    ):
         console(stderr=True).print(line, style="yellow")
+
+
+def _warning_lines(rows: Sequence[tuple[str, Sequence[Warn]]]) -> Iterator[str]:
+    """Yield each kind of warning once: what holds for some rows names them, and the first of
+    several messages stands for all.
+    """
+    kinds: dict[str, list[tuple[str, str]]] = {}
+    for label, warnings in rows:
+        for warning in warnings:
+            kinds.setdefault(warning.code, []).append((label, warning.message))
+    for told in kinds.values():
+        first, message = told[0]
+        labels = list(dict.fromkeys(label for label, _ in told))
+        if len(labels) == len(rows) and len({text for _, text in told}) == 1:
+            yield f"warning: {message}"
+        elif len(labels) == 1:
+            yield f"warning: row {first}: {message}"
+        else:
+            yield f"warning: row {first}: {message} (likewise row {', '.join(labels[1:])})"

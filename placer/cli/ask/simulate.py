@@ -9,6 +9,7 @@ import click
 
 from placer.cli.options import json_option, request_options
 from placer.cli.output import print_json
+from placer.units import format_plain
 
 if TYPE_CHECKING:
     from placer.validation.simulation.replay import Simulation
@@ -106,23 +107,26 @@ def _lines(simulation: Simulation) -> list[str]:
     from placer.units import format_speed
 
     length = simulation.tokens_per_sample
-    chance = (
-        f"jitter {simulation.jitter:g}, stragglers {simulation.stragglers:g} x "
-        f"{simulation.straggler_factor:g}, seed {simulation.seed}"
+    slow = (
+        f"{100 * simulation.stragglers:g} % stragglers, {simulation.straggler_factor:g} x slower"
+        if simulation.stragglers
+        else "no stragglers"
     )
+    chance = f"jitter {100 * simulation.jitter:g} %" if simulation.jitter else "no jitter"
     lines = [
-        f"{simulation.strategy}: {simulation.rounds} rounds, {chance}",
+        f"{simulation.strategy}: {simulation.rounds} rounds; {chance}; {slow}; "
+        f"seed {simulation.seed}",
         (
             f"predicted   {format_speed(simulation.predicted_samples_per_second, length)}   "
-            f"round {simulation.predicted_round_seconds:.3g} s"
+            f"round {format_plain(simulation.predicted_round_seconds)} s"
         ),
         (
             f"simulated   {format_speed(simulation.samples_per_second, length)}   round "
-            f"{simulation.mean_round_seconds:.3g} s ({simulation.difference:+.1%})"
+            f"{format_plain(simulation.mean_round_seconds)} s ({simulation.difference:+.1%})"
         ),
         (
-            f"spread      round p5 {simulation.p5:.3g} s   p50 {simulation.p50:.3g} s   "
-            f"p95 {simulation.p95:.3g} s"
+            f"spread      round p5 {format_plain(simulation.p5)} s   "
+            f"p50 {format_plain(simulation.p50)} s   p95 {format_plain(simulation.p95)} s"
         ),
     ]
     waits = [
@@ -131,7 +135,7 @@ def _lines(simulation: Simulation) -> list[str]:
         if seconds >= 0.01 * simulation.mean_round_seconds
     ]
     lines += [
-        f"waiting     {place}   {seconds:.3g} s of each round"
+        f"waiting     {place}   {format_plain(seconds)} s of each round"
         for place, seconds in sorted(waits, key=lambda w: -w[1])
     ]
-    return lines if waits else [*lines, "waiting     nobody waits 1 % of a round at a barrier"]
+    return lines if waits else [*lines, "waiting     no place waits at barriers for 1 % of a round"]

@@ -12,6 +12,7 @@ import click
 from placer.cli.options import json_option
 from placer.cli.output import check_targets, console, new_table, print_json, write_json
 from placer.errors import PlacerError
+from placer.units import format_plain
 
 if TYPE_CHECKING:
     from placer.launch.rehearsal.comparison import Line
@@ -242,5 +243,5 @@ def _figure(value: float, line: Line) -> str:
     """Format a figure with its unit; bytes in MB with four digits, as 2 % count."""
     if line.kind == "bytes":
         return f"{value / 1e6:,.4g} MB"
-    number = f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"
+    number = f"{value:,.0f}" if value >= 1000 or value == int(value) else format_plain(value, 4)
     return number if line.kind == "requests" else f"{number} {line.unit}"

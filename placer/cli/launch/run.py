@@ -15,7 +15,7 @@ from placer.cli.options import Range, json_option
 from placer.cli.output import console, new_table, print_json
 from placer.cost_model.timing.store import POLL_SECONDS
 from placer.errors import PlacerError
-from placer.units import counted
+from placer.units import counted, format_plain
 
 if TYPE_CHECKING:
     from placer.launch.runtime.run_plan import RunPlan
@@ -269,7 +269,7 @@ def _watch(plan: RunPlan, settings: Settings, *, quiet: bool) -> Callable[[dict[
                 last[0] = time.monotonic()
                 click.echo(
                     f"step {record['step'] + 1}/{settings.steps}  loss "
-                    f"{sum(losses[record['step']]):.4g}",
+                    f"{format_plain(sum(losses[record['step']]), 4)}",
                     err=True,
                 )
 
@@ -309,8 +309,8 @@ def _print(plan: RunPlan, comparison: dict[str, Any], folder: Path) -> None:
     losses = comparison["losses"]
     if losses:
         out.print(
-            f"loss {losses[0]['loss']:.4g} in step {losses[0]['step'] + 1}, "
-            f"{losses[-1]['loss']:.4g} in step {losses[-1]['step'] + 1}"
+            f"loss {format_plain(losses[0]['loss'], 4)} in step {losses[0]['step'] + 1}, "
+            f"{format_plain(losses[-1]['loss'], 4)} in step {losses[-1]['step'] + 1}"
         )
     for remark in comparison["remarks"]:
         out.print(f"note  {remark}")
@@ -326,4 +326,4 @@ def _figures(row: dict[str, Any], unit: str) -> tuple[str, str, str]:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"
+    return f"{value:,.0f}" if value >= 1000 or value == int(value) else format_plain(value, 4)

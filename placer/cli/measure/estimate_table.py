@@ -11,7 +11,7 @@ from rich.text import Text
 
 from placer.profiler.devices.peak_speeds import PRECISIONS, device_of
 from placer.profiler.estimate.work import constants_document
-from placer.units import counted, format_bytes, format_number
+from placer.units import counted, format_bytes, format_number, format_plain
 
 if TYPE_CHECKING:
     from placer.market.catalog import Catalog
@@ -134,7 +134,7 @@ def _fits(fit: Fit) -> str:
 def _flops(value: float) -> str:
     for unit, size in (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6), ("kFLOP", 1e3)):
         if value >= size:
-            return f"{value / size:.3g} {unit}"
+            return f"{format_plain(value / size)} {unit}"
     return f"{value:.0f} FLOP"
 
 

@@ -12,6 +12,7 @@ import click
 from placer.cli.options import json_option
 from placer.cli.output import check_targets, console, new_table, print_json, write_json
 from placer.errors import PlacerError
+from placer.units import format_plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -170,11 +171,14 @@ def _arithmetic(report: HostReport) -> Table:
             for seconds in (largest.serialise_s, largest.average_s, largest.deserialise_s)
         ]
         a, b = fit.s_per_gb, fit.s_per_tensor
-        per_tensor = f"{b.value * 1e6:.3g}", f"{b.low * 1e6:.3g} to {b.high * 1e6:.3g}"
+        per_tensor = (
+            format_plain(b.value * 1e6),
+            f"{format_plain(b.low * 1e6)} to {format_plain(b.high * 1e6)}",
+        )
         table.add_row(
             {"none": "fp32"}.get(name, name),
-            f"{a.value:.3g}",
-            f"{a.low:.3g} to {a.high:.3g}",
+            format_plain(a.value),
+            f"{format_plain(a.low)} to {format_plain(a.high)}",
             *per_tensor,
             *stages,
         )
@@ -193,10 +197,10 @@ def _sums(report: HostReport) -> Table:
         table.add_row(
             {"none": "fp32"}.get(point.compression, point.compression),
             str(point.threads),
-            f"{point.bytes_per_s() / 1e9:.3g}",
-            f"{point.bytes_per_s() / point.threads / 1e9:.3g}",
-            f"{shipped / 1e9:.3g}" if counts else "",
-            f"{point.rounds}, from {least / 1e9:.3g} to {most / 1e9:.3g} GB/s"
+            format_plain(point.bytes_per_s() / 1e9),
+            format_plain(point.bytes_per_s() / point.threads / 1e9),
+            format_plain(shipped / 1e9) if counts else "",
+            f"{point.rounds}, from {format_plain(least / 1e9)} to {format_plain(most / 1e9)} GB/s"
             + (": counts" if counts else ""),
         )
     return table
@@ -211,13 +215,15 @@ def _constants(report: HostReport) -> Table:
         ("constant", "unit", *right, "interval", "basis"), right=right, wrap=("basis",)
     )
     for term in report.terms:
-        shipped = [f"{getattr(PUBLISHED.hosts[name], term.name):.3g}" for name in classes]
-        interval = f"{term.low:.3g} to {term.high:.3g}" if term.high > term.low else ""
+        shipped = [f"{format_plain(getattr(PUBLISHED.hosts[name], term.name))}" for name in classes]
+        interval = (
+            f"{format_plain(term.low)} to {format_plain(term.high)}" if term.high > term.low else ""
+        )
         table.add_row(
             term.name,
             term.unit,
             *shipped,
-            f"{term.value:.3g}",
+            format_plain(term.value),
             interval,
             f"{term.basis}: {term.source}",
         )

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from placer.units import counted
+from placer.units import counted, format_plain
 from placer.validation.calibration.outcome import Fitted
 from placer.validation.calibration.parameters import LINK, RATE, Parameter
 from placer.validation.calibration.quality import Check
@@ -116,4 +116,4 @@ def _published(parameter: Parameter) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.4g}" if value < 1e4 else f"{value:,.0f}"
+    return format_plain(value, 4) if value < 1e4 else f"{value:,.0f}"

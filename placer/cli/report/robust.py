@@ -17,7 +17,7 @@ from placer.advice.robustness.value_of_information import Worth
 from placer.cli.report.recommend.sentences import brief, headline
 from placer.cli.report.recommend.terminal import reading
 from placer.cli.report.values import value_text
-from placer.units import counted, format_speed, format_usd
+from placer.units import counted, format_plain, format_speed, format_usd
 
 KIND_WORDS = {
     "price": "price",
@@ -79,16 +79,18 @@ def _unsure(got: Robustness) -> str:
                 if kind != "phi"
                 else f"samples to target of {counted(len(factors), 'exchange')}"
             )
-            sentences.append(f"{words} (x{low:.2g} to x{high:.2g})")
+            ends = format_plain(low, 2), format_plain(high, 2)
+            if ends[0] != ends[1]:
+                sentences.append(f"{words} (x{ends[0]} to x{ends[1]})")
     if not sentences:
         return "nothing: every figure that a candidate rests on is taken as exact"
     together = (
         f"spot prices of one device of a provider together (correlation {TOGETHER:g}, from price "
-        "lists of Google Cloud), all else by itself"
+        "lists of Google Cloud), all else independently"
         if move_together(got.factors)
-        else "each by itself"
+        else "each independently"
     )
-    return f"{', '.join(sentences)}; {together}; egress and all others as in the book"
+    return f"{', '.join(sentences)}; {together}; egress and everything else as in the book"
 
 
 def _regret(got: Robustness) -> list[tuple[str, str]]:
@@ -97,8 +99,10 @@ def _regret(got: Robustness) -> list[tuple[str, str]]:
     kept = (
         ""
         if worst is None
-        else f"{_percent(got.mean_regret)} in the mean, {_percent(worst.regret)} at worst"
+        else f"{_percent(got.mean_regret)} on average, {_percent(worst.regret)} at worst"
     )
+    if got.share("broken") and kept:
+        kept += " where it keeps the limits"
     known = (
         "exact: each world was solved and proved"
         if got.exact
@@ -121,11 +125,14 @@ def _regret(got: Robustness) -> list[tuple[str, str]]:
         lines.append(
             ("limits", f"{_limit_words(got)} in {_percent(got.share('broken'))} of the worlds")
         )
-    verdict = "steady: it may be kept whatever the figures turn out to be"
+    verdict = "steady: it stays good whatever the figures turn out to be"
     if got.fragile:
-        verdict = (
-            f"fragile: more than {_percent(FRAGILE_REGRET)} lost, or a limit broken, in "
-            f"{_percent(got.share('bad'))} of the worlds"
+        reasons = (
+            (got.share("broken"), "a limit is broken"),
+            (_lost(got), f"more than {_percent(FRAGILE_REGRET)} is lost"),
+        )
+        verdict = "fragile: " + ", and ".join(
+            f"{what} in {_percent(share)} of the worlds" for share, what in reasons if share
         )
         if got.share("bad") <= FRAGILE_SHARE and worst is not None:
             verdict = (
@@ -225,7 +232,7 @@ def _measurements(got: Robustness) -> list[RenderableType]:
     for w in worth[:MOST_ROWS]:
         table.add_row(
             _named(w),
-            f"x{w.factor.low:.2g} to x{w.factor.high:.2g}",
+            f"x{format_plain(w.factor.low, 2)} to x{format_plain(w.factor.high, 2)}",
             _points(w.gain),
             w.factor.measure,
         )
@@ -251,7 +258,11 @@ def _points(share: float) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.095 or share == 0 else f"{100 * share:.2g} %"
+    return (
+        f"{100 * share:.0f} %"
+        if share >= 0.095 or share == 0
+        else f"{format_plain(100 * share, 2)} %"
+    )
 
 
 def _pairs(lines: list[tuple[str, str]]) -> RenderableType:

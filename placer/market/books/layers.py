@@ -91,6 +91,10 @@ def find_layer(word: str) -> Layer:
         raise PlacerError(f"catalog {word!r} is not a name", "give text")
     path = _path_of(word)
     if path is None:
+        if not is_path(word) and _is_there(word):
+            raise PlacerError(
+                f"unknown catalog '{word}'", f"for the folder or file of that name write ./{word}"
+            )
         raise unknown("catalog", word, [*catalog_names(), *own_book_names()])
     if path.is_file():
         return _single(path)
@@ -112,9 +116,21 @@ def find_layer(word: str) -> Layer:
     return Layer(name=path.name if is_path(word) else word, files=files)
 
 
+MOST_NAMED = 5
+"""Columns that an error names."""
+
+
 def is_path(word: str) -> bool:
     """Tell the path of a layer from the name of a book."""
     return "/" in word or word.startswith(".") or word.endswith(".csv")
+
+
+def _is_there(word: str) -> bool:
+    """Tell whether something of that name lies in the current folder."""
+    try:
+        return Path(word).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _path_of(word: str) -> Path | None:
@@ -141,18 +157,45 @@ def _single(path: Path) -> Layer:
     kind = path.name if path.name in BOOK_FILES else _kind_of(data)
     if kind is None:
         raise PlacerError(
-            f"{path}:1: these columns are those of no file of a price book",
-            "the first line must be the header of one; catalogs/columns.csv lists them, 'placer "
-            "catalog import csv' renames columns",
+            f"{path}:1: unknown header{_closest(data)}",
+            "catalogs/columns.csv lists the columns of each file of a price book; 'placer catalog "
+            "import csv' renames columns",
         )
     return Layer(name=path.stem, files={kind: LayerFile(path=path, data=data)})
 
 
-def _kind_of(data: bytes) -> str | None:
+def _header(data: bytes) -> set[str]:
     lines = data[:MOST_HEADER_BYTES].decode("utf-8-sig", errors="replace").splitlines()
     try:
-        header = set(next(csv.reader(lines[:1]), []))
+        return set(next(csv.reader(lines[:1]), []))
     except csv.Error:
+        return set()
+
+
+def _closest(data: bytes) -> str:
+    """Name the file of a book that shares most columns with a header, and what it lacks."""
+    header = _header(data)
+    shared = {file: len(header & set(file_columns(file))) for file in BOOK_FILES}
+    file = max(shared, key=lambda name: shared[name])
+    if not shared[file]:
+        return ""
+    known = set(file_columns(file))
+    differences = (
+        ("missing", sorted(known - optional_columns(file) - header)),
+        ("unknown", sorted(header - known)),
+    )
+    words = "; ".join(
+        f"{what}: {', '.join(repr(name)[1:-1] for name in names[:MOST_NAMED])}"
+        + (" ..." if len(names) > MOST_NAMED else "")
+        for what, names in differences
+        if names
+    )
+    return f"; closest is {file}, {words}"
+
+
+def _kind_of(data: bytes) -> str | None:
+    header = _header(data)
+    if not header:
         return None
     for file in BOOK_FILES:
         known = set(file_columns(file))

@@ -142,7 +142,7 @@ def _source_texts(catalog: Catalog) -> Iterator[str]:
 
 
 UNSURE: Mapping[str, Callable[[str], bool]] = {
-    "from memory of the list": lambda text: "from memory of the list" in text,
+    "not yet checked against the price list": lambda text: "from memory" in text,
     "assumed in part": lambda text: "assumed" in text,
     "estimates": lambda text: text.startswith("estimate: "),
 }
@@ -164,7 +164,7 @@ class Unsure:
 
 
 def unsure(catalog: Catalog) -> tuple[Unsure, ...]:
-    """Count the rows that are from memory, assumed or estimated, by kind; a row may be counted
+    """Count the rows that are not checked, assumed or estimated, by kind; a row may be counted
     under two words.
     """
     texts = (

@@ -299,6 +299,6 @@ def _text(word: object) -> str:
     if not isinstance(word, str) or not word.strip():
         raise PlacerError(
             f"change {word!r} is not text",
-            "write it as on the command line, such as 'price:gcp/*:T4=x0.5'",
+            "write it like the option, such as 'price:gcp/*:T4=x0.5'",
         )
     return word.strip()

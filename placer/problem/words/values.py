@@ -46,7 +46,7 @@ def check_words(given: Mapping[str, object]) -> dict[str, Any]:
     ------
     PlacerError
         Names the word that no request has, with the nearest one that exists; or the value that is
-        of the wrong kind, with what to write.
+        of another type, with what to write.
 
     Examples
     --------
@@ -91,9 +91,9 @@ def _written(name: str, value: Any) -> Any:
     hint = HINTS[name]
     if not (is_kind(value, hint) or (wish.whole and _is_whole(value))):
         quoted = " ".join(repr(value).split())
+        shown = f"{quoted[:LONGEST]}{'...' * (len(quoted) > LONGEST)}"
         raise PlacerError(
-            f"{name} {quoted[:LONGEST]}{'...' * (len(quoted) > LONGEST)} is of the wrong kind",
-            f"give {_kinds(wish, hint)}",
+            f"{name} {shown} is of type {type(value).__name__}", f"give {_kinds(wish, hint)}"
         )
     if isinstance(value, str | bool | NoneType):
         return value

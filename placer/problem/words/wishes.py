@@ -221,7 +221,8 @@ class TrainingWishes(TypedDict, total=False):
             keys=("local_steps",),
             metavar="N..M",
             example="1..16",
-            help="Optimizer steps between exchanges; above 1 auto adds local-sgd and its kin.",
+            help="Optimizer steps between exchanges; above 1 auto also tries local-sgd, "
+            "model-averaging and asgd-ga.",
             more="Default: 1, or for a local strategy whatever is best up to 64.",
             number="{}",
             removable=True,
@@ -558,7 +559,7 @@ class Wishes(TrainingWishes, total=False):
             reader="budget",
             metavar="USD[/h]",
             example="5/h",
-            help="Most that may be spent: 5/h, 100/day, 3000/month, 5EUR/h; with --samples or "
+            help="Maximum spend: 5/h, 100/day, 3000/month, 5EUR/h; with --samples or "
             "--tokens also in total: 200usd.",
             more="Other currencies are read at a dated rate, which the answer names.",
             scales=True,
@@ -573,7 +574,7 @@ class Wishes(TrainingWishes, total=False):
             reader="rate",
             metavar="N/s",
             example="400/s",
-            help="Least samples per second, such as 400/s.",
+            help="Minimum samples per second, such as 400/s.",
             more="A number is samples per second.",
             number="{}/s",
             scales=True,
@@ -765,7 +766,7 @@ class Wishes(TrainingWishes, total=False):
             metavar="N|FILE",
             example="8",
             help="Most GPUs per region, type and market, or a CSV file with "
-            "place,gpu,market,gpus[,scope]; default: no limit.",
+            "place,gpu,market,gpus[,scope], whose last matching row wins; default: no limit.",
             more="Or a mapping such as {'T4': 16} or {('aws/*', 'T4', 'spot'): 16}: most GPUs by "
             "name, or by place, name and market; of several that match, the last one holds.",
             number="{}",

@@ -162,7 +162,7 @@ def _names(target: str) -> tuple[str, str]:
     module_name, _, function_name = target.partition(":")
     if not all(map(str.isidentifier, (*module_name.split("."), function_name))):
         raise PlacerError(
-            f"'{target}' does not have the form package.module:function",
+            f"'{target}': expected module:function, such as mymodel:profile",
             "as in mymodel.train:profile, or hf:FILE, or --builtin NAME",
         )
     here = os.getcwd()  # noqa: PTH109 - sys.path holds text

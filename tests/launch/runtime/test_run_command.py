@@ -345,7 +345,7 @@ def test_ranks_from_the_environment(tmp_path: Path) -> None:
     [
         ("nothere:f", "cannot import nothere: No module named 'nothere'"),
         ("nothere.inside:f", "cannot import nothere.inside: No module named 'nothere'"),
-        ("run_plans", "'run_plans' does not have the form package.module:function"),
+        ("run_plans", "'run_plans': expected module:function, such as mymodel:profile"),
         ("run_plans:tyni", "run_plans has no function 'tyni'"),
         ("broken:f", "cannot import broken: SyntaxError: "),
     ],

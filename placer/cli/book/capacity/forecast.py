@@ -8,6 +8,7 @@ import click
 
 from placer.cli.options import json_option
 from placer.cli.output import console, new_table, print_json
+from placer.units import format_plain
 
 if TYPE_CHECKING:
     from placer.cost_model.capacity.launch_forecast import CapacityForecast
@@ -97,4 +98,4 @@ def percent(share: float | None) -> str:
 
 
 def _hours(hours: float) -> str:
-    return f"{hours:.3g} h" if hours >= 1 else f"{60 * hours:.3g} min"
+    return f"{format_plain(hours)} h" if hours >= 1 else f"{format_plain(60 * hours)} min"

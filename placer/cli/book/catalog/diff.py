@@ -8,6 +8,7 @@ import click
 
 from placer.cli.options import json_option
 from placer.cli.output import console, new_table, print_json
+from placer.units import format_plain
 
 
 @click.command("diff", epilog="Example: placer catalog diff default my-quote.csv")
@@ -91,4 +92,4 @@ def _shown(value: Any) -> str:
     """Round a figure of a book to its six digits."""
     if not isinstance(value, float):
         return "" if value is None else str(value)
-    return f"{value:.6g}" if abs(value) < 1e6 else f"{value:.0f}"
+    return format_plain(value, 6) if abs(value) < 1e6 else f"{value:.0f}"

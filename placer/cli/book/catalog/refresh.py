@@ -12,6 +12,7 @@ import click
 from placer.cli.harvest import say_next, say_rest
 from placer.cli.options import json_option
 from placer.cli.output import console, print_json
+from placer.units import format_plain
 
 if TYPE_CHECKING:
     from placer.market.sources.changes import Changes
@@ -119,5 +120,6 @@ def _changes(changes: Changes | None, name: str) -> str:
     return (
         f"{text}; largest change {move.share:+.1%}: {move.place} {move.instance_type} "
         f"{move.market.replace('_', '-')}"
-        f" {move.before_usd_per_hour:.4g} -> {move.after_usd_per_hour:.4g} USD/h"
+        f" {format_plain(move.before_usd_per_hour, 4)} -> "
+        f"{format_plain(move.after_usd_per_hour, 4)} USD/h"
     )

@@ -60,7 +60,7 @@ class Source:
 def command(names: tuple[str, ...], as_json: bool) -> None:
     """Show a catalog: offers by provider and device, regions, ages, sources and origin.
 
-    Of several NAMEs, later books replace rows of earlier ones. Rows with figures from memory,
+    Of several NAMEs, later books replace rows of earlier ones. Rows with figures not checked,
     assumed or estimated figures are counted.
     """
     import msgspec

@@ -17,6 +17,7 @@ from placer.solving.result import Option, Result
 from placer.units import (
     SECONDS_PER_HOUR,
     format_bandwidth,
+    format_plain,
     format_seconds,
     format_speed,
     format_usd,
@@ -123,7 +124,7 @@ def _reasons(
         yield (
             f"its machines cost {format_usd(theirs)} for each {unit} of calculation "
             f"against {format_usd(ours)} "
-            f"({theirs / ours:.3g} x)"
+            f"({format_plain(theirs / ours)} x)"
         )
     elif (
         problem.requirements.budget_usd_per_hour
@@ -193,7 +194,7 @@ def _break_even_line(found: BreakEven, row: WhyNot, problem: Problem) -> str:
         if not found.proved:
             return f"No {names[found.what]} at which it would enter was found (not proved)."
         return {
-            "price": "It would not be chosen even if it were free.",
+            "price": "It would lose even at $0.",
             "egress": "Free egress alone would not make it enter.",
             "bandwidth": (
                 "More bandwidth alone (2, 8, 64 times and without limit) would not make "
@@ -205,17 +206,17 @@ def _break_even_line(found: BreakEven, row: WhyNot, problem: Problem) -> str:
     sure = "" if found.proved else " at least, not proved that not earlier"
     if found.what == "price":
         return (
-            f"Break-even: it enters when its machines cost {found.factor:.3g} x today's "
+            f"Break-even: it enters when its machines cost {format_plain(found.factor)} x today's "
             f"price{sure}{_price_words(found, row, problem)}."
         )
     if found.what == "egress":
         return (
-            f"Break-even: it enters when egress costs {found.factor:.3g} x today's "
+            f"Break-even: it enters when egress costs {format_plain(found.factor)} x today's "
             f"price{sure}{_link_words(found, problem)}."
         )
     sure = "" if found.proved else " at most, not proved that not earlier"
     return (
-        f"Break-even: it enters when links between places carry {found.factor:.3g} "
+        f"Break-even: it enters when links between places carry {format_plain(found.factor)} "
         f"x{sure}{_link_words(found, problem)}."
     )
 

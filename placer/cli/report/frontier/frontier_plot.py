@@ -77,7 +77,7 @@ def drawn(frontier: Frontier, ending: str) -> bytes:
         xscale="log",
         yscale="log",
         xlabel="USD/h",
-        ylabel=f"{unit}/s that count",
+        ylabel=f"effective {unit}/s",
         title=frontier.problem.profile.name,
     )
     for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):

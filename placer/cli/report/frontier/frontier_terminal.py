@@ -13,7 +13,14 @@ from placer.cli.report.frontier.scatter import scatter
 from placer.cli.report.recommend.sentences import brief, worker_words
 from placer.cli.report.recommend.terminal import MOST_WIDTH
 from placer.solving.answer import Warn
-from placer.units import counted, format_number, format_seconds, format_speed, format_usd
+from placer.units import (
+    counted,
+    format_number,
+    format_plain,
+    format_seconds,
+    format_speed,
+    format_usd,
+)
 
 SAMPLES = ("samples/s", "USD/M", "+USD/M")
 TOKENS = ("tokens/s", "USD/Gtok", "+USD/Gtok")
@@ -34,8 +41,8 @@ def print_frontier(console: Console, frontier: Frontier) -> None:
     unit = "million samples" if _length(frontier) is None else "billion tokens"
     console.print(
         Text(
-            f"{price} is per {unit} that count; {more} is the price of those that the point "
-            f"before does not give.",
+            f"{price}: per {unit}; {more}: marginal cost per extra {unit.rstrip('s')} over the row "
+            f"above",
             style="dim",
         )
     )
@@ -53,8 +60,7 @@ def sentences(frontier: Frontier) -> list[str]:
     if frontier.knee is not None:
         point = frontier.points[frontier.knee]
         sentences.append(
-            f"Knee (K): {_words(point, frontier)}; a further percent of cost buys less speed "
-            f"beyond it than on the way there."
+            f"Knee (K): {_words(point, frontier)}; returns diminish beyond this point."
         )
     if frontier.best_value is not None and frontier.best_value != frontier.knee:
         point = frontier.points[frontier.best_value]
@@ -113,7 +119,7 @@ def _price(usd_per_million_samples: float, frontier: Frontier) -> float:
 
 def _proof(frontier: Frontier) -> str:
     """Say what is proved, and why there are no more points."""
-    gap, number = f"{100 * frontier.gap:.2g} %", counted(len(frontier.points), "point")
+    gap, number = f"{format_plain(100 * frontier.gap, 2)} %", counted(len(frontier.points), "point")
     open_ = sum(point.status != "optimal" for point in frontier.points)
     if frontier.proved:
         proof = (
@@ -167,7 +173,7 @@ def _table(frontier: Frontier, width: int) -> Table:
             format_number(point.samples_per_second * (_length(frontier) or 1)),
             _dollars(_price(point.usd_per_million_samples, frontier)),
             "" if marginal[at] is None else _dollars(_price(marginal[at] or 0.0, frontier)),
-            "-" if point.gap is None else f"{100 * point.gap:.2g} %",
+            "-" if point.gap is None else f"{format_plain(100 * point.gap, 2)} %",
             "\n".join(
                 f"{g.count} x {worker_words(g)} {g.market.replace('_', '-')}"
                 for g in placement.groups

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from placer.cli.report.recommend.risk_words import hours_words
 from placer.cli.report.recommend.sentences import headline
 from placer.solving.confident_plan import ConfidentPlan, Rank, tail_share
-from placer.units import format_speed, format_usd
+from placer.units import format_plain, format_speed, format_usd
 
 
 def confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
     """Yield the lines of a plan: what it reaches, what it costs, and each fallback."""
-    share = f"in {100 * plan.reached:.3g} % of {plan.scenarios:,} scenarios of spot capacity"
-    fresh = f"{100 * plan.fresh:.3g} % of fresh ones"
+    share = (
+        f"in {format_plain(100 * plan.reached)} % of {plan.scenarios:,} scenarios of spot capacity"
+    )
+    fresh = f"{format_plain(100 * plan.fresh)} % of fresh ones"
     if plan.asked:
         short = "" if plan.holds else ", which is not reached"
         fresh += f"; {100 * plan.asked:g} % asked for{short}"
@@ -41,7 +43,7 @@ def confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
         yield (
             "run",
             f"{format_usd(plan.usd)} in the mean{whole}, {format_usd(plan.tail_usd)} in the "
-            f"dearest {100 * tail_share(plan.asked):.3g} %{least}",
+            f"dearest {format_plain(100 * tail_share(plan.asked))} %{least}",
         )
     for number, rank in enumerate(plan.ranks[1:]):
         yield "fallback" if number == 0 else "", _fallback(rank)

@@ -25,6 +25,7 @@ from placer.solving.result import Option, Result
 from placer.units import (
     Interval,
     format_number,
+    format_plain,
     format_seconds,
     format_speed,
     format_usd,
@@ -183,7 +184,7 @@ def _risk_words(spot: SpotOutlook | None, placement: Placement, got: Estimate) -
     if spot.risk is not None:
         parts.append(launch_words(spot.risk))
     else:
-        parts.append(f"no capacity {100 * spot.all_lost:.2g} % of the time (assumed)")
+        parts.append(f"no capacity {format_plain(100 * spot.all_lost, 2)} % of the time (assumed)")
     if spot.floor_samples_per_second:
         floor = format_speed(spot.floor_samples_per_second, got.tokens_per_sample)
         parts.append(f"on-demand floor {floor}")

@@ -20,6 +20,7 @@ from placer.units import (
     format_bytes,
     format_duration,
     format_number,
+    format_plain,
     format_seconds,
     format_speed,
     format_tokens,
@@ -205,7 +206,7 @@ def _outlook_lines(placement: Placement, got: Estimate, problem: Problem) -> lis
         length = got.tokens_per_sample
         if spot.risk is not None:
             lines.append(("risk", risk_words(spot.risk, length)))
-        lost = f"no spot capacity {100 * spot.all_lost:.2g} % of the time"
+        lost = f"no spot capacity {format_plain(100 * spot.all_lost, 2)} % of the time"
         if spot.risk is None or problem.requirements.unavailable is not None:
             known = "given" if problem.requirements.unavailable is not None else "assumed"
             lost += f", {100 * spot.unavailable:g} % in each zone ({known})"

@@ -6,7 +6,7 @@ from placer.cli.report.recommend.sentences import brief
 from placer.cost_model.estimate import Estimate
 from placer.solving.confident_plan import ConfidentPlan
 from placer.solving.result import Option, Result
-from placer.units import Interval, format_number, format_seconds, format_speed
+from placer.units import Interval, format_number, format_plain, format_seconds, format_speed
 
 WIDE = 2.0
 """An interval of speed whose ends are further apart decides nothing."""
@@ -96,4 +96,4 @@ def _wide(interval: Interval) -> bool:
 
 
 def _gap(gap: float) -> str:
-    return f"{100 * gap:.2g} %" if gap < 0.1 else f"{100 * gap:.0f} %"
+    return f"{format_plain(100 * gap, 2)} %" if gap < 0.1 else f"{100 * gap:.0f} %"

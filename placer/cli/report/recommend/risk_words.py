@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placer.cost_model.outlook.outlook import SpotOutlook
 from placer.cost_model.outlook.risk import Risk, StockRisk
-from placer.units import Interval, format_number, format_speed
+from placer.units import Interval, format_number, format_plain, format_speed
 
 MOST_STOCKS = 3
 """Places with spot machines that are named."""
@@ -53,7 +53,7 @@ def interruption_parts(spot: SpotOutlook) -> list[str]:
         else f"{format_number(100 * spot.chance_per_month)} % of machines reclaimed a month"
     )
     lost = 1 - spot.share.value
-    words = "under 0.01" if lost < LITTLE else f"{100 * lost:.2g}"
+    words = "under 0.01" if lost < LITTLE else format_plain(100 * lost, 2)
     return [f"{reclaimed} ({BASIS_WORDS[spot.chance_basis]})", f"speed lost {words} %"]
 
 

@@ -100,8 +100,7 @@ def considered(result: Result, width: int) -> RenderableType:
         )
     return Group(
         Text(
-            "\nConsidered (best of each kind of machine; "
-            f"{_columns(result.problem)[3]} that count towards the target)",
+            f"\nConsidered (best of each kind of machine; effective {_columns(result.problem)[3]})",
             style="bold",
         ),
         table,

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from placer.documents.manifest.types import Range
 from placer.launch.export.export_plan import ExportPlan
+from placer.units import format_plain
 
 MARK = "written by placer; do not edit"
 """What every written file of text says: an export replaces what it finds with these words."""
@@ -25,7 +26,8 @@ def heading(plan: ExportPlan, target: str) -> list[str]:
             f"catalog {shown(manifest.inputs.catalog)}, prices as of "
             f"{shown(manifest.inputs.as_of or 'unknown')}"
         ),
-        f"expected {_range(speed)} samples/s, {expected.step_seconds['total']:.3g} s {each}",
+        f"expected {_range(speed)} samples/s, "
+        f"{format_plain(expected.step_seconds['total'])} s {each}",
         f"expected cost {_range(usd)} USD/h",
     ]
     edited = (
@@ -50,7 +52,7 @@ def shown(text: str) -> str:
 def _range(figure: Range) -> str:
     """Format a figure with its interval, if that has a width."""
     value, low, high = (
-        f"{part:,.0f}" if abs(part) >= 1000 else f"{part:.4g}"
+        f"{part:,.0f}" if abs(part) >= 1000 else format_plain(part, 4)
         for part in (figure.value, figure.low, figure.high)
     )
     return value if low == value == high else f"{value} ({low} to {high})"

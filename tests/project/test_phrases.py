@@ -1,0 +1,75 @@
+"""Phrases that readers stumbled over: literal translations, riddles and compressed lines that were
+replaced by plain English.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from conftest import ROOT
+
+FOLDERS = ("placer", "solvers", "catalogs", "profiles", "docs", "examples", "tests")
+ENDINGS = (".py", ".md", ".ipynb", ".csv", ".json")
+RECORDS = (
+    "CHANGELOG.md",
+    "tests/project/test_phrases.py",
+    "tests/fixtures/",
+    "tests/benchmarks/book/",
+)
+"""What tells of the past or lists the phrases themselves."""
+PHRASES = (
+    r"with interruptions while there is\s+capacity",
+    r"the others ruled out",
+    r"by their bounds alone",
+    r"x the samples of synchronous FP32 \(",
+    r"nobody waits 1 %",
+    r"stragglers 0 x",
+    r"for what is really",
+    r"the price of those that the point",
+    r"a further percent of cost",
+    r"keeps the plan for an executor",
+    r"these columns are those of no file",
+    r"is admitted for \{",
+    r"[Nn]ot even for nothing",
+    r"tells the truth",
+    r"from memory of the list",
+    r"is of the wrong kind \(",
+    r"} is of the wrong kind",
+    r"auto adds local-sgd",
+    r"local-sgd and its kin",
+    r"without data that may move, or",
+    r"are taken to be needed",
+    r"Most that may be spent",
+    r"Least samples per second, such",
+    r"a gap that is said",
+    r"[Bb]ooks lie over each other",
+    r"stays as (below|in the layer below)",
+    r"is no package\.module",
+    r"\b1 to 1 (workers|regions|local steps)",
+)
+"""Regular expressions; a `{` stands where a message has a figure."""
+TEXT = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for folder in FOLDERS
+    for path in sorted((ROOT / folder).rglob("*"))
+    if path.suffix in ENDINGS and path.is_file()
+} | {path.name: path.read_text(encoding="utf-8") for path in ROOT.glob("*.md")}
+
+
+@pytest.mark.parametrize("phrase", PHRASES)
+def test_no_page_message_or_test_has_the_phrase(phrase: str) -> None:
+    """In code, documents, data and tests."""
+    found = [
+        name
+        for name, text in TEXT.items()
+        if not name.startswith(RECORDS) and re.search(phrase, text)
+    ]
+    assert found == []
+
+
+def test_the_pages_are_looked_at() -> None:
+    """The folders above hold the project."""
+    assert len(TEXT) > 900
+    assert "README.md" in TEXT
