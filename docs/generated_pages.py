@@ -185,7 +185,8 @@ def key_table(schema: dict[str, Any]) -> list[str]:
         return []
     required = set(schema.get("required", ()))
     rows = ["| key | value | always there | |", "|---|---|---|---|"]
-    for key, value in properties.items():
+    for key, said in properties.items():
+        value = said if isinstance(said, dict) else {}  # `true` admits anything
         rows.append(
             f"| `{key}` | {type_words(value)} | {'yes' if key in required else ''} "
             f"| {value.get('description', '').replace('|', ' or ')} |"
@@ -208,5 +209,6 @@ def type_words(schema: dict[str, Any]) -> str:
     if isinstance(kind, list):
         return " or ".join(kind)
     if kind == "array":
-        return "list of " + type_words(schema.get("items", {}))
+        items = schema.get("items")
+        return "list of " + type_words(items if isinstance(items, dict) else {})
     return str(kind)
