@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import json_option, request_options
 from placer.cli.output import console, print_json
 
@@ -22,7 +23,7 @@ Example:
 """
 
 
-@click.command("compare", epilog=EXAMPLE)
+@click.command("compare", cls=GroupedCommand, epilog=EXAMPLE)
 @click.argument("placements", nargs=-1, required=True, metavar="GROUPS...")
 @request_options
 @json_option

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import json_option, request_options, wish_option
 from placer.cli.output import check_targets, console, print_json, write_json
 from placer.problem.words.wishes import WISHES
@@ -17,7 +18,7 @@ Example:
 """
 
 
-@click.command("estimate", epilog=EXAMPLE)
+@click.command("estimate", cls=GroupedCommand, epilog=EXAMPLE)
 @click.option(
     "--workers",
     required=True,

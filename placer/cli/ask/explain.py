@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import json_option, memory_option, open_request_options, wish_options
 from placer.cli.output import check_targets, console, print_json, progress, read_json, write_json
 from placer.errors import PlacerError
@@ -25,7 +26,7 @@ OWN = ("result", "catalog", "why_not", "gap", "time_limit", "memory_limit", "out
 """Parameters that do not describe the request, so that they may stand beside a saved result."""
 
 
-@click.command("explain", epilog=EXAMPLE)
+@click.command("explain", cls=GroupedCommand, epilog=EXAMPLE)
 @click.argument("result", required=False, metavar="[RESULT]")
 @open_request_options
 @wish_options

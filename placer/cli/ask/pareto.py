@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import json_option, request_options, solve_options, wish_options
 from placer.cli.output import check_targets, console, print_json, progress, write_bytes, write_json
 
@@ -20,7 +21,7 @@ Examples:
 """
 
 
-@click.command("pareto", epilog=EXAMPLE)
+@click.command("pareto", cls=GroupedCommand, epilog=EXAMPLE)
 @request_options
 @wish_options
 @click.option(

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import json_option, memory_option
 from placer.cli.output import check_targets, console, print_json, progress, write_json
 from placer.errors import PlacerError
@@ -19,7 +20,7 @@ Examples:
 """
 
 
-@click.command("portfolio", epilog=EXAMPLE)
+@click.command("portfolio", cls=GroupedCommand, epilog=EXAMPLE)
 @click.argument("file", metavar="JOBS.TOML")
 @click.option(
     "--catalog",

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from placer.cli.labelled_lines import print_labelled, screen_width, styled, wrapped
+from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import VERBOSE, json_option, memory_option, request_options, wish_options
 from placer.cli.output import check_targets, console, print_json, progress, write_json
 from placer.errors import PlacerError
@@ -31,7 +32,7 @@ LABELS = 9
 """Columns of the labels of the default answer."""
 
 
-@click.command("recommend", epilog=EXAMPLE)
+@click.command("recommend", cls=GroupedCommand, epilog=EXAMPLE)
 @request_options
 @wish_options
 @click.option(

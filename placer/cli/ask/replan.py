@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from placer.cli.ask.replay import job_options, price_options
+from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import catalog_option, json_option, solve_options
 from placer.cli.output import check_targets, console, print_json, progress, write_json
 from placer.errors import PlacerError
@@ -35,7 +36,7 @@ prints what each action costs. Nothing is rented: it says what to do.
 """
 
 
-@click.command("replan", epilog=EPILOG)
+@click.command("replan", cls=GroupedCommand, epilog=EPILOG)
 @click.argument("manifest")
 @click.option(
     "--observed",

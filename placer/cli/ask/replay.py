@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import Range, catalog_option, json_option
 from placer.cli.output import check_targets, console, print_json, write_json
 
@@ -92,7 +93,7 @@ def job_options(function: Any) -> Any:
     return function
 
 
-@click.command("replay", epilog=EPILOG)
+@click.command("replay", cls=GroupedCommand, epilog=EPILOG)
 @click.argument("trace", metavar="TRACE")
 @click.option("--machines", type=click.IntRange(1), required=True, help="Machines of the job.")
 @click.option("--work", required=True, metavar="TIME", help="Time that all machines need.")

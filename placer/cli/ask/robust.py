@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import json_option, request_options, solve_options, wish_options
 from placer.cli.output import console, print_json, progress
 from placer.errors import PlacerError
@@ -46,7 +47,7 @@ def _stoppable() -> Iterator[None]:
         signal.signal(signal.SIGINT, heard)
 
 
-@click.command("robust", epilog=EXAMPLE)
+@click.command("robust", cls=GroupedCommand, epilog=EXAMPLE)
 @request_options
 @wish_options
 @click.option(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import json_option, request_options
 from placer.cli.output import print_json
 from placer.units import format_plain
@@ -23,7 +24,7 @@ COUNT = click.INT
 SHARE = click.FLOAT
 
 
-@click.command("simulate", epilog=EXAMPLE)
+@click.command("simulate", cls=GroupedCommand, epilog=EXAMPLE)
 @click.option(
     "--workers",
     required=True,

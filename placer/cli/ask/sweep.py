@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import json_option, open_request_options, solve_options, wish_options
 from placer.cli.output import check_targets, console, print_json, write_text
 from placer.errors import PlacerError
@@ -32,7 +33,7 @@ only the missing points are solved.
 """
 
 
-@click.command("sweep", epilog=EXAMPLE)
+@click.command("sweep", cls=GroupedCommand, epilog=EXAMPLE)
 @click.argument("files", nargs=-1, metavar="[FILES]...")
 @open_request_options
 @wish_options

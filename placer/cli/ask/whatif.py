@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import json_option, request_options, solve_options, wish_options
 from placer.cli.output import console, print_json, progress
 from placer.problem.words.wishes import CHANGES
@@ -37,7 +38,7 @@ What --set takes:
 """
 
 
-@click.command("whatif", epilog=EXAMPLE)
+@click.command("whatif", cls=GroupedCommand, epilog=EXAMPLE)
 @request_options
 @wish_options
 @click.option(

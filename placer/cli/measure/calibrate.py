@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import catalog_option, json_option
 from placer.cli.output import check_targets, console, print_json, write_json
 
@@ -25,7 +26,7 @@ tells the speed of the model on this machine's processors, and nothing of the pl
 """
 
 
-@click.command("calibrate", epilog=EPILOG)
+@click.command("calibrate", cls=GroupedCommand, epilog=EPILOG)
 @click.argument("runs")
 @catalog_option
 @click.option(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from placer.cli.measure.profile_file import OutFile, model_word
+from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import catalog_option, json_option
 from placer.cli.output import console, print_json, write_json
 from placer.errors import PlacerError, unknown
@@ -42,7 +43,7 @@ Placer runs the code of a target, so profile only code that you trust.
 """
 
 
-class ProfileCommand(click.Command):
+class ProfileCommand(GroupedCommand):
     """A command whose first word may be the subcommand ``exchange``."""
 
     def make_context(

@@ -1,0 +1,59 @@
+"""``--help`` with options in groups."""
+
+import re
+
+import click
+import pytest
+
+from conftest import Run
+from placer.cli import COMMANDS, cli
+from placer.cli.option_groups import NAMED, SHARED, group_of
+from placer.problem.words.wishes import WISHES
+
+ORDER = ["Goal", "Where", "Machines", "Model", "Exchange", "Data", "Risk", "Solver", "Output"]
+
+
+def sections(text: str) -> list[str]:
+    """Return the headings of a help text in order."""
+    return [name.removesuffix(" options") for name in re.findall(r"^(\w.*):$", text, re.MULTILINE)]
+
+
+def test_the_main_command_has_the_nine_groups(run: Run) -> None:
+    """All its options are shared ones, so it has none of its own."""
+    shown = run("recommend", "--help").stdout
+    assert [name for name in sections(shown) if name in ORDER] == ORDER
+    assert "Options" not in sections(shown)
+    assert all(len(line) <= 80 for line in shown.split("Examples:")[0].splitlines())
+
+
+@pytest.mark.parametrize(
+    ("verb", "own"),
+    [("explain", "--why-not"), ("sweep", "--over"), ("robust", "--box"), ("replan", "--observed")],
+)
+def test_options_of_a_command_come_first(run: Run, verb: str, own: str) -> None:
+    """Before those that many commands share."""
+    shown = run(verb, "--help").stdout
+    assert sections(shown)[0] == "Options"
+    assert shown.index(own) < shown.index("Goal options:")
+
+
+def test_every_option_is_shown_once(run: Run) -> None:
+    """Also those of the table of wishes, each in a group."""
+    context = click.Context(cli)
+    for verb in ("recommend", "pareto", "portfolio", "estimate", "whatif"):
+        command = cli.get_command(context, verb)
+        assert command is not None
+        shown = run(verb, "--help").stdout
+        rows = re.findall(r"^  (?:-\w, )?(--[a-z0-9-]+)", shown, re.MULTILINE)
+        options = [p for p in command.params if isinstance(p, click.Option)]
+        assert len(rows) == len(options) + 1
+        assert len(set(rows)) == len(rows)
+    assert all(group_of(click.Option([wish.flag, name])) in ORDER for name, wish in WISHES.items())
+
+
+def test_few_options_need_no_groups(run: Run) -> None:
+    """One list."""
+    assert "Options" in sections(run("doctor", "--help").stdout)
+    assert list(SHARED) == ORDER
+    assert set(NAMED.values()) <= set(ORDER)
+    assert "recommend" in COMMANDS
