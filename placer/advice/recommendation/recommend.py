@@ -22,6 +22,7 @@ from placer.advice.recommendation.notes import (
     stay_verdict,
     warnings_of,
 )
+from placer.advice.recommendation.one_pass import one_pass_notes
 from placer.advice.recommendation.price_risk import outlier_sentences, price_risk
 from placer.advice.recommendation.renting import own_notes, renting_notes
 from placer.cost_model.convergence import multiplier_of
@@ -125,7 +126,11 @@ def _recommended(
         result,
         placement=placement,
         estimate=figures,
-        notes=(*own_notes(problem), *notes_of(result.problem, placement, figures)),
+        notes=(
+            *own_notes(problem),
+            *one_pass_notes(result.problem, figures),
+            *notes_of(result.problem, placement, figures),
+        ),
         warnings=warnings_of(result.problem, placement, figures),
     )
     return _with_alternatives(result, considered, solver, options, top) if alternatives else result

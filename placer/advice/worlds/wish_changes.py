@@ -6,10 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.market.words.selection import words as split
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.problem.words.data import in_plain_words
 from placer.problem.words.readers import read_wish
 from placer.problem.words.wishes import CHANGES, Wish
+from placer.units import parse_bytes
 
 NONE = "none"
 """Takes a limit away."""
@@ -48,6 +51,11 @@ def set_wish(
     assert words is not None
     if words == NONE and wish.removable:
         return replace(known, **{field: getattr(PLAIN, field) for field in wish.fields})
+    if name == "data":
+        listed, size = in_plain_words(split(words, name), problem.profile)
+        words = ",".join(listed)
+        if size is not None:
+            known = replace(known, data_bytes=parse_bytes(size))
     samples = None if known.samples is None else str(known.samples)
     changed = read_wish(wish, words, problem.catalog, {"samples": samples})
     if name == "exchange" and words != known.exchange:

@@ -6,14 +6,98 @@ import re
 from fnmatch import fnmatchcase
 
 from placer.errors import PlacerError, unknown
-from placer.market.catalog import Catalog
+from placer.market.catalog import Catalog, StoreOffer
 from placer.market.words.selection import places_of
 from placer.problem.data.datasets import Dataset
 from placer.problem.requirements import EXCHANGES, Kept
-from placer.units import parse_count
+from placer.units import parse_bytes, parse_count
+from placer.workload.profile import ModelProfile
 
+SCHEMES = {
+    "s3": "s3",
+    "gs": "gcs",
+    "az": "blob",
+    "abfs": "blob",
+    "abfss": "blob",
+    "wasbs": "blob",
+    "r2": "r2",
+    "b2": "b2",
+}
+"""Names of stores in the books by the scheme of their addresses."""
+_SIZED = re.compile(r"(?P<size>[0-9.]+\s*[A-Za-z]{1,3})\s*@\s*(?P<where>.+)")
+_BYTES = re.compile(r"(?P<place>[^=\s]+)=(?P<size>[0-9.]+\s*[A-Za-z]{0,2}B)(?P<may>:.+)")
+_ADDRESS = re.compile(r"(?P<scheme>[a-z0-9]+)://(?P<where>.*)", re.IGNORECASE)
 KINDS = ("raw-data", "gradients", "checkpoints")
 """What a residency rule can be about."""
+
+
+def in_plain_words(given: list[str], profile: ModelProfile) -> tuple[list[str], str | None]:
+    """Write words about data without sizes: ``2TB@STORE`` as the store, and ``PLACE=2TB:stay`` in
+    samples of a model.
+
+    Returns
+    -------
+    tuple of list and str
+        The words, and the size of the data in the store; None where none was given.
+
+    Raises
+    ------
+    PlacerError
+        If a size is none, or nobody knows the bytes of a sample.
+    """
+    words, size = [], None
+    for word in given:
+        stored, placed = _SIZED.fullmatch(word.strip()), _BYTES.fullmatch(word.strip())
+        if stored is not None:
+            size = stored["size"]
+            parse_bytes(size)
+            words.append(stored["where"])
+        elif placed is not None:
+            each = profile.bytes_per_sample
+            if each is None:
+                raise PlacerError(
+                    f"data '{word}': nobody knows the bytes of a sample of {profile.name}",
+                    f"give samples: {placed['place']}=2M{placed['may']}",
+                )
+            samples = max(1, round(parse_bytes(placed["size"]) / each))
+            words.append(f"{placed['place']}={samples}{placed['may']}")
+        else:
+            words.append(word)
+    return words, size
+
+
+def store_named(word: str, catalog: Catalog) -> StoreOffer:
+    """Find a store by its place or name, or by an address whose host is a region:
+    ``s3://us-east-1``, ``gs://us-central1``, ``az://eastus``.
+
+    Raises
+    ------
+    PlacerError
+        If there is none; a bucket is not looked up.
+    """
+    match = _ADDRESS.fullmatch(word.strip())
+    if match is None:
+        return catalog.store(word)
+    kind = SCHEMES.get(match["scheme"].lower())
+    if kind is None:
+        error = unknown("scheme", match["scheme"], SCHEMES)
+        raise PlacerError(f"data '{word}': {error.message}", error.hint)
+    stores = {store.region: store for store in catalog.stores if store.store == kind}
+    path, _, named = match["where"].strip("/").rpartition("@")
+    region = named.partition("/")[0] if not path else named
+    store = stores.get(region)
+    if store is not None:
+        return store
+    if not stores:
+        raise PlacerError(
+            f"data '{word}': catalog '{catalog.name}' has no store '{kind}'",
+            f"it has {', '.join(sorted({s.store for s in catalog.stores})) or 'no stores'}",
+        )
+    error = unknown("region", region, stores)
+    raise PlacerError(
+        f"data '{word}': '{region}' is no region of the store '{kind}'; buckets are not looked up",
+        f"{error.hint}; write {match['scheme']}://REGION, or {match['scheme']}://BUCKET@REGION",
+    )
 
 
 def parse_datasets(given: list[str], catalog: Catalog) -> tuple[Dataset, ...]:
@@ -31,7 +115,7 @@ def parse_datasets(given: list[str], catalog: Catalog) -> tuple[Dataset, ...]:
         if match is None:
             raise PlacerError(
                 f"data '{word}' is not a dataset",
-                "write PLACE=SAMPLES:stay or :move, such as aws/us-east-1=2M:stay",
+                "write PLACE=SAMPLES:stay or :move, such as aws/us-east-1=2M:stay or =2TB:stay",
             )
         if match["may"] is None:
             raise PlacerError(

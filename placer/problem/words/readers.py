@@ -19,7 +19,7 @@ from placer.problem.problem import MOST_KNOWN_LOCAL_STEPS
 from placer.problem.requirements import ALL_REGIONS, EXCHANGES, OBJECTIVES
 from placer.problem.shares import AREAS, ShareLimit
 from placer.problem.words.budget import read_budget
-from placer.problem.words.data import parse_datasets, parse_kept, parse_multipliers
+from placer.problem.words.data import parse_datasets, parse_kept, parse_multipliers, store_named
 from placer.problem.words.machines import parse_used
 from placer.problem.words.quotas import quota_gpus, quotas_of, read_quotas
 from placer.problem.words.wishes import Wish
@@ -158,14 +158,14 @@ def _quotas(value: str | Mapping[Any, int], asked: Reading) -> tuple[object, ...
 def _data(value: str | Iterable[str], asked: Reading) -> tuple[object, ...]:
     """Read the one word that names a store, or words that give datasets their places."""
     given = words(value, "data") if value else []
-    placed = [word for word in given if "=" in word]
-    stores = [word for word in given if "=" not in word]
+    placed = [word for word in given if "=" in word and "://" not in word]
+    stores = [word for word in given if word not in placed]
     if len(stores) > 1 or (stores and placed):
         raise PlacerError(
             f"data '{', '.join(stores)}' beside other data",
             "name one store, or datasets as PLACE=SAMPLES:stay, without commas in numbers",
         )
-    store = asked.catalog.store(stores[0]).place if stores else None
+    store = store_named(stores[0], asked.catalog).place if stores else None
     return store, parse_datasets(placed, asked.catalog)
 
 
@@ -266,7 +266,7 @@ READERS: Mapping[str, Reader] = {
     "seconds": lambda value, asked: (parse_seconds(value),),
     "shares": _shares,
     "share": lambda value, asked: (parse_fraction(value, asked.wish.word, MOST_SHARE),),
-    "store": lambda value, asked: (asked.catalog.store(value).place,),
+    "store": lambda value, asked: (store_named(value, asked.catalog).place,),
     "text": lambda value, asked: (value,),
     "tokens": lambda value, asked: (parse_tokens(value, asked.wish.word),),
     "used": lambda value, asked: (

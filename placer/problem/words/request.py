@@ -14,11 +14,13 @@ from placer.problem.contradictions import without_contradictions
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.problem.words.changes import Change, changed_book
+from placer.problem.words.data import in_plain_words
 from placer.problem.words.readers import default_objective, read_wish
 from placer.problem.words.tokens import in_sequences
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import WISHES, Wishes
-from placer.units import parse_bandwidth
+from placer.units import parse_bandwidth, parse_count
+from placer.workload.models.adapters import with_sequence_length
 from placer.workload.overlay import LinkSpeed, as_overlay, with_link_speeds
 from placer.workload.profile import ModelProfile
 
@@ -66,7 +68,7 @@ def build_problem(profile: ModelProfile, catalog: Catalog, **words: Unpack[Wishe
             Problem(
                 profile=overlay.over_profile(profile),
                 catalog=catalog,
-                requirements=_requirements(given, catalog),
+                requirements=_requirements(_data_in_samples(given, profile), catalog),
                 calibration=overlay.calibration,
             )
         )
@@ -108,6 +110,25 @@ def _for_own_alone(given: Mapping[str, Any], catalog: Catalog) -> Mapping[str, A
     if not any(given.get(word) for word in (*LIMITS_OF_RENT, "places")):
         return {**given, "places": list(own)}
     return given if not places else {**given, "places": [*split(places, "place"), *own]}
+
+
+def _data_in_samples(given: Mapping[str, Any], profile: ModelProfile) -> Mapping[str, Any]:
+    """Write sizes of data as what they stand for: samples of the model, or the size of a store's
+    data.
+    """
+    if not given.get("data"):
+        return given
+    if given.get("seq_len") is not None:
+        length = parse_count(str(given["seq_len"]), WISHES["seq_len"].word)
+        profile = with_sequence_length(profile, length)
+    data, size = in_plain_words(split(given["data"], "data"), profile)
+    if size is None:
+        return {**given, "data": data}
+    if given.get("data_size") not in (None, size):
+        raise PlacerError(
+            f"data of {size} beside data-size '{given['data_size']}'", "give the size once"
+        )
+    return {**given, "data": data, "data_size": size}
 
 
 def _in_full(given: Mapping[str, Any]) -> Mapping[str, Any]:

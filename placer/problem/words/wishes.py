@@ -402,10 +402,11 @@ class TrainingWishes(TypedDict, total=False):
             group="data",
             fields=("data_store", "datasets"),
             reader="data",
-            metavar="STORE|PLACE=N:stay",
+            metavar="[SIZE@]STORE|PLACE=N:stay",
             example="gcp/us-west1=2M:stay",
-            help="Store of the dataset, such as backblaze/us-west, or samples with a place: "
-            "A=2M:stay,B=1M:move; default: with the workers.",
+            help="Store of the dataset, such as 2TB@s3://us-east-1, gs://us-central1 or "
+            "backblaze/us-west; or samples or bytes with a place: A=2M:stay,B=1TB:move; default: "
+            "with the workers.",
             repeatable=True,
             removable=True,
         ),

@@ -24,6 +24,7 @@ from placer.solving.cross_check import verification_words
 from placer.solving.result import Option, Result
 from placer.units import (
     Interval,
+    format_bytes,
     format_number,
     format_plain,
     format_seconds,
@@ -84,8 +85,8 @@ def answer_lines(result: Result) -> Lines:
     for note in result.notes:
         if note.code == "quota":
             yield "quota", note.message.replace("a quota of ", "").replace("quotas of ", "")
-        elif note.code in ("own", "renting"):
-            yield note.code, note.message
+        elif note.code in ("own", "renting", "one-pass"):
+            yield {"one-pass": "data"}.get(note.code, note.code), note.message
 
 
 def _estimate_lines(placement: Placement, got: Estimate, problem: Problem) -> Lines:
@@ -127,7 +128,8 @@ def _asked_words(problem: Problem) -> str:
     parts = [f"{problem.profile.name}, {batch}", objective_words(problem)]
     parts += limits_of(problem)
     if wish.data_store:
-        parts.append(f"data in {wish.data_store}")
+        size = "data" if wish.data_bytes is None else f"{format_bytes(wish.data_bytes)} of data"
+        parts.append(f"{size} in {wish.data_store}")
     parts += [f"data in {d.place}" for d in wish.datasets]
     if wish.quotas or wish.quota_gpus is not None:
         parts.append(

@@ -1,0 +1,108 @@
+"""Data as people name it: an address of a store with a size, bytes in place of samples."""
+
+from typing import Any
+
+import pytest
+
+import placer
+from conftest import Run
+from placer.errors import PlacerError
+from placer.interface.advisor import Advisor
+from placer.market.catalog import Catalog
+from placer.problem.words.data import store_named
+
+advisor = Advisor("default")
+
+
+def wishes(**words: Any) -> Any:
+    """The wishes of a question about ResNet-50."""
+    return advisor.problem("resnet50", **words).requirements
+
+
+@pytest.mark.parametrize(
+    ("word", "place"),
+    [
+        ("s3://us-east-1", "aws/us-east-1"),
+        ("S3://us-east-1/", "aws/us-east-1"),
+        ("s3://us-east-1/images", "aws/us-east-1"),
+        ("s3://my-bucket/images@us-east-1", "aws/us-east-1"),
+        ("gs://us-central1", "gcp/us-central1"),
+        ("az://eastus", "azure/eastus"),
+        ("abfss://eastus", "azure/eastus"),
+        ("b2://us-west", "backblaze/us-west"),
+        ("aws/us-east-1", "aws/us-east-1"),
+    ],
+)
+def test_addresses_of_stores(word: str, place: str, default: Catalog) -> None:
+    """The scheme names the kind of store, the host or what follows @ its region."""
+    assert store_named(word, default).place == place
+
+
+@pytest.mark.parametrize(
+    ("word", "message", "hint"),
+    [
+        ("s3://my-bucket", "buckets are not looked up", "s3://BUCKET@REGION"),
+        ("s3://us-east-9", "'us-east-9' is no region", "'us-east-2'"),
+        ("s3://", "'' is no region", "s3://REGION"),
+        ("hdfs://x", "unknown scheme 'hdfs'", "s3"),
+        ("2tb@s3://us-east-1", "size '2tb'", "1.12GB"),
+        ("2TB@s3://us-east-1,1TB@gs://us-central1", "beside other data", "one store"),
+        ("aws/us-east-1=2TB", "does not say whether it may leave", "=2TB:stay"),
+        ("aws/us-east-1=0TB:stay", "above zero", "positive"),
+    ],
+)
+def test_data_that_nobody_can_find(word: str, message: str, hint: str) -> None:
+    """Each is refused with what to write."""
+    with pytest.raises(PlacerError) as refused:
+        wishes(data=word)
+    assert message in refused.value.message
+    assert hint in refused.value.hint
+
+
+def test_a_store_outside_the_book(erben: Catalog) -> None:
+    """The small book has no S3."""
+    with pytest.raises(PlacerError, match="has no store 's3'") as refused:
+        store_named("s3://us-east-1", erben)
+    assert "it has" in refused.value.hint
+
+
+def test_a_size_with_a_store_is_the_size_of_its_data() -> None:
+    """The same as two options; two sizes contradict each other."""
+    both = wishes(data="2TB@s3://us-east-1")
+    assert both == wishes(data="aws/us-east-1", data_size="2TB")
+    assert both.data_bytes == 2e12
+    with pytest.raises(PlacerError, match="beside data-size"):
+        wishes(data="2TB@s3://us-east-1", data_size="1TB")
+
+
+def test_bytes_are_samples_of_the_model() -> None:
+    """1 GB of images of 122,802 bytes each; with other sequences, of language models too."""
+    profile = advisor.problem("resnet50").profile
+    assert profile.bytes_per_sample is not None
+    (data,) = wishes(data="gcp/us-central1=1GB:move").datasets
+    assert (data.samples, data.may_move) == (round(1e9 / profile.bytes_per_sample), True)
+    words = {"data": {"gcp/us-central1": "1GB:stay"}, "seq_len": 1024}
+    (text,) = advisor.problem("gpt2", **words).requirements.datasets
+    sequence_bytes = advisor.problem("gpt2", seq_len=1024).profile.bytes_per_sample
+    assert sequence_bytes is not None
+    assert text.samples == round(1e9 / sequence_bytes)
+
+
+def test_changed_worlds_read_the_same_words() -> None:
+    """Store and size together, in place of what was there."""
+    words: dict[str, Any] = {"budget": "1/h", "gpu": "T4", "places": "aws/us-east-1"}
+    answer = placer.whatif("resnet50", set=["data=2TB@s3://us-east-1"], **words)
+    changed = answer.after.problem.requirements
+    assert (changed.data_store, changed.data_bytes) == ("aws/us-east-1", 2e12)
+
+
+def test_one_command_answers_where_my_two_terabytes_are(run: Run) -> None:
+    """The answer names size, place, and what one pass takes."""
+    words = ("recommend", "--model", "resnet50", "--data", "2TB@s3://us-east-1", "--budget", "1/h")
+    done = run(*words, "--gpu", "T4", "--in", "us-east-1", columns=200)
+    assert done.returncode == 0, done.stderr
+    assert "2 TB of data in aws/us-east-1" in done.stdout
+    assert "one pass over 2 TB" in done.stdout
+    wrong = run(*words[:4], "s3://my-bucket")
+    assert wrong.returncode == 2
+    assert "s3://REGION" in wrong.stderr
