@@ -81,7 +81,7 @@ def test_bytes_are_samples_of_the_model() -> None:
     assert profile.bytes_per_sample is not None
     (data,) = wishes(data="gcp/us-central1=1GB:move").datasets
     assert (data.samples, data.may_move) == (round(1e9 / profile.bytes_per_sample), True)
-    words = {"data": {"gcp/us-central1": "1GB:stay"}, "seq_len": 1024}
+    words: dict[str, Any] = {"data": {"gcp/us-central1": "1GB:stay"}, "seq_len": 1024}
     (text,) = advisor.problem("gpt2", **words).requirements.datasets
     sequence_bytes = advisor.problem("gpt2", seq_len=1024).profile.bytes_per_sample
     assert sequence_bytes is not None
