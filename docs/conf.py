@@ -32,6 +32,7 @@ include_patterns = ["*.md", "docs/*.md", "docs/**/*.md", "examples/README.md"]
 exclude_patterns = [".*", "build", "placer", "solvers", "tests", "catalogs", "profiles"]
 
 myst_heading_anchors = 4
+smartquotes = False  # they would join the two dashes of an option
 
 autodoc_typehints = "signature"
 numpydoc_show_class_members = False

@@ -84,7 +84,10 @@ def command_page(
     usage = command.get_usage(context).removeprefix("Usage: ")
     text = inspect.cleandoc(command.help or "").partition("\f")[0].replace("\b\n", "")
     lines = [f"{'#' * level} {context.command_path}", "", "```text", usage, "```", ""]
-    lines += ["```text", text.strip(), "```", ""]
+    for paragraph in text.strip().split("\n\n"):
+        shown = paragraph.lstrip("\n")
+        drawn = shown.startswith(" ") or "\n " in shown or "::" in shown
+        lines += ["```text", shown, "```", ""] if drawn else [prose(" ".join(shown.split())), ""]
     records = [p.get_help_record(context) for p in command.get_params(context)]
     options = [record for record in records if record]
     if options:

@@ -139,7 +139,7 @@ def test_documents_have_what_is_looked_for() -> None:
     """The parsers above find commands, snippets and options."""
     commands = [command for example in EXAMPLES for command in example.commands]
     assert len(commands) >= 40
-    assert [shown.count("...") >= 2 for _, shown in commands if shown] == [True] * 3
+    assert len([shown for _, shown in commands if shown.count("...") >= 2]) >= 4
     assert len(SHELL) >= 20
     assert len([b for b in BLOCKS if b.kind == "python"]) >= 3
     assert len([code for _, code in INLINE if code.startswith("--")]) >= 40
