@@ -83,8 +83,9 @@ class Range(click.FloatRange):
 
 
 _MODEL_HELP = (
-    "A name of 'placer models', a profile's JSON file, hf:config.json of a transformers model, or "
-    "a number of parameters such as 7B (a decoder, assumed)."
+    "A name of 'placer models', a public model such as Qwen/Qwen2.5-7B, a profile's JSON file, "
+    "hf:config.json of a transformers model, or a number of parameters such as 7B (a decoder, "
+    "assumed)."
 )
 
 

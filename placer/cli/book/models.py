@@ -20,22 +20,34 @@ MODELS_SCHEMA = "placer.models/v1"
 
 @click.command("models", epilog="Example: placer models roberta-xlm")
 @click.argument("name", required=False)
+@click.option(
+    "--public",
+    is_flag=True,
+    help="List public models instead, by their names on Hugging Face: their dimensions are known.",
+)
 @json_option
-def command(name: str | None, as_json: bool) -> None:
+def command(name: str | None, public: bool, as_json: bool) -> None:
     """List the models that have a profile, or show the sizes, rates and sources of NAME: one of
-    them, a file, hf:config.json, or a number of parameters such as 7B.
+    them, a public model such as Qwen/Qwen2.5-7B, a file, hf:config.json, or a number of parameters
+    such as 7B.
     """
     from placer.interface.models import model_of
+    from placer.workload.models.public_models import public_model_names
     from placer.workload.profile import SCHEMA, profile_document, profile_names
 
-    profiles = [model_of(n) for n in ([name] if name else profile_names())]
+    listed = public_model_names() if public else profile_names()
+    profiles = [model_of(n) for n in ([name] if name else listed)]
     if as_json:
         documents = [{"schema": SCHEMA, **profile_document(p)} for p in profiles]
         print_json(documents[0] if name else {"schema": MODELS_SCHEMA, "models": documents})
     elif name:
         _show(profiles[0])
     else:
-        _list(profiles)
+        _list(profiles, listed)
+        if not public:
+            count = len(public_model_names())
+            tail = f"{count} public models are known by name: placer models --public"
+            console(stderr=True).print(tail, style="dim")
 
 
 def _show(p: ModelProfile) -> None:
@@ -89,14 +101,14 @@ def _shape(architecture: Architecture) -> str:
     )
 
 
-def _list(profiles: list[ModelProfile]) -> None:
+def _list(profiles: list[ModelProfile], names: list[str]) -> None:
     from placer.units import format_bytes, format_parameters
 
     table = new_table(
         ("model", "parameters", "gradients", "tokens", "TBS", "known on"),
         right=("parameters", "gradients", "tokens", "TBS"),
     )
-    for p in profiles:
+    for name, p in zip(names, profiles, strict=True):
         devices = ", ".join(
             dict.fromkeys(device_name(rate.gpu, rate.gpu_count) for rate in p.rates)
         )
@@ -106,5 +118,5 @@ def _list(profiles: list[ModelProfile]) -> None:
             "" if p.architecture is None else f"{p.architecture.sequence_length:,}",
             f"{p.target_batch_size:,}",
         )
-        table.add_row(p.name, *sizes, devices or "its dimensions")
+        table.add_row(name, *sizes, devices or "its dimensions")
     console().print(table)

@@ -45,11 +45,14 @@ KEYS: dict[str, tuple[str, ...]] = {
     "countries.csv": ("country",),
     "cities.csv": ("city", "country"),
     "exchange_rates.csv": ("currency",),
+    "public_models.csv": ("model",),
 }
 """What may occur only once in each file; runs.csv and claims.csv are figures of a paper beside its
 book, no part of it; measured.csv is a file of any name with a user's own runs, which may repeat;
 accelerators.csv has figures of devices beside every book; hubs.csv and corridors.csv are the cables
-of the world; sources.csv says where the sources stand that rows name.
+of the world; sources.csv says where the sources stand that rows name;
+countries.csv and cities.csv are the areas that users name, exchange_rates.csv what other money is
+worth, and public_models.csv the dimensions of public models.
 """
 
 
@@ -254,6 +257,13 @@ def _whole(cell: str) -> int:
     return int(cell)
 
 
+def _large(cell: str) -> int:
+    """Read a whole number of up to 15 digits, such as a number of parameters."""
+    if not re.fullmatch(r"[1-9][0-9]{0,14}", cell):
+        raise ValueError("is not a whole number from 1")
+    return int(cell)
+
+
 def _optional(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     """Let a cell be empty."""
     return lambda cell: parse(cell) if cell.strip() else None
@@ -287,6 +297,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "latitude": _number(-90.0, 90.0),
     "longitude": _number(-180.0, 180.0),
     "whole": _whole,
+    "whole_large": _large,
     "optional_whole": _optional(_whole),
     "date": _date,
 }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, unknown
 from placer.workload.models.configuration import (
     Configuration,
     configuration_file,
@@ -29,8 +30,9 @@ def read_model(
     Parameters
     ----------
     words
-        A name of ``placer models``, a profile's file, ``hf:`` with a local configuration, its
-        folder or the name of a shipped model, or a number of parameters such as ``7B``.
+        A name of ``placer models``, the name of a public model on Hugging Face such as
+        ``Qwen/Qwen2.5-7B``, a profile's file, ``hf:`` with a local configuration, its folder or
+        such a name, or a number of parameters such as ``7B``.
     counted
         Counts models whose configuration is not one of a standard decoder; None: they are refused.
 
@@ -43,17 +45,52 @@ def read_model(
         raise PlacerError(f"model {words!r} is not a name", "give text")
     if words.startswith(PREFIX):
         return _hugging_face(words.removeprefix(PREFIX), counted)
-    if is_size(words) and words not in profile_names():
+    names = profile_names()
+    if is_size(words) and words not in names:
         return sized_model(words)
-    return load_profile(words)
+    if words in names or words.endswith(".json") or _is_path(words):
+        return load_profile(words)
+    return _by_name(words) or _missing(words)
+
+
+def _by_name(words: str) -> ModelProfile | None:
+    """Find a shipped profile or a public model by its name in any case; the shipped one wins."""
+    from placer.workload.models.public_models import public_model
+
+    name = words.strip().rpartition("/")[2].lower()
+    if name in profile_names():
+        return load_profile(name)
+    found = public_model(words)
+    return load_profile(found.name) if found and found.name in profile_names() else found
+
+
+def _missing(words: str) -> ModelProfile:
+    """Refuse a name that nobody knows, with the nearest one."""
+    from placer.workload.models.public_models import public_model_names
+
+    public = public_model_names()
+    known = [*profile_names(), *public, *(name.rpartition("/")[2] for name in public)]
+    hint = "see placer models --public; or give its configuration (hf:config.json) or a size: 7B"
+    raise unknown("model", words, known, hint)
+
+
+def _is_path(words: str) -> bool:
+    """Tell whether words name a file: with more than one slash, or where something lies."""
+    if "/" not in words:
+        return False
+    try:
+        return words.count("/") > 1 or words.startswith((".", "~")) or Path(words).exists()
+    except (OSError, ValueError):
+        return True
 
 
 def _hugging_face(
     path: str, counted: Callable[[Configuration], ModelProfile] | None
 ) -> ModelProfile:
-    shipped = path.rstrip("/").rpartition("/")[2].lower()
-    if configuration_file(path) is None and shipped in profile_names():
-        return load_profile(shipped)
+    if configuration_file(path) is None:
+        found = _by_name(path.rstrip("/"))
+        if found is not None:
+            return found
     asked = read_configuration(path)
     decoder = configured_decoder(asked)
     if decoder is not None:
