@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from placer.advice.sweep.answer import Sweep
     from placer.advice.worlds.whatif import WhatIf
     from placer.cost_model.estimate import Estimate
-    from placer.errors import PlacerError
+    from placer.errors import (
+        BadInputError,
+        DataError,
+        FailureError,
+        InfeasibleError,
+        LimitError,
+        PlacerError,
+        SourceError,
+    )
     from placer.interface.advisor import Advisor, estimate, explain, pareto, recommend, simulate
     from placer.interface.capacity import forecast_capacity
     from placer.interface.portfolio import portfolio
@@ -47,14 +55,19 @@ if not os.path.isdir(os.path.join(__path__[0], "solvers")) and os.path.isdir(_SO
 
 _HOMES = {
     "Advisor": "placer.interface.advisor",
+    "BadInputError": "placer.errors",
     "Calibration": "placer.workload.constants",
     "Catalog": "placer.market.catalog",
+    "DataError": "placer.errors",
     "Estimate": "placer.cost_model.estimate",
     "Exchange": "placer.problem.placement",
     "Explanation": "placer.advice.explanation.answer",
+    "FailureError": "placer.errors",
     "Frontier": "placer.advice.frontier.points",
     "FrontierPoint": "placer.advice.frontier.points",
+    "InfeasibleError": "placer.errors",
     "Interval": "placer.units",
+    "LimitError": "placer.errors",
     "ModelProfile": "placer.workload.profile",
     "Option": "placer.solving.result",
     "Placement": "placer.problem.placement",
@@ -67,6 +80,7 @@ _HOMES = {
     "Robustness": "placer.advice.robustness.regret",
     "Simulation": "placer.validation.simulation.replay",
     "SolveOptions": "placer.solving.answer",
+    "SourceError": "placer.errors",
     "Status": "placer.solving.answer",
     "Sweep": "placer.advice.sweep.answer",
     "WhatIf": "placer.advice.worlds.whatif",
@@ -92,14 +106,19 @@ _HOMES = {
 
 __all__ = [
     "Advisor",
+    "BadInputError",
     "Calibration",
     "Catalog",
+    "DataError",
     "Estimate",
     "Exchange",
     "Explanation",
+    "FailureError",
     "Frontier",
     "FrontierPoint",
+    "InfeasibleError",
     "Interval",
+    "LimitError",
     "ModelProfile",
     "Option",
     "Placement",
@@ -112,6 +131,7 @@ __all__ = [
     "Robustness",
     "Simulation",
     "SolveOptions",
+    "SourceError",
     "Status",
     "Sweep",
     "WhatIf",

@@ -1,16 +1,19 @@
-"""The one exception of placer: wrong input, said in one line, with a hint that starts with what to
-do.
+"""The exceptions of placer: each says in one line what is wrong, with a hint that starts with what
+to do.
 """
 
 from __future__ import annotations
 
 import difflib
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, Self
 
 
 class PlacerError(Exception):
-    """Wrong or missing input.
+    """What placer cannot do, in one line.
 
     Parameters
     ----------
@@ -19,17 +22,119 @@ class PlacerError(Exception):
     hint
         What to do about it; empty if there is nothing to add.
     exit_code
-        2 for wrong input, 5 for data that is missing or too old.
+        Of the command line; None: that of the class.
+
+    Notes
+    -----
+    ``PlacerError(...)`` makes an error of the class that its exit code stands for (`KINDS`): wrong
+    input and missing data are caught apart. ``field`` and ``value`` are the word of the request
+    that is wrong and what it says, where one word is to blame. Errors can be pickled.
     """
 
-    def __init__(self, message: str, hint: str = "", exit_code: int = 2) -> None:
+    code = 2
+    kind = "error"
+    field = ""
+    value = ""
+
+    def __new__(cls, message: str = "", hint: str = "", exit_code: int | None = None) -> Self:
+        """Choose the class by the exit code."""
+        made = KINDS.get(2 if exit_code is None else exit_code, cls) if cls is PlacerError else cls
+        return super().__new__(made)  # type: ignore[return-value]
+
+    def __init__(self, message: str, hint: str = "", exit_code: int | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
-        self.exit_code = exit_code
+        self.exit_code = self.code if exit_code is None else exit_code
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``placer.error/v1`` document: plain types, ready for JSON."""
+        blamed = {"field": self.field, "value": self.value} if self.field else {}
+        said = {"message": self.message, "hint": self.hint, "exit_code": self.exit_code}
+        return {"schema": "placer.error/v1", "error": {"type": self.kind, **said, **blamed}}
+
+
+class BadInputError(PlacerError):
+    """Wrong input: a word, a file, a combination of wishes."""
+
+    code = 2
+    kind = "bad-input"
+
+
+class InfeasibleError(PlacerError):
+    """Something that needs a placement, where none keeps the limits."""
+
+    code = 3
+    kind = "infeasible"
+
+
+class LimitError(PlacerError):
+    """A limit of time or memory, or a stop, came before there was an answer."""
+
+    code = 4
+    kind = "limit"
+
+
+class DataError(PlacerError):
+    """Figures that are missing, too old, or not those that were pinned."""
+
+    code = 5
+    kind = "data"
+
+
+class SourceError(PlacerError):
+    """A source of prices, links or capacity that did not deliver."""
+
+    code = 7
+    kind = "source"
+
+
+class FailureError(PlacerError):
+    """Something failed on the way: a disk, a process, a run."""
+
+    code = 1
+    kind = "failure"
+
+
+KINDS: Mapping[int, type[PlacerError]] = MappingProxyType(
+    {
+        kind.code: kind
+        for kind in (
+            BadInputError,
+            InfeasibleError,
+            LimitError,
+            DataError,
+            SourceError,
+            FailureError,
+        )
+    }
+    | {130: LimitError}
+)
+"""Class of an error by its exit code; 130: Ctrl-C."""
+
+
+def _restored(kind: type[PlacerError], args: tuple[Any, ...], state: dict[str, Any]) -> PlacerError:
+    """Build an error again from its pickle."""
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+@contextmanager
+def blaming(field: str, value: object) -> Iterator[None]:
+    """Name the word of a request in errors about it."""
+    try:
+        yield
+    except PlacerError as error:
+        error.field, error.value = field, str(value)
+        raise
 
 
 def writing_hint(error: OSError, otherwise: str) -> str:
@@ -72,4 +177,6 @@ def unknown(kind: str, value: str, known: Iterable[str], hint: str = "") -> Plac
     elif not hint and names:
         shown = ", ".join(sorted(names)[:12])
         hint = f"known: {shown}{' ...' if len(names) > 12 else ''}"
-    return PlacerError(f"unknown {kind} '{value}'", hint)
+    error = PlacerError(f"unknown {kind} '{value}'", hint)
+    error.field, error.value = kind, value
+    return error

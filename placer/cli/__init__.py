@@ -12,7 +12,6 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
@@ -150,12 +149,8 @@ def _flushed(code: int) -> int:
 def _say(error: PlacerError, given: Sequence[str]) -> int:
     """Print an error: as text on stderr, as JSON on stdout with --json."""
     if "--json" in given:
-        document: dict[str, Any] = {
-            "schema": "placer.error/v1",
-            "error": {"message": error.message, "hint": error.hint, "exit_code": error.exit_code},
-        }
         with contextlib.suppress(OSError):  # where stdout is what failed, stderr still says so
-            click.echo(json.dumps(document, indent=2))
+            click.echo(json.dumps(error.to_dict(), indent=2))
     click.echo(f"error: {one_line(error.message)}", err=True)
     if error.hint:
         click.echo(f"  tip: {one_line(error.hint)}", err=True)

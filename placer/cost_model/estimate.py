@@ -33,7 +33,7 @@ from placer.problem.exchange import strategy, traits
 from placer.problem.exchange.phase import Phase, bytes_by_link
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Pool, Problem
-from placer.units import SECONDS_PER_HOUR, Interval
+from placer.units import SECONDS_PER_HOUR, Interval, format_speed, format_usd
 from placer.workload.island import Refusal
 
 
@@ -128,6 +128,15 @@ class Estimate:
     provenance: tuple[str, ...]
     tokens_per_sample: int | None = None
     data_passes: DataPasses | None = None
+
+    def __repr__(self) -> str:
+        return f"<Estimate {self.headline}>"
+
+    @property
+    def headline(self) -> str:
+        """Speed and price in words, such as "370 samples/s, $0.82/h"."""
+        speed = format_speed(self.effective_samples_per_second.value, self.tokens_per_sample)
+        return f"{speed}, {format_usd(self.usd_per_hour.total)}/h"
 
     @property
     def tokens_per_second(self) -> Interval | None:

@@ -59,6 +59,14 @@ class Advisor:
         self._profiles: dict[str, ModelProfile] = {}
         self._lock = threading.Lock()
 
+    def __repr__(self) -> str:
+        named = self.catalog.name if isinstance(self.catalog, Catalog) else "+".join(self.catalog)
+        return f"<Advisor on {named or 'the pinned catalog'}>"
+
+    def __reduce__(self) -> tuple[type[Advisor], tuple[Books]]:
+        """Pickle what requests use; catalogs and profiles are read again."""
+        return type(self), (self.catalog,)
+
     @with_wishes
     def problem(
         self, model: str | ModelProfile, catalog: Books = None, **words: Unpack[Wishes]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placer.errors import PlacerError
+from placer.errors import BadInputError, PlacerError
 from placer.problem.admitted_exchanges import server_at
 from placer.problem.data.datasets import needs_place, passes_of
 from placer.problem.data.residency import homeless, parted
@@ -23,7 +23,7 @@ rounded.
 """
 
 
-class ContradictionError(PlacerError):
+class ContradictionError(BadInputError):
     """Wishes that no placement can meet together; ``problem`` is the question, which `placer
     explain` takes apart.
     """

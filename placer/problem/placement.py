@@ -139,6 +139,12 @@ class Placement:
     exchange: Exchange
 
     @property
+    def headline(self) -> str:
+        """Workers and exchange in words, such as "gcp/us-central1=4xT4:spot, all-reduce"."""
+        specs = " + ".join(group.spec for group in self.groups)
+        return f"{specs}, {self.exchange.strategy}" if self.workers > 1 else specs
+
+    @property
     def workers(self) -> int:
         """Number of workers, N in the formulas."""
         return sum(group.count for group in self.groups)

@@ -226,6 +226,17 @@ class Problem:
     requirements: Requirements
     calibration: Calibration = PUBLISHED
 
+    def __repr__(self) -> str:
+        return (
+            f"<Problem {self.profile.name} on {self.catalog.name}: {self.requirements.objective}>"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the question alone: what was worked out of it is found by identity, which means
+        nothing in another process.
+        """
+        return {name: getattr(self, name) for name in PARTS}
+
     @cached_property
     def network(self) -> Network:
         """Links and egress prices of the catalog."""

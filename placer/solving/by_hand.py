@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from placer.cost_model.estimate import evaluate
-from placer.errors import PlacerError
+from placer.errors import BadInputError, PlacerError
 from placer.market.catalog import VmOffer, device_name
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.exchange import traits
@@ -86,7 +86,7 @@ def every_exchange(workers: str, problem: Problem) -> tuple[tuple[Placement, Pro
     )
 
 
-class ImpossibleError(PlacerError):
+class ImpossibleError(BadInputError):
     """An exchange that cannot run with some workers."""
 
 

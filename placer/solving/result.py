@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
@@ -18,7 +18,7 @@ from placer.documents.result_parts import (
     totals_document,
 )
 from placer.documents.schemas import RESULT_SCHEMA
-from placer.errors import PlacerError
+from placer.errors import InfeasibleError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import (
@@ -49,6 +49,10 @@ class Option:
     note: str = ""
     same: bool = False
     proved: bool = True
+
+    def __repr__(self) -> str:
+        note = f" ({self.note})" if self.note else ""
+        return f"<Option {self.placement.headline}: {self.estimate.headline}{note}>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +98,25 @@ class Result:
     price_risk: PriceRisk | None = None
     confidence: ConfidentPlan | None = None
     spread: Option | None = None
+
+    def __repr__(self) -> str:
+        return f"<Result {self.headline}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave what heard of the search out of the pickle: functions and events stay where they
+        are.
+        """
+        deaf = self.limits and replace(self.limits, on_better=None, cancel=None)
+        return {**self.__dict__, "limits": deaf}
+
+    @property
+    def headline(self) -> str:
+        """Return the answer in one line: status, placement, speed, price and gap."""
+        if self.placement is None or self.estimate is None:
+            near = f"; {len(self.nearest)} placements fit after a change" if self.nearest else ""
+            return f"{self.status}: no placement{near}"
+        gap = "" if self.gap is None else f", gap {100 * self.gap:.2g} %"
+        return f"{self.status}: {self.placement.headline}: {self.estimate.headline}{gap}"
 
     @property
     def objective(self) -> Objective:
@@ -186,13 +209,13 @@ class Result:
 
         Raises
         ------
-        PlacerError
+        InfeasibleError
             If the result has no placement.
         """
         from placer.documents.manifest.manifest_document import build_manifest
 
         if self.placement is None or self.estimate is None:
-            raise PlacerError(
+            raise InfeasibleError(
                 "nothing fits the request, so there is no manifest", "relax a limit first"
             )
         return build_manifest(

@@ -63,7 +63,7 @@ def test_a_copy_starts_empty() -> None:
     """
     kept: Recent[int] = Recent(3)
     kept.get("a", lambda: 1)
-    copy = pickle.loads(pickle.dumps(kept))  # noqa: S301 - our own bytes
+    copy = pickle.loads(pickle.dumps(kept))
     assert (copy.most, copy.items()) == (3, [])
 
 

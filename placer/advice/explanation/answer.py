@@ -49,6 +49,9 @@ class Explanation:
     complete: bool = True
     seconds: float = 0.0
 
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.result.headline}>"
+
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.explanation/v1`` document: plain types, ready for JSON; within v1 keys
         are only added.

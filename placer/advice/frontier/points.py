@@ -67,6 +67,9 @@ class FrontierPoint:
     least_usd_per_hour: float | None
     asked_gap: float
 
+    def __repr__(self) -> str:
+        return f"<FrontierPoint {self.placement.headline}: {self.estimate.headline}>"
+
     @property
     def usd_per_hour(self) -> float:
         """Cost, USD/h."""
@@ -123,6 +126,12 @@ class Frontier:
     solves: int
     failed: Result | None = None
     warnings: tuple[Warn, ...] = ()
+
+    def __repr__(self) -> str:
+        if not self.points:
+            return "<Frontier without points>"
+        low, high = self.points[0].estimate, self.points[-1].estimate
+        return f"<Frontier of {len(self.points)} points: {low.headline} to {high.headline}>"
 
     @property
     def knee(self) -> int | None:

@@ -292,6 +292,10 @@ class Policy:
     rule: Callable[[int], Rule]
     censored: bool = False
 
+    def __reduce__(self) -> tuple[Callable[[str], Policy], tuple[str]]:
+        """Pickle the name: rules are functions, which other processes have as well."""
+        return policy_named, (self.name,)
+
 
 _WAITS, _PACES = migrate(pace=False), migrate(pace=True)
 POLICIES = (
@@ -328,3 +332,8 @@ POLICIES = (
     ),
 )
 """What ``placer replay`` compares."""
+
+
+def policy_named(name: str) -> Policy:
+    """Return one of `POLICIES` by its name."""
+    return next(policy for policy in POLICIES if policy.name == name)

@@ -42,6 +42,10 @@ class Replay:
     bound_usd: float | None
     sensitive: tuple[tuple[str, float], ...]
 
+    def __repr__(self) -> str:
+        names = ", ".join(summary.policy.name for summary in self.summaries)
+        return f"<Replay of {names} from {len(self.starts)} starts>"
+
     def summary(self, name: str) -> Summary:
         """Return the runs of one policy.
 

@@ -26,6 +26,7 @@ from placer.cost_model.objective import gap_between
 from placer.documents.many.portfolio_check import PORTFOLIO_SCHEMA, wrong_sums
 from placer.solving.answer import Status
 from placer.solving.result import Result, answer_document
+from placer.units import format_usd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +94,11 @@ class PortfolioAnswer:
     rounds: int
     searches: int
     machines: tuple[dict[str, Any], ...] = ()
+
+    def __repr__(self) -> str:
+        runs = len(self.jobs) - len(self.left_out)
+        usd = format_usd(self.usd)
+        return f"<PortfolioAnswer: {runs} of {len(self.jobs)} jobs run for {usd}>"
 
     @property
     def left_out(self) -> tuple[Placed, ...]:

@@ -79,6 +79,10 @@ class Robustness:
     steadiest: Placement | None = None
     steadiest_regret: float = 0.0
 
+    def __repr__(self) -> str:
+        lost = f"mean regret {100 * self.mean_regret:.2g} % in {len(self.sample)} worlds"
+        return f"<Robustness of {self.result.headline}: {lost}>"
+
     @property
     def sample(self) -> tuple[World, ...]:
         """Worlds that were drawn."""

@@ -29,6 +29,10 @@ class Sweep:
     rows: tuple[Row, ...] = field(repr=False)
     interrupted: bool = False
 
+    def __repr__(self) -> str:
+        over = " x ".join(axis["what"] for axis in self.header["over"])
+        return f"<Sweep over {over}: {len(self.rows)} of {self.points} points>"
+
     @property
     def points(self) -> int:
         """Points that the ranges span."""

@@ -65,6 +65,9 @@ class Replan:
     gain: float | None
     move_s: float
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.verdict}: {self.answer.headline}>"
+
     @property
     def verdict(self) -> str:
         """``keep``, ``restore`` (start the lost machines again), ``move`` or ``nothing``."""

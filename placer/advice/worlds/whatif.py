@@ -51,6 +51,10 @@ class WhatIf:
     after: Result
     kept: Kept | None = field(default=None)
 
+    def __repr__(self) -> str:
+        changes = " ".join(change.text for change in self.changes)
+        return f"<WhatIf {changes}: {self.before.headline} -> {self.after.headline}>"
+
     @property
     def same(self) -> bool:
         """Whether both worlds have the same best placement."""

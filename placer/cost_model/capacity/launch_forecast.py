@@ -69,6 +69,12 @@ class CapacityForecast:
     corr_across: float
     corr_source: str
 
+    def __repr__(self) -> str:
+        return (
+            f"<CapacityForecast of {self.machines} machines in {self.hours_ahead:g} h: "
+            f"{len(self.zones)} zones>"
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the forecast as a document ``placer.capacity-forecast/v1``."""
         names = ("machines", "hours_ahead", "asked", "first", "last", "observations")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, blaming
 from placer.market.catalog import Catalog
 from placer.market.words.own_places import own_places
 from placer.market.words.selection import words as split
@@ -84,7 +84,8 @@ def _requirements(given: Mapping[str, Any], catalog: Catalog) -> Requirements:
     for wish in WISHES.values():
         value = given.get(wish.name, wish.default)
         if wish.fields and value is not None:
-            fields |= read_wish(wish, value, catalog, given)
+            with blaming(wish.name, value):
+                fields |= read_wish(wish, value, catalog, given)
     return Requirements(**fields)
 
 

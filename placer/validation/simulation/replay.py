@@ -13,6 +13,7 @@ from placer.errors import PlacerError
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.units import format_speed
 from placer.validation.simulation import peers, regions, serverless
 from placer.validation.simulation.event_loop import Process, Signal
 from placer.validation.simulation.noise import MOST_JITTER, Noise
@@ -67,6 +68,11 @@ class Simulation:
     predicted_round_seconds: float
     difference: float
     tokens_per_sample: int | None = None
+
+    def __repr__(self) -> str:
+        speed = format_speed(self.samples_per_second, self.tokens_per_sample)
+        off = f"{100 * self.difference:+.1f} % against the prediction"
+        return f"<Simulation of {self.rounds} rounds: {speed}, round {off}>"
 
     @property
     def mean_round_seconds(self) -> float:
