@@ -84,8 +84,8 @@ def commands_of(block: Block, prompt: str = "") -> list[tuple[str, ...]]:
 
 
 def examples() -> list[Example]:
-    """Collect the commands of ``console`` blocks page by page; one that writes nothing and stands
-    on several pages runs once.
+    """Collect the commands of ``console`` blocks page by page; one that writes nothing, stands on
+    several pages and has no output there runs once.
     """
     seen: set[tuple[str, ...]] = set()
     collected: list[Example] = []
@@ -98,7 +98,7 @@ def examples() -> list[Example]:
                 earlier = [e for e in collected if e.page == page and e.files() & names]
                 if earlier:
                     earlier[-1].commands.append((command, text))
-                elif command not in seen or Example(page, [(command, text)]).files():
+                elif command not in seen or text or Example(page, [(command, text)]).files():
                     collected.append(Example(page, [(command, text)]))
                 seen.add(command)
     return collected

@@ -93,14 +93,17 @@ def test_search_finds_an_option_without_a_network(site: Path) -> None:
 
 
 def test_the_first_page_leads_to_the_documentation(site: Path) -> None:
-    """A browser that opens index.html is sent on; all links of the first page lead to files."""
+    """A browser that opens index.html is sent on; all links of the first pages lead to files."""
     first = (site / "index.html").read_text(encoding="utf-8")
     assert 'content="0; url=docs/README.html"' in first
-    page = site / "docs" / "README.html"
-    targets = re.findall(r'href="([^"#]+)', page.read_text(encoding="utf-8"))
-    local = [target for target in targets if not urlsplit(target).scheme]
-    assert len(local) >= 40
-    assert [t for t in local if not (page.parent / unquote(urlsplit(t).path)).exists()] == []
+    seen = 0
+    for name in ("README", "tutorials/README", "how-to/README", "reference/README"):
+        page = site / "docs" / f"{name}.html"
+        targets = re.findall(r'href="([^"#]+)', page.read_text(encoding="utf-8"))
+        local = [target for target in targets if not urlsplit(target).scheme]
+        assert [t for t in local if not (page.parent / unquote(urlsplit(t).path)).exists()] == []
+        seen += len(local)
+    assert seen >= 100
 
 
 @pytest.mark.timeout(200)
