@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import click
 
 from placer.cli.group import LazyGroup
-from placer.errors import PlacerError, unknown
+from placer.errors import PlacerError
 from placer.version import __version__
 
 COMMANDS = {
@@ -167,7 +167,9 @@ def _usage(error: click.UsageError) -> PlacerError:
     """Say a usage error of click in placer's words, with the nearest option."""
     if isinstance(error, click.NoSuchOption):
         options = [name for p in error.ctx.command.params for name in p.opts] if error.ctx else []
-        return unknown("option", error.option_name, options)
+        from placer.problem.words.meanings import unknown_word
+
+        return unknown_word("option", error.option_name, options)
     if isinstance(error, click.MissingParameter) and error.param is not None:
         name = error.param.opts[-1]
         return PlacerError(

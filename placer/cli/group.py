@@ -70,5 +70,9 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Answer an unknown command with the nearest one."""
         if args and args[0] not in self.helps and not args[0].startswith("-"):
+            if ctx.parent is None:
+                from placer.cli.meanings import unknown_command
+
+                raise unknown_command(args[0], self.helps)
             raise unknown("command", args[0], self.helps)
         return super().resolve_command(ctx, args)

@@ -20,6 +20,7 @@ from placer.market.catalog import Catalog, VmOffer
 from placer.market.scaled_market import with_offers
 from placer.problem.requirements import Quota, Requirements
 from placer.problem.words.budget import read_budget
+from placer.problem.words.meanings import unknown_word
 from placer.problem.words.quotas import quotas_of
 from placer.problem.words.readers import read_wish
 from placer.problem.words.values import check_words
@@ -186,7 +187,7 @@ def _job(
         if word in SHARED:
             raise PlacerError(f"{at(number, word)}: word '{word}'", SHARED[word])
         if word not in known:
-            error = unknown("word", str(word), known)
+            error = unknown_word("word", str(word), known)
             raise PlacerError(f"{at(number, str(word))}: {error.message}", error.hint)
     if "model" not in row:
         raise PlacerError(f"{at(number, None)} has no model", "name one of 'placer models'")

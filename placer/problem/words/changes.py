@@ -18,6 +18,7 @@ from msgspec import to_builtins
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import MARKET_WORDS, MARKETS, Catalog
 from placer.market.market_changes import Row, drop_offers, set_bandwidths, set_egress, set_prices
+from placer.problem.words.meanings import unknown_word
 from placer.problem.words.wishes import CHANGES
 from placer.units import parse_bandwidth, parse_count, parse_rate
 
@@ -195,7 +196,7 @@ def _set_of(text: str) -> Change:
     left, sign, right = (part.strip() for part in text.partition("="))
     what, *target = (part.strip() for part in left.split(":"))
     if what not in TARGETS and what not in CHANGES:
-        raise unknown(
+        raise unknown_word(
             "change", what, [*TARGETS, *CHANGES], f"known: {', '.join([*TARGETS, *CHANGES])}"
         )
     if not sign or not right:

@@ -10,7 +10,8 @@ from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from placer.errors import PlacerError, unknown
+from placer.errors import PlacerError
+from placer.problem.words.meanings import unknown_word
 from placer.problem.words.wishes import WISHES, Wish, Wishes
 from placer.workload.constants import Calibration
 from placer.workload.overlay import Overlay
@@ -87,7 +88,7 @@ def is_kind(value: object, hint: Any) -> bool:
 def _written(name: str, value: Any) -> Any:
     wish = WISHES.get(name)
     if wish is None:
-        raise unknown("word", name, list(WISHES))
+        raise unknown_word("word", name, list(WISHES))
     hint = HINTS[name]
     if not (is_kind(value, hint) or (wish.whole and _is_whole(value))):
         quoted = " ".join(repr(value).split())
