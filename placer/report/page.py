@@ -34,6 +34,7 @@ KINDS = {
     "placer.comparison/v1": "comparison",
     "placer.sweep/v1": "sweep",
     "placer.robust/v1": "robust",
+    "placer.whatif/v1": "whatif",
     "placer.portfolio/v1": "portfolio",
     "placer.rehearsal/v1": "trials.rehearsal",
     "placer.replay/v1": "trials.replay",
@@ -148,7 +149,8 @@ def card(document: Any) -> str | None:
         return None
     markup = jinja2().utils.markupsafe.Markup
     report = _numbered(contents(document), hashlib.sha256(repr(document).encode()).hexdigest()[:8])
-    charts = list(_charts(report))[:1]
+    charts = _charts(report)
+    charts = [*charts[:1], *charts[1:][-1:]]
     kept = replace(report, sections=(Section(title="", blocks=tuple(charts)),))
     text: str = environment.get_template("card.html").render(
         report=kept,

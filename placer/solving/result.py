@@ -21,6 +21,7 @@ from placer.documents.schemas import RESULT_SCHEMA
 from placer.errors import InfeasibleError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.report.shown import Shown
 from placer.solving.answer import (
     BatchProof,
     BatchRow,
@@ -56,7 +57,7 @@ class Option:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class Result(Shown):
     """One solver's checked and priced answer to one problem.
 
     Notes
@@ -261,9 +262,9 @@ class Result:
             ]
         )
 
-    def _repr_html_(self) -> str:
-        frame: str = self.to_frame().to_html(index=False)
-        return frame
+    def to_shown(self) -> dict[str, Any]:
+        """Build the document that a report is drawn from: with the rows of the price book."""
+        return self.to_saved()
 
 
 def objective_document(result: Result) -> dict[str, Any]:

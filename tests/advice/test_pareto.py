@@ -408,7 +408,7 @@ def test_frame_has_a_row_for_each_point(shown: Frontier) -> None:
         "gap",
         "mark",
     } <= set(frame.columns)
-    assert "<table" in shown._repr_html_()
+    assert "<table" in (shown._repr_html_() or "")
 
 
 def test_placements_come_back(shown: Frontier) -> None:

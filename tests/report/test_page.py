@@ -255,3 +255,31 @@ def test_no_command_writes_a_file_named_like_a_format(name: str, command: Run) -
     assert done.returncode == 2
     assert f"would write a file named '{name}'" in done.stderr
     assert not Path(name).exists()
+
+
+def test_a_live_result_makes_the_page_of_its_file(tmp_path: Path) -> None:
+    """`Result.report` returns it, and writes it where a path is given."""
+    result = placer.recommend("roberta-xlm", budget="5/h", **SMALL)
+    html = result.report(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == html
+    live, file = (contents(one, today=TODAY) for one in (result.to_shown(), saved("one")))
+    assert (live.verdict, titles(live), live.figures) == (file.verdict, titles(file), file.figures)
+
+
+def test_results_show_a_card_in_notebooks() -> None:
+    """With the verdict and two charts; no script and no address."""
+    result = placer.recommend("roberta-xlm", budget="5/h", **SMALL)
+    card = result._repr_html_()
+    assert card is not None
+    parsed = Parsed(card)
+    assert "Train on" in card
+    assert parsed.tags.count("svg") == parsed.tags.count("figure") == 2
+    assert "script" not in parsed.tags
+    assert parsed.addresses == []
+
+
+def test_without_the_extra_a_notebook_shows_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None: IPython then takes the representation."""
+    result = placer.recommend("roberta-xlm", budget="5/h", **SMALL)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    assert result._repr_html_() is None

@@ -21,6 +21,7 @@ from placer.advice.explanation.why_not import WhyNot
 from placer.documents.request import request_document
 from placer.documents.result_parts import data_document
 from placer.problem.problem import Problem
+from placer.report.shown import Shown
 from placer.solving.answer import Status
 from placer.solving.result import Option, Result, objective_document
 
@@ -28,7 +29,7 @@ SCHEMA = "placer.explanation/v1"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explanation:
+class Explanation(Shown):
     """What can be said about an answer, or about having none.
 
     Notes

@@ -23,6 +23,7 @@ from placer.documents.result_parts import data_document, estimate_document, plac
 from placer.documents.schemas import PARETO_SCHEMA
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.report.shown import Shown
 from placer.solving.answer import Status, Warn
 from placer.solving.result import Result, option_document
 
@@ -107,7 +108,7 @@ class FrontierPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frontier:
+class Frontier(Shown):
     """Cost against throughput: points from the cheapest to the fastest, each dearer and faster than
     the one before.
 
@@ -253,9 +254,9 @@ class Frontier:
             for point, more in zip(self.points, marginal, strict=True)
         ]
 
-    def _repr_html_(self) -> str:
-        frame: str = self.to_frame().to_html(index=False)
-        return frame
+    def to_shown(self) -> dict[str, Any]:
+        """Build the document that a report is drawn from: with the rows of the price book."""
+        return self.to_saved()
 
 
 def cost_of(estimate: Estimate) -> float:

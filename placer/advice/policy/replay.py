@@ -15,6 +15,7 @@ from placer.advice.policy.policies import POLICIES, Policy
 from placer.advice.policy.simulator import Summary, simulate, starts_of, ticks_of
 from placer.advice.policy.trace import Trace
 from placer.errors import PlacerError, unknown
+from placer.report.shown import Shown
 
 SCHEMA = "placer.replay/v1"
 ASSUMPTION = "on-demand machines are taken to be there whenever they are wanted"
@@ -24,7 +25,7 @@ NAMES = tuple(policy.name for policy in POLICIES)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Replay:
+class Replay(Shown):
     """Policies over one trace.
 
     Notes

@@ -24,6 +24,7 @@ from placer.advice.portfolio.question.resources import Held
 from placer.cost_model.estimate import estimate
 from placer.cost_model.objective import gap_between
 from placer.documents.many.portfolio_check import PORTFOLIO_SCHEMA, wrong_sums
+from placer.report.shown import Shown
 from placer.solving.answer import Status
 from placer.solving.result import Result, answer_document
 from placer.units import format_usd
@@ -70,7 +71,7 @@ class Placed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PortfolioAnswer:
+class PortfolioAnswer(Shown):
     """Who runs where, and when.
 
     Notes

@@ -27,6 +27,7 @@ from placer.documents.result_parts import data_document, placement_document
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.report.shown import Shown
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result, answer_document
 from placer.solving.solve import require_pools, solve
@@ -59,7 +60,7 @@ class World:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Robustness:
+class Robustness(Shown):
     """What is known about the regret of one recommendation.
 
     Notes

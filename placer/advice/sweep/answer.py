@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from placer.report.shown import Shown
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -16,7 +18,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep:
+class Sweep(Shown):
     """The points of a sweep that are solved.
 
     Notes

@@ -19,6 +19,7 @@ from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.words.changes import Change, change_document
+from placer.report.shown import Shown
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result, answer_document
 from placer.solving.solve import require_pools, solve
@@ -43,7 +44,7 @@ class Kept:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WhatIf:
+class WhatIf(Shown):
     """Two answers side by side, and what the first would do in the world of the second."""
 
     changes: tuple[Change, ...]

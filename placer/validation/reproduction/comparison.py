@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from placer.report.shown import Shown
 from placer.validation.reproduction.published import PublishedClaim
 
 SCHEMA = "placer.reproduction/v1"
@@ -101,7 +102,7 @@ class Claim:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reproduction:
+class Reproduction(Shown):
     """One paper worked out again."""
 
     paper: str

@@ -1,0 +1,61 @@
+"""What all results have in common for people: a report, and a card in notebooks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from placer.files.whole_files import write_whole
+
+
+class Shown:
+    """A result with a JSON document, which reports are drawn from."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the JSON document of the result."""
+        raise NotImplementedError
+
+    def to_shown(self) -> dict[str, Any]:
+        """Build the document that a report is drawn from: with the rows of the price book where a
+        saved file has them.
+        """
+        return self.to_dict()
+
+    def report(self, path: str | Path | None = None, *, interactive: bool = False) -> str:
+        """Write the report: one HTML page that loads nothing.
+
+        Parameters
+        ----------
+        path
+            Where to write it; a name that ends with ``.pdf`` is printed by Chromium or another such
+            browser. None: nowhere.
+        interactive
+            Draw the charts with tooltips: about 1 MB of scripts in the page.
+
+        Returns
+        -------
+        str
+            HTML, whether it was written or not.
+
+        Raises
+        ------
+        PlacerError
+            If the extra ``report`` is not installed, or no browser prints the PDF.
+        """
+        from placer.report.page import page
+        from placer.report.pdf import pdf_of
+
+        text = page({"this session": self.to_shown()}, interactive=interactive)
+        if path is not None:
+            target = Path(path)
+            pdf = target.suffix.lower() == ".pdf"
+            write_whole(target, pdf_of(text) if pdf else text.encode())
+        return text
+
+    def _repr_html_(self) -> str | None:
+        """Show a card in a notebook; its text where the extra ``report`` is not installed."""
+        from placer.report.page import card
+
+        return card(self.to_shown())
