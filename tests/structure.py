@@ -20,6 +20,7 @@ import networkx as nx
 FLOORS = (
     ("__main__",),
     ("cli",),
+    ("service",),
     ("__init__",),
     ("interface",),
     ("advice", "launch"),

@@ -44,6 +44,7 @@ COMMANDS = {
     "catalog": "List, compare, refresh, import and check price books.",
     "export": "Write launch files: torchrun, SkyPilot, Kubernetes and others.",
     "report": "Write a page of saved results: map, costs, proof, sources.",
+    "serve": "Answer questions over HTTP, with a page for browsers.",
     "validate": "Check a result, manifest, profile, price book or other file.",
     "doctor": "Show what is installed, and test the optional solvers.",
     "schema": "Print the JSON Schema of a document.",
@@ -68,7 +69,7 @@ ROOMS = {
     "book": ("models", "offers", "network", "capacity", "catalog"),
     "measure": ("profile", "calibrate", "reproduce"),
     "launch": ("rehearse", "run", "export"),
-    "files": ("report", "validate", "doctor", "schema", "completion"),
+    "files": ("report", "serve", "validate", "doctor", "schema", "completion"),
 }
 """Subpackage of each command: by what a user does with it."""
 

@@ -232,6 +232,16 @@ class Advisor:
         chance = {"jitter": jitter, "stragglers": stragglers, "straggler_factor": straggler_factor}
         return replay(place_by_hand(workers, problem), problem, rounds=rounds, seed=seed, **chance)
 
+    def book(self, catalog: Books = None) -> Catalog:
+        """Return the catalog that a question with these books is asked of.
+
+        Raises
+        ------
+        PlacerError
+            If there is no such book, or it cannot be read.
+        """
+        return self._book(catalog)
+
     def _book(self, catalog: Books) -> Catalog:
         chosen = catalog if isinstance(catalog, Catalog) else book_names(catalog) or self.catalog
         if isinstance(chosen, Catalog):

@@ -15,8 +15,11 @@ from placer.market.books.pin import DEFAULT_CATALOG, pinned
 from placer.market.carbon import offer_carbon
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.words.selection import filter_offers
+from placer.workload.profile import SCHEMA as PROFILE_SCHEMA
+from placer.workload.profile import load_profile, profile_document, profile_names
 
 OFFERS_SCHEMA = "placer.offers/v1"
+MODELS_SCHEMA = "placer.models/v1"
 CATALOGS_SCHEMA = "placer.catalogs/v1"
 SORTS: Mapping[str, Callable[[VmOffer], Any]] = {
     "price": lambda o: (o.usd_per_gpu_hour, o.place, o.instance_type),
@@ -65,6 +68,13 @@ def carbon_of(offer: VmOffer, book: Catalog) -> float | None:
     """Return the emissions of one machine in g CO2e per hour; None if unknown."""
     carbon = offer_carbon(offer, book)
     return None if carbon is None else round(carbon.value, 3)
+
+
+def models_document() -> dict[str, Any]:
+    """Build the ``placer.models/v1`` document: the profiles that come with placer."""
+    profiles = [load_profile(name) for name in profile_names()]
+    rows = [{"schema": PROFILE_SCHEMA, **profile_document(profile)} for profile in profiles]
+    return {"schema": MODELS_SCHEMA, "models": rows}
 
 
 def catalogs_document() -> dict[str, Any]:

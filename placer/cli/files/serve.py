@@ -1,0 +1,176 @@
+"""``placer serve``: the questions over HTTP."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from placer.cli.options import catalog_option
+from placer.errors import PlacerError
+from placer.files.bounded_file import read_file
+
+if TYPE_CHECKING:
+    from placer.service.settings import Settings
+
+PACKAGES = ("litestar", "uvicorn", "prometheus_client", "jinja2")
+EPILOG = """\b
+Examples:
+  placer serve
+  placer serve --host 0.0.0.0 --token-file token.txt --workers 4
+"""
+
+
+@click.command("serve", epilog=EPILOG)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    default=8642,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port to listen on; 0: any that is free.",
+)
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    help="Secret that requests must show. Needed where others can reach the host.",
+)
+@click.option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Name by which browsers may call the service, such as placer.example.org. Repeatable.",
+)
+@catalog_option
+@click.option(
+    "--workers",
+    default=2,
+    show_default=True,
+    type=click.IntRange(1, 256),
+    help="Processes that solve, each one question at a time.",
+)
+@click.option(
+    "--waiting",
+    default=32,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="Questions that may wait for a process; more are sent away for a while.",
+)
+@click.option(
+    "--time-limit",
+    default="30s",
+    show_default=True,
+    metavar="TIME",
+    help="Longest search of a question that is answered at once.",
+)
+@click.option(
+    "--job-time-limit",
+    default="10min",
+    show_default=True,
+    metavar="TIME",
+    help="Longest search of a job.",
+)
+@click.option(
+    "--memory-limit",
+    default="1500MB",
+    show_default=True,
+    metavar="SIZE",
+    help="Memory of each process that solves.",
+)
+@click.option(
+    "--body-limit", default="4MB", show_default=True, metavar="SIZE", help="Largest request."
+)
+@click.option(
+    "--jobs",
+    metavar="FILE",
+    help="Where jobs are kept, so that they outlast the service. Default: in the folder of "
+    "placer's own data.",
+)
+@click.option(
+    "--keep",
+    default="24h",
+    show_default=True,
+    metavar="TIME",
+    help="How long finished jobs are kept.",
+)
+def command(
+    host: str,
+    port: int,
+    token_file: str | None,
+    hosts: tuple[str, ...],
+    catalog: tuple[str, ...],
+    workers: int,
+    waiting: int,
+    time_limit: str,
+    job_time_limit: str,
+    memory_limit: str,
+    body_limit: str,
+    jobs: str | None,
+    keep: str,
+) -> None:
+    """Answer questions over HTTP, with a page for browsers, until Ctrl-C.
+
+    The address /openapi.json describes what may be asked.
+    """
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        raise PlacerError(
+            f"placer serve needs {', '.join(missing)}", "install it: pip install 'placer[serve]'"
+        )
+    from placer.interface.options import memory_bytes
+    from placer.service.server import serve
+    from placer.service.settings import Settings
+    from placer.units import parse_seconds
+
+    settings = Settings(
+        host=host,
+        port=port,
+        hosts=hosts,
+        token=None if token_file is None else _token(token_file),
+        catalog=_checked(catalog),
+        workers=workers,
+        waiting=waiting,
+        seconds=parse_seconds(time_limit),
+        job_seconds=parse_seconds(job_time_limit),
+        memory_bytes=memory_bytes(memory_limit),
+        body_bytes=memory_bytes(body_limit),
+        jobs_file=_jobs_file(jobs),
+        keep_s=parse_seconds(keep),
+    )
+    serve(settings, lambda address: _tell(address, settings))
+
+
+def _tell(address: str, settings: Settings) -> None:
+    words = "" if settings.token is None else ", for those who have the token"
+    click.echo(f"serving {address}{words}; Ctrl-C ends it", err=True)
+
+
+def _token(path: str) -> str:
+    try:
+        text = read_file(path).decode().strip()
+    except UnicodeDecodeError:
+        text = ""
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise PlacerError(
+            f"'{path}' holds no token", "write one line, such as that of 'openssl rand -hex 24'"
+        )
+    return text
+
+
+def _checked(catalog: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse books that are not there before anything is started; paths become absolute."""
+    from placer.market.books.layers import find_layer, is_path
+    from placer.market.books.pin import default_words
+
+    for word in catalog or default_words():
+        find_layer(word)
+    return tuple(str(Path(word).resolve()) if is_path(word) else word for word in catalog)
+
+
+def _jobs_file(path: str | None) -> Path:
+    from placer.market.books.folders import own_books
+
+    return own_books().parent / "service" / "jobs.sqlite" if path is None else Path(path).resolve()

@@ -1,0 +1,1 @@
+"""The HTTP service: the questions of the command line, asked over HTTP."""

@@ -1,0 +1,485 @@
+"""The service as an ASGI application: addresses, limits and errors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from litestar import Litestar, MediaType, Request, Response, delete, get, post
+from litestar.connection import ASGIConnection
+from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
+from litestar.response import ServerSentEvent, ServerSentEventMessage
+
+from placer.documents.schemas import SCHEMA_NAMES, schema_text
+from placer.errors import PlacerError, unknown
+from placer.files.json_text import parse_json
+from placer.service import openapi
+from placer.service.gate import OPEN, GateError, guard
+from placer.service.jobs.desk import Desk
+from placer.service.jobs.store import Job, State, Store
+from placer.service.metrics import CONTENT_TYPE as METRICS_TYPE
+from placer.service.metrics import Metrics, age_s
+from placer.service.pages import routes as pages
+from placer.service.problems import (
+    CONTENT_TYPE,
+    KIND_OF_STATUS,
+    encoded,
+    problem_of,
+    refused,
+)
+from placer.service.questions.body import (
+    WordError,
+    check_body,
+    check_books,
+    search_seconds,
+)
+from placer.service.questions.verbs import LISTS, MOST_ROWS, VERBS, Verb
+from placer.service.settings import Settings
+from placer.service.working.messages import Outcome, Question, Reply
+from placer.service.working.pool import FullError, Pool
+
+LOG = logging.getLogger("placer.service")
+JSON = MediaType.JSON
+LIST_SECONDS = 10.0
+KEEP_ALIVE_S = 15.0
+"""A stream of events says something at least so often, so that nobody on the way closes it."""
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
+Asked = Request[Any, Any, Any]
+Headers = dict[str, str]
+
+
+def application(settings: Settings) -> Litestar:
+    """Build the service.
+
+    Raises
+    ------
+    PlacerError
+        If its file of jobs cannot be used.
+    """
+    metrics = Metrics()
+    pool = Pool(settings, metrics)
+    desk = Desk(settings, pool, Store(settings.jobs_file))
+    metrics.watch(lambda: pool.ready, lambda: pool.books)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Litestar) -> AsyncIterator[None]:
+        pool.start()
+        await desk.start()
+        try:
+            yield
+        finally:
+            await desk.stop()
+            await pool.stop()
+
+    app = Litestar(
+        [
+            *(_verb_route(verb) for verb in VERBS.values()),
+            *(_list_route(name) for name in LISTS),
+            *ROUTES,
+            *pages.ROUTES,
+        ],
+        guards=[guard],
+        exception_handlers={
+            PlacerError: _said_wrong,
+            GateError: _kept_out,
+            FullError: _full,
+            HTTPException: _not_understood,
+            Exception: _failed,
+        },
+        lifespan=[lifespan],
+        openapi_config=None,
+        request_max_body_size=settings.body_bytes,
+        before_send=[_finish],
+        logging_config=None,
+    )
+    app.state.settings, app.state.pool, app.state.desk = settings, pool, desk
+    app.state.metrics = metrics
+    return app
+
+
+async def _finish(message: Any, scope: Any) -> None:
+    """Add the headers that every answer has, and count it."""
+    if message["type"] != "http.response.start":
+        return
+    given = {name.lower() for name, _ in message["headers"]}
+    for name, value in HEADERS.items():
+        if name.lower().encode() not in given:
+            message["headers"].append((name.lower().encode(), value.encode()))
+    scope["litestar_app"].state.metrics.requested(scope["method"], message["status"])
+
+
+# --- Reading requests ---
+
+
+async def body_of(request: Asked) -> Any:
+    """Read the JSON of a request, within the time and the size that are allowed.
+
+    Raises
+    ------
+    GateError
+        If it is late, too large or no JSON.
+    """
+    settings: Settings = request.app.state.settings
+    try:
+        async with asyncio.timeout(settings.body_s):
+            raw = await request.body()
+    except TimeoutError:
+        raise GateError("late", f"the body did not arrive within {settings.body_s:g} s") from None
+    try:
+        return parse_json(raw)
+    except json.JSONDecodeError as error:
+        raise GateError(
+            "body", f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise GateError("body", f"not valid JSON: {error}") from None
+
+
+async def answer(request: Asked, question: Question) -> Reply:
+    """Have a question answered while its asker waits; one who goes away ends the search."""
+    pool: Pool = request.app.state.pool
+    cancelled = asyncio.Event()
+
+    async def leave() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        cancelled.set()
+
+    leaving = asyncio.create_task(leave())
+    try:
+        return await pool.ask(question, cancelled)
+    finally:
+        leaving.cancel()
+
+
+def replied(reply: Reply) -> Response[bytes]:
+    """Turn what came of a question into a response."""
+    if reply.outcome is Outcome.ANSWERED:
+        return Response(reply.document, media_type=JSON)
+    return problem_response(refused(reply))
+
+
+def problem_response(
+    problem: Mapping[str, Any], headers: Mapping[str, str] | None = None
+) -> Response[bytes]:
+    """Return the details of a problem as a response."""
+    return Response(
+        encoded(problem),
+        status_code=int(problem["status"]),
+        media_type=CONTENT_TYPE,
+        headers=headers,
+    )
+
+
+def _verb_route(verb: Verb) -> HTTPRouteHandler:
+    @post(f"/v1/{verb.name}", status_code=200, name=verb.name)
+    async def ask(request: Asked) -> Response[bytes]:
+        words = check_body(verb, await body_of(request))
+        settings: Settings = request.app.state.settings
+        question = Question(
+            name=verb.name,
+            words=words,
+            seconds=search_seconds(verb, words, settings.seconds),
+            searches=verb.searches,
+        )
+        return replied(await answer(request, question))
+
+    return ask
+
+
+def _list_route(name: str) -> HTTPRouteHandler:
+    @get(f"/v1/{name}", name=name)
+    async def show(request: Asked) -> Response[bytes]:
+        words = _query(name, request)
+        return replied(
+            await answer(request, Question(name=name, words=words, seconds=LIST_SECONDS))
+        )
+
+    return show
+
+
+def _query(name: str, request: Asked) -> dict[str, Any]:
+    """Read the query parameters of a list."""
+    words: dict[str, Any] = {}
+    for key, values in request.query_params.dict().items():
+        if key not in LISTS[name]:
+            raise WordError(key, unknown("parameter", key, LISTS[name]))
+        try:
+            if key == "catalog":
+                words["catalog"] = check_books(values)
+            elif key == "limit":
+                words["limit"] = _limit(values[-1])
+            else:
+                words["places" if key == "in" else key] = values[-1]
+        except PlacerError as error:
+            raise WordError(key, error) from None
+    return words
+
+
+def _limit(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_ROWS):
+        raise PlacerError(f"limit '{text[:20]}'", f"give a whole number from 1 to {MOST_ROWS:,}")
+    return int(text[:9])
+
+
+# --- Schemas, jobs, probes ---
+
+
+@get("/v1/schemas")
+async def schemas() -> Response[bytes]:
+    """List the names of the JSON Schemas."""
+    document = {"schema": "placer.schemas/v1", "schemas": list(SCHEMA_NAMES)}
+    return Response(json.dumps(document).encode(), media_type=JSON)
+
+
+@get("/v1/schemas/{name:str}")
+async def schema(name: str) -> Response[bytes]:
+    """Return a JSON Schema."""
+    if name not in SCHEMA_NAMES:
+        error = unknown("schema", name[:60], SCHEMA_NAMES)
+        return problem_response(problem_of("missing", error.message, error.hint))
+    return Response(schema_text(name).encode(), media_type="application/schema+json")
+
+
+@get("/openapi.json")
+async def openapi_document() -> Response[bytes]:
+    """Return the OpenAPI document."""
+    return Response(openapi.text(), media_type=JSON)
+
+
+@post("/v1/jobs", status_code=202)
+async def new_job(request: Asked) -> Response[bytes]:
+    """Accept a long question."""
+    body = await body_of(request)
+    if not isinstance(body, dict):
+        raise PlacerError(
+            "the body is not a JSON object", 'send {"verb": "pareto", "question": {}}'
+        )
+    for name in body:
+        if name not in ("verb", "question"):
+            raise WordError(name, unknown("word", name, ("verb", "question")))
+    desk: Desk = request.app.state.desk
+    job = await desk.submit(body.get("verb", "recommend"), body.get("question", {}))
+    return Response(
+        _job_bytes(desk, job),
+        status_code=202,
+        media_type=JSON,
+        headers={"Location": f"/v1/jobs/{job.id}"},
+    )
+
+
+@get("/v1/jobs/{id_:str}")
+async def job(request: Asked, id_: str) -> Response[bytes]:
+    """Say how a job stands."""
+    desk: Desk = request.app.state.desk
+    return Response(_job_bytes(desk, await found_job(desk, id_)), media_type=JSON)
+
+
+@delete("/v1/jobs/{id_:str}", status_code=202)
+async def end_job(request: Asked, id_: str) -> Response[bytes]:
+    """End an unfinished job with the best so far, or forget a finished one."""
+    desk: Desk = request.app.state.desk
+    job = await found_job(desk, id_)
+    await desk.cancel(id_)
+    return Response(_job_bytes(desk, job), status_code=202, media_type=JSON)
+
+
+@get("/v1/jobs/{id_:str}/answer")
+async def job_answer(request: Asked, id_: str) -> Response[bytes]:
+    """Return the document of a finished job."""
+    return await job_part(request.app.state.desk, id_, "document")
+
+
+@get("/v1/jobs/{id_:str}/manifest")
+async def job_manifest(request: Asked, id_: str) -> Response[bytes]:
+    """Return the launch manifest of a finished job, as a file."""
+    response = await job_part(request.app.state.desk, id_, "manifest")
+    if response.status_code in (None, 200):
+        response.headers["Content-Disposition"] = 'attachment; filename="plan.json"'
+    return response
+
+
+@get("/v1/jobs/{id_:str}/events")
+async def job_events(request: Asked, id_: str) -> Response[Any]:
+    """Tell what becomes of a job, as server-sent events."""
+    desk: Desk = request.app.state.desk
+    await found_job(desk, id_)
+    return ServerSentEvent(_events(desk, id_))
+
+
+async def _events(desk: Desk, id_: str) -> AsyncIterator[ServerSentEventMessage]:
+    """Yield how the job stands, what it finds, and its end."""
+    async with desk.listening(id_) as heard:
+        job, best = await desk.get(id_), desk.best(id_)
+        if job is None:
+            return
+        yield _event("state", {"state": str(job.state)})
+        if best is not None:
+            yield _event("better", best.to_dict())
+        if heard is None or job.state.finished:
+            yield _event("done", {"state": str(job.state)})
+            return
+        while not desk.stopping:
+            try:
+                kind, data = await asyncio.wait_for(heard.get(), KEEP_ALIVE_S)
+            except TimeoutError:
+                yield ServerSentEventMessage(comment="still here")
+                continue
+            if kind == "end":
+                return
+            yield _event(kind, data)
+            if kind == "done":
+                return
+
+
+def _event(kind: str, data: Mapping[str, Any]) -> ServerSentEventMessage:
+    return ServerSentEventMessage(event=kind, data=json.dumps(data))
+
+
+async def found_job(desk: Desk, id_: str) -> Job:
+    """Return a job.
+
+    Raises
+    ------
+    GateError
+        If there is none of that name.
+    """
+    job = await desk.get(id_)
+    if job is None:
+        raise GateError(
+            "missing", f"no job '{id_[:60]}'", "finished jobs are kept for a while only"
+        )
+    return job
+
+
+async def job_part(desk: Desk, id_: str, name: str) -> Response[bytes]:
+    """Return the document or the manifest of a job."""
+    job = await found_job(desk, id_)
+    if not job.state.finished:
+        raise GateError("unfinished", f"the job is {job.state}", "follow it at /v1/jobs/ID/events")
+    part = await desk.part(id_, name)
+    if part is not None:
+        return Response(part, media_type=JSON)
+    if job.problem is not None:
+        return problem_response(job.problem)
+    if job.state is State.CANCELLED and name == "document":
+        return problem_response(
+            problem_of("missing", "the job was cancelled before it had an answer")
+        )
+    return problem_response(problem_of("missing", f"the answer has no {name}"))
+
+
+def _job_bytes(desk: Desk, job: Job) -> bytes:
+    best = desk.best(job.id)
+    document = {
+        "schema": "placer.job/v1",
+        "id": job.id,
+        "verb": job.verb,
+        "question": job.words,
+        "state": str(job.state),
+        "attempts": job.attempts,
+        "created": job.created,
+        "started": job.started,
+        "finished": job.finished,
+        "best": None if best is None else best.to_dict(),
+        "problem": job.problem,
+        "events": f"/v1/jobs/{job.id}/events",
+        "answer": f"/v1/jobs/{job.id}/answer",
+        "manifest": f"/v1/jobs/{job.id}/manifest",
+    }
+    return json.dumps(document).encode()
+
+
+@get("/healthz", opt={OPEN: True})
+async def healthz() -> Response[bytes]:
+    """Say that the process is alive."""
+    return Response(b'{"alive": true}', media_type=JSON)
+
+
+@get("/readyz", opt={OPEN: True})
+async def readyz(request: Asked) -> Response[bytes]:
+    """Say whether questions can be answered, and how old the books are."""
+    pool: Pool = request.app.state.pool
+    if not pool.ready:
+        problem = problem_of("starting", pool.problem, "try again")
+        return problem_response(problem, {"Retry-After": "1"})
+    books = []
+    for book in pool.books:
+        seconds = age_s(book.as_of)
+        days = None if seconds is None else int(seconds // 86_400)
+        books.append({"name": book.name, "digest": book.digest, "as_of": book.as_of, "days": days})
+    document = {"ready": True, "workers": pool.ready, "books": books}
+    return Response(json.dumps(document).encode(), media_type=JSON)
+
+
+@get("/metrics")
+async def metrics_text(request: Asked) -> Response[bytes]:
+    """Return the counters."""
+    return Response(request.app.state.metrics.text(), media_type=METRICS_TYPE)
+
+
+ROUTES = (
+    schemas,
+    schema,
+    openapi_document,
+    new_job,
+    job,
+    end_job,
+    job_answer,
+    job_manifest,
+    job_events,
+    healthz,
+    readyz,
+    metrics_text,
+)
+
+
+# --- Errors ---
+
+
+def _said_wrong(request: ASGIConnection[Any, Any, Any, Any], error: PlacerError) -> Response[bytes]:
+    field = error.field if isinstance(error, WordError) else ""
+    return problem_response(problem_of("words", error.message, error.hint, field))
+
+
+def _kept_out(request: ASGIConnection[Any, Any, Any, Any], error: GateError) -> Response[bytes]:
+    headers = {"WWW-Authenticate": "Bearer"} if error.kind == "token" else None
+    return problem_response(problem_of(error.kind, error.detail, error.hint), headers)
+
+
+def _full(request: ASGIConnection[Any, Any, Any, Any], error: FullError) -> Response[bytes]:
+    seconds = error.retry_after_s
+    return problem_response(
+        problem_of("full", "too many questions are waiting", f"ask again in {seconds} s"),
+        {"Retry-After": str(seconds)},
+    )
+
+
+def _not_understood(
+    request: ASGIConnection[Any, Any, Any, Any], error: HTTPException
+) -> Response[bytes]:
+    """Say what Litestar found wrong, in the words of the service."""
+    if error.status_code >= 500:
+        return _failed(request, error)
+    kind = KIND_OF_STATUS.get(error.status_code, "body")
+    allowed = (error.headers or {}).get("Allow")
+    return problem_response(
+        {**problem_of(kind, error.detail), "status": error.status_code},
+        {"Allow": allowed} if allowed else None,
+    )
+
+
+def _failed(request: ASGIConnection[Any, Any, Any, Any], error: Exception) -> Response[bytes]:
+    """Say that the service failed, and nothing of how: that is for its log."""
+    LOG.error("request failed", exc_info=error)
+    return problem_response(problem_of("failed", "the service failed", "its reason is in the log"))

@@ -1,0 +1,1 @@
+"""Long questions: kept in a file, run beside the others, followed and cancelled."""

@@ -1,0 +1,238 @@
+"""The desk where jobs are handed in, followed, cancelled and taken out."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from placer.errors import PlacerError
+from placer.service.jobs.store import Job, State, Store
+from placer.service.problems import problem_of, refused
+from placer.service.questions.body import check_body, check_verb, search_seconds
+from placer.service.settings import Settings
+from placer.service.working.messages import Better, Outcome, Question, Reply
+from placer.service.working.pool import FullError, Pool
+
+MOST_ATTEMPTS = 2
+"""A job that was running when the service ended is tried so often: it may be what ended it."""
+PRUNE_EVERY_S = 600.0
+T = TypeVar("T")
+Event = tuple[str, dict[str, Any]]
+
+
+@dataclass(eq=False, kw_only=True)
+class _Running:
+    """What is known of an unfinished job beside its row."""
+
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    best: Better | None = None
+    listeners: set[asyncio.Queue[Event]] = field(default_factory=set)
+    task: asyncio.Task[None] | None = None
+
+    def say(self, kind: str, data: dict[str, Any]) -> None:
+        for listener in self.listeners:
+            listener.put_nowait((kind, data))
+
+
+class Desk:
+    """The jobs of a service: kept in a file, handed to the pool, told to whoever listens."""
+
+    def __init__(self, settings: Settings, pool: Pool, store: Store) -> None:
+        self.settings = settings
+        self._pool = pool
+        self._store = store
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="jobs")
+        self._running: dict[str, _Running] = {}
+        self._listeners = 0
+        self._pruner: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def start(self) -> None:
+        """Hand in again what the service had accepted when it ended."""
+        self._loop = asyncio.get_running_loop()
+        for job in await self._kept(self._store.unfinished):
+            if job.state is State.RUNNING and job.attempts >= MOST_ATTEMPTS:
+                problem = problem_of(
+                    "interrupted",
+                    f"the service ended {job.attempts} times while it worked on this job",
+                    "ask for less: a smaller time_limit, fewer places",
+                )
+                await self._kept(
+                    lambda job=job, problem=problem: self._store.finish(  # type: ignore[misc]
+                        job.id, State.INTERRUPTED, problem=problem
+                    )
+                )
+            else:
+                self._hand_in(job.id, job.verb, job.words)
+        self._pruner = asyncio.create_task(self._prune())
+
+    async def stop(self) -> None:
+        """Leave running jobs as they are: the next service runs them again."""
+        self._stopping.set()
+        tasks = [one.task for one in self._running.values() if one.task is not None]
+        for task in [*tasks, *([self._pruner] if self._pruner else [])]:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._thread.shutdown(wait=True)
+        self._store.close()
+
+    def end_listening(self) -> None:
+        """End all streams of events, so that a shutdown need not wait for them; from any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._end_listening)
+
+    def _end_listening(self) -> None:
+        self._stopping.set()
+        for one in self._running.values():
+            one.say("end", {})
+
+    async def _kept(self, act: Callable[[], T]) -> T:
+        """Do something with the file in the one thread that may."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, act)
+
+    async def submit(self, verb: str, words: Mapping[str, Any]) -> Job:
+        """Accept a job: it is in the file when this returns.
+
+        Raises
+        ------
+        PlacerError
+            If the question is wrong; nothing is kept of it.
+        FullError
+            If too many jobs are unfinished.
+        """
+        self._question(verb, words)
+        if len(self._running) >= self.settings.most_jobs:
+            raise FullError(self._pool.retry_after_s())
+        id_ = secrets.token_urlsafe(16)
+        self._running[id_] = _Running()  # counted before the file is written
+        try:
+            await self._kept(lambda: self._store.add(id_, verb, words))
+        except BaseException:
+            del self._running[id_]
+            raise
+        self._hand_in(id_, verb, words)
+        job = await self.get(id_)
+        assert job is not None
+        return job
+
+    def _question(self, verb: str, words: Mapping[str, Any]) -> Question:
+        chosen = check_verb(verb)
+        checked = check_body(chosen, words)
+        return Question(
+            name=verb,
+            words=checked,
+            seconds=search_seconds(chosen, checked, self.settings.job_seconds),
+            searches=chosen.searches,
+            in_slices=True,
+        )
+
+    def _hand_in(self, id_: str, verb: str, words: Mapping[str, Any]) -> None:
+        running = self._running.setdefault(id_, _Running())
+        running.task = asyncio.create_task(self._run(id_, verb, words, running))
+
+    async def _run(self, id_: str, verb: str, words: Mapping[str, Any], running: _Running) -> None:
+        """Have the pool answer, and keep what comes of it."""
+
+        def begun() -> None:
+            self._thread.submit(self._store.begin, id_)
+            running.say("state", {"state": str(State.RUNNING)})
+
+        def tell(better: Better) -> None:
+            running.best = better
+            running.say("better", better.to_dict())
+
+        try:
+            question = self._question(verb, words)
+            reply = await self._pool.ask(
+                question, running.cancelled, is_job=True, tell=tell, begun=begun
+            )
+        except PlacerError as error:  # the book that it names may be gone since
+            reply = Reply(outcome=Outcome.REFUSED, message=error.message, hint=error.hint)
+        state = _state(reply, cancelled=running.cancelled.is_set())
+        await self._kept(
+            lambda: self._store.finish(
+                id_,
+                state,
+                document=reply.document,
+                manifest=reply.manifest,
+                problem=None if reply.document else _problem(reply),
+            )
+        )
+        del self._running[id_]
+        running.say("done", {"state": str(state)})
+
+    async def get(self, id_: str) -> Job | None:
+        """Return a job; None if there is none of that name."""
+        return await self._kept(lambda: self._store.get(id_))
+
+    async def part(self, id_: str, name: str) -> bytes | None:
+        """Return the ``document`` or the ``manifest`` of a job; None without."""
+        return await self._kept(lambda: self._store.part(id_, name))
+
+    def best(self, id_: str) -> Better | None:
+        """Return the best so far of an unfinished job."""
+        running = self._running.get(id_)
+        return None if running is None else running.best
+
+    async def cancel(self, id_: str) -> bool:
+        """End an unfinished job with the best so far, or forget a finished one; False without."""
+        running = self._running.get(id_)
+        if running is not None:
+            running.cancelled.set()
+            return True
+        if await self.get(id_) is None:
+            return False
+        await self._kept(lambda: self._store.remove(id_))
+        return True
+
+    @asynccontextmanager
+    async def listening(self, id_: str) -> AsyncIterator[asyncio.Queue[Event] | None]:
+        """Hear what becomes of a job; None if it is finished.
+
+        Raises
+        ------
+        FullError
+            If too many are listening.
+        """
+        running = self._running.get(id_)
+        if running is None:
+            yield None
+            return
+        if self._listeners >= self.settings.most_listeners:
+            raise FullError(self._pool.retry_after_s())
+        queue: asyncio.Queue[Event] = asyncio.Queue()
+        self._listeners += 1
+        running.listeners.add(queue)
+        try:
+            yield queue
+        finally:
+            self._listeners -= 1
+            running.listeners.discard(queue)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the service is ending."""
+        return self._stopping.is_set()
+
+    async def _prune(self) -> None:
+        while True:
+            await self._kept(
+                lambda: self._store.prune(self.settings.keep_s, self.settings.most_kept)
+            )
+            await asyncio.sleep(PRUNE_EVERY_S)
+
+
+def _state(reply: Reply, *, cancelled: bool) -> State:
+    if reply.outcome is Outcome.ANSWERED:
+        return State.CANCELLED if cancelled else State.DONE
+    return State.CANCELLED if reply.outcome is Outcome.CANCELLED else State.FAILED
+
+
+def _problem(reply: Reply) -> dict[str, Any] | None:
+    return None if reply.outcome is Outcome.CANCELLED else refused(reply)

@@ -1,0 +1,195 @@
+"""Jobs in an SQLite file: what was accepted outlasts the process that accepted it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from placer.errors import PlacerError, writing_hint
+
+VERSION = 1
+TABLE = """
+CREATE TABLE IF NOT EXISTS jobs (
+    id TEXT PRIMARY KEY,
+    verb TEXT NOT NULL,
+    words TEXT NOT NULL,
+    state TEXT NOT NULL,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    created REAL NOT NULL,
+    started REAL,
+    finished REAL,
+    document BLOB,
+    manifest BLOB,
+    problem TEXT
+)
+"""
+COLUMNS = "id, verb, words, state, attempts, created, started, finished, problem"
+
+
+class State(StrEnum):
+    """Where a job stands.
+
+    Notes
+    -----
+    ``interrupted``: the service ended twice while it was solved, so it is not tried again.
+    ``cancelled`` jobs may have a document: the best until then.
+    """
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will come."""
+        return self not in (State.QUEUED, State.RUNNING)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """One job without its documents; times are seconds since 1970."""
+
+    id: str
+    verb: str
+    words: Mapping[str, Any]
+    state: State
+    attempts: int
+    created: float
+    started: float | None
+    finished: float | None
+    problem: Mapping[str, Any] | None
+
+
+class Store:
+    """The jobs of one service; not to be shared between threads, nor between services.
+
+    Raises
+    ------
+    PlacerError
+        If another service has the file, or it cannot be written or is none of this version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = FileLock(f"{path}.lock", timeout=0)
+            self._lock.acquire()
+            self._base = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            path.chmod(0o600)  # questions tell what somebody plans
+            self._base.execute("PRAGMA journal_mode=WAL")
+            self._base.execute("PRAGMA synchronous=FULL")
+            found = self._base.execute("PRAGMA user_version").fetchone()[0]
+            if found not in (0, VERSION):
+                raise PlacerError(
+                    f"'{path}' has jobs of another version of placer", "name another with --jobs"
+                )
+            self._base.execute(TABLE)
+            self._base.execute(f"PRAGMA user_version={VERSION}")
+        except Timeout:
+            raise PlacerError(
+                f"another service has the jobs of '{path}'", "name another file with --jobs"
+            ) from None
+        except (OSError, sqlite3.Error) as error:
+            hint = "name another file with --jobs"
+            hint = writing_hint(error, hint) if isinstance(error, OSError) else hint
+            raise PlacerError(f"cannot keep jobs in '{path}': {error}", hint) from None
+
+    def close(self) -> None:
+        """Close the file, and let another service have it."""
+        self._base.close()
+        self._lock.release()
+
+    def add(self, id_: str, verb: str, words: Mapping[str, Any]) -> None:
+        """Keep a job that is accepted: when this returns it is on the disk."""
+        self._base.execute(
+            "INSERT INTO jobs (id, verb, words, state, created) VALUES (?, ?, ?, ?, ?)",
+            (id_, verb, json.dumps(words), State.QUEUED, time.time()),
+        )
+
+    def get(self, id_: str) -> Job | None:
+        """Return a job; None if there is none of that name."""
+        row = self._base.execute(f"SELECT {COLUMNS} FROM jobs WHERE id = ?", (id_,)).fetchone()  # noqa: S608
+        return None if row is None else _job(row)
+
+    def part(self, id_: str, name: str) -> bytes | None:
+        """Return the ``document`` or the ``manifest`` of a job; None without."""
+        assert name in ("document", "manifest")
+        row = self._base.execute(f"SELECT {name} FROM jobs WHERE id = ?", (id_,)).fetchone()  # noqa: S608
+        return None if row is None else row[0]
+
+    def unfinished(self) -> list[Job]:
+        """List the jobs that are queued or were running, the oldest first."""
+        rows = self._base.execute(
+            f"SELECT {COLUMNS} FROM jobs WHERE finished IS NULL ORDER BY created, rowid"  # noqa: S608
+        )
+        return [_job(row) for row in rows]
+
+    def begin(self, id_: str) -> None:
+        """Note that a worker has taken a job."""
+        self._base.execute(
+            "UPDATE jobs SET state = ?, started = ?, attempts = attempts + 1 WHERE id = ?",
+            (State.RUNNING, time.time(), id_),
+        )
+
+    def finish(
+        self,
+        id_: str,
+        state: State,
+        *,
+        document: bytes = b"",
+        manifest: bytes = b"",
+        problem: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Note how a job ended."""
+        self._base.execute(
+            "UPDATE jobs SET state = ?, finished = ?, document = ?, manifest = ?, problem = ? "
+            "WHERE id = ?",
+            (
+                state,
+                time.time(),
+                document or None,
+                manifest or None,
+                None if problem is None else json.dumps(problem),
+                id_,
+            ),
+        )
+
+    def remove(self, id_: str) -> None:
+        """Forget a job."""
+        self._base.execute("DELETE FROM jobs WHERE id = ?", (id_,))
+
+    def prune(self, keep_s: float, most: int) -> int:
+        """Forget finished jobs that are old, or the oldest above a number; return how many."""
+        old = self._base.execute(
+            "DELETE FROM jobs WHERE finished IS NOT NULL AND (finished < ? OR id NOT IN "
+            "(SELECT id FROM jobs WHERE finished IS NOT NULL ORDER BY finished DESC LIMIT ?))",
+            (time.time() - keep_s, most),
+        )
+        return old.rowcount
+
+
+def _job(row: tuple[Any, ...]) -> Job:
+    id_, verb, words, state, attempts, created, started, finished, problem = row
+    return Job(
+        id=id_,
+        verb=verb,
+        words=json.loads(words),
+        state=State(state),
+        attempts=attempts,
+        created=created,
+        started=started,
+        finished=finished,
+        problem=None if problem is None else json.loads(problem),
+    )

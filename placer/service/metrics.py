@@ -1,0 +1,123 @@
+"""What the service counts, as Prometheus reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from placer.service.working.messages import Book, Reply
+
+CONTENT_TYPE = "text/plain; version=0.0.4"
+SECONDS = (0.005, 0.02, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600)
+GAPS = (0.0001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+DAY_S = 86_400.0
+
+
+class Metrics:
+    """Counters of one service."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._solve = Histogram(
+            "placer_solve_seconds",
+            "Seconds that workers spent on a question.",
+            ["question"],
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self._gap = Histogram(
+            "placer_gap",
+            "Relative gap that a search proved.",
+            ["question"],
+            buckets=GAPS,
+            registry=self.registry,
+        )
+        self._answers = Counter(
+            "placer_answers",
+            "Questions by how they ended.",
+            ["question", "outcome"],
+            registry=self.registry,
+        )
+        self._requests = Counter(
+            "placer_requests",
+            "Requests by method and status.",
+            ["method", "status"],
+            registry=self.registry,
+        )
+        self._waiting = Gauge(
+            "placer_waiting", "Questions that wait for a worker.", ["queue"], registry=self.registry
+        )
+        self._lost = Counter(
+            "placer_lost_workers", "Workers that ended by themselves.", registry=self.registry
+        )
+        self.waiting(0, 0)
+
+    def answered(self, question: str, reply: Reply) -> None:
+        """Count an answer."""
+        self._answers.labels(question, str(reply.outcome)).inc()
+        self._solve.labels(question).observe(reply.seconds)
+        if reply.gap is not None:
+            self._gap.labels(question).observe(reply.gap)
+
+    def requested(self, method: str, status: int) -> None:
+        """Count a request."""
+        self._requests.labels(method, str(status)).inc()
+
+    def waiting(self, questions: int, jobs: int) -> None:
+        """Note how long the queues are."""
+        self._waiting.labels("questions").set(questions)
+        self._waiting.labels("jobs").set(jobs)
+
+    def lost(self) -> None:
+        """Count a worker that ended by itself."""
+        self._lost.inc()
+
+    def watch(self, workers: Callable[[], int], books: Callable[[], Iterable[Book]]) -> None:
+        """Say at each reading how many workers are ready, and how old their books are."""
+        self.registry.register(_Present(workers, books))
+
+    def text(self) -> bytes:
+        """Return everything in the text format of Prometheus."""
+        return generate_latest(self.registry)
+
+
+def age_s(as_of: str, now: datetime | None = None) -> float | None:
+    """Return the seconds since a day, from its midnight in UTC; None if it is no date.
+
+    Examples
+    --------
+    >>> age_s("2026-11-22", datetime(2026, 11, 23, tzinfo=UTC))
+    86400.0
+    """
+    try:
+        day = date.fromisoformat(as_of)
+    except ValueError:
+        return None
+    midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    return max(0.0, ((now or datetime.now(UTC)) - midnight).total_seconds())
+
+
+class _Present(Collector):
+    """Figures that are read when they are asked for."""
+
+    def __init__(self, workers: Callable[[], int], books: Callable[[], Iterable[Book]]) -> None:
+        self._workers = workers
+        self._books = books
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the workers that are ready, and the age of each book."""
+        ready = GaugeMetricFamily("placer_ready_workers", "Workers that have read their books.")
+        ready.add_metric([], self._workers())
+        yield ready
+        age = GaugeMetricFamily(
+            "placer_book_age_seconds", "Age of the newest price of a book.", labels=["book"]
+        )
+        for book in self._books():
+            seconds = age_s(book.as_of)
+            if seconds is not None:
+                age.add_metric([book.name], seconds)
+        yield age

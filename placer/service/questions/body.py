@@ -1,0 +1,237 @@
+"""Read the words of a request: known, of the right kind, and naming no file of this machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, get_args, get_origin
+
+from placer.errors import PlacerError, unknown
+from placer.interface.options import solve_options
+from placer.market.books.folders import own_book_names
+from placer.market.books.layers import catalog_names
+from placer.problem.words.values import HINTS, check_words
+from placer.problem.words.wishes import WISHES
+from placer.service.questions.verbs import VERBS, Verb
+from placer.workload.profile import SCHEMA as PROFILE_SCHEMA
+from placer.workload.profile import profile_names
+
+MOST_BOOKS = 4
+DEFAULT_SECONDS = 30.0
+"""Time limit of a search where none is given, as on the command line."""
+HUGGING_FACE = "hf:"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+"""A model's name that is no path on any system."""
+WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
+
+
+class WordError(PlacerError):
+    """A word of a request that is wrong, with the name of the word."""
+
+    def __init__(self, field: str, error: PlacerError) -> None:
+        super().__init__(error.message, error.hint, error.exit_code)
+        self.field = field
+
+
+def check_body(verb: Verb, body: object) -> dict[str, Any]:
+    """Check the body of a request, and return its words as Python takes them.
+
+    Notes
+    -----
+    What needs a price book is checked where the question is built. A word whose value is null is
+    one that was not given.
+
+    Raises
+    ------
+    WordError
+        Names the word that is unknown, missing or of the wrong kind, or that names a file.
+    PlacerError
+        If the body is no JSON object.
+    """
+    if not isinstance(body, dict):
+        raise PlacerError("the body is not a JSON object", 'send {"model": "roberta-xlm"}')
+    given = {name: value for name, value in body.items() if value is not None}
+    for name in given:
+        if name not in verb.takes:
+            raise WordError(name, unknown("word", name, verb.takes))
+    for name in verb.needed:
+        if name not in given:
+            raise WordError(name, PlacerError(f"{name} is missing", f"{verb.name} needs {name}"))
+    return {name: _value(verb, name, value) for name, value in given.items()}
+
+
+def search_seconds(verb: Verb, words: Mapping[str, Any], most_s: float) -> float:
+    """Return the time limit of each search of a question.
+
+    Parameters
+    ----------
+    most_s
+        The longest search that the service allows; also the limit where none is given.
+
+    Raises
+    ------
+    WordError
+        If the time limit is no time, or above the longest.
+    """
+    if "time_limit" not in words:
+        return min(most_s, DEFAULT_SECONDS)
+    try:
+        seconds = solve_options(time_limit=words["time_limit"]).time_limit_s
+        if seconds > most_s:
+            raise PlacerError(
+                f"time_limit {words['time_limit']} is above the {most_s:g} s of this request",
+                "give less, or ask for it as a job: POST /v1/jobs",
+            )
+    except PlacerError as error:
+        raise WordError("time_limit", error) from None
+    return seconds
+
+
+def check_verb(name: object) -> Verb:
+    """Return the verb of a job.
+
+    Raises
+    ------
+    WordError
+        If there is none of that name.
+    """
+    if not isinstance(name, str) or name not in VERBS:
+        raise WordError("verb", unknown("verb", str(name)[:60], VERBS))
+    return VERBS[name]
+
+
+def check_books(names: object) -> tuple[str, ...]:
+    """Return names of price books of this machine; paths are refused.
+
+    Raises
+    ------
+    PlacerError
+        If one is not the name of a book, or there are too many.
+    """
+    words = [names] if isinstance(names, str) else names
+    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
+        raise PlacerError("catalog is not a name", "give text, or a list of it")
+    if not 1 <= len(words) <= MOST_BOOKS:
+        raise PlacerError(f"{len(words)} catalogs", f"give 1 to {MOST_BOOKS}")
+    known = [*catalog_names(), *own_book_names()]
+    for word in words:
+        if word not in known:
+            raise unknown("catalog", word[:64], known)
+    return tuple(words)
+
+
+def _value(verb: Verb, name: str, value: Any) -> Any:
+    try:
+        if name in verb.words:
+            return _OWN.get(name, _plain)(name, value, verb)
+        value = _with_tuples(name, value)
+        if name == "calibration" and isinstance(value, dict):
+            return value  # read with the question: `placer.service.working.session`
+        check_words({name: value})
+        _refuse_files(name, value)
+    except WordError:
+        raise
+    except PlacerError as error:
+        raise WordError(name, error) from None
+    return value
+
+
+def _with_tuples(name: str, value: Any) -> Any:
+    """Return a list of JSON as the tuple of a range, and ``PLACE:GPU:MARKET`` as a key of three."""
+    hint = HINTS[name]
+    kinds = [get_origin(part) or part for part in get_args(hint)]
+    if isinstance(value, list) and tuple in kinds:
+        return tuple(value)
+    if name == "quota" and isinstance(value, dict):
+        parts = {key: tuple(key.split(":")) for key in value}
+        return {
+            parts[key] if len(parts[key]) == 3 else key: number for key, number in value.items()
+        }
+    return value
+
+
+def _refuse_files(name: str, value: Any) -> None:
+    """Refuse text where the command line reads a file of that name."""
+    if not isinstance(value, str) or "FILE" not in WISHES[name].metavar:
+        return
+    if name == "quota" and WHOLE_NUMBER.fullmatch(value):
+        return
+    raise PlacerError(
+        f"{name} '{value[:60]}' is no {'number' if name == 'quota' else 'document'}",
+        'files of the service are not read: give a number, or a mapping such as {"T4": 8}'
+        if name == "quota"
+        else "files of the service are not read: send the whole document as JSON",
+    )
+
+
+def _model(name: str, value: Any, verb: Verb) -> Any:
+    """Return the name of a model, or a profile document as it came."""
+    if isinstance(value, dict):
+        if value.get("schema") != PROFILE_SCHEMA:
+            raise PlacerError(
+                f"model is not a {PROFILE_SCHEMA} document",
+                f'its "schema" must be {PROFILE_SCHEMA}',
+            )
+        return value
+    if not isinstance(value, str):
+        raise PlacerError("model is not a name", "give text, or a whole profile")
+    word = value
+    if word.startswith(HUGGING_FACE):
+        word = word.rpartition("/")[2].removeprefix(HUGGING_FACE).lower()
+        if word not in profile_names():
+            raise unknown("model", value[:60], profile_names())
+        return word
+    if not NAME.fullmatch(word) or word.endswith(".json"):
+        raise unknown(
+            "model", word[:60], profile_names(), "give a name of GET /v1/models, or a whole profile"
+        )
+    return word
+
+
+def _catalog(name: str, value: Any, verb: Verb) -> tuple[str, ...]:
+    return check_books(value)
+
+
+def _texts(name: str, value: Any, verb: Verb) -> list[str]:
+    words = [value] if isinstance(value, str) else value
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise PlacerError(f"{name} is not text", "give text, or a list of it")
+    most = verb.words[name].get("maxItems", 1_000)
+    if len(words) > most:
+        raise PlacerError(f"{name} has {len(words):,} entries", f"give at most {most:,}")
+    if not words and verb.words[name].get("minItems"):
+        raise PlacerError(f"{name} is empty", f"{verb.name} needs {name}")
+    return words
+
+
+def _plain(name: str, value: Any, verb: Verb) -> Any:
+    """Check a plain value against the few keywords that its schema has."""
+    schema = verb.words[name]
+    kinds = schema.get("type", ())
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if isinstance(value, bool) != ("boolean" in kinds) or not any(
+        isinstance(value, _KINDS[kind]) for kind in kinds
+    ):
+        raise PlacerError(f"{name} is of the wrong kind", f"give {' or '.join(map(str, kinds))}")
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is not None and high is not None and not low <= value <= high:
+        raise PlacerError(f"{name} {value}", f"give a whole number from {low:,} to {high:,}")
+    return value
+
+
+_KINDS: Mapping[str, Any] = {
+    "string": str,
+    "number": (int, float),
+    "integer": int,
+    "boolean": bool,
+    "object": dict,
+}
+_OWN: Mapping[str, Any] = {
+    "model": _model,
+    "catalog": _catalog,
+    "placements": _texts,
+    "set": _texts,
+    "drop": _texts,
+    "why_not": _texts,
+    "observed": _texts,
+}

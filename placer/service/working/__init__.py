@@ -1,0 +1,1 @@
+"""Processes that solve, and the queue in front of them."""

@@ -1,0 +1,392 @@
+"""Answer questions in a worker: one advisor, whose books and profiles are read once."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from placer.cost_model.objective import Objective, gap_between, objective_of
+from placer.errors import PlacerError
+from placer.interface.advisor import Advisor
+from placer.interface.by_hand import (
+    check_every,
+    comparison_document,
+    estimate_document,
+    side_by_side,
+)
+from placer.interface.listings import catalogs_document, models_document, offers_document, offers_of
+from placer.market.catalog import Catalog
+from placer.problem.words.readers import read_wish
+from placer.problem.words.values import check_words
+from placer.problem.words.wishes import WISHES
+from placer.service.questions.body import WordError, check_books
+from placer.service.working.messages import Better, Book, Outcome, Question, Reply
+from placer.solving.allowance import Cancel, resident_bytes
+from placer.solving.result import Result
+from placer.units import parse_seconds
+from placer.workload.overlay import overlay_from
+from placer.workload.profile import profile_from_json
+
+FIRST_SLICE_S = 2.0
+LONGER = 4.0
+"""Each slice of a search is so many times as long as the one before."""
+MOST_BOOKS = 8
+"""Stacks of price books that a worker keeps; then it begins anew."""
+MOST_MODELS = 64
+WORN_SHARE = 0.6
+"""Share of its memory that a worker may hold between questions; then it is replaced."""
+LEAST_PAUSE_S = 0.05
+"""Better placements that follow each other faster are not told one by one."""
+FLAGS = {wish.flag: wish.name for wish in WISHES.values()}
+"""Words of a request by the option of the command line, for messages."""
+Tell = Callable[[Better], None]
+
+
+class Session:
+    """What a worker keeps from one question to the next.
+
+    Parameters
+    ----------
+    catalog
+        Books of questions that name none; empty: those that are pinned.
+    memory_bytes
+        Resident memory of the process at which a search ends with the best so far.
+    """
+
+    def __init__(self, catalog: tuple[str, ...], memory_bytes: int) -> None:
+        self.catalog = catalog
+        self.memory_bytes = memory_bytes
+        self._begin()
+
+    def _begin(self) -> None:
+        self.advisor = Advisor(self.catalog or None)
+        self._stacks: set[tuple[str, ...]] = set()
+        self._models: set[str] = set()
+
+    def books(self) -> tuple[Book, ...]:
+        """Read the books of questions that name none."""
+        book = self.advisor.book()
+        return (Book(name=book.name, digest=book.digest, as_of=book.as_of[1]),)
+
+    def reply(self, question: Question, tell: Tell, cancel: Cancel) -> Reply:
+        """Answer a question, or say what is wrong with it; nothing is raised."""
+        started = time.monotonic()
+        try:
+            self._forget()
+            reply = VERBS[question.name](self, question, tell, cancel)
+        except PlacerError as error:
+            reply = Reply(
+                outcome=Outcome.REFUSED,
+                message=said(error.message),
+                hint=said(error.hint),
+                field=error.field if isinstance(error, WordError) else self._field(error, question),
+            )
+        except MemoryError:
+            reply = Reply(
+                outcome=Outcome.REFUSED,
+                message="the question takes more memory than this service gives it",
+                hint="ask for fewer places, models of GPU or workers",
+                worn=True,
+            )
+        except RecursionError:
+            reply = Reply(outcome=Outcome.REFUSED, message="the document is nested too deeply")
+        worn = reply.worn or resident_bytes() > WORN_SHARE * self.memory_bytes
+        return replace(reply, seconds=time.monotonic() - started, worn=worn)
+
+    def _forget(self) -> None:
+        """Begin anew where many books or models were asked for: each is kept once read."""
+        if len(self._stacks) > MOST_BOOKS or len(self._models) > MOST_MODELS:
+            self._begin()
+
+    def book(self, names: tuple[str, ...] | None) -> Catalog:
+        """Return a catalog, and count it among those that are kept."""
+        if names is not None:
+            self._stacks.add(names)
+        return self.advisor.book(names)
+
+    def asked(self, question: Question) -> tuple[Any, dict[str, Any]]:
+        """Return the model of a question, and the other words as `Advisor` takes them."""
+        words = dict(question.words)
+        model = words.pop("model")
+        if isinstance(model, Mapping):
+            model = profile_from_json(json.dumps(model).encode(), "model")
+        else:
+            self._models.add(model)
+        self.book(words.get("catalog"))
+        if isinstance(words.get("calibration"), Mapping):
+            words["calibration"] = overlay_from(words["calibration"], "calibration")
+        return model, words
+
+    def limits(self, question: Question) -> dict[str, Any]:
+        """Return the limits of a search: what is asked for, within those of the service."""
+        asked = question.words.get("memory_limit", self.memory_bytes)
+        return {"time_limit": question.seconds, "memory_limit": self._memory(asked)}
+
+    def _memory(self, asked: Any) -> int:
+        from placer.interface.options import memory_bytes
+
+        try:
+            return min(memory_bytes(asked), self.memory_bytes)
+        except PlacerError as error:
+            raise WordError("memory_limit", error) from None
+
+    def _field(self, error: PlacerError, question: Question) -> str:
+        """Return the name of the wish that was refused: the one that is refused alone too."""
+        given = {name: value for name, value in question.words.items() if name in WISHES}
+        try:
+            book = self.advisor.book(question.words.get("catalog"))
+        except PlacerError:
+            return "catalog"
+        for name in given:
+            try:
+                words = check_words(given)
+                if WISHES[name].fields:
+                    read_wish(WISHES[name], words[name], book, words)
+            except PlacerError as again:
+                if again.message == error.message:
+                    return name
+        words_of = (*VERB_FIELDS, "model")
+        return next((n for n in words_of if n in question.words and n in error.message), "")
+
+
+VERB_FIELDS = (
+    "workers",
+    "placements",
+    "why_not",
+    "solver",
+    "verify",
+    "gap",
+    "manifest",
+    "observed",
+)
+"""Words beside the wishes that messages name."""
+
+
+def said(text: str) -> str:
+    """Return a message with the words of a request for the options of the command line.
+
+    Examples
+    --------
+    >>> said("use --min-throughput, or --exchange central")
+    'use min_throughput, or exchange central'
+    """
+    return re.sub(r"--[a-z][a-z-]*", lambda m: FLAGS.get(m[0], m[0][2:].replace("-", "_")), text)
+
+
+def _json(document: Any) -> bytes:
+    return json.dumps(document, allow_nan=False).encode()
+
+
+def _recommend(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
+    model, words = session.asked(question)
+    words |= session.limits(question)
+    objective = objective_of(session.advisor.problem(model, **_wishes(words)).requirements)
+    teller = _Teller(objective, tell)
+    left = question.seconds
+    slice_s = FIRST_SLICE_S if question.in_slices else left
+    kept = None
+    while True:
+        words["time_limit"] = min(slice_s, left)
+        result = session.advisor.recommend(model, on_better=teller.heard, cancel=cancel, **words)
+        left -= words["time_limit"]
+        if kept is not None and _worse(result, kept):  # an earlier slice was luckier
+            result = kept
+        kept = result
+        stopped = str(result.status) == "time_limit" and not cancel.is_set()
+        if not (stopped and left > 0):
+            break
+        teller.proved(result.value, result.bound)
+        slice_s *= LONGER
+    manifest = b"" if result.placement is None else _json(result.to_manifest())
+    document = result.to_dict()
+    return Reply(
+        outcome=Outcome.ANSWERED, document=_json(document), manifest=manifest, gap=result.gap
+    )
+
+
+def _worse(result: Result, other: Result) -> bool:
+    """Tell whether a result is worse than another one of the same question."""
+    if result.value is None or other.value is None:
+        return result.value is None and other.value is not None
+    return result.objective.better(other.value, result.value)
+
+
+class _Teller:
+    """Hears better values, and tells them with the best bound that is known."""
+
+    def __init__(self, objective: Objective, tell: Tell) -> None:
+        self.objective = objective
+        self.tell = tell
+        self.started = time.monotonic()
+        self.best: float | None = None
+        self.bound: float | None = None
+        self.told = -LEAST_PAUSE_S
+
+    def heard(self, value: float) -> None:
+        """Tell a value if it is the best so far."""
+        if self.best is not None and not self.objective.better(value, self.best):
+            return
+        self.best = value
+        seconds = time.monotonic() - self.started
+        if seconds > self.told + LEAST_PAUSE_S:
+            self._tell(seconds)
+
+    def proved(self, value: float | None, bound: float | None) -> None:
+        """Tell a bound: the tightest one holds."""
+        if bound is not None and (self.bound is None or self.objective.better(self.bound, bound)):
+            self.bound = bound
+        if value is not None and (self.best is None or self.objective.better(value, self.best)):
+            self.best = value
+        self._tell(time.monotonic() - self.started)
+
+    def _tell(self, seconds: float) -> None:
+        if self.best is None:
+            return
+        self.told = seconds
+        gap = None if self.bound is None else gap_between(self.best, self.bound)
+        self.tell(
+            Better(
+                value=self.best,
+                unit=self.objective.unit,
+                seconds=seconds,
+                bound=self.bound,
+                gap=gap,
+            )
+        )
+
+
+def _wishes(words: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in words.items() if name in WISHES or name == "catalog"}
+
+
+def _estimate(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
+    from placer.cost_model.estimate import estimate
+    from placer.cost_model.limits import violations
+    from placer.solving.by_hand import place_by_hand
+
+    model, words = session.asked(question)
+    workers = words.pop("workers")
+    problem = session.advisor.problem(model, **words)
+    placement = place_by_hand(workers, problem)
+    document = estimate_document(
+        problem, placement, estimate(placement, problem), violations(placement, problem)
+    )
+    return Reply(outcome=Outcome.ANSWERED, document=_json(document))
+
+
+def _compare(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
+    model, words = session.asked(question)
+    placements, every = words.pop("placements"), words.pop("every_exchange", False)
+    check_every(words.get("exchange", "auto"), every=every)
+    problem = session.advisor.problem(model, **words)
+    options = side_by_side(problem, placements, every=every)
+    return Reply(outcome=Outcome.ANSWERED, document=_json(comparison_document(problem, options)))
+
+
+def _explain(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
+    model, words = session.asked(question)
+    explanation = session.advisor.explain(
+        model, cancel=cancel, **{**words, **session.limits(question)}
+    )
+    return Reply(outcome=Outcome.ANSWERED, document=_json(explanation.to_dict()))
+
+
+def _pareto(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
+    model, words = session.asked(question)
+    problem = session.advisor.problem(model, **_wishes(words))
+    teller = _Teller(objective_of(problem.requirements), tell)
+    frontier = session.advisor.pareto(
+        model, on_better=teller.heard, cancel=cancel, **{**words, **session.limits(question)}
+    )
+    return Reply(outcome=Outcome.ANSWERED, document=_json(frontier.to_dict()))
+
+
+def _whatif(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
+    from placer.interface.worlds import whatif
+
+    model, words = session.asked(question)
+    answer = whatif(
+        model, advisor=session.advisor, cancel=cancel, **{**words, **session.limits(question)}
+    )
+    return Reply(outcome=Outcome.ANSWERED, document=_json(answer.to_dict()))
+
+
+def _replan(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
+    from placer.interface.worlds import replan
+
+    words = dict(question.words)
+    plan, move = words.pop("manifest"), words.pop("move", "10min")
+    if "catalog" not in words:  # those of the plan, if they are names of books that are here
+        words["catalog"] = check_books(_books_of(plan))
+    logs = words.pop("observed")
+    Path("manifest").write_bytes(_json(plan))
+    names = [f"observed-{number}" for number in range(1, len(logs) + 1)]
+    try:
+        for name, log in zip(names, logs, strict=True):
+            Path(name).write_text(log, encoding="utf-8", errors="surrogatepass")
+        answer = replan(
+            "manifest",
+            names,
+            cancel=cancel,
+            move_s=parse_seconds(f"{move}s" if isinstance(move, int | float) else move),
+            **{**words, **session.limits(question)},
+        )
+    except UnicodeError:
+        raise WordError("observed", PlacerError("observed is not text")) from None
+    finally:
+        for name in ("manifest", *names):
+            Path(name).unlink(missing_ok=True)
+    manifest = b"" if answer.answer.placement is None else _json(answer.answer.to_manifest())
+    return Reply(outcome=Outcome.ANSWERED, document=_json(answer.to_dict()), manifest=manifest)
+
+
+def _books_of(plan: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the books of a manifest, as whoever wrote it says."""
+    try:
+        return tuple(str(plan["question"]["catalog"]["name"]).split("+"))
+    except (KeyError, TypeError):
+        raise WordError(
+            "manifest",
+            PlacerError(
+                "the manifest does not say which books it was made with",
+                "write it again with placer recommend --manifest FILE, or name a catalog",
+            ),
+        ) from None
+
+
+def _offers(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
+    words = dict(question.words)
+    catalog, limit = words.pop("catalog", None), words.pop("limit", 30)
+    book = session.book(catalog)
+    document = offers_document(book, offers_of(book, **words), limit)
+    return Reply(outcome=Outcome.ANSWERED, document=_json(document))
+
+
+def _models(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
+    return Reply(outcome=Outcome.ANSWERED, document=_json(models_document()))
+
+
+def _catalogs(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
+    document = catalogs_document()
+    del document["folder"]  # where things lie on the server is nobody's business
+    return Reply(outcome=Outcome.ANSWERED, document=_json(document))
+
+
+VERBS: Mapping[str, Callable[[Session, Question, Tell, Cancel], Reply]] = {
+    "recommend": _recommend,
+    "estimate": _estimate,
+    "compare": _compare,
+    "explain": _explain,
+    "pareto": _pareto,
+    "whatif": _whatif,
+    "replan": _replan,
+    "offers": _offers,
+    "models": _models,
+    "catalogs": _catalogs,
+}
+"""What answers each question, by its name."""
