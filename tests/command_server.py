@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-COLD = ("completion", "doctor", "profile", "rehearse", "run", "sweep")
+COLD = ("completion", "doctor", "profile", "rehearse", "run", "serve", "sweep")
 """Commands that load PyTorch or start processes, which would begin as this module."""
 LEFT_OUT = (
     "placer.__main__",
@@ -28,6 +28,7 @@ LEFT_OUT = (
     "placer.launch.runtime",
     "placer.launch.shaped_network",
     "placer.profiler",
+    "placer.service",
 )
 """What the other commands do not load, by the beginning of its name."""
 

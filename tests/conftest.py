@@ -21,6 +21,7 @@ import httpx2
 import pytest
 from command_server import COLD, CommandServer
 from hypothesis import settings
+from served import Served, serving
 
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
@@ -71,6 +72,7 @@ SLOW = (
     "project/test_documents.py",
     "project/test_examples.py",
     "project/test_packaging.py",
+    "service",
     "solvers/test_heuristics.py",
     "solvers/test_milp.py",
     "solvers/test_solvers.py",
@@ -218,3 +220,19 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         return subprocess.CompletedProcess(list(arguments), int(end.value.code or 0), out, err)
 
     return call
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A service with one worker and short limits, for the tests that only ask."""
+    pytest.importorskip("litestar")
+    options = ("--workers", "1", "--time-limit", "20s", "--body-limit", "200KB")
+    with serving(tmp_path_factory.mktemp("service"), *options) as served:
+        yield served
+
+
+@pytest.fixture
+def client(service: Served) -> Iterator[httpx2.Client]:
+    """A client of that service."""
+    with service.client() as made:
+        yield made

@@ -243,8 +243,9 @@ async def schemas() -> Response[bytes]:
 
 
 @get("/v1/schemas/{name:str}")
-async def schema(name: str) -> Response[bytes]:
+async def schema(request: Asked) -> Response[bytes]:
     """Return a JSON Schema."""
+    name = request.path_params["name"]
     if name not in SCHEMA_NAMES:
         error = unknown("schema", name[:60], SCHEMA_NAMES)
         return problem_response(problem_of("missing", error.message, error.hint))
@@ -279,42 +280,43 @@ async def new_job(request: Asked) -> Response[bytes]:
 
 
 @get("/v1/jobs/{id_:str}")
-async def job(request: Asked, id_: str) -> Response[bytes]:
+async def job(request: Asked) -> Response[bytes]:
     """Say how a job stands."""
     desk: Desk = request.app.state.desk
-    return Response(_job_bytes(desk, await found_job(desk, id_)), media_type=JSON)
+    found = await found_job(desk, request.path_params["id_"])
+    return Response(_job_bytes(desk, found), media_type=JSON)
 
 
 @delete("/v1/jobs/{id_:str}", status_code=202)
-async def end_job(request: Asked, id_: str) -> Response[bytes]:
+async def end_job(request: Asked) -> Response[bytes]:
     """End an unfinished job with the best so far, or forget a finished one."""
     desk: Desk = request.app.state.desk
-    job = await found_job(desk, id_)
-    await desk.cancel(id_)
+    job = await found_job(desk, request.path_params["id_"])
+    await desk.cancel(job.id)
     return Response(_job_bytes(desk, job), status_code=202, media_type=JSON)
 
 
 @get("/v1/jobs/{id_:str}/answer")
-async def job_answer(request: Asked, id_: str) -> Response[bytes]:
+async def job_answer(request: Asked) -> Response[bytes]:
     """Return the document of a finished job."""
-    return await job_part(request.app.state.desk, id_, "document")
+    return await job_part(request.app.state.desk, request.path_params["id_"], "document")
 
 
 @get("/v1/jobs/{id_:str}/manifest")
-async def job_manifest(request: Asked, id_: str) -> Response[bytes]:
+async def job_manifest(request: Asked) -> Response[bytes]:
     """Return the launch manifest of a finished job, as a file."""
-    response = await job_part(request.app.state.desk, id_, "manifest")
+    response = await job_part(request.app.state.desk, request.path_params["id_"], "manifest")
     if response.status_code in (None, 200):
         response.headers["Content-Disposition"] = 'attachment; filename="plan.json"'
     return response
 
 
 @get("/v1/jobs/{id_:str}/events")
-async def job_events(request: Asked, id_: str) -> Response[Any]:
+async def job_events(request: Asked) -> Response[Any]:
     """Tell what becomes of a job, as server-sent events."""
     desk: Desk = request.app.state.desk
-    await found_job(desk, id_)
-    return ServerSentEvent(_events(desk, id_))
+    job = await found_job(desk, request.path_params["id_"])
+    return ServerSentEvent(_events(desk, job.id))
 
 
 async def _events(desk: Desk, id_: str) -> AsyncIterator[ServerSentEventMessage]:

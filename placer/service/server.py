@@ -13,7 +13,8 @@ from placer.service.application import application
 from placer.service.jobs.desk import Desk
 from placer.service.settings import Settings
 
-HEADER_BYTES = 16_384
+HEADER_BYTES = 65_536
+"""Largest head of a request: address and header fields."""
 MOST_CONNECTIONS = 512
 IDLE_S = 15
 """A connection without a request is closed after so long."""

@@ -84,6 +84,13 @@ Examples:
     "--body-limit", default="4MB", show_default=True, metavar="SIZE", help="Largest request."
 )
 @click.option(
+    "--grace",
+    default="5s",
+    show_default=True,
+    metavar="TIME",
+    help="How long a search may overrun before its process is ended, and a shutdown waits.",
+)
+@click.option(
     "--jobs",
     metavar="FILE",
     help="Where jobs are kept, so that they outlast the service. Default: in the folder of "
@@ -108,6 +115,7 @@ def command(
     job_time_limit: str,
     memory_limit: str,
     body_limit: str,
+    grace: str,
     jobs: str | None,
     keep: str,
 ) -> None:
@@ -137,6 +145,7 @@ def command(
         job_seconds=parse_seconds(job_time_limit),
         memory_bytes=memory_bytes(memory_limit),
         body_bytes=memory_bytes(body_limit),
+        grace_s=parse_seconds(grace),
         jobs_file=_jobs_file(jobs),
         keep_s=parse_seconds(keep),
     )

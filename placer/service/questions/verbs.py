@@ -14,6 +14,7 @@ TEXT: Schema = {"type": "string", "maxLength": 10_000}
 TEXTS: Schema = {
     "anyOf": [TEXT, {"type": "array", "items": TEXT, "maxItems": 1_000}],
 }
+FILTER: Schema = {"type": "string", "maxLength": 500}
 FLAG: Schema = {"type": "boolean"}
 AMOUNT: Schema = {"type": ["string", "number"]}
 MOST_POINTS = 100
@@ -205,11 +206,11 @@ VERBS: Mapping[str, Verb] = MappingProxyType({verb.name: verb for verb in _VERBS
 LISTS: Mapping[str, Mapping[str, Schema]] = MappingProxyType(
     {
         "offers": {
-            "catalog": said(TEXT, "Name of a price book; repeat it for several."),
-            "gpu": said(TEXT, "Only these GPUs, with commas."),
-            "in": said(TEXT, "Only these places, with commas; wildcards allowed."),
-            "market": said(TEXT, "spot, on-demand, community or any."),
-            "sort": said(TEXT, "price, place, gpu or age."),
+            "catalog": said(FILTER, "Name of a price book; repeat it for several."),
+            "gpu": said(FILTER, "Only these GPUs, with commas."),
+            "in": said(FILTER, "Only these places, with commas; wildcards allowed."),
+            "market": said(FILTER, "spot, on-demand, community or any."),
+            "sort": said(FILTER, "price, place, gpu or age."),
             "limit": said(count(1, MOST_ROWS), "Most rows; default: 30."),
         },
         "models": {},

@@ -167,8 +167,7 @@ class Pool:
                 failures += 1
                 self.metrics.lost()
             finally:
-                ending = asyncio.create_task(worker.end())
-                await asyncio.shield(ending)
+                await worker.end()
             if failures:
                 await asyncio.sleep(AFTER_FAILURE_S[min(failures, len(AFTER_FAILURE_S)) - 1])
 

@@ -150,21 +150,7 @@ class Session:
             except PlacerError as again:
                 if again.message == error.message:
                     return name
-        words_of = (*VERB_FIELDS, "model")
-        return next((n for n in words_of if n in question.words and n in error.message), "")
-
-
-VERB_FIELDS = (
-    "workers",
-    "placements",
-    "why_not",
-    "solver",
-    "verify",
-    "gap",
-    "manifest",
-    "observed",
-)
-"""Words beside the wishes that messages name."""
+        return next((name for name in question.words if name in error.message), "")
 
 
 def said(text: str) -> str:

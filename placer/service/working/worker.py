@@ -16,7 +16,8 @@ from placer.service.working.messages import Question, Ready
 CONTEXT = multiprocessing.get_context("spawn")
 STARTING_S = 120.0
 """A worker that has not read its books by then is ended."""
-ENDING_S = 2.0
+ENDING_S = 1.0
+"""An idle worker that does not end by itself in so long is killed."""
 
 
 class GoneError(Exception):
@@ -107,12 +108,14 @@ class Worker:
 
     async def end(self) -> None:
         """End the process now, whatever it does, and remove its folder."""
-        with contextlib.suppress(GoneError, TimeoutError):
-            async with asyncio.timeout(ENDING_S / 2):
-                await self._send(END)
-                await asyncio.to_thread(self.process.join, ENDING_S / 2)
-        self.process.kill()
-        await asyncio.to_thread(self.process.join, ENDING_S)
-        self._connection.close()
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        try:
+            with contextlib.suppress(GoneError, TimeoutError):
+                async with asyncio.timeout(ENDING_S):
+                    await self._send(END)
+                    await asyncio.to_thread(self.process.join, ENDING_S)
+        finally:  # also where nobody has the time to wait
+            self.process.kill()
+            self.process.join(ENDING_S)
+            self._connection.close()
+            if self._folder:
+                shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,192 @@
+"""Jobs: accepted, followed, cancelled, and not lost when the service is killed."""
+
+import contextlib
+import json
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from served import LONG, QUESTION, serving
+
+from placer.errors import PlacerError
+from placer.service.jobs.store import State, Store
+
+LONG_JOB = {"verb": "recommend", "question": {**LONG, "time_limit": "60s", "alternatives": False}}
+
+
+def finished(client: httpx2.Client, id_: str, seconds: float = 60.0) -> dict[str, Any]:
+    """Wait until a job is finished."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        job: dict[str, Any] = client.get(f"/v1/jobs/{id_}").json()
+        if State(job["state"]).finished:
+            return job
+        time.sleep(0.05)
+    raise AssertionError(f"job {id_} is {job['state']}")
+
+
+def events(client: httpx2.Client, id_: str, last: str = "done") -> list[tuple[str, Any]]:
+    """Read the events of a job up to one of a kind."""
+    found = []
+    with client.stream("GET", f"/v1/jobs/{id_}/events") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        kind = ""
+        for line in stream.iter_lines():
+            if line.startswith("event: "):
+                kind = line.removeprefix("event: ")
+            elif line.startswith("data: ") and kind:
+                found.append((kind, json.loads(line.removeprefix("data: "))))
+                if kind == last:
+                    break
+    return found
+
+
+def test_a_job_is_accepted_followed_and_taken_out(client: httpx2.Client) -> None:
+    """The answer is the document of the question; the manifest is a file."""
+    accepted = client.post("/v1/jobs", json={"question": QUESTION})
+    assert accepted.status_code == 202
+    id_ = accepted.json()["id"]
+    assert accepted.headers["location"] == f"/v1/jobs/{id_}"
+    heard = events(client, id_)
+    assert heard[-1] == ("done", {"state": "done"})
+    job = finished(client, id_)
+    assert job["started"] >= job["created"]
+    answer = client.get(job["answer"]).json()
+    assert answer["schema"] == "placer.result/v1"
+    manifest = client.get(job["manifest"])
+    assert manifest.headers["content-disposition"] == 'attachment; filename="plan.json"'
+    assert manifest.json()["world_size"] == 8  # 8 x A10 of the README
+    assert events(client, id_) == [("state", {"state": "done"}), ("done", {"state": "done"})]
+    assert client.delete(f"/v1/jobs/{id_}").status_code == 202
+    assert client.get(f"/v1/jobs/{id_}").status_code == 404
+
+
+def test_the_best_so_far_is_told_with_its_gap(client: httpx2.Client) -> None:
+    """Better placements as they are found; after the first two seconds a bound is known."""
+    id_ = client.post("/v1/jobs", json=LONG_JOB).json()["id"]
+    best: list[dict[str, Any]] = []
+    with client.stream("GET", f"/v1/jobs/{id_}/events") as stream:
+        for line in stream.iter_lines():
+            if line.startswith("data: ") and "value" in line:
+                best.append(json.loads(line.removeprefix("data: ")))
+                if best[-1]["gap"] is not None:
+                    break
+    assert best[-1]["unit"] == "samples/s"
+    assert best[-1]["bound"] >= best[-1]["value"]
+    values = [one["value"] for one in best]
+    assert values == sorted(values)
+    assert client.get(f"/v1/jobs/{id_}/answer").status_code == 409
+    assert client.delete(f"/v1/jobs/{id_}").status_code == 202
+    job = finished(client, id_)
+    assert job["state"] == "cancelled"
+    answer = client.get(job["answer"]).json()  # the best until then
+    assert answer["objective"]["value"] >= values[-1] * 0.999
+
+
+def test_a_job_of_a_wrong_question_is_not_accepted(client: httpx2.Client) -> None:
+    """The word is named, and nothing is kept."""
+    for body, field in (
+        ({"verb": "magic", "question": QUESTION}, "verb"),
+        ({"question": {**QUESTION, "budgte": "5/h"}}, "budgte"),
+        ({"questions": QUESTION}, "questions"),
+        ({"question": {**QUESTION, "time_limit": "2d"}}, "time_limit"),
+    ):
+        answer = client.post("/v1/jobs", json=body)
+        assert (answer.status_code, answer.json().get("field")) == (422, field)
+    assert client.get("/v1/jobs/nope").status_code == 404
+    assert client.delete("/v1/jobs/nope").status_code == 404
+    assert client.get("/v1/jobs/nope/events").status_code == 404
+
+
+def test_a_job_that_is_refused_says_why(client: httpx2.Client) -> None:
+    """What needs the book is found by the worker: the job fails with the same problem."""
+    id_ = client.post("/v1/jobs", json={"question": {**QUESTION, "gpu": "T44"}}).json()["id"]
+    job = finished(client, id_)
+    assert (job["state"], job["problem"]["field"]) == ("failed", "gpu")
+    assert client.get(job["answer"]).status_code == 422
+
+
+@pytest.mark.timeout(175)
+def test_what_was_accepted_survives_a_kill(tmp_path: Path) -> None:
+    """Killed while one job runs and three wait: all four are answered, or say that they are not.
+
+    The second kill hits the job that runs again, which is then given up as interrupted.
+    """
+    with serving(tmp_path, "--workers", "1") as first, first.client() as client:
+        long = client.post("/v1/jobs", json=LONG_JOB).json()["id"]
+        while client.get(f"/v1/jobs/{long}").json()["state"] != "running":
+            time.sleep(0.02)
+        short = [
+            client.post("/v1/jobs", json={"question": {**QUESTION, "budget": f"{n}/h"}}).json()[
+                "id"
+            ]
+            for n in (3, 4, 5)
+        ]
+        first.kill()
+    with serving(tmp_path, "--workers", "1") as second, second.client() as client:
+        end = time.monotonic() + 60
+        while client.get(f"/v1/jobs/{long}").json()["attempts"] < 2 and time.monotonic() < end:
+            time.sleep(0.02)
+        second.kill()
+    with serving(tmp_path, "--workers", "1") as third, third.client() as client:
+        assert [finished(client, id_)["state"] for id_ in short] == ["done"] * 3
+        job = finished(client, long)
+        assert (job["state"], job["attempts"]) == ("interrupted", 2)
+        assert client.get(job["answer"]).json()["type"] == "/problems/interrupted"
+        assert third.end() == 0
+
+
+def test_a_shutdown_ends_streams_and_keeps_jobs(tmp_path: Path) -> None:
+    """Exit code 0 within seconds, though somebody listens to a job that runs."""
+    with serving(tmp_path, "--workers", "1", "--grace", "2s") as served, served.client() as client:
+        id_ = client.post("/v1/jobs", json=LONG_JOB).json()["id"]
+        with client.stream("GET", f"/v1/jobs/{id_}/events") as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "event: state"
+            started = time.monotonic()
+            assert served.end() == 0
+            assert time.monotonic() - started < 20
+            with contextlib.suppress(httpx2.TransportError):
+                assert "event: done" not in list(lines)
+    base = sqlite3.connect(tmp_path / "jobs.sqlite")
+    with contextlib.closing(base):
+        assert base.execute("SELECT finished FROM jobs").fetchall() == [(None,)]
+
+
+def test_old_jobs_are_forgotten(tmp_path: Path) -> None:
+    """By age and by number; unfinished ones never are."""
+    store = Store(tmp_path / "jobs")
+    for name in "abcd":
+        store.add(name, "recommend", {})
+    for name in "abc":
+        store.finish(name, State.DONE, document=b"{}")
+    assert store.prune(keep_s=60, most=2) == 1
+    assert store.get("a") is None
+    assert store.prune(keep_s=-1, most=2) == 2
+    assert [job.id for job in store.unfinished()] == ["d"]
+    store.close()
+
+
+@pytest.mark.parametrize("content", [b"no database at all" * 100, b""])
+def test_a_file_that_is_no_store_is_refused(content: bytes, tmp_path: Path) -> None:
+    """Without touching it; an empty one becomes a store."""
+    path = tmp_path / "jobs"
+    path.write_bytes(content)
+    if content:
+        with pytest.raises(PlacerError, match="cannot keep jobs"):
+            Store(path)
+        assert path.read_bytes() == content
+    else:
+        Store(path).close()
+
+
+def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
+    """Its jobs are somebody's."""
+    Store(tmp_path / "jobs").close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "jobs")) as base:
+        base.execute("PRAGMA user_version=99")
+    with pytest.raises(PlacerError, match="another version"):
+        Store(tmp_path / "jobs")

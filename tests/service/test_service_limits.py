@@ -1,0 +1,332 @@
+"""Every limit of the service, each reached by a real request."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from listening import listeners
+from served import BOOK, LONG, QUESTION, Served, serving
+
+from conftest import Run
+from placer.errors import PlacerError
+from placer.service.metrics import Metrics
+from placer.service.settings import Settings
+from placer.service.working.messages import Outcome, Question, Reply
+from placer.service.working.pool import FullError, Pool
+
+TOKEN = "0123456789abcdef" * 2
+HEADERS: list[dict[str, str]] = [
+    {},
+    {"Authorization": "Bearer wrong"},
+    {"Cookie": "placer_page=x"},
+]
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A service with a token, one worker, and room for one question that waits."""
+    folder = tmp_path_factory.mktemp("guarded")
+    (folder / "token").write_text(f"{TOKEN}\n")
+    options = ("--token-file", str(folder / "token"), "--workers", "1", "--waiting", "1")
+    with serving(folder, *options, "--grace", "1s", "--allow-host", "placer.example") as served:
+        yield served
+
+
+def test_it_listens_on_loopback_alone(service: Served) -> None:
+    """No socket of the process or its workers can be reached from another machine."""
+    assert {address for address, _, _ in listeners(service.process.pid)} == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])  # noqa: S104
+def test_beyond_loopback_a_token_is_needed(host: str, run: Run) -> None:
+    """It is refused before anything listens."""
+    done = run("serve", "--host", host)
+    assert done.returncode == 2
+    assert "no token is asked for" in done.stderr
+    assert "--token-file" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["", "short", "two words that are long enough", "\xe9" * 40])
+def test_a_weak_token_is_refused(text: str, run: Run, tmp_path: Path) -> None:
+    """An empty file, few characters, or what a header cannot carry."""
+    (tmp_path / "token").write_text(text)
+    done = run("serve", "--token-file", str(tmp_path / "token"))
+    assert done.returncode == 2
+    assert "token" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--catalog", "nope"),
+        ("--time-limit", "soon"),
+        ("--memory-limit", "much"),
+        ("--token-file", "/nowhere"),
+        ("--jobs", "/proc/jobs"),
+        ("--port", "99999"),
+    ],
+)
+def test_a_wrong_option_ends_before_anything_listens(option: str, value: str, run: Run) -> None:
+    """With one line that names the value."""
+    done = run("serve", "--port", "0", option, value)
+    assert done.returncode == 2
+    assert value in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_that_is_taken_is_named(service: Served, run: Run, tmp_path: Path) -> None:
+    """With exit code 1: nothing is wrong with the words."""
+    port = str(urlsplit(service.address).port)
+    done = run("serve", "--port", port, "--jobs", str(tmp_path / "jobs"))
+    assert done.returncode == 1
+    assert f"127.0.0.1:{port}" in done.stderr
+
+
+def test_two_services_do_not_share_jobs(service: Served, run: Run) -> None:
+    """The second one is told, and the first keeps its file."""
+    done = run("serve", "--port", "0", "--jobs", str(service.jobs))
+    assert done.returncode == 2
+    assert "another service has the jobs" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "header", [{}, {"Authorization": "Bearer wrong"}, {"Cookie": "placer_page=x"}]
+)
+def test_without_the_token_nobody_asks(header: dict[str, str], guarded: Served) -> None:
+    """Status 401 with the scheme; probes need none."""
+    with guarded.client(headers=header) as client:
+        for method, path in (("GET", "/v1/models"), ("POST", "/v1/estimate"), ("GET", "/metrics")):
+            answer = client.request(method, path)
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"] == "Bearer"
+        assert client.get("/healthz").status_code == client.get("/readyz").status_code == 200
+
+
+def test_with_the_token_everybody_asks(guarded: Served) -> None:
+    """By the names that are allowed."""
+    with guarded.client(headers={"Authorization": f"Bearer {TOKEN}"}) as client:
+        assert client.get("/v1/models").status_code == 200
+        assert client.get("/v1/models", headers={"Host": "placer.example"}).status_code == 200
+
+
+def test_foreign_names_and_pages_are_kept_out(client: httpx2.Client) -> None:
+    """A name that resolves to loopback, and a page of another site that posts."""
+    assert client.get("/v1/models", headers={"Host": "evil.example"}).status_code == 400
+    headers = {"Origin": "http://evil.example"}
+    answer = client.post("/v1/recommend", json=QUESTION, headers=headers)
+    assert (answer.status_code, answer.json()["type"]) == (403, "/problems/origin")
+
+
+def test_a_large_body_is_refused(client: httpx2.Client) -> None:
+    """200 kB are the limit of this service; a body without a length is counted as it comes."""
+    body = b"[" + b" " * 300_000 + b"]"
+    assert client.post("/v1/recommend", content=body).status_code == 413
+
+    def parts() -> Iterator[bytes]:
+        for start in range(0, len(body), 50_000):
+            yield body[start : start + 50_000]
+
+    with contextlib.suppress(httpx2.WriteError):  # it hangs up before all of it has come
+        assert client.post("/v1/recommend", content=parts()).status_code == 413
+
+
+def test_a_search_ends_in_its_time(client: httpx2.Client) -> None:
+    """With the best so far: 1 s, and a little for what follows a search."""
+    started = time.monotonic()
+    answer = client.post("/v1/recommend", json={**LONG, "time_limit": "1s"})
+    assert answer.json()["status"] == "time_limit"
+    assert time.monotonic() - started < 15  # on a machine that others use too
+
+
+def test_memory_of_a_request_is_limited(client: httpx2.Client) -> None:
+    """A limit that is reached at once; more than the service has is cut to that."""
+    answer = client.post("/v1/recommend", json={**LONG, "memory_limit": "20MB"})
+    assert answer.json()["status"] == "memory_limit"
+    answer = client.post("/v1/recommend", json={**QUESTION, "memory_limit": "900GB"})
+    assert answer.json()["status"] == "optimal"
+
+
+def test_a_full_queue_sends_away(guarded: Served) -> None:
+    """One question is worked on and one waits: the third is told when to ask again."""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with guarded.client(headers=headers) as client, ThreadPoolExecutor(6) as threads:
+        body = {**LONG, "time_limit": "2s", "alternatives": False}
+        asked = [threads.submit(client.post, "/v1/recommend", json=body) for _ in range(6)]
+        answers = [one.result() for one in asked]
+    codes = sorted(answer.status_code for answer in answers)
+    assert codes[0] == 200
+    assert codes[-1] == 429
+    sent_away = next(answer for answer in answers if answer.status_code == 429)
+    assert 1 <= int(sent_away.headers["retry-after"]) <= 60
+
+
+def test_whoever_hangs_up_frees_the_worker(guarded: Served) -> None:
+    """A search of 20 s is ended when its asker is gone: the next question is answered at once."""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with guarded.client(headers=headers) as client:
+        with pytest.raises(httpx2.ReadTimeout):
+            client.post("/v1/recommend", json={**LONG, "time_limit": "20s"}, timeout=1.0)
+        started = time.monotonic()
+        assert client.post("/v1/recommend", json=QUESTION).status_code == 200
+        assert time.monotonic() - started < 12
+
+
+def test_a_slow_body_is_not_waited_for(tmp_path: Path) -> None:
+    """Of ten promised bytes one comes; the rest is not waited for beyond the limit."""
+
+    async def ask() -> int:
+        from placer.service.application import application
+
+        settings = Settings(jobs_file=tmp_path / "jobs", body_s=0.2, workers=1)
+        app = application(settings)
+        sent: list[Any] = []
+        parts = [{"type": "http.request", "body": b"{", "more_body": True}]
+
+        async def receive() -> Any:
+            if parts:
+                return parts.pop()
+            return await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST",
+            "scheme": "http", "path": "/v1/recommend", "raw_path": b"/v1/recommend",
+            "query_string": b"", "root_path": "", "headers": [(b"host", b"localhost")],
+            "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 1), "state": {},
+        }  # fmt: skip
+        await app(scope, receive, send)  # type: ignore[arg-type]
+        app.state.desk._store.close()
+        return int(sent[0]["status"])
+
+    assert asyncio.run(ask()) == 408
+
+
+def test_a_header_that_never_ends_is_cut_off(service: Served) -> None:
+    """A head above 64 KiB is answered with 400, and the connection closed."""
+    address = urlsplit(service.address)
+    with socket.create_connection((address.hostname, address.port), timeout=20) as link:
+        link.sendall(b"GET / HTTP/1.1\r\nX: ")
+        with contextlib.suppress(OSError):
+            for _ in range(40):
+                link.sendall(b"x" * 4096)
+        with contextlib.suppress(ConnectionResetError):
+            assert b" 400 " in link.recv(1000)
+
+
+@contextlib.asynccontextmanager
+async def pooled(**limits: Any) -> AsyncIterator[Pool]:
+    """A pool of one worker, without a server."""
+    pool = Pool(Settings(workers=1, **limits), Metrics())
+    pool.start()
+    try:
+        while not pool.ready:
+            assert not pool.problem.startswith("unknown")
+            await asyncio.sleep(0.02)
+        yield pool
+    finally:
+        await pool.stop()
+
+
+def question(seconds: float = 5.0, **words: Any) -> Question:
+    """A question to estimate, as the service hands it to a worker."""
+    given = {"model": "roberta-xlm", "workers": "gcp/us-central1=4xT4:spot", "catalog": (BOOK,)}
+    return Question(name="estimate", words={**given, **words}, seconds=seconds)
+
+
+def worker_of(pool: Pool) -> int:
+    """Return the process of the one worker of a pool."""
+    import multiprocessing
+
+    (child,) = [p for p in multiprocessing.active_children() if p.name == "placer worker"]
+    assert child.pid is not None
+    assert pool.ready == 1
+    return child.pid
+
+
+def test_a_process_that_does_not_end_is_ended() -> None:
+    """A worker that hangs is killed after its time, its asker is told, and another one answers."""
+
+    async def ask() -> tuple[Reply, Reply, int, int]:
+        async with pooled(grace_s=0.3) as pool:
+            first = worker_of(pool)
+            os.kill(first, signal.SIGSTOP)  # as a loop that nobody can interrupt
+            hung = await pool.ask(question(seconds=0.3), asyncio.Event())
+            after = await pool.ask(question(), asyncio.Event())
+            return hung, after, first, worker_of(pool)
+
+    hung, after, first, second = asyncio.run(ask())
+    assert (hung.outcome, after.outcome) == (Outcome.STOPPED, Outcome.ANSWERED)
+    assert first != second
+
+
+def test_a_process_that_dies_is_replaced() -> None:
+    """Its question fails, which its asker hears; the next one is answered."""
+
+    async def ask() -> tuple[Reply, Reply]:
+        async with pooled() as pool:
+            pid = worker_of(pool)
+            os.kill(pid, signal.SIGSTOP)
+            asked = asyncio.create_task(pool.ask(question(), asyncio.Event()))
+            await asyncio.sleep(0.1)
+            os.kill(pid, signal.SIGKILL)
+            return await asked, await pool.ask(question(), asyncio.Event())
+
+    died, after = asyncio.run(ask())
+    assert (died.outcome, after.outcome) == (Outcome.FAILED, Outcome.ANSWERED)
+
+
+def test_a_waiting_question_can_be_given_up() -> None:
+    """It leaves the queue, and makes room for another."""
+
+    async def ask() -> tuple[Reply, bool]:
+        async with pooled(waiting=1, grace_s=0.1) as pool:
+            os.kill(worker_of(pool), signal.SIGSTOP)
+            ends = [asyncio.Event(), asyncio.Event()]
+            first = asyncio.create_task(pool.ask(question(seconds=9), ends[0]))
+            await asyncio.sleep(0.05)
+            second = asyncio.create_task(pool.ask(question(), ends[1]))
+            await asyncio.sleep(0.05)
+            full = False
+            try:
+                await pool.ask(question(), asyncio.Event())
+            except FullError:
+                full = True
+            ends[1].set()
+            given_up = await second
+            ends[0].set()
+            await first
+            return given_up, full
+
+    given_up, full = asyncio.run(ask())
+    assert given_up.outcome is Outcome.CANCELLED
+    assert full
+
+
+def test_workers_end_with_the_service(tmp_path: Path) -> None:
+    """Also when it is killed: nobody is left who burns a core."""
+    with serving(tmp_path, "--workers", "2") as served:
+        workers = served.workers()
+        assert len(workers) == 2
+        served.kill()
+        end = time.monotonic() + 20
+        while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+
+
+def test_settings_refuse_what_is_open_to_all() -> None:
+    """Also from Python."""
+    with pytest.raises(PlacerError, match="no token"):
+        Settings(host="10.0.0.1")

@@ -1,0 +1,67 @@
+"""The OpenAPI document: valid, made of the schemas of the command line, and kept by the service."""
+
+import json
+import sys
+from typing import Any
+
+import httpx2
+import jsonschema
+import pytest
+from served import Served
+
+from conftest import ROOT
+from placer.documents.schemas import SCHEMA_NAMES, schema_text
+from placer.problem.words.wishes import WISHES
+from placer.service import openapi
+from placer.service.application import ROUTES
+from placer.service.questions.verbs import LISTS, VERBS
+
+pytest.importorskip("schemathesis")
+sys.path.insert(0, str(ROOT / "tests" / "benchmarks"))
+from service_fuzz import failures
+
+DOCUMENT: dict[str, Any] = json.loads(openapi.text())
+
+
+def test_answers_refer_to_the_schemas_of_the_command_line() -> None:
+    """The component of each schema is its file, key for key; each verb refers to its own."""
+    parts = DOCUMENT["components"]["schemas"]
+    for name in SCHEMA_NAMES:
+        assert parts[name] == json.loads(schema_text(name))
+    for verb in VERBS.values():
+        answer = DOCUMENT["paths"][f"/v1/{verb.name}"]["post"]["responses"]["200"]
+        expected = f"#/components/schemas/{verb.schema}" if verb.schema in SCHEMA_NAMES else None
+        assert answer["content"]["application/json"]["schema"].get("$ref") == expected
+
+
+def test_bodies_take_the_words_of_the_table() -> None:
+    """Every wish with its help; its example follows its schema."""
+    body = DOCUMENT["components"]["schemas"]["recommend-question"]
+    assert set(WISHES) < set(body["properties"])
+    for name, wish in WISHES.items():
+        schema = body["properties"][name]
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert schema["description"].startswith(wish.help)
+        if "FILE" not in wish.metavar:
+            jsonschema.validate(True if wish.is_flag else wish.example, schema)
+
+
+def test_every_address_is_described(client: httpx2.Client) -> None:
+    """Paths of the document are those of the service."""
+    assert client.get("/openapi.json").json() == DOCUMENT
+    here = {
+        path.replace("{id_:str}", "{id}").replace("{name:str}", "{name}")
+        for route in ROUTES
+        for path in route.paths
+    }
+    made = {f"/v1/{name}" for name in (*VERBS, *LISTS)}
+    assert set(DOCUMENT["paths"]) == here | made
+
+
+@pytest.mark.timeout(170)
+def test_made_up_requests_find_no_failure(service: Served) -> None:
+    """Requests that follow the document, and some that do not: no 5xx, and answers as described.
+
+    A short run; tests/benchmarks/service_fuzz.py runs as long as it is told.
+    """
+    assert failures(service.address, examples=4, seconds=40) == []

@@ -1,0 +1,214 @@
+"""Questions over HTTP: the documents of the command line, and what is wrong with a question."""
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+from jsonschema import Draft202012Validator
+from served import BOOK, QUESTION
+
+import placer
+from conftest import Run
+from placer.documents.schemas import SCHEMA_NAMES, schema_text
+from placer.interface.listings import SORTS
+from placer.problem.words.wishes import WISHES
+from placer.service.questions.body import WordError, check_body
+from placer.service.questions.verbs import VERBS
+
+PLACED = "gcp/us-central1=4xT4:spot"
+ASKED: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "recommend": (QUESTION, ["recommend", "--model", "roberta-xlm", "--budget", "5/h"]),
+    "estimate": (
+        {"model": "roberta-xlm", "workers": PLACED, "catalog": BOOK},
+        ["estimate", "--model", "roberta-xlm", "--workers", PLACED],
+    ),
+    "compare": (
+        {"model": "roberta-xlm", "placements": [PLACED], "catalog": BOOK, "every_exchange": True},
+        ["compare", "--model", "roberta-xlm", "--every-exchange", PLACED],
+    ),
+    "explain": (
+        {**QUESTION, "budget": "0.01/h"},
+        ["explain", "--model", "roberta-xlm", "--budget", "0.01/h"],
+    ),
+    "pareto": (
+        {**QUESTION, "points": 3},
+        ["pareto", "--model", "roberta-xlm", "--budget", "5/h", "--points", "3"],
+    ),
+    "whatif": (
+        {**QUESTION, "set": ["budget=2/h"]},
+        ["whatif", "--model", "roberta-xlm", "--budget", "5/h", "--set", "budget=2/h"],
+    ),
+}
+"""For each verb a body, and the same question on the command line."""
+
+
+def timeless(document: Any) -> Any:
+    """Take out what differs between two runs: seconds of the search."""
+    if isinstance(document, dict):
+        return {k: timeless(v) for k, v in document.items() if k not in ("seconds", "nodes")}
+    return [timeless(one) for one in document] if isinstance(document, list) else document
+
+
+def problem(answer: httpx2.Response) -> dict[str, Any]:
+    """Return the details of a problem, which say at least what RFC 9457 asks for."""
+    assert answer.headers["content-type"] == "application/problem+json"
+    details: dict[str, Any] = answer.json()
+    assert details["status"] == answer.status_code
+    assert {"type", "title", "detail"} <= set(details)
+    assert "Traceback" not in answer.text
+    return details
+
+
+@pytest.mark.parametrize("verb", ASKED)
+def test_an_answer_is_the_document_of_the_command_line(
+    verb: str, client: httpx2.Client, run: Run
+) -> None:
+    """Word for word, apart from seconds; and it follows its schema, where there is one."""
+    body, words = ASKED[verb]
+    answer = client.post(f"/v1/{verb}", json=body)
+    assert answer.status_code == 200, answer.text
+    printed = json.loads(run(*words, "--catalog", BOOK, "--json").stdout)
+    assert timeless(answer.json()) == timeless(printed)
+    if VERBS[verb].schema in SCHEMA_NAMES:
+        schema = json.loads(schema_text(VERBS[verb].schema))
+        Draft202012Validator(schema).validate(answer.json())
+
+
+def test_replanning_takes_documents_instead_of_files(client: httpx2.Client) -> None:
+    """The plan and the log of its run are in the body; a log of nothing is refused."""
+    plan = placer.recommend("roberta-xlm", budget="5/h", catalog=BOOK).to_manifest()
+    answer = client.post("/v1/replan", json={"manifest": plan, "observed": ["{}"]})
+    assert problem(answer)["status"] == 422
+    assert "observed-1" in answer.json()["detail"]  # no folder of the service is told
+    plan["question"]["catalog"]["name"] = "../../../etc"
+    answer = client.post("/v1/replan", json={"manifest": plan, "observed": ["{}"]})
+    assert "unknown catalog '../../../etc'" in problem(answer)["detail"]
+
+
+def test_an_infeasible_question_has_an_answer(client: httpx2.Client) -> None:
+    """That nothing fits is proved: status 200, and the document says so."""
+    answer = client.post("/v1/recommend", json={**QUESTION, "budget": "0.01/h"})
+    assert answer.status_code == 200
+    assert answer.json()["status"] == "infeasible"
+    assert answer.json()["nearest"]
+
+
+def test_a_model_of_ones_own_is_a_document(client: httpx2.Client) -> None:
+    """A profile is sent whole; one that is none is refused."""
+    models = client.get("/v1/models").json()["models"]
+    profile = next(row for row in models if row["name"] == "roberta-xlm")
+    answer = client.post("/v1/recommend", json={**QUESTION, "model": {**profile, "name": "mine"}})
+    assert answer.json()["request"]["model"] == "mine"
+    answer = client.post("/v1/recommend", json={**QUESTION, "model": {"schema": "x"}})
+    assert problem(answer)["field"] == "model"
+    answer = client.post(
+        "/v1/recommend", json={**QUESTION, "model": {"schema": profile["schema"], "name": 1}}
+    )
+    assert problem(answer)["field"] == "model"
+
+
+WRONG: list[tuple[str, Any, str, str]] = [
+    ("recommend", {**QUESTION, "budgte": "5/h"}, "budgte", "a similar word exists: 'budget'"),
+    ("recommend", {**QUESTION, "budget": 5}, "budget", "give text such as '5/h'"),
+    ("recommend", {**QUESTION, "budget": "5/x"}, "budget", "write it as 5/h or 120/day"),
+    ("recommend", {**QUESTION, "gpu": "T44"}, "gpu", "a similar GPU exists"),
+    ("recommend", {**QUESTION, "places": "gcp/us-cntral1"}, "places", "similar"),
+    ("recommend", {**QUESTION, "workers": [3, 1]}, "workers", ""),
+    ("recommend", {"budget": "5/h"}, "model", "recommend needs model"),
+    ("recommend", {**QUESTION, "model": "roberta-xml"}, "model", "'roberta-xlm'"),
+    ("recommend", {**QUESTION, "catalog": "defualt"}, "catalog", "'default'"),
+    ("recommend", {**QUESTION, "catalog": []}, "catalog", "1 to 4"),
+    ("recommend", {**QUESTION, "top": 0}, "top", "1"),
+    ("recommend", {**QUESTION, "alternatives": "no"}, "alternatives", "boolean"),
+    ("recommend", {**QUESTION, "time_limit": "2h"}, "time_limit", "as a job"),
+    ("recommend", {**QUESTION, "time_limit": "soon"}, "time_limit", "200ms"),
+    ("recommend", {**QUESTION, "memory_limit": "much"}, "memory_limit", "500MB"),
+    ("recommend", {**QUESTION, "quota": "/etc/passwd"}, "quota", "not read"),
+    ("recommend", {**QUESTION, "calibration": "mine.json"}, "calibration", "whole document"),
+    ("recommend", {**QUESTION, "calibration": {"schema": "x"}}, "calibration", ""),
+    ("recommend", {**QUESTION, "solver": "magic"}, "solver", ""),
+    ("pareto", {**QUESTION, "objective": "cost"}, "objective", ""),
+    ("estimate", {"model": "roberta-xlm", "workers": "4"}, "workers", ""),
+    ("compare", {"model": "roberta-xlm", "placements": []}, "placements", ""),
+    ("replan", {"manifest": {}, "observed": ["x"]}, "manifest", "write it again"),
+]
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "field", "hint"),
+    WRONG,
+    ids=[f"{verb} {field} {number}" for number, (verb, _, field, _) in enumerate(WRONG)],
+)
+def test_a_wrong_word_is_named_with_what_to_write(
+    verb: str, body: Any, field: str, hint: str, client: httpx2.Client
+) -> None:
+    """Status 422, one line, a hint, and the word of the body that is wrong."""
+    details = problem(client.post(f"/v1/{verb}", json=body))
+    assert (details["status"], details.get("field")) == (422, field), details
+    assert hint in details.get("hint", "")
+    assert "--" not in details["detail"] + details.get("hint", "")  # words of requests, no options
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1", '{"a": 1, "a": 2}', '{"a": NaN}', "\xff", "[" * 9999]
+)
+def test_what_is_no_json_is_refused(text: str, client: httpx2.Client) -> None:
+    """With the line and the column where that is known."""
+    details = problem(client.post("/v1/recommend", content=text.encode("latin-1")))
+    assert details["status"] == 400
+    if text == "{":
+        assert "line 1, column 2" in details["detail"]
+
+
+@pytest.mark.parametrize("body", ["[]", "1", '"x"', "null"])
+def test_a_body_is_an_object(body: str, client: httpx2.Client) -> None:
+    """Other JSON is refused with an example of a body."""
+    details = problem(client.post("/v1/recommend", content=body))
+    assert (details["status"], details["hint"]) == (422, 'send {"model": "roberta-xlm"}')
+
+
+@pytest.mark.parametrize("name", WISHES)
+def test_every_wish_takes_its_example_or_is_a_document(name: str) -> None:
+    """A wish that the table gains is asked for over HTTP without an edit here."""
+    verb = VERBS["pareto" if name != "objective" else "recommend"]
+    wish = WISHES[name]
+    example: Any = True if wish.is_flag else wish.example
+    body = {"model": "roberta-xlm", name: example}
+    if "FILE" in wish.metavar and not example.isdigit():
+        with pytest.raises(WordError, match="files of the service are not read"):
+            check_body(verb, body)
+    else:
+        assert check_body(verb, body)[name] == example
+
+
+def test_offers_are_filtered_as_on_the_command_line(client: httpx2.Client, run: Run) -> None:
+    """By GPU, place, market and order."""
+    query = {"catalog": BOOK, "gpu": "T4", "in": "gcp", "sort": "place", "limit": "3"}
+    answer = client.get("/v1/offers", params=query)
+    words = ["--gpu", "T4", "--in", "gcp", "--sort", "place", "--limit", "3"]
+    assert answer.json() == json.loads(run("offers", "--catalog", BOOK, *words, "--json").stdout)
+    assert set(SORTS) == {"price", "place", "gpu", "age"}
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["gpus=T4", "gpu=T44", "limit=0", "limit=many", "limit=99999999999", "sort=x", "catalog=/etc"],
+)
+def test_a_wrong_filter_is_named(query: str, client: httpx2.Client) -> None:
+    """As a wrong word of a question is."""
+    details = problem(client.get(f"/v1/offers?{query}"))
+    assert details["status"] == 422
+    if query != "gpu=T44":
+        assert details["field"] == query.partition("=")[0]
+
+
+def test_lists(client: httpx2.Client) -> None:
+    """Models, books and schemas; where books lie on the server is not told."""
+    books = client.get("/v1/catalogs").json()
+    assert {"default", BOOK} <= {row["name"] for row in books["catalogs"]}
+    assert "folder" not in books
+    assert client.get("/v1/schemas").json()["schemas"] == list(SCHEMA_NAMES)
+    for name in SCHEMA_NAMES:
+        assert client.get(f"/v1/schemas/{name}").json() == json.loads(schema_text(name))
+    assert problem(client.get("/v1/schemas/reslt"))["hint"] == "a similar schema exists: 'result'"
