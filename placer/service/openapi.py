@@ -10,7 +10,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
-from placer.documents.schemas import SCHEMA_NAMES, schema_text
+from placer.documents.schemas import SCHEMA_NAMES, schema_document
 from placer.problem.words.values import HINTS
 from placer.problem.words.wishes import WISHES, Wish
 from placer.service.problems import CONTENT_TYPE, KINDS
@@ -62,8 +62,8 @@ JOB: Schema = {
         "created": {"type": "number", "description": "Seconds since 1970."},
         "started": {"type": ["number", "null"]},
         "finished": {"type": ["number", "null"]},
-        "best": {"anyOf": [{"$ref": f"{PARTS}better"}, {"type": "null"}]},
-        "problem": {"anyOf": [{"$ref": f"{PARTS}problem"}, {"type": "null"}]},
+        "best": {"anyOf": [{"$ref": f"{PARTS}best"}, {"type": "null"}]},
+        "problem": {"anyOf": [{"$ref": f"{PARTS}http-problem"}, {"type": "null"}]},
         "events": {"type": "string"},
         "answer": {"type": "string"},
         "manifest": {"type": "string"},
@@ -117,10 +117,10 @@ def document() -> Schema:
         },
         "components": {
             "schemas": {
-                **{name: json.loads(schema_text(name)) for name in SCHEMA_NAMES},
+                **{name: schema_document(name) for name in SCHEMA_NAMES},
                 **{f"{verb.name}-question": body_schema(verb) for verb in VERBS.values()},
-                "problem": PROBLEM,
-                "better": BETTER,
+                "http-problem": PROBLEM,
+                "best": BETTER,
                 "job": JOB,
             },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
@@ -198,7 +198,7 @@ def _problems(*kinds: str) -> Schema:
         before = found.get(str(status))
         found[str(status)] = {
             "description": f"{before['description']} {title}" if before else title,
-            "content": {CONTENT_TYPE: {"schema": {"$ref": f"{PARTS}problem"}}},
+            "content": {CONTENT_TYPE: {"schema": {"$ref": f"{PARTS}http-problem"}}},
         }
         if status == 429:
             found[str(status)]["headers"] = {

@@ -115,11 +115,11 @@ def test_a_planted_relative_import_of_a_neighbour_on_the_same_floor_is_found(cop
 
 
 def test_a_level_holds_about_a_dozen_rooms() -> None:
-    """A newcomer reads a level at one glance: 14 packages and 4 files at the top, at most 13
+    """A newcomer reads a level at one glance: 15 packages and 4 files at the top, at most 13
     below.
     """
     rooms = rooms_by_level(ROOT)
-    assert rooms.pop("placer") <= 18
+    assert rooms.pop("placer") <= 19
     assert max(rooms.values()) <= 13, rooms
 
 

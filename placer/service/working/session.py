@@ -359,7 +359,7 @@ def _models(session: Session, question: Question, tell: Tell, cancel: Cancel) ->
 
 def _catalogs(session: Session, question: Question, tell: Tell, cancel: Cancel) -> Reply:
     document = catalogs_document()
-    del document["folder"]  # where things lie on the server is nobody's business
+    document["folder"] = ""  # where books lie on the server is nobody's business
     return Reply(outcome=Outcome.ANSWERED, document=_json(document))
 
 
