@@ -20,8 +20,8 @@ MOST_BOOKS = 4
 DEFAULT_SECONDS = 30.0
 """Time limit of a search where none is given, as on the command line."""
 HUGGING_FACE = "hf:"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
-"""A model's name that is no path on any system."""
+NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,99}/)?(?P<name>[A-Za-z0-9][A-Za-z0-9._+-]{0,99})")
+"""A model's name, perhaps after its organisation on Hugging Face; the name alone is looked up."""
 WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
 
 
@@ -175,17 +175,15 @@ def _model(name: str, value: Any, verb: Verb) -> Any:
         return value
     if not isinstance(value, str):
         raise PlacerError("model is not a name", "give text, or a whole profile")
-    word = value
-    if word.startswith(HUGGING_FACE):
-        word = word.rpartition("/")[2].removeprefix(HUGGING_FACE).lower()
-        if word not in profile_names():
-            raise unknown("model", value[:60], profile_names())
-        return word
-    if not NAME.fullmatch(word) or word.endswith(".json"):
+    found = NAME.fullmatch(value.removeprefix(HUGGING_FACE))
+    if found is None or found["name"].endswith(".json"):
         raise unknown(
-            "model", word[:60], profile_names(), "give a name of GET /v1/models, or a whole profile"
+            "model",
+            value[:60],
+            profile_names(),
+            "give a name of GET /v1/models, a size such as 7B, or a whole profile",
         )
-    return word
+    return found["name"]
 
 
 def _catalog(name: str, value: Any, verb: Verb) -> tuple[str, ...]:

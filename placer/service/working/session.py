@@ -84,7 +84,7 @@ class Session:
                 outcome=Outcome.REFUSED,
                 message=said(error.message),
                 hint=said(error.hint),
-                field=error.field if isinstance(error, WordError) else self._field(error, question),
+                field=self._field(error, question),
             )
         except MemoryError:
             reply = Reply(
@@ -136,7 +136,9 @@ class Session:
             raise WordError("memory_limit", error) from None
 
     def _field(self, error: PlacerError, question: Question) -> str:
-        """Return the name of the wish that was refused: the one that is refused alone too."""
+        """Return the word that is to blame; of several, the one that is refused alone too."""
+        if error.field in question.words or isinstance(error, WordError):
+            return error.field
         given = {name: value for name, value in question.words.items() if name in WISHES}
         try:
             book = self.advisor.book(question.words.get("catalog"))
