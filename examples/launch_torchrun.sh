@@ -7,14 +7,14 @@
 # Prints: the plan, the names of the files, and the output of the loop: loss and samples/s of both
 # workers together. That is another model on another device than the plan's, so its samples/s say
 # nothing about the plan.
-# Needs: pip install 'placer[profile]' (PyTorch with torchrun). Takes about 15 s.
+# Needs: pip install 'placer-advisor[profile]' (PyTorch with torchrun). Takes about 15 s.
 # Usage: sh launch_torchrun.sh [FOLDER for what is written]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-$(mktemp -d)}
 mkdir -p "$out" && out=$(cd "$out" && pwd)
 show() { printf '\n$ %s\n' "$*"; "$@"; }
-command -v torchrun >/dev/null || { echo "error: torchrun is not installed; pip install 'placer[profile]'" >&2; exit 2; }
+command -v torchrun >/dev/null || { echo "error: torchrun is not installed; pip install 'placer-advisor[profile]'" >&2; exit 2; }
 
 show placer recommend --model roberta-xlm --catalog erben-2023 --gpu T4 --in gcp --regions 2 --workers 2 --top 1 \
   --exchange all-reduce --manifest "$out/plan.json"

@@ -6,7 +6,7 @@
 # no account is needed.
 # Prints: what was measured on this CPU, what is estimated for GPUs with intervals, the
 # recommendation, the files, and how to launch.
-# Needs: pip install 'placer[profile]' (PyTorch). Takes about a minute, half of it measuring.
+# Needs: pip install 'placer-advisor[profile]' (PyTorch). Takes about a minute, half of it measuring.
 # Usage: sh profile_to_skypilot.sh [FOLDER for what is written
 #   [MODULE:FUNCTION [options of placer profile]]]
 set -eu

@@ -7,7 +7,7 @@
 # Prints: seconds, bytes by link and dollars, predicted beside measured; what the death of the
 # worker cost.
 # Needs: Linux and root (or user namespaces; without, slower ways are tried), pip install
-# 'placer[rehearse]'. Takes about 40 s.
+# 'placer-advisor[rehearse]'. Takes about 40 s.
 # Usage: sh rehearse_plan.sh [FOLDER for what is written]
 set -eu
 out=${1:-$(mktemp -d)}

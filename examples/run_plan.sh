@@ -9,7 +9,7 @@
 # Seconds cannot: no GPU, no wide-area links. `run`, `calibrate` and `replan` say so.
 # Prints: the plan, predicted beside measured, a loss that falls from about 3.5 (guessing) to below
 # 1, what the log tells of this machine, and whether another plan would be better.
-# Needs: pip install 'placer[profile,calibrate]' (PyTorch, SciPy). Takes about 20 s.
+# Needs: pip install 'placer-advisor[profile,calibrate]' (PyTorch, SciPy). Takes about 20 s.
 # Usage: sh run_plan.sh [FOLDER for what is written]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

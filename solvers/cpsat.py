@@ -20,11 +20,12 @@ from math import ceil, floor, inf, log2
 
 from placer.problem.problem import Problem
 from placer.solving.answer import Answer, SolveOptions
+from placer.version import install_line
 
 from ._programs.child_process import solve_in_child
 from ._programs.linear import CONSTANT, Model, Solved
 
-NEEDS = ("ortools", "ortools", "pip install 'placer[cpsat]'")
+NEEDS = ("ortools", "ortools", install_line("cpsat"))
 """Module, package and the line that installs it."""
 STEPS = 2**28
 """Steps of a continuous variable over its range."""

@@ -9,13 +9,14 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.solving.answer import Answer, SolveOptions
+from placer.version import install_line
 
 from ._programs.child_process import solve_in_child
 from ._programs.linear import Model, Solved
 
 WRONG_VERSIONS = ((1, 14, 0),)
 """Versions of HiGHS that returned wrong optima as optimal (677 of 3,000 tiny programs)."""
-NEEDS = ("scipy", "scipy", "pip install 'placer[milp]'")
+NEEDS = ("scipy", "scipy", install_line("milp"))
 """Module, package and the line that installs it."""
 
 

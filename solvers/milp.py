@@ -19,6 +19,7 @@ from placer.errors import PlacerError
 from placer.files.whole_files import temporary_folder
 from placer.problem.problem import Problem
 from placer.solving.answer import Answer, SolveOptions
+from placer.version import install_line
 
 from ._programs.child_process import die_with_parent, solve_in_child
 from ._programs.linear import Model, Solved
@@ -26,7 +27,7 @@ from ._programs.linear import Model, Solved
 NEEDS = (
     "pulp" if find_spec("pulp") and not find_spec("cbcbox") else "cbcbox",
     "cbcbox",
-    "pip install 'placer[milp]'",
+    install_line("milp"),
 )
 """Module, package and the line that installs it. PuLP 3 carries a CBC as well, PuLP 4 none."""
 GRACE_S = 1.0

@@ -392,7 +392,7 @@ def test_without_distributed_the_error_says_what_to_install(run: Run) -> None:
     if importlib.util.find_spec("distributed") is None:
         done = run(*QUESTION, *OVER, "--dask", "tcp://127.0.0.1:1")
         assert done.returncode == 2
-        assert "pip install 'placer[dask]'" in done.stderr
+        assert "pip install 'placer-advisor[dask]'" in done.stderr
     else:
         with pytest.raises(PlacerError, match="no Dask scheduler"):
             placer.sweep(

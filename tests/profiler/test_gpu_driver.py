@@ -102,5 +102,5 @@ def test_a_missing_binding_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(PlacerError, match="nvidia-ml-py") as caught:
         load_nvml()
-    assert "pip install 'placer[profile]'" in str(caught.value)
+    assert "pip install 'placer-advisor[profile]'" in str(caught.value)
     assert caught.value.exit_code == 2

@@ -366,5 +366,5 @@ def test_without_torch_the_install_line_is_named(tmp_path: Path) -> None:
     done = in_process("profile", "mymodel:good", cwd=tmp_path, code=BLOCKED)
     assert done.returncode == 2
     assert "PyTorch" in done.stderr
-    assert "pip install 'placer[profile]'" in done.stderr
+    assert "pip install 'placer-advisor[profile]'" in done.stderr
     assert "Traceback" not in done.stderr

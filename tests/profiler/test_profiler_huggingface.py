@@ -287,7 +287,7 @@ def test_without_transformers_the_pip_line_is_named(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment
     )
-    assert "pip install 'placer[hf]'" in done.stdout
+    assert "pip install 'placer-advisor[hf]'" in done.stdout
 
 
 @needs_transformers

@@ -158,7 +158,7 @@ except PlacerError as error:
     )
     assert done.stdout.splitlines() == [
         str(len(BUILTINS)),
-        "install it: pip install 'placer[profile]'",
+        "install it: pip install 'placer-advisor[profile]'",
     ]
 
 

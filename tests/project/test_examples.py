@@ -251,8 +251,8 @@ def test_scripts_without_torch_say_what_to_install(
     )
     assert done.returncode == 2, done.stderr
     assert (
-        "pip install 'placer[profile]'" in done.stderr
-        or "pip install 'placer[rehearse]'" in done.stderr
+        "pip install 'placer-advisor[profile]'" in done.stderr
+        or "pip install 'placer-advisor[rehearse]'" in done.stderr
     )
     assert "Traceback" not in done.stderr
 

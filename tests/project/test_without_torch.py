@@ -131,7 +131,7 @@ for call in (lambda: measure_host(), lambda: measured_efficiency(target, "cpu", 
         call()
     except PlacerError as error:
         assert error.exit_code == 2
-        assert "pip install 'placer[profile]'" in error.hint
+        assert "pip install 'placer-advisor[profile]'" in error.hint
         print("named")
 """
     done = python(code)
@@ -140,4 +140,4 @@ for call in (lambda: measure_host(), lambda: measured_efficiency(target, "cpu", 
         for words in (["--builtin", "lstm"], ["exchange", "--quick"]):
             said = placer("profile", *words)
             assert said.returncode == 2, said.stderr
-            assert "pip install 'placer[profile]'" in said.stderr
+            assert "pip install 'placer-advisor[profile]'" in said.stderr

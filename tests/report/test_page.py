@@ -196,7 +196,7 @@ def test_without_the_extra_the_error_names_the_install_line(
     monkeypatch.setitem(sys.modules, "altair", None)
     with pytest.raises(PlacerError, match="altair, which is not installed") as refused:
         page({"a.json": document})
-    assert "placer[report]" in refused.value.hint
+    assert "placer-advisor[report]" in refused.value.hint
 
 
 def test_a_drawing_of_its_own_has_the_light_colours() -> None:

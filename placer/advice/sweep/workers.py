@@ -18,6 +18,7 @@ from placer.problem.problem import Problem
 from placer.solving.allowance import default_memory_bytes
 from placer.solving.answer import SolveOptions
 from placer.units import format_bytes
+from placer.version import install_line
 
 MOST_JOBS = 1_024
 LEAST_BYTES = 250_000_000
@@ -123,7 +124,7 @@ def dask(address: str, problem: Problem, solver: str, options: SolveOptions) -> 
         distributed = importlib.import_module("distributed")
     except ImportError:
         raise PlacerError(
-            "--dask needs the package distributed", "install it: pip install 'placer[dask]'"
+            "--dask needs the package distributed", f"install it: {install_line('dask')}"
         ) from None
     try:
         client = distributed.Client(address, timeout="10s")

@@ -11,6 +11,7 @@ import click
 
 from placer.cli.options import json_option
 from placer.cli.output import print_json
+from placer.version import install_line
 
 EXTRAS = {
     "milp": ("cbcbox", "scipy"),
@@ -57,7 +58,7 @@ def _extra(name: str, packages: tuple[str, ...]) -> tuple[str, str]:
         try:
             installed.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:
-            return "not installed", f"pip install 'placer[{name}]'"
+            return "not installed", install_line(name)
     return ", ".join(installed), ""
 
 

@@ -13,6 +13,7 @@ from placer.cli.options import json_option
 from placer.cli.output import check_targets, console, new_table, print_json, write_json
 from placer.errors import PlacerError
 from placer.units import format_plain
+from placer.version import install_line
 
 if TYPE_CHECKING:
     from placer.launch.rehearsal.comparison import Line
@@ -98,7 +99,7 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     if importlib.util.find_spec("torch") is None:
         raise PlacerError(
             "placer rehearse needs PyTorch, which is not installed",
-            "install it: pip install 'placer[rehearse]'",
+            f"install it: {install_line('rehearse')}",
         )
     from placer.launch.rehearsal.comparison import confirmed, document_of, lines_of
     from placer.launch.rehearsal.options import RehearsalOptions

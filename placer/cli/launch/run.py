@@ -16,6 +16,7 @@ from placer.cli.output import console, new_table, print_json
 from placer.cost_model.timing.store import POLL_SECONDS
 from placer.errors import PlacerError
 from placer.units import counted, format_plain
+from placer.version import install_line
 
 if TYPE_CHECKING:
     from placer.launch.runtime.run_plan import RunPlan
@@ -169,7 +170,7 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     if importlib.util.find_spec("torch") is None:
         raise PlacerError(
             "placer run needs PyTorch, which is not installed",
-            "install it: pip install 'placer[profile]'",
+            f"install it: {install_line('profile')}",
         )
     settings = _settings(plan, words, folder)
     watch = _watch(plan, settings, quiet=as_json)

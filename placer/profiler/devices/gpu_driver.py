@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.version import install_line
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +33,7 @@ def load_nvml() -> ModuleType:
     except ImportError:
         raise PlacerError(
             "the clocks of a GPU are read with nvidia-ml-py, which is not installed",
-            "install it: pip install 'placer[profile]'",
+            f"install it: {install_line('profile')}",
         ) from None
     loaded: ModuleType = pynvml
     return loaded

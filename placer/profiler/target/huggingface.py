@@ -17,6 +17,7 @@ from placer.errors import PlacerError
 from placer.profiler.builtin.batches import generator, images, masked_text
 from placer.profiler.target.torch_import import load_torch
 from placer.profiler.workload import Workload
+from placer.version import install_line
 from placer.workload.architecture import LONGEST_SEQUENCE, Architecture
 from placer.workload.models.configuration import Configuration, read_configuration
 from placer.workload.models.configured_decoder import USUAL_TOKENS, configured_decoder
@@ -222,7 +223,7 @@ def _load_transformers() -> ModuleType:
     except ImportError:
         raise PlacerError(
             "hf: needs Hugging Face transformers, which is not installed",
-            "install it: pip install 'placer[hf]'",
+            f"install it: {install_line('hf')}",
         ) from None
     loaded: ModuleType = transformers
     return loaded

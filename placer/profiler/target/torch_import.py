@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from placer.errors import PlacerError
+from placer.version import install_line
 
 
 def load_torch() -> ModuleType:
@@ -20,7 +21,7 @@ def load_torch() -> ModuleType:
     except ImportError:
         raise PlacerError(
             "placer profile needs PyTorch, which is not installed",
-            "install it: pip install 'placer[profile]'",
+            f"install it: {install_line('profile')}",
         ) from None
     loaded: ModuleType = torch
     return loaded

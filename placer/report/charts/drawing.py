@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError, unknown
+from placer.version import install_line
 
 FORMATS = ("svg", "png", "pdf")
 """What a drawing can be written as."""
@@ -92,7 +93,7 @@ def _needed(module: str) -> Any:
     except ImportError:
         raise PlacerError(
             f"reports need {module.replace('_', '-')}, which is not installed",
-            "pip install 'placer[report]'",
+            install_line("report"),
         ) from None
 
 

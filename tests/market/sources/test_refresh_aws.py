@@ -379,7 +379,7 @@ def test_without_boto3_the_pip_line_is_said(call: Call, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "boto3", None)
     code, _, err = call("http://127.0.0.1:9")
     assert code == 2
-    assert "pip install 'placer[aws]'" in err
+    assert "pip install 'placer-advisor[aws]'" in err
 
 
 BROKEN = {

@@ -9,6 +9,7 @@ from typing import Any
 from placer.advice.portfolio.question.columns import Column, Columns, Duals
 from placer.advice.portfolio.question.resources import Held
 from placer.errors import PlacerError
+from placer.version import install_line
 
 WRONG_HIGHS = (1, 14, 0)
 """A version of HiGHS that returns wrong optima of tiny programs as optimal."""
@@ -244,7 +245,7 @@ def _scipy() -> Any:
     except ImportError:
         raise PlacerError(
             "a portfolio needs SciPy, which is not installed",
-            "install it: pip install 'placer[milp]'",
+            f"install it: {install_line('milp')}",
         ) from None
     return optimize
 

@@ -6,8 +6,9 @@ from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import LOG_MARK, STEPS
 from placer.launch.export.texts.readme import Section
 from placer.problem.exchange import traits
+from placer.version import DISTRIBUTION
 
-WHEEL = "placer-*.whl"
+WHEEL = f"{DISTRIBUTION.replace('-', '_')}-*.whl"
 WHEN = "every 100 steps, at the end, and where possible when a rank is lost"
 CALIBRATED = ("all-reduce", "none")
 """Strategies whose logs ``placer calibrate`` reads, if the exchange does not run beside the next

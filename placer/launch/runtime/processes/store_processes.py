@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from placer.documents.manifest.types import Bucket
 from placer.errors import PlacerError
+from placer.version import install_line
 
 START_S = 30.0
 """A store answers within so many seconds of its start."""
@@ -59,7 +60,7 @@ def local_object_stores(
     if any(importlib.util.find_spec(name) is None for name in ("moto", "flask", "waitress")):
         raise PlacerError(
             "this exchange needs an object store, and none is given",
-            "give --endpoint-url, or install a local one: pip install 'placer[rehearse]'",
+            f"give --endpoint-url, or install a local one: {install_line('rehearse')}",
         )
     log = folder / LOG
     try:

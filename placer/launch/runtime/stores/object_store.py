@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from placer.errors import PlacerError
 from placer.launch.runtime.wire.meter import Meter
 from placer.market.sources.reading.web_address import is_loopback, public, without_secrets
+from placer.version import install_line
 
 ATTEMPTS = 6
 """Most attempts of one request; with `FIRST_WAIT_S` doubled each time about 6 s of waiting in all.
@@ -221,7 +222,7 @@ def _client(endpoint_url: str, timeout_s: float, *, direct: bool) -> Any:
     except ImportError:
         raise PlacerError(
             "this exchange needs boto3, which is not installed",
-            "install it: pip install 'placer[aws]'",
+            f"install it: {install_line('aws')}",
         ) from None
     try:
         return boto3.session.Session().client(

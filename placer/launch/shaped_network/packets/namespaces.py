@@ -18,6 +18,7 @@ from placer.launch.shaped_network.network import ShapedNetwork
 from placer.launch.shaped_network.packets.namespace import window_bytes
 from placer.launch.shaped_network.shaping.shape import Shape
 from placer.launch.shaped_network.streams.relay_process import RelayProcess
+from placer.version import install_line
 
 CARRIES_BYTES_PER_S = 375e6
 """3 Gb/s. On two shared cores of 2026 one stream reached 3 to 8 Gb/s and 56 streams of eight gloo
@@ -83,7 +84,7 @@ def namespaces(
     if importlib.util.find_spec("pyroute2") is None:
         raise PlacerError(
             "shaped links need pyroute2, which is not installed",
-            "install it: pip install 'placer[rehearse]'",
+            f"install it: {install_line('rehearse')}",
         )
     process, made = _start(places, shapes)
     try:

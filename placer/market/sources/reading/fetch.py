@@ -15,6 +15,7 @@ from placer.files.bounded_file import bounded
 from placer.market.sources.harvest import Origin
 from placer.market.sources.reading.deadline import within
 from placer.market.sources.reading.web_address import DIRECT, public
+from placer.version import install_line
 
 MOST_BYTES = 256 * 1024 * 1024
 """Largest document, packed and unpacked: the largest public price list of machines (AWS, one
@@ -174,7 +175,7 @@ def load_client_library() -> Any:
     try:
         import httpx2
     except ImportError:
-        raise PlacerError("downloads need httpx2", "pip install 'placer[online]'") from None
+        raise PlacerError("downloads need httpx2", install_line("online")) from None
     return httpx2
 
 

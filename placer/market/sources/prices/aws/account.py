@@ -10,6 +10,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.market.sources.reading.fetch import FAILED, READ_SECONDS
+from placer.version import install_line
 
 CONNECT_SECONDS = 10.0
 ATTEMPTS = 5
@@ -52,7 +53,7 @@ class Account:
             import boto3
             from botocore.config import Config
         except ImportError:
-            raise PlacerError("prices of AWS need boto3", "pip install 'placer[aws]'") from None
+            raise PlacerError("prices of AWS need boto3", install_line("aws")) from None
         retries = {"total_max_attempts": ATTEMPTS, "mode": "standard"}
         self._config = Config(
             connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries=retries
