@@ -1,16 +1,19 @@
 """The wheel and the sdist: complete, and the wheel runs in an empty environment."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from conftest import PROCESS_TIMEOUT_S, ROOT
+from placer.version import DISTRIBUTION, __version__
 from structure import SOURCES
 
 SHIPPED = [
@@ -19,13 +22,17 @@ SHIPPED = [
     "placer/catalogs/erben-2023/runs.csv",
     "placer/catalogs/phalak-2023/claims.csv",
     "placer/documents/schemas/calibration-v1.json",
+    "placer/documents/schemas/error-v1.json",
     "placer/documents/schemas/result-v1.json",
     "placer/profiles/roberta-xlm.json",
     "placer/profiler/devices/devices.csv",
     "placer/profiler/estimate/constants.json",
     "placer/profiler/estimate/published.csv",
     "placer/py.typed",
+    "placer/report/land/land-110m.json",
+    "placer/report/templates/page.html",
 ]
+SOURCE_WORDS = re.compile(r"placer\[[a-z]")
 
 
 def module_path(path: Path) -> str:
@@ -76,6 +83,45 @@ def test_wheel_and_sdist_hold_the_data(built: Path) -> None:
         "pyproject.toml",
         "LICENSE",
     } <= inside
+
+
+def test_twine_accepts_wheel_and_sdist(built: Path) -> None:
+    """Names, metadata and the description are what PyPI takes; the name there is free."""
+    files = [*map(str, built.glob("*"))]
+    assert sorted(Path(name).name for name in files) == [
+        f"placer_advisor-{__version__}-py3-none-any.whl",
+        f"placer_advisor-{__version__}.tar.gz",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "twine", "check", "--strict", *files],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PROCESS_TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_version_and_name_stand_once() -> None:
+    """pyproject.toml repeats what placer/version.py says; no other text installs another package;
+    the changelog promises what a version means.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert (project["name"], project["version"]) == (DISTRIBUTION, __version__)
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "*.py", "*.md", "*.sh", "*.ipynb", "*.toml"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    wrong = [
+        name
+        for name in listed
+        if SOURCE_WORDS.search((ROOT / name).read_text(encoding="utf-8"))
+        and name != "tests/project/test_packaging.py"
+    ]
+    assert wrong == []
+    assert "## Unreleased" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -434,7 +434,7 @@ def test_a_missing_package_is_named(
         PlacerError, match=f"the solver '{name}' needs the package {package}"
     ) as caught:
         solve(random_problem(0), name)
-    assert caught.value.hint.startswith("pip install 'placer[")
+    assert caught.value.hint.startswith("pip install 'placer-advisor[")
 
 
 BETTER = (
