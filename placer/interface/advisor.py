@@ -25,8 +25,6 @@ from placer.problem.words.wishes import Quotas, TrainingWishes, Wishes
 from placer.solving import allowance
 from placer.solving.allowance import Cancel
 from placer.solving.answer import SolveOptions
-from placer.solving.by_hand import place_by_hand
-from placer.solving.cross_check import check_verifier, verified
 from placer.solving.result import Result
 from placer.workload.profile import ModelProfile
 
@@ -113,12 +111,18 @@ class Advisor:
                 "say alternatives=False for the answer alone",
             )
         if verify is not None:
+            from placer.solving.cross_check import check_verifier
+
             check_verifier(solver, text_of("verify", verify))
         started, solver = time.monotonic(), text_of("solver", solver)
         problem = self.problem(model, catalog, **words)
         with allowance.opened(_left_s(options, started), options.memory_limit_bytes, cancel):
             result = recommend_problem(problem, solver, options, top, alternatives=alternatives)
-        return result if verify is None else verified(result, verify, options)
+        if verify is None:
+            return result
+        from placer.solving.cross_check import verified
+
+        return verified(result, verify, options)
 
     @with_wishes
     def pareto(
@@ -208,6 +212,8 @@ class Advisor:
         **words: Unpack[TrainingWishes],
     ) -> Estimate:
         """Time and price a placement given by hand; see `placer.estimate`."""
+        from placer.solving.by_hand import place_by_hand
+
         problem = self.problem(model, catalog, quota=quota, **words)
         return estimate_placement(place_by_hand(workers, problem), problem)
 
@@ -226,6 +232,7 @@ class Advisor:
         **words: Unpack[TrainingWishes],
     ) -> Simulation:
         """Replay a placement given by hand, event by event; see `placer.simulate`."""
+        from placer.solving.by_hand import place_by_hand
         from placer.validation.simulation.replay import replay
 
         problem = self.problem(model, catalog, **words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -12,6 +12,21 @@ from placer.market.network.graph import Link, Network, network_of
 
 FREE = "free-egress"
 """Key under which a catalog keeps its market with free egress."""
+AGGREGATOR_PLACES = "aggregator-places"
+"""Key under which a catalog keeps the places of functions with their stores."""
+ONE_ROW = "one-row"
+"""Key under which a catalog keeps the one row in which it differs from another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowChange:
+    """The one row in which a catalog differs from a ``plain`` one: ``changed`` stands for ``offer``
+    at another price; None: the row is left out.
+    """
+
+    plain: Catalog
+    offer: VmOffer
+    changed: VmOffer | None
 
 
 def with_scaled_prices(
@@ -28,18 +43,44 @@ def with_scaled_prices(
     source
         What is put before the source of each scaled price.
     """
+    return with_offers(
+        catalog,
+        tuple(_scaled(o, factor, source) if matches(o) else o for o in catalog.offers),
+    )
 
-    def scaled(offer: VmOffer) -> VmOffer:
-        low, high = offer.usd_per_hour_low, offer.usd_per_hour_high
-        return msgspec.structs.replace(
-            offer,
-            usd_per_hour=offer.usd_per_hour * factor,
-            usd_per_hour_low=low and low * factor,
-            usd_per_hour_high=high and high * factor,
-            source=f"{source}; {offer.source}",
-        )
 
-    return with_offers(catalog, tuple(scaled(o) if matches(o) else o for o in catalog.offers))
+def _scaled(offer: VmOffer, factor: float, source: str) -> VmOffer:
+    low, high = offer.usd_per_hour_low, offer.usd_per_hour_high
+    return msgspec.structs.replace(
+        offer,
+        usd_per_hour=offer.usd_per_hour * factor,
+        usd_per_hour_low=low and low * factor,
+        usd_per_hour_high=high and high * factor,
+        source=f"{source}; {offer.source}",
+    )
+
+
+def with_one_price(catalog: Catalog, offer: VmOffer, factor: float | None) -> Catalog:
+    """Multiply the price of one row of a catalog, or leave the row out.
+
+    Parameters
+    ----------
+    offer
+        The row itself, not one that is equal.
+    factor
+        From 0; None leaves the row out.
+
+    Returns
+    -------
+    Catalog
+        Knows in which row it differs (`ONE_ROW`), so that what was admitted of the others is not
+        looked at again.
+    """
+    changed = None if factor is None else _scaled(offer, factor, "what if")
+    offers = (changed if other is offer else other for other in catalog.offers)
+    repriced = with_offers(catalog, tuple(other for other in offers if other is not None))
+    repriced.memo[ONE_ROW] = RowChange(plain=catalog, offer=offer, changed=changed)
+    return repriced
 
 
 def with_offers(catalog: Catalog, offers: tuple[VmOffer, ...]) -> Catalog:
@@ -48,6 +89,8 @@ def with_offers(catalog: Catalog, offers: tuple[VmOffer, ...]) -> Catalog:
     """
     changed = replace(catalog, offers=offers)
     changed.memo["network"] = network_of(catalog)  # it knows no prices of machines
+    if AGGREGATOR_PLACES in catalog.memo:  # nor do these
+        changed.memo[AGGREGATOR_PLACES] = catalog.memo[AGGREGATOR_PLACES]
     return changed
 
 

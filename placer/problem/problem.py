@@ -29,6 +29,7 @@ from placer.market.catalog import (
 )
 from placer.market.network.geography import great_circle_km
 from placer.market.network.graph import Network, largest_cards, network_of
+from placer.market.scaled_market import AGGREGATOR_PLACES, ONE_ROW, RowChange
 from placer.market.words.own_places import own_places
 from placer.market.words.selection import asks_for
 from placer.problem.data.datasets import bytes_of, passes_of
@@ -217,6 +218,15 @@ def groups_of(pools: Sequence[Pool], counts: Sequence[int]) -> tuple[WorkerGroup
     return tuple(pool.group(count) for pool, count in zip(pools, counts, strict=True) if count)
 
 
+def _with_one_row(pools: Sequence[Pool], row: RowChange) -> tuple[Pool, ...]:
+    """Return the pools with one row at another price, or without it."""
+    changed = (
+        msgspec.structs.replace(pool, offer=row.changed) if pool.offer is row.offer else pool
+        for pool in pools
+    )
+    return tuple(pool for pool in changed if pool.offer is not None)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """One question, ready to solve: profile, catalog, requirements and network."""
@@ -322,6 +332,9 @@ class Problem:
         return kept.get((id(self.profile), limits), lambda: (self.profile, self._admitted()))[1]
 
     def _admitted(self) -> tuple[Pool, ...]:
+        row: RowChange | None = self.catalog.memo.get(ONE_ROW)
+        if row is not None:  # a price decides nothing of what is admitted, nor how fast it is
+            return _with_one_row(replace(self, catalog=row.plain).pools, row)
         pools = []
         places: dict[tuple[str, str, bool], bool] = {}
         kinds: dict[tuple[object, ...], bool] = {}
@@ -434,7 +447,7 @@ class Problem:
         once for a catalog.
         """
         kept: Recent[tuple[tuple[str, str], ...]] = self.catalog.memo.setdefault(
-            "aggregator-places", Recent(KEPT_POOLS)
+            AGGREGATOR_PLACES, Recent(KEPT_POOLS)
         )
         return kept.get(
             (self.requirements.aggregator, self.requirements.storage), self._aggregator_places

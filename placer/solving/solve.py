@@ -22,10 +22,7 @@ from placer.problem.problem import STALE, Problem
 from placer.solving import allowance
 from placer.solving.allowance import Reason, StoppedError
 from placer.solving.answer import Answer, SolveOptions, Status
-from placer.solving.batch_range import best_batch
-from placer.solving.nearest_plan import WISHES, nearest_plan
 from placer.solving.result import Result
-from placer.solving.shares.search import best_within_shares
 
 Run = Callable[[Problem, SolveOptions], Answer]
 """A solver: a question and options in, a decision and a bound out."""
@@ -71,8 +68,12 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
     """
     module, options = _module(solver), options or SolveOptions()
     if problem.requirements.open_batches:
+        from placer.solving.batch_range import best_batch  # few questions need it
+
         return best_batch(problem, lambda asked, own: solve(asked, solver, own), options)
     if problem.requirements.has_shares:
+        from placer.solving.shares.search import best_within_shares  # few questions need it
+
         return best_within_shares(
             problem, lambda asked, own: solve(asked, solver, own), options, solver
         )
@@ -244,6 +245,8 @@ def require_pools(problem: Problem) -> None:
     """
     if problem.pools:
         return
+    from placer.solving.nearest_plan import nearest_plan  # only where nothing fits
+
     what = f"no offer of catalog '{problem.catalog.name}' passes your filters"
     what += f" for {problem.profile.name}"
     nearest = nearest_plan(problem)

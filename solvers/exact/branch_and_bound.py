@@ -35,7 +35,7 @@ from .._market.arrays import Array
 from .._market.market import Market
 from .._market.shared_tables import APART
 from .._mode import Mode
-from .._target import Target
+from .._target import FirstPlacementError, Target
 from .bounds.ledger import Ledger, root_bound
 from .butterfly_search import ButterflySearch
 from .gossip_search import GossipSearch
@@ -106,6 +106,8 @@ VARIED = frozenset(
     }
 )
 """Wishes in which the questions of one `Prepared` may differ."""
+EXCLUDING_NODES = 10
+"""Nodes in which a side question is closed without a draft, or asked anew with one."""
 TIE_NODES = 1_000
 """Nodes of the second search, which breaks ties: such placements are rare, and the first search
 has proved the value.
@@ -233,7 +235,12 @@ class Prepared:
             if target.beat is not None:
                 market = _aimed(market, target)
             searches = self.searches(market, target)
-            closed = set() if opening is None else self._open(target, searches, opening)
+            if opening is None:
+                closed = set()
+            elif self._excluded(target, searches):
+                closed = {id(search) for search in searches}
+            else:
+                closed = self._open(target, searches, opening)
             limited = target.max_usd_per_sample < math.inf and target.beat is None
             if len(closed) < len(searches) and limited:
                 market = _aimed(market, target)
@@ -261,6 +268,38 @@ class Prepared:
         except (StoppedError, KeyboardInterrupt, MemoryError) as why:
             self._stop(why)
             return False
+
+    @staticmethod
+    def _excluded(target: Target, searches: list[Search]) -> bool:
+        """Return whether a few nodes prove that nothing beats a value that is known without a
+        placement.
+
+        Notes
+        -----
+        Most values of side questions are beaten by nothing. A draft of such a question costs more
+        than its proof, so it is made where these nodes find something or do not end.
+        """
+        if target.beat is None or target.best is not None or not target.short:
+            return False
+        nodes = min(EXCLUDING_NODES, target.node_limit or EXCLUDING_NODES)
+        trial = replace(target, first=True, node_limit=nodes, on_better=None)
+        try:
+            for search in searches:
+                search.aim(trial)
+            left = [search for search in searches if search.may_improve()]
+            excluded = Schedule(trial, Ledger(trial), left).run()
+        except FirstPlacementError:
+            excluded = False
+        except OutOfTimeError as why:
+            if why.reason is not Reason.NODES:
+                raise
+            excluded = False
+        finally:
+            for search in searches:
+                search.aim(target)
+        target.ticks += trial.ticks if excluded else 0
+        target.candidates += trial.candidates if excluded else 0
+        return excluded
 
     @staticmethod
     def _open(target: Target, searches: list[Search], opening: SolveOptions) -> set[int]:

@@ -13,7 +13,7 @@ from placer.cost_model.outlook.totals import totals_of
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.checks.outliers import Outlier, outlier_of, usual_share
 from placer.market.price_interval import price_interval
-from placer.market.scaled_market import with_offers, with_scaled_prices
+from placer.market.scaled_market import with_one_price
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving import allowance
@@ -224,14 +224,8 @@ def _asked(
 ) -> PriceCase:
     """Ask a solver what is best where one row has another price, or is left out (None)."""
     problem = result.problem
-    if usd_per_hour is None:
-        kept = tuple(other for other in problem.catalog.offers if other is not offer)
-        catalog = with_offers(problem.catalog, kept)
-    else:
-        catalog = with_scaled_prices(
-            problem.catalog, lambda other: other is offer, usd_per_hour / offer.usd_per_hour
-        )
-    asked = replace(problem, catalog=catalog)
+    factor = None if usd_per_hour is None else usd_per_hour / offer.usd_per_hour
+    asked = replace(problem, catalog=with_one_price(problem.catalog, offer, factor))
     got = solve(asked, solver, short_search(options, RISK_NODES, _start(asked, known, offer)))
     return PriceCase(
         case=case,

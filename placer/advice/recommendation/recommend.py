@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from placer.advice.confidence.choice import confident
 from placer.advice.recommendation.nearest import (
     BASELINE_NODES,
     nearest,
@@ -112,6 +111,8 @@ def _recommended(
     if stopped:
         placement, figures = _better_equal_machines(result, considered) or (placement, figures)
     if problem.requirements.confidence is not None or problem.requirements.expected:
+        from placer.advice.confidence.choice import confident  # few questions need it
+
         plan = confident(result, solver, options)
         if allowance.current().spent:  # the best so far, which says what it reaches
             result = replace(result, status=Status.TIME_LIMIT)

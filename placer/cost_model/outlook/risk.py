@@ -249,7 +249,7 @@ def risk_of(
         stay_basis=losses_basis,
         losses_per_hour=losses_per_h,
         expected_samples_per_second=_ordered([float(speed.mean()) for speed in speeds]),
-        quantiles=tuple((q, float(np.quantile(speeds[0], q))) for q in QUANTILES),
+        quantiles=_quantiles(speeds[0]),
         any_lost=float((drawn[0] == 0).any(1).mean()),
         all_lost=float((drawn[0] == 0).all(1).mean()),
         corr_region=likeness.region,
@@ -258,6 +258,24 @@ def risk_of(
         seed=SEED,
         on_demand="assumed to be there",
     )
+
+
+def _quantiles(samples: Array) -> tuple[tuple[float, float], ...]:
+    """Return pairs of each share of `QUANTILES` and the value that it stays below, between samples
+    on a straight line, as `np.quantile` has it, which would load NumPy's masked arrays.
+    """
+    ordered = np.sort(samples).tolist()
+    pairs = []
+    for share in QUANTILES:
+        at = share * (len(ordered) - 1)
+        low = int(at)
+        below, above = ordered[low], ordered[min(low + 1, len(ordered) - 1)]
+        part = at - low
+        between = (
+            below + (above - below) * part if part < 0.5 else above - (above - below) * (1 - part)
+        )
+        pairs.append((share, between))
+    return tuple(pairs)
 
 
 def enough_workers(problem: Problem) -> int:
@@ -346,7 +364,9 @@ def _stay(gang: Gang) -> tuple[float | None, tuple[tuple[float, float], ...]]:
         [zone for _, zone, _ in groups],
     )
     lost = first_loss_h([stay for _, _, stay in groups], states)
-    return float(np.median(lost)), tuple((hours, float((lost > hours).mean())) for hours in HOURS)
+    ordered = np.sort(lost)  # `np.median` would load NumPy's masked arrays
+    median_h = float((ordered[len(ordered) // 2] + ordered[(len(ordered) - 1) // 2]) / 2)
+    return median_h, tuple((hours, float((lost > hours).mean())) for hours in HOURS)
 
 
 def _held(placement: Placement, problem: Problem, gang: Gang) -> tuple[tuple[float, float], ...]:
