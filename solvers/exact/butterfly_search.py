@@ -28,7 +28,6 @@ from .tree.leaf import Leaf
 from .tree.leaf_bound import LeafBound
 from .tree.places_alone import still_open
 from .tree.region_tree import RegionTree
-from .tree.split_tree import SplitTree
 
 
 class ButterflySearch:
@@ -191,6 +190,8 @@ class ButterflySearch:
         if self.target.short:
             grid = grid_of(self.market, family.hosts, self.most)
             return RegionTree(self.relaxation, grid, meeting, leaf).improvements()
+        from .tree.split_tree import SplitTree  # short searches do without
+
         return SplitTree(self._spread(family), meeting, frame, leaf).improvements()
 
     def _meeting(self, workers: int, fewest: int, family: Family) -> Meeting:

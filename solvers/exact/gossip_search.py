@@ -11,7 +11,6 @@ from .._mode import Mode
 from .._target import Target
 from .gossip.pricing import SHRINKS
 from .gossip.root import GossipRoot, Slice
-from .gossip.tree import GossipTree
 from .regions_search import RegionSearch
 
 Limits = tuple[float, ...]
@@ -47,6 +46,8 @@ class GossipSearch(RegionSearch):
         if self.target.short or not self._tree_applies():
             yield from super().turns()
             return
+        from .gossip.tree import GossipTree  # short searches do without
+
         limits, slices = self.target.limits, self._slices(rounds=1)
         tree = GossipTree(self.root, self._offer)
         try:

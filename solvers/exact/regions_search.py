@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,17 +22,18 @@ from .._market.market import Market
 from .._market.required_machines import with_required_places
 from .._mode import Mode
 from .._target import Target
-from .bounds.hub_levels import HubLevels
 from .bounds.meeting import Meeting
 from .bounds.region_rounds import RegionRounds
 from .bounds.relaxation import Family, Node, Relaxation, margin
 from .search import Ranges
 from .tree.first_placements import FirstPlacements
-from .tree.hub_tree import HubTree
 from .tree.interleaving import Tree, interleave
 from .tree.leaf import Leaf
 from .tree.region_leaf_bound import RegionLeafBound
 from .tree.region_tree import RegionTree
+
+if TYPE_CHECKING:
+    from .bounds.hub_levels import HubLevels
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,8 @@ class RegionSearch:
         regions = [r for r in self.ranges.regions if len(self._open(r, family))]
         if regions:
             leaf = partial(self._known, family)
+            from .tree.hub_tree import HubTree  # short searches do without
+
             tree = HubTree(self._levels(family), self.target, leaf)
             for groups in tree.improvements(np.array(regions)):
                 if groups:
@@ -319,6 +323,8 @@ class RegionSearch:
 
     def _levels(self, family: Family) -> HubLevels:
         if family.hosts not in self._hub_levels:
+            from .bounds.hub_levels import HubLevels  # short searches do without
+
             grid = grid_of(self.market, family.hosts, self.most)
             self._hub_levels[family.hosts] = HubLevels(self.rounds, grid, family)
         return self._hub_levels[family.hosts]

@@ -13,6 +13,7 @@ from placer.advice.recommendation.recommend import recommend
 from placer.cli.report.recommend.price_risk import price_risk_words
 from placer.documents.schemas import schema_text
 from placer.market.price_interval import price_interval
+from placer.market.scaled_market import with_one_price, with_scaled_egress
 from placer.problem.problem import Problem
 from placer.solving.price_risk import HIGH, WITHOUT
 from placer.solving.result import Result
@@ -26,6 +27,23 @@ def at(problem: Problem, row: object, usd: float) -> Result:
         for o in problem.catalog.offers
     )
     return solve(replace(problem, catalog=replace(problem.catalog, offers=offers)))
+
+
+@pytest.mark.parametrize("factor", [1.7, None])
+def test_machines_of_a_book_with_one_other_price_are_those_admitted_anew(
+    factor: float | None,
+) -> None:
+    """What one row's price changes is taken from the admitted machines of the plain book: the same
+    as looking at every row again, also with free egress.
+    """
+    problem = placer.Advisor("erben-2023").problem("roberta-xlm", budget="5/h", gpu=["T4", "A10"])
+    row = problem.pools[1].offer
+    changed = with_one_price(problem.catalog, row, factor)
+    anew = replace(problem, catalog=replace(changed))  # of the same rows, without what it knows
+    assert replace(problem, catalog=changed).pools == anew.pools
+    assert replace(problem, catalog=with_scaled_egress(changed, 0.0)).pools == anew.pools
+    assert anew.pools != problem.pools
+    assert (len(anew.pools) < len(problem.pools)) is (factor is None)
 
 
 def test_the_price_from_which_another_answer_is_best_is_the_room_in_the_budget() -> None:

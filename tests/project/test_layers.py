@@ -159,16 +159,30 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_recommend_loads_no_solver_package_pandas_or_networkx() -> None:
-    """The main job runs on NumPy. Rooms of other verbs, and the masked arrays that `np.unique`
-    loads where it is asked for no indices, would be a quarter of its imports.
+    """The main job runs on NumPy. Rooms of other verbs and other questions, and the masked arrays
+    that `np.unique` and `np.median` load, would be a quarter of its imports. What it prints of the
+    risk is part of it.
     """
-    code = "import placer; placer.recommend('roberta-xlm', budget='5/h', catalog='erben-2023')"
+    code = (
+        "import placer\nfrom placer.cost_model.outlook.outlook import spot_outlook\n"
+        "r = placer.recommend('roberta-xlm', budget='5/h')\n"
+        "spot_outlook(r.placement, r.estimate, r.problem)"
+    )
     assert not loaded_by(code) & {
+        "placer.advice.confidence",
         "placer.advice.explanation",
         "placer.advice.frontier",
         "placer.documents.manifest",
         "placer.launch",
         "placer.profiler",
+        "placer.solvers.exact.gossip.tree",
+        "placer.solvers.exact.tree.hub_tree",
+        "placer.solvers.exact.tree.split_tree",
+        "placer.solving.batch_range",
+        "placer.solving.by_hand",
+        "placer.solving.cross_check",
+        "placer.solving.nearest_plan",
+        "placer.solving.shares",
         "placer.validation",
         "pandas",
         "networkx",
