@@ -281,6 +281,8 @@ def _removals(problem: Problem) -> tuple[dict[str, int], dict[str, int], str]:
     """Count offers by what removes them, in sentences and by kind of filter; and return the newest
     date of those that are only too old, empty without any.
     """
+    from placer.solving.nearest_plan import WISHES
+
     reasons: dict[str, int] = {}
     filters: dict[str, int] = {}
     newest = ""
