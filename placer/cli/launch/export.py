@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -18,6 +19,7 @@ Examples:
   placer export plan.json --to skypilot --dir launch --diff
   placer export plan.json --to torchrun --dir launch --train mymodel:workload
   placer export result.json --to cloudformation --dir stacks --json
+  placer export plan.json --to skypilot --dir sky --fallback plan-fallback-1.json
 \b
 Targets:
 """
@@ -54,6 +56,14 @@ def _epilog() -> str:
     metavar="IMAGE",
     help="Container image, where the target runs containers; default: PyTorch's own.",
 )
+@click.option(
+    "--fallback",
+    "fallbacks",
+    multiple=True,
+    metavar="MANIFEST",
+    help="Where to go if the machines are not to be had; repeat it in order. What TARGET cannot "
+    "try by itself gets a folder of its own: DIR-fallback-1.",
+)
 @click.option("--edited", is_flag=True, help="Take a manifest that was edited by hand.")
 @click.option("--diff", is_flag=True, help="Show what would change in DIR and write nothing.")
 @json_option
@@ -63,25 +73,30 @@ def command(
     folder: str,
     train: str,
     image: str | None,
+    fallbacks: tuple[str, ...],
     edited: bool,
     diff: bool,
     as_json: bool,
 ) -> None:
     """Write launch files from a manifest, or from a result of 'placer recommend -o'."""
-    from placer.launch.export import export, target_named
+    from placer.launch.export import export, target_named, tried_together
     from placer.launch.export.folder import difference, left_over, write_folder
 
     target_named(target)  # an unknown one is refused before anything is read
-    plan = _plan(path, edited, {"train": train, **({} if image is None else {"image": image})})
-    files = export(plan, target)
-    changes = difference(folder, files)
-    gone = left_over(folder, files)
+    words = {"train": train, **({} if image is None else {"image": image})}
+    others = tuple(_plan(other, edited, words) for other in fallbacks)
+    plan = replace(_plan(path, edited, words), fallbacks=others)
+    written = {folder: export(plan, target)}
+    together = tried_together(plan, target)
+    for number, other in enumerate(others, start=1):
+        if number not in together:
+            written[f"{folder.rstrip('/')}-fallback-{number}"] = export(other, target)
+    changes = "".join(difference(at, files) for at, files in written.items())
+    gone = {at: left_over(at, files) for at, files in written.items()}
     if not diff:
-        write_folder(folder, files)
+        for at, files in written.items():
+            write_folder(at, files)
     if as_json:
-        listed = [
-            {"name": name, "bytes": len(text.encode())} for name, text in sorted(files.items())
-        ]
         document = {
             "schema": "placer.export/v1",
             "target": target,
@@ -92,8 +107,9 @@ def command(
         print_json(
             {
                 **document,
-                "files": listed,
-                "removed": gone,
+                "files": _listed(written[folder]),
+                "removed": gone[folder],
+                **({"fallbacks": _fallbacks(plan, together, written)} if others else {}),
                 "changed": bool(changes),
                 **({"diff": changes} if diff else {}),
             }
@@ -104,14 +120,40 @@ def command(
             changes or f"no difference: {folder} holds what would be written", nl=not changes
         )
         return
-    for name, text in sorted(files.items()):
-        click.echo(f"{folder}/{name}  {len(text.encode()):,} bytes")
-    for name in gone:
-        click.echo(f"removed {folder}/{name}: it is of an earlier export", err=True)
+    _print(written, gone)
     click.echo(f"next: read {folder}/README.md", err=True)
 
 
-def _plan(path: str, allow_edits: bool, words: dict[str, str]) -> Any:
+def _print(written: dict[str, dict[str, str]], gone: dict[str, list[str]]) -> None:
+    """Print what was written, and what was removed on stderr."""
+    for at, files in written.items():
+        for name, text in sorted(files.items()):
+            click.echo(f"{at}/{name}  {len(text.encode()):,} bytes")
+    for at, names in gone.items():
+        for name in names:
+            click.echo(f"removed {at}/{name}: it is of an earlier export", err=True)
+
+
+def _listed(files: dict[str, str]) -> list[dict[str, Any]]:
+    return [{"name": name, "bytes": len(text.encode())} for name, text in sorted(files.items())]
+
+
+def _fallbacks(
+    plan: Any, together: tuple[int, ...], written: dict[str, dict[str, str]]
+) -> list[dict[str, Any]]:
+    """List the fallbacks in order: manifest, folder, and whether the plan's own files try it."""
+    folder, *apart = written
+    return [
+        {
+            "manifest": other.manifest.digest,
+            "dir": folder if number in together else apart.pop(0),
+            "tried_by_itself": number in together,
+        }
+        for number, other in enumerate(plan.fallbacks, start=1)
+    ]
+
+
+def _plan(path: str, allow_edits: bool, words: dict[str, Any]) -> Any:
     """Read a manifest, or make it from a result."""
     from placer.documents.manifest import edited, read_manifest
     from placer.documents.schemas import RESULT_SCHEMA

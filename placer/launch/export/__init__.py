@@ -10,6 +10,7 @@ from typing import Protocol, cast
 from placer.errors import unknown
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import check_runtime
+from placer.launch.export.texts.alternatives import fallback_file, order_words
 
 TARGETS = {
     "env": "placer.launch.export.targets.variables",
@@ -48,6 +49,14 @@ class Target(Protocol):
         """
 
 
+def tried_together(plan: ExportPlan, target: str) -> tuple[int, ...]:
+    """Return the numbers of the fallbacks, from 1, that the files of a target try by themselves;
+    the others need files of their own.
+    """
+    found = getattr(target_named(target), "tried_together", None)
+    return () if found is None else tuple(found(plan))
+
+
 def target_named(name: str) -> Target:
     """Find a target by name; `PlacerError` with the nearest name otherwise."""
     module = TARGETS.get(name)
@@ -69,7 +78,8 @@ def export(plan: ExportPlan, target: str) -> dict[str, str]:
     Returns
     -------
     dict of file name to text
-        Always with ``README.md`` and ``manifest.json``; nothing is written to disk.
+        Always with ``README.md`` and ``manifest.json``; nothing is written to disk. Fallbacks that
+        the target tries by itself are in it.
 
     Raises
     ------
@@ -80,4 +90,8 @@ def export(plan: ExportPlan, target: str) -> dict[str, str]:
     module = target_named(target)
     if plan.uses_runtime and target not in OWN_TRAINERS:
         check_runtime(plan, target)
-    return {**module.files(plan), "manifest.json": plan.text}
+    files = {**module.files(plan), "manifest.json": plan.text}
+    together = tried_together(plan, target)
+    files["README.md"] += order_words(plan, together)
+    beside = {fallback_file(number): plan.fallbacks[number - 1].text for number in together}
+    return {**files, **beside}

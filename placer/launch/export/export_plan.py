@@ -32,7 +32,8 @@ class ExportPlan:
     ``text`` is the manifest's file, copied into each export. ``train`` is the path of the training
     script on the machines, or ``module:function``: then placer's own runtime trains what the
     function returns. ``image`` is the container image of targets that run containers. ``edited``:
-    the manifest was changed by hand.
+    the manifest was changed by hand. ``fallbacks``, in order, are for when its machines are not to
+    be had.
     """
 
     manifest: Manifest
@@ -40,6 +41,7 @@ class ExportPlan:
     train: str = TRAIN
     image: str = IMAGE
     edited: bool = False
+    fallbacks: tuple[ExportPlan, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse names that are no path, function or image."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from placer.launch.export.texts.heading import MARK
 
 MANIFEST = "manifest.json"
 """A folder with it is an export and may be replaced."""
+FALLBACK = re.compile(r"manifest-fallback-[0-9]+\.json")
+"""Copies of manifests have no heading: their name tells that they are of an export."""
 HEAD = 2_000
 """Characters of a file in which its heading stands."""
 
@@ -98,7 +101,11 @@ def left_over(path: str, files: Mapping[str, str]) -> list[str]:
         for entry in folder.iterdir()
         if entry.is_file() and not entry.is_symlink() and entry.name not in files
     )
-    return [entry.name for entry in others if MARK.encode() in _head(entry)]
+    return [
+        entry.name
+        for entry in others
+        if FALLBACK.fullmatch(entry.name) or MARK.encode() in _head(entry)
+    ]
 
 
 def _head(file: Path) -> bytes:

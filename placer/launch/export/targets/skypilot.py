@@ -4,13 +4,21 @@ per island.
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
 from typing import Any
 
 from placer.documents.manifest.types import Group
 from placer.errors import PlacerError
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.reference_runtime import WISHES, Site
+from placer.launch.export.texts.alternatives import (
+    MANIFEST_FILE,
+    PLACES,
+    differing,
+    fallback_file,
+)
 from placer.launch.export.texts.environment import SERVER
 from placer.launch.export.texts.heading import comments, heading, shown
 from placer.launch.export.texts.meeting import (
@@ -49,6 +57,8 @@ HEAD_OF_ISLAND = 'PLACER_ISLAND_ADDRESS="$(head -n 1 <<< "$SKYPILOT_NODE_IPS")"'
 SETUP = "python3 -c 'import torch' || pip install torch\n"
 BOTO3 = "python3 -c 'import boto3' || pip install boto3\n"
 SITE = Site(stays=False, meet=f"python3 {MEET_FILE}")
+SITE_OF_SEVERAL = replace(SITE, manifest=f'"${MANIFEST_FILE}"')
+"""Where SkyPilot chooses among placements."""
 MEETING = "/placer-meeting"
 """Where every machine mounts the bucket in which rank 0 tells its address."""
 STORES = {"aws": "s3", "azure": "azure", "gcp": "gcs"}
@@ -59,6 +69,23 @@ sky/clouds/runpod.py, SkyPilot 0.14).
 """
 _REGION = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+CHOOSE = f"""\
+taken="$(python3 - <<'END'
+import json, os, shlex, sys
+told = json.loads(os.environ["SKYPILOT_CLUSTER_INFO"])
+at = f'{{told["cloud"]}}/{{told["region"]}}'.lower()
+places = json.loads(os.environ["{PLACES}"])
+if at not in places:
+    sys.exit(f"the plan has no placement in {{at}}")
+for name, value in places[at].items():
+    print(f"unset {{name}}" if value is None else f"export {{name}}={{shlex.quote(value)}}")
+END
+)" || exit 2
+eval "$taken"
+"""
+"""Take the variables of the placement that SkyPilot found machines for: it tells cloud and region
+to every task (SKYPILOT_CLUSTER_INFO).
+"""
 ENVIRONMENT = '. "$HOME/placer-env/bin/activate"'
 SETUP_RUNTIME = f"""\
 set -e
@@ -96,6 +123,45 @@ def tasks(plan: ExportPlan) -> dict[str, Part]:
     return one_by_one(parts(plan), ONE_NODE)
 
 
+def tried_together(plan: ExportPlan) -> list[int]:
+    """Return the fallbacks that SkyPilot tries by itself: one task of as many nodes in another
+    region, which starts in the same way.
+
+    Notes
+    -----
+    A task has one number of nodes whatever resources it gets, and is told no more than cloud and
+    region of them.
+    """
+    if not plan.fallbacks or not _one_task(plan):
+        return []
+    taken, found = {_region_of(plan)}, []
+    for number, other in enumerate(plan.fallbacks, start=1):
+        if _alike(plan, other) and _region_of(other) not in taken:
+            taken.add(_region_of(other))
+            found.append(number)
+    return found
+
+
+def _region_of(plan: ExportPlan) -> str:
+    """Return cloud and region of a plan of one task, as SkyPilot tells them."""
+    group = plan.manifest.groups[0]
+    return skypilot_place(group.provider, group.region).lower()
+
+
+def _alike(plan: ExportPlan, other: ExportPlan) -> bool:
+    """Tell whether two plans are one task each that differ in variables and resources alone."""
+    if not _one_task(other):
+        return False
+    (one,), (two,) = tasks(plan).values(), tasks(other).values()
+    assert one.group is not None
+    assert two.group is not None
+    return (
+        one.machines == two.machines
+        and one.group.is_island == two.group.is_island
+        and start_lines(plan, NODE, SITE) == start_lines(other, NODE, SITE)
+    )
+
+
 def documents(plan: ExportPlan) -> list[dict[str, Any]]:
     """Build the header and the tasks.
 
@@ -128,16 +194,44 @@ def _task(plan: ExportPlan, name: str, part: Part) -> dict[str, Any]:
     )
     if group is not None and group.is_island:
         own += [HEAD_OF_ISLAND, "export PLACER_ISLAND_ADDRESS"]
+    together = [plan.fallbacks[number - 1] for number in tried_together(plan)]
+    resources = _server_resources(plan) if group is None else _resources(group)
+    if together:
+        others = [_resources(other.manifest.groups[0]) for other in together]
+        resources, site = {"ordered": [resources, *others]}, SITE_OF_SEVERAL
+    else:
+        site = SITE
+    own = [*([CHOOSE.rstrip()] if together else []), *own]
     return {
         "name": name,
         "num_nodes": part.machines,
-        "resources": _server_resources(plan) if group is None else _resources(group),
+        "resources": resources,
         "workdir": ".",
-        "envs": {**part.environment, **_meeting_variables(plan), **wishes},
+        "envs": {
+            **part.environment,
+            **_meeting_variables(plan),
+            **_alternatives(plan, part),
+            **wishes,
+        },
         **_mounts(plan),
         "setup": SETUP_RUNTIME if plan.uses_runtime else SETUP + (BOTO3 if _asks(plan) else ""),
-        "run": "\n".join([*enter, *own, *start_lines(plan, NODE, SITE)]) + "\n",
+        "run": "\n".join([*enter, *own, *start_lines(plan, NODE, site)]) + "\n",
     }
+
+
+def _alternatives(plan: ExportPlan, part: Part) -> dict[str, str]:
+    """Return the variables of each place that SkyPilot may choose, as one that holds JSON."""
+    numbers = tried_together(plan)
+    if not numbers:
+        return {}
+    others = [plan.fallbacks[number - 1] for number in numbers]
+    variables = [{**part.environment, MANIFEST_FILE: SITE.manifest}]
+    for number, other in zip(numbers, others, strict=True):
+        (task,) = tasks(other).values()
+        variables.append({**task.environment, MANIFEST_FILE: fallback_file(number)})
+    unlike = differing(variables[0], variables[1:])
+    places = [_region_of(one) for one in (plan, *others)]
+    return {PLACES: json.dumps(dict(zip(places, unlike, strict=True)))}
 
 
 def _one_task(plan: ExportPlan) -> bool:
