@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -10,11 +11,17 @@ from portfolios import brute_force, brute_force_in_slots, slot_portfolio, tiny_p
 
 import placer
 from placer.advice.portfolio.answer import answered
-from placer.advice.portfolio.generation import Found, solved
+from placer.advice.portfolio.generation import Found, Generation, solved
 from placer.advice.portfolio.improvement import worth
-from placer.advice.portfolio.question.jobs import Portfolio
+from placer.advice.portfolio.master.bounds import Known
+from placer.advice.portfolio.pricing.price import Pricing
+from placer.advice.portfolio.pricing.search import Search
+from placer.advice.portfolio.question.columns import Columns, Duals, groups_of
+from placer.advice.portfolio.question.jobs import Job, Portfolio
+from placer.advice.portfolio.question.resources import Limits
 from placer.cost_model.limits import violations
 from placer.documents.many.portfolio_check import wrong_sums
+from placer.interface.advisor import Advisor
 from placer.solving.answer import SolveOptions
 
 EXACT = SolveOptions(gap=1e-6, time_limit_s=30)
@@ -179,3 +186,82 @@ def test_equal_jobs_cost_one_search() -> None:
         budget_usd=None,
     )
     assert len(solved(many, EXACT).columns.groups) == 1
+
+
+def families(floors: tuple[float, ...], **words: Any) -> Portfolio:
+    """Jobs of one model that differ in how fast they must be, under 8 A10 and 8 T4 a region."""
+    advisor = Advisor("erben-2023")
+    quota = {"A10": 1, "T4": 8}
+    problems = [
+        advisor.problem("roberta-xlm", quota=quota, objective="cost", min_throughput=floor, **words)
+        for floor in floors
+    ]
+    jobs = tuple(Job(name=f"j{i}", problem=problem) for i, problem in enumerate(problems))
+    return Portfolio(jobs=jobs, quotas=problems[0].requirements.quotas)
+
+
+def test_jobs_that_differ_in_speed_alone_are_a_family() -> None:
+    """How fast, and how much where that is not about data or dollars; a market or a budget in total
+    makes another family.
+    """
+    one, two = families((100.0, 300.0)).jobs
+    assert one.family == two.family
+    assert one.kind != two.kind
+    (spot,) = families((100.0,), market="spot").jobs
+    assert spot.family[2:] != one.family[2:]
+    (little, much) = (
+        families((100.0,), samples=samples, budget="50usd").jobs[0] for samples in (10**6, 10**7)
+    )
+    assert little.family[2:] != much.family[2:]
+    (few, many) = (families((100.0,), samples=samples).jobs[0] for samples in (10**6, 10**7))
+    assert few.family[2:] == many.family[2:]
+
+
+def test_what_is_proved_of_a_slow_job_holds_for_faster_ones_of_its_family() -> None:
+    """The bound of 300/s holds for 400/s and not for 200/s; what was found for 300/s is handed to
+    the slower job, if it has nothing better.
+    """
+    portfolio = families((200.0, 300.0, 400.0))
+    columns = Columns(
+        portfolio=portfolio, limits=Limits(portfolio=portfolio), groups=groups_of(portfolio)
+    )
+    search = Search(columns=columns, options=SolveOptions(gap=1e-6))
+    state = Generation(
+        portfolio=portfolio,
+        columns=columns,
+        pricing=Pricing(columns=columns, search=search),
+        known=[Known(group=group, limits=columns.limits) for group in columns.groups],
+        gap=0.01,
+    )
+    state.price(columns.groups[1], Duals())
+    slow, middle, fast = (known.at(Duals()) for known in state.known)
+    assert (slow, middle) == (-inf, pytest.approx(min(c.usd for c in columns.of(1)), rel=1e-5))
+    assert fast == middle
+    assert [c.placement for c in columns.of(0)] == [c.placement for c in columns.of(1)]
+    assert columns.of(2) == []
+
+
+def test_more_than_eight_jobs_are_close_to_their_bound() -> None:
+    """Nine jobs that do not fit side by side in their cheapest places: rounds of prices, proofs and
+    the choice one by one share the time, and the answer is within the gap asked for.
+    """
+    portfolio = families(tuple(200.0 + 15 * i for i in range(9)), market="on-demand")
+    found = solved(portfolio, SolveOptions(gap=0.01, time_limit_s=60))
+    key, greedy = (worth(found.columns, counts) for counts in (found.counts, found.greedy))
+    assert sum(found.counts.values()) == 9
+    assert key <= greedy
+    assert found.bound is not None
+    assert found.bound <= key[-1] <= found.bound * 1.02
+    assert wrong_sums(answered(found).to_dict()) == ""
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.3])
+def test_many_jobs_that_are_stopped_have_a_valid_bound(seconds: float) -> None:
+    """Stopped while first placements are made, or later: no exception, and no bound above what a
+    longer search finds.
+    """
+    portfolio = families(tuple(150.0 + 20 * i for i in range(9)))
+    stopped = solved(portfolio, SolveOptions(gap=0.01, time_limit_s=seconds))
+    whole = solved(portfolio, SolveOptions(gap=0.01, time_limit_s=60))
+    if stopped.bound is not None and sum(stopped.counts.values()) == 9:
+        assert stopped.bound <= worth(whole.columns, whole.counts)[-1] * (1 + 1e-9)

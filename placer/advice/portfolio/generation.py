@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
 
 from placer.advice.portfolio.complete import completed, threshold_of
@@ -18,6 +20,7 @@ from placer.advice.portfolio.question.columns import Column, Columns, Duals, Gro
 from placer.advice.portfolio.question.jobs import Portfolio
 from placer.advice.portfolio.question.resources import Limits
 from placer.solving import allowance
+from placer.solving.allowance import Allowance
 from placer.solving.answer import SolveOptions
 
 MOST_ROUNDS = 60
@@ -28,9 +31,16 @@ MOST_CLOSED = 8
 """Groups of jobs up to which all columns are asked for, where the gap is not small."""
 SHARE = 3.0
 """One search to the end takes no more than the time that is left over this."""
-NODES = 60
-"""Nodes of one search where the gap is not small."""
+ROUGH_S, ROUGH_SHARE = 0.5, 1 / 15
+"""One search takes no longer where the gap is not small: seconds, or this share of all time if that
+is more.
+"""
 ROUGH_GAP = 1e-3
+"""Gaps from here on are not small."""
+ROUNDS_TIME, PROOFS_TIME, ONE_BY_ONE_TIME = 0.7, 0.8, 0.6
+"""Shares of the time that is left for rounds of prices, then for proofs at the best prices, then
+for the choice one by one.
+"""
 KEEP = 0.5
 """Share of the best prices so far in the next ones: prices of the program alone swing (Wentges,
 1997).
@@ -87,6 +97,7 @@ class Generation:
     best_bound: float = -inf
     rounds: int = 0
     closed_at: float | None = None
+    _asked: tuple[Duals, set[int]] = field(default_factory=lambda: (Duals(), set()))
 
     @property
     def closing_gap(self) -> float:
@@ -107,26 +118,60 @@ class Generation:
         unit = OUT * max(alone, 1e-6)
         return [unit * group.job.weight for group in self.groups]
 
+    @cached_property
+    def families(self) -> dict[tuple[object, ...], list[Group]]:
+        """Groups of each family of jobs; none of several where a job has slots of its own."""
+        families: dict[tuple[object, ...], list[Group]] = {}
+        for group in self.groups:
+            own = () if self.portfolio.slots is None else (group.number,)
+            families.setdefault((*group.job.family, *own), []).append(group)
+        return families
+
+    @cached_property
+    def _family_of(self) -> dict[int, list[Group]]:
+        return {group.number: family for family in self.families.values() for group in family}
+
+    def learn(self, group: Group, duals: Duals, bound: float) -> None:
+        """Keep what is proved of a job, for all jobs of its family that must be as fast."""
+        floor = self.portfolio.floor(group.job)
+        for other in self._family_of[group.number]:
+            if self.portfolio.floor(other.job) >= floor:
+                self.known[other.number].learn(duals, bound)
+
     def price(self, group: Group, duals: Duals) -> None:
-        """Price one job and keep what is proved."""
-        self.known[group.number].learn(duals, self.pricing.bound(group, duals))
+        """Price one job: keep what is proved, and what is found for slower jobs of its family."""
+        before = len(self.columns.kept)
+        self.learn(group, duals, self.pricing.bound(group, duals))
+        if self.portfolio.slots is None:
+            for column in list(self.columns.kept.values())[before:]:
+                self._hand_on(column, duals)
+
+    def _hand_on(self, column: Column, duals: Duals) -> None:
+        """Add a placement to the columns of jobs of the family that have no better one."""
+        value = column.reduced(duals)
+        for other in self._family_of[column.group]:
+            if self.portfolio.floor(other.job) <= column.samples_per_second:
+                own = (c.reduced(duals) for c in self.columns.of(other.number))
+                if value < min(own, default=inf):
+                    self.columns.add(other, column.placement)
+
+    def hope(self, group: Group, duals: Duals, columns: list[Column], out: float) -> float:
+        """Return by how much the bound may rise by pricing a job: 0 where a search is as near."""
+        reached = min((c.reduced(duals) for c in columns), default=inf)
+        limit = min(reached, out)
+        hope = limit - min(limit, self.known[group.number].at(duals))
+        near = self.pricing.search.options.gap * abs(limit) * (1 + 1e-6)
+        return group.count * hope if hope > near else 0.0
 
     def round(self, program: Relaxed) -> bool:
-        """Price the jobs that may have better columns; tells whether the bound moved or a column
-        was found.
-        """
+        """Price the jobs that may have better columns; tells whether there was any."""
         duals = program.duals
         if self.best_bound > -inf:
             duals = duals.mixed(self.best, KEEP)
-        columns, before = len(self.columns.kept), self.best_bound
-        for target in (duals, program.duals):
-            self.price_at(target, program.value)
-            if len(self.columns.kept) > columns or self.best_bound > before + 1e-9 * abs(before):
-                return True
-        return False
+        return self.price_at(duals, program.value) or self.price_at(program.duals, program.value)
 
-    def price_at(self, duals: Duals, value: float) -> None:
-        """Price the jobs that may have better columns at some prices.
+    def price_at(self, duals: Duals, value: float) -> bool:
+        """Price the jobs of which most is to be hoped at some prices; tells whether there was any.
 
         Parameters
         ----------
@@ -134,17 +179,40 @@ class Generation:
             About what the portfolio is worth: what is small beside it waits.
         """
         enough = self.gap * PRICING_GAP * abs(value) / max(1, len(self.groups))
-        out, lists = self.out(), self.columns.by_group()
-        hopes = []
+        out = self.out()
         for group in self.groups:
-            reached = min((c.reduced(duals) for c in lists[group.number]), default=inf)
-            limit = min(reached, out[group.number])
-            hope = group.count * (limit - min(limit, self.known[group.number].at(duals)))
-            hopes.append((hope, group))
-        for hope, group in sorted(hopes, key=lambda pair: -pair[0]):
-            if hope > enough and not allowance.current().spent:
-                self.price(group, duals)
+            self.known[group.number].learn(duals, self.pricing.least(group, duals))
+        if self._asked[0] != duals:
+            self._asked = duals, set()
+        asked = self._asked[1]
+        priced = False
+        for _, group in self._hopes(duals, out):
+            if group.number in asked or group.number in self.pricing.hard:
+                continue
+            own = self.columns.of(group.number)
+            if self.hope(group, duals, own, out[group.number]) <= enough:
+                continue
+            if allowance.current().spent:
+                break
+            asked.add(group.number)
+            self.price(group, duals)
+            priced = True
         self.tried.append(duals)
+        self._bounded(duals, out)
+        return priced
+
+    def _hopes(self, duals: Duals, out: list[float]) -> list[tuple[float, Group]]:
+        """List the jobs that may be priced, the most hope first."""
+        lists = self.columns.by_group()
+        hopes = [
+            (self.hope(group, duals, lists[group.number], out[group.number]), group)
+            for group in self.groups
+            if group.number not in self.pricing.hard
+            and (self._asked[0] != duals or group.number not in self._asked[1])
+        ]
+        return sorted((pair for pair in hopes if pair[0] > 0), key=lambda pair: -pair[0])
+
+    def _bounded(self, duals: Duals, out: list[float]) -> None:
         bound = lagrangean(self.columns, self.known, duals, out)
         if bound > self.best_bound:
             self.best_bound, self.best = bound, duals
@@ -158,21 +226,21 @@ class Generation:
             Of the choice so far: a bound within the gap of it is enough.
         """
         self.pricing.hard.clear()
-        self.pricing.search.nodes, self.pricing.search.most_s = None, inf
-        out, lists = self.out(), self.columns.by_group()
-        hopes = []
-        for group in self.groups:
-            reached = min((c.reduced(self.best) for c in lists[group.number]), default=inf)
-            limit = min(reached, out[group.number])
-            least = self.known[group.number].at(self.best)
-            hopes.append((group.count * (limit - least), group))
-        for hope, group in sorted(hopes, key=lambda pair: -pair[0]):
+        out, done = self.out(), set[int]()
+        while not allowance.current().spent:
             bound = lagrangean(self.columns, self.known, self.best, out)
-            if bound >= value - self.gap * abs(value) or hope <= 0:
-                break
-            if allowance.current().spent:
+            self.best_bound = max(self.best_bound, bound)
+            lists = self.columns.by_group()
+            hopes = [
+                (self.hope(group, self.best, lists[group.number], out[group.number]), group)
+                for group in self.groups
+                if group.number not in done
+            ]
+            hope, group = max(hopes, key=lambda pair: pair[0], default=(0.0, None))
+            if bound >= value - self.gap * abs(value) or hope <= 0 or group is None:
                 break
             self.pricing.search.most_s = max(1.0, allowance.current().seconds_left / SHARE)
+            done.add(group.number)
             self.price(group, self.best)
 
     def bound_of(self, run: list[int]) -> float | None:
@@ -217,27 +285,36 @@ def _solved(portfolio: Portfolio, options: SolveOptions, started: float) -> Foun
     limits, groups = Limits(portfolio=portfolio), groups_of(portfolio)
     columns = Columns(portfolio=portfolio, limits=limits, groups=groups)
     each = SolveOptions(gap=max(options.gap * PRICING_GAP, 1e-6), cancel=options.cancel)
-    nodes = NODES if options.gap >= ROUGH_GAP else None
-    pricing = Pricing(columns=columns, search=Search(columns=columns, options=each, nodes=nodes))
+    search = Search(columns=columns, options=each)
+    rough = options.gap >= ROUGH_GAP and len(groups) > MOST_CLOSED
+    if rough:
+        left = allowance.current().seconds_left
+        search.most_s = max(ROUGH_S, ROUGH_SHARE * left) if left < inf else search.most_s
+    pricing = Pricing(columns=columns, search=search)
     known = [Known(group=group, limits=limits) for group in groups]
     state = Generation(
         portfolio=portfolio, columns=columns, pricing=pricing, known=known, gap=options.gap
     )
-    for group in groups:
-        known[group.number].learn(Duals(), pricing.least(group))
-        if not allowance.current().spent:
-            seeds(columns, group, portfolio.floor(group.job))
-    state.price_at(Duals(), sum(g.count * _least(columns.of(g.number)) for g in groups))
-    alone = {g.number: min(columns.of(g.number), key=_usd) for g in groups if columns.of(g.number)}
+    for family in state.families.values():
+        for group in family:
+            known[group.number].learn(Duals(), pricing.least(group, Duals()))
+            if not allowance.current().spent:
+                seeds(columns, group, portfolio.floor(group.job))
     order = sorted(groups, key=lambda group: (-group.job.priority, group.members[0]))
-    counts = _all_alone(state, alone)
-    greedy, proved_out = counts, counts is not None
-    if counts is None:
-        greedy = one_by_one(pricing, order)
-        counts, proved_out = _generated(state, greedy)
-    assert greedy is not None
-    if nodes is not None and state.closed_at is None:
-        counts = _tightened(state, counts)
+    greedy: dict[Column, int] | None = None
+    if not rough:
+        while state.price_at(Duals(), sum(g.count * _least(columns.of(g.number)) for g in groups)):
+            pass
+        greedy = _all_alone(state)
+    proved_out = greedy is not None
+    counts = greedy
+    if greedy is None:
+        greedy = one_by_one(pricing, order, searched=not rough)
+        if rough:
+            counts, greedy = _large(state, greedy, order)
+        else:
+            counts, proved_out = _small(state, greedy)
+    assert counts is not None
     run = [0] * len(groups)
     for column, count in counts.items():
         run[column.group] += count
@@ -245,7 +322,9 @@ def _solved(portfolio: Portfolio, options: SolveOptions, started: float) -> Foun
         columns=columns,
         counts=counts,
         greedy=greedy,
-        alone=alone,
+        alone={
+            g.number: min(columns.of(g.number), key=_usd) for g in groups if columns.of(g.number)
+        },
         bound=state.bound_of(run)
         if state.closed_at is None
         else state.closed_at * (1 - state.closing_gap),
@@ -258,17 +337,30 @@ def _solved(portfolio: Portfolio, options: SolveOptions, started: float) -> Foun
     )
 
 
-def _tightened(state: Generation, counts: dict[Column, int]) -> dict[Column, int]:
-    """Return a choice after the worst proofs are taken up again."""
-    value = worth(state.columns, counts)[-1]
-    before = len(state.columns.kept)
-    state.tighten(value)
-    if len(state.columns.kept) > before:
-        with allowance.closing(CHOOSING_S):
-            again = chosen_whole(state.columns)
-        if again is not None and worth(state.columns, again.counts) < worth(state.columns, counts):
-            return dict(again.counts)
-    return counts
+def _large(
+    state: Generation, greedy: dict[Column, int], order: list[Group]
+) -> tuple[dict[Column, int], dict[Column, int]]:
+    """Share out the time among prices, proofs, the choice one by one, and what makes a choice
+    better; returns the choice and the one by one.
+    """
+    columns = state.columns
+
+    def best_of(*choices: dict[Column, int]) -> dict[Column, int]:
+        return min(choices, key=lambda choice: worth(columns, choice))
+
+    with _part(ROUNDS_TIME):
+        _rounds(state)
+    counts = best_of(greedy, _whole(columns))
+    with _part(PROOFS_TIME):
+        before = len(columns.kept)
+        state.tighten(worth(columns, counts)[-1])
+        if len(columns.kept) > before:
+            _rounds(state)
+            counts = best_of(counts, _whole(columns))
+    with _part(ONE_BY_ONE_TIME):
+        greedy = best_of(greedy, one_by_one(state.pricing, order))
+    counts = best_of(counts, greedy)
+    return improved(state.pricing, counts, state.known, state.best, _enough(state)), greedy
 
 
 def _usd(column: Column) -> float:
@@ -279,13 +371,18 @@ def _least(columns: list[Column]) -> float:
     return min((column.usd for column in columns), default=0.0)
 
 
-def _all_alone(state: Generation, alone: dict[int, Column]) -> dict[Column, int] | None:
+def _part(share: float) -> AbstractContextManager[Allowance]:
+    """Open a share of the time that is left."""
+    return allowance.opened(share * allowance.current().seconds_left)
+
+
+def _all_alone(state: Generation) -> dict[Column, int] | None:
     """Return every job with the placement that it would have alone, if they fit together."""
     ledger, counts = Ledger(state.columns), dict[Column, int]()
     if state.portfolio.blocks:
         return None
     for group in state.groups:
-        column = alone.get(group.number)
+        column = min(state.columns.of(group.number), key=_usd, default=None)
         if column is None:
             return None
         for _ in range(group.count):
@@ -296,27 +393,39 @@ def _all_alone(state: Generation, alone: dict[int, Column]) -> dict[Column, int]
     return counts
 
 
-def _generated(state: Generation, greedy: dict[Column, int]) -> tuple[dict[Column, int], bool]:
-    """Generate columns from a first choice on, and choose whole numbers of them."""
-    columns = state.columns
+def _rounds(state: Generation) -> None:
+    """Generate columns until the master program is within the gap of the bound."""
     while state.rounds < MOST_ROUNDS and not allowance.current().spent:
-        out = state.out()
-        program = relaxed(columns, out)
+        program = relaxed(state.columns, state.out())
         state.rounds += 1
         if program.value - state.best_bound <= state.gap / 4 * abs(program.value):
             break
         if not state.round(program):
             break
+
+
+def _whole(columns: Columns) -> dict[Column, int]:
+    """Choose whole numbers of the known columns; no job where that finds nothing."""
     with allowance.closing(CHOOSING_S):
-        best, first = greedy, chosen_whole(columns)
-        if first is not None and worth(columns, first.counts) < worth(columns, best):
-            best = dict(first.counts)
-    enough = state.best_bound + state.gap * abs(state.best_bound)
-    best = improved(state.pricing, best, state.known, state.best, enough)
-    if worth(columns, best)[-1] <= enough and _everyone(state, best):
+        chosen = chosen_whole(columns)
+    return {} if chosen is None else dict(chosen.counts)
+
+
+def _enough(state: Generation) -> float:
+    """Return the value up to which a choice is good enough."""
+    return state.best_bound + state.gap * abs(state.best_bound)
+
+
+def _small(state: Generation, greedy: dict[Column, int]) -> tuple[dict[Column, int], bool]:
+    """Generate columns from a first choice on, choose among them, and ask for all that may be
+    missing; tells whether no choice leaves out less.
+    """
+    columns = state.columns
+    _rounds(state)
+    best = min(greedy, _whole(columns), key=lambda choice: worth(columns, choice))
+    best = improved(state.pricing, best, state.known, state.best, _enough(state))
+    if worth(columns, best)[-1] <= _enough(state) and _everyone(state, best):
         return best, True
-    if state.gap >= ROUGH_GAP and len(state.groups) > MOST_CLOSED:
-        return best, False
     least = tuple(proofs.at(state.best) for proofs in state.known)
     bound = lagrangean(columns, state.known, state.best, [inf] * len(state.groups))
     best, proved = completed(

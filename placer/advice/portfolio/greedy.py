@@ -71,8 +71,15 @@ class Ledger:
         }
 
 
-def one_by_one(pricing: Pricing, order: Iterable[Group]) -> dict[Column, int]:
+def one_by_one(
+    pricing: Pricing, order: Iterable[Group], *, searched: bool = True
+) -> dict[Column, int]:
     """Place jobs one after the other, each by the solver on what is left.
+
+    Parameters
+    ----------
+    searched
+        False: only columns that are known already are looked at.
 
     Returns
     -------
@@ -82,7 +89,7 @@ def one_by_one(pricing: Pricing, order: Iterable[Group]) -> dict[Column, int]:
     ledger, chosen = Ledger(pricing.columns), dict[Column, int]()
     for group in order:
         for _ in range(group.count):
-            best = next_best(pricing, group, ledger)
+            best = next_best(pricing, group, ledger, searched=searched)
             if best is None:
                 break
             ledger.take(best)
@@ -90,12 +97,14 @@ def one_by_one(pricing: Pricing, order: Iterable[Group]) -> dict[Column, int]:
     return chosen
 
 
-def next_best(pricing: Pricing, group: Group, ledger: Ledger) -> Column | None:
+def next_best(
+    pricing: Pricing, group: Group, ledger: Ledger, *, searched: bool = True
+) -> Column | None:
     """Return the best column of one more job on what is left, as the solver finds it."""
     columns = pricing.columns.of(group.number)
     best = _best(columns, ledger)
     least = min((column.usd for column in columns), default=inf)
-    if (best is None or best.usd > least) and not allowance.current().spent:
+    if searched and (best is None or best.usd > least) and not allowance.current().spent:
         pricing.within(group, Within(caps=ledger.caps(range(pricing.columns.portfolio.slot_count))))
         best = _best(pricing.columns.of(group.number), ledger)
     return best

@@ -12,7 +12,7 @@ from placer.advice.portfolio.question.columns import Column, Columns, Duals, Gro
 from placer.advice.portfolio.question.resources import Resource
 
 HARD = 0.97
-"""A search that is stopped with a bound below this share of what is known is not begun again."""
+"""A search that is stopped with a bound below this share of what is known waits for the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Pricing:
     Notes
     -----
     ``hard`` are groups whose search ended far from a proof: they are bounded by fractions of
-    workers from then on.
+    workers until time is left for more.
     """
 
     columns: Columns
@@ -65,23 +65,22 @@ class Pricing:
         known = inf if best is None else best.reduced(duals) / factor
         start = None if best is None else best.placement
         floor, problem = portfolio.floor(group.job), group.job.problem
-        if group.number in self.hard:
-            least = self.search.relaxed(problem, surcharges, floor, per_sample=False)
-            return factor * min(least, known)
         found = self.search.cheapest(problem, surcharges, floor, known=known, start=start)
-        if self.search.nodes is not None and found.bound < known * HARD:
+        if found.bound < known * HARD:
             self.hard.add(group.number)
         if found.placement is not None:
             self.columns.add(group, found.placement)
         return factor * found.bound
 
-    def least(self, group: Group) -> float:
-        """Return a bound on the value of a job's columns that takes no search."""
+    def least(self, group: Group, duals: Duals) -> float:
+        """Return a bound on the reduced value of a job's columns that takes no search."""
         portfolio = self.columns.portfolio
         if portfolio.slots is not None:
             return 0.0
-        floor = portfolio.floor(group.job)
-        return max(0.0, self.search.relaxed(group.job.problem, {}, floor, per_sample=False))
+        factor, floor = 1 + duals.budget, portfolio.floor(group.job)
+        surcharges = {held[0]: usd / factor for held, usd in duals.prices.items()}
+        least = self.search.relaxed(group.job.problem, surcharges, floor, per_sample=False)
+        return factor * max(0.0, least)
 
     def within(
         self, group: Group, limit: Within, gap: float | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
 
 from placer.advice.portfolio.pricing.narrowed import Kinds, narrowed
@@ -38,14 +39,13 @@ class Search:
 
     Notes
     -----
-    Mutable: it counts searches and keeps kinds of machines. ``most_s`` and ``nodes``
-    are for one search.
+    Mutable: it counts searches and keeps kinds of machines, one list for a family of jobs.
+    ``most_s`` is for one search.
     """
 
     columns: Columns
     options: SolveOptions
     most_s: float = 5.0
-    nodes: int | None = None
     searches: int = 0
     _kinds: dict[int, Kinds] = field(default_factory=dict)
 
@@ -128,7 +128,6 @@ class Search:
         options = replace(
             self.options,
             gap=self.options.gap if gap is None else gap,
-            node_limit=self.nodes if gap is None else None,
             time_limit_s=max(LEAST_S, min(self.most_s, allowance.current().seconds_left)),
             break_ties=False,
             start=start if start is not None and _rented(start, asked) else None,
@@ -158,10 +157,17 @@ class Search:
         return surcharged(catalog, surcharges)
 
     def _kinds_of(self, problem: Problem) -> Kinds:
-        key = id(problem)
+        key = self._families.get(id(problem), id(problem))
         if key not in self._kinds:
             self._kinds[key] = Kinds.of(problem)
         return self._kinds[key]
+
+    @cached_property
+    def _families(self) -> dict[int, int]:
+        """The first question of the family of each question."""
+        first: dict[tuple[object, ...], int] = {}
+        jobs = [group.job for group in self.columns.groups]
+        return {id(job.problem): first.setdefault(job.family, id(job.problem)) for job in jobs}
 
 
 def _rented(placement: Placement, problem: Problem) -> bool:

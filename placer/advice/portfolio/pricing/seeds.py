@@ -32,18 +32,18 @@ def seeds(columns: Columns, group: Group, floor: float) -> int:
     floor
         Least samples/s.
     """
-    made, seen = 0, set[tuple[str, str]]()
-    for _, placement in sorted(_promising(group.job.problem, floor), key=lambda seed: seed[0]):
-        (workers,) = placement.groups
-        where = workers.place, workers.market
-        if len(seen) >= MOST_SEEDS:
+    made, seen, problem = 0, set[tuple[str, str]](), group.job.problem
+    for _, number, count in sorted(_promising(problem, floor)):
+        pool = problem.pools[number]
+        where = pool.offer.place, pool.offer.market
+        if len(seen) >= MOST_SEEDS or allowance.current().spent:
             break
         if where not in seen:
-            allowance.check()
-            if columns.add(group, placement):
+            placement = _placement(pool, count, problem)
+            if placement is not None and columns.add(group, placement):
                 made += 1
                 seen.add(where)
-    if not made:
+    if not made and not allowance.current().spent:
         made = _heuristic(columns, group, floor)
     return made
 
@@ -56,18 +56,16 @@ def _heuristic(columns: Columns, group: Group, floor: float) -> int:
     return 0 if found.placement is None else len(columns.add(group, found.placement))
 
 
-def _promising(problem: Problem, floor: float) -> Iterator[tuple[float, Placement]]:
-    """Yield placements of equal machines that may be fast enough, with the USD/h they promise."""
+def _promising(problem: Problem, floor: float) -> Iterator[tuple[float, int, int]]:
+    """Yield equal workers that may be fast enough: USD/h, number of the pool, and how many."""
     wish = problem.requirements
     alone = multiplier_of(exchange_for(NO_EXCHANGE, 1, problem), problem).value
-    for pool in problem.pools:
+    for number, pool in enumerate(problem.pools):
         speed = pool.alone.value / alone
         least = max(wish.min_workers, ceil(floor / speed * (1 - 1e-9)) if speed > 0 else 0, 1)
         for count in {least + more for more in MORE} if least > 1 else {1, 2}:
-            if count <= min(pool.max_count, wish.max_workers):
-                made = _placement(pool, count, problem)
-                if made is not None and not (count == 1 and speed < floor):
-                    yield count * pool.usd_per_hour, made
+            if count <= min(pool.max_count, wish.max_workers) and (count > 1 or speed >= floor):
+                yield count * pool.usd_per_hour, number, count
 
 
 def _placement(pool: Pool, count: int, problem: Problem) -> Placement | None:

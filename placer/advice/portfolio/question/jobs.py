@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import ceil, inf
 
@@ -10,6 +10,10 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
 
 HOUR_S = 3600.0
+PACE = frozenset({"min_samples_per_second", "deadline_s"})
+"""Wishes that say how fast a job must be, beside how much it has to do."""
+AMOUNT = frozenset({"samples", "tokens"})
+"""Wishes that say how much a job has to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +42,21 @@ class Job:
         """What tells its question from those of other jobs: equal ones are solved once."""
         window = self.earliest_s, self.deadline_s, self.duration_s
         return id(self.problem.profile), id(self.problem.catalog), self.problem.requirements, window
+
+    @cached_property
+    def family(self) -> tuple[object, ...]:
+        """What tells its question from those of other jobs, but for how fast it must be.
+
+        Notes
+        -----
+        Of two jobs of a family the slower one may have whatever placement the faster one may have.
+        How much there is to do tells jobs apart only where it is about data or dollars in total.
+        """
+        wish = self.wish
+        bare = wish.budget_usd is None and wish.data_store is None and not wish.datasets
+        left_out = PACE | AMOUNT if bare else PACE
+        told = (getattr(wish, f.name) for f in fields(wish) if f.name not in left_out)
+        return id(self.problem.profile), id(self.problem.catalog), *told
 
     @property
     def wish(self) -> Requirements:

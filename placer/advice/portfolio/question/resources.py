@@ -190,11 +190,15 @@ def surcharge_of(surcharges: Mapping[Resource, float]) -> Callable[[VmOffer], fl
     quotas = {r[1:4]: usd for r, usd in surcharges.items() if r.kind == "quota"}
     joint = [(r.quota(0), usd) for r, usd in surcharges.items() if r.kind == "joint"]
     machines = {r.offer_kind: usd for r, usd in surcharges.items() if r.kind == "machines"}
+    each: dict[tuple[str, str, str], float] = {}
 
     def extra(offer: VmOffer) -> float:
         bucket = offer.place, offer.gpu, offer.market
-        each = quotas.get(bucket, 0.0) + sum(usd for row, usd in joint if row.covers(*bucket))
-        return each * offer.gpu_count + (machines.get(kind_of(offer), 0.0) if machines else 0.0)
+        usd = each.get(bucket)
+        if usd is None:
+            usd = quotas.get(bucket, 0.0) + sum(usd for row, usd in joint if row.covers(*bucket))
+            each[bucket] = usd
+        return usd * offer.gpu_count + (machines.get(kind_of(offer), 0.0) if machines else 0.0)
 
     return extra
 
