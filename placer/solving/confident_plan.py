@@ -48,7 +48,8 @@ class ConfidentPlan:
     that of the dearest 1 - ``asked`` of them, or 5 % (CVaR), and ``least_usd`` what no run that is
     done can cost less than, whatever the capacity; None without a number of samples. ``hours`` and
     ``starts`` are means over the scenarios that are done. ``samples_per_second`` is the mean over
-    the scenarios, 0 where nothing is there; None with a deadline. ``tried`` ladders were run.
+    the scenarios, 0 where nothing is there; None with a deadline. ``carbon_g`` are emitted in the
+    mean; None without a deadline, or where nobody knows. ``tried`` ladders were run.
     """
 
     asked: float
@@ -64,6 +65,7 @@ class ConfidentPlan:
     usd: float | None = None
     tail_usd: float | None = None
     least_usd: float | None = None
+    carbon_g: float | None = None
     samples_per_second: float | None = None
 
     @property
@@ -90,6 +92,7 @@ def confident_document(plan: ConfidentPlan | None, problem: Problem) -> dict[str
         "usd": plan.usd,
         "tail_usd": plan.tail_usd,
         "least_usd": plan.least_usd,
+        "carbon_g": plan.carbon_g,
         "mean_samples_per_second": plan.samples_per_second,
         "ranks": [
             {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from placer.cost_model.estimate import Estimate
-from placer.cost_model.objective import aimed_at
+from placer.cost_model.objective import Objective, aimed_at, objective_of
 from placer.cost_model.outlook.risk import machine_groups
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -18,6 +19,10 @@ from placer.solving.solve import solve
 
 FASTER = (1.0, 1.3, 1.8, 2.5)
 """Speeds over the one that is needed: what waits needs more speed when it runs."""
+FASTEST = (1.0, 1.8, 4.0, 8.0)
+"""The same where the fastest run is wanted: between what is needed and all that can be rented,
+which is seldom there at once.
+"""
 OTHERS = 4
 """Placements of one speed, each in other places than those before it."""
 NODES = 1_000
@@ -48,6 +53,20 @@ class Candidate:
         """Price of a sample while it runs."""
         return self.estimate.usd_per_million_samples / 1e6
 
+    @property
+    def carbon_g_per_hour(self) -> float:
+        """Emissions while it runs; infinite where nobody knows them."""
+        carbon = self.estimate.carbon_g_per_hour
+        return math.inf if carbon is None else carbon.value
+
+    def spent_per_sample(self, objective: Objective) -> float:
+        """Return what a sample takes of what an objective wants little of, while it runs."""
+        if objective.by_speed:
+            return 1 / self.speed
+        if objective.name == "carbon":
+            return self.carbon_g_per_hour / self.speed
+        return self.usd_per_sample
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidates:
@@ -57,6 +76,11 @@ class Candidates:
 
     placements: tuple[Candidate, ...]
     least_usd: float | None
+
+
+def speeds(objective: Objective) -> tuple[float, ...]:
+    """Return speeds over the one that is needed."""
+    return FASTEST if objective.by_speed else FASTER
 
 
 def candidates(result: Result, solver: str, options: SolveOptions) -> Candidates:
@@ -77,7 +101,7 @@ def candidates(result: Result, solver: str, options: SolveOptions) -> Candidates
     short = replace(
         options,
         node_limit=NODES,
-        time_limit_s=seconds / len(questions),
+        time_limit_s=seconds / sum(others for _, _, others in questions),
         certificate=False,
         break_ties=False,
         on_better=None,
@@ -92,7 +116,7 @@ def candidates(result: Result, solver: str, options: SolveOptions) -> Candidates
             each = Candidate(placement=answer.placement, estimate=answer.estimate)
             found.setdefault(each.placement, each)
             if (faster, number, wish.market) == (1.0, 0, result.problem.requirements.market):
-                least = _least_usd(answer)
+                least = least or _least_usd(answer)
     return Candidates(placements=tuple(found.values()), least_usd=least)
 
 
@@ -107,8 +131,13 @@ def _least_usd(answer: Result) -> float | None:
 
 
 def _questions(problem: Problem) -> Iterator[tuple[float, Requirements, int]]:
-    """Yield, for each speed, the wishes for the cheapest sample at it, and how many places in turn
-    are asked for; on demand apart, where that is admitted.
+    """Yield, for each speed, the wishes for the best sample at it, and how many places in turn are
+    asked for; on demand apart, where that is admitted.
+
+    Notes
+    -----
+    The best sample is the cheapest one, or that with the least emissions. Where the fastest run is
+    wanted, the fastest placements come before the cheapest.
     """
     wish = problem.requirements
     floor = wish.floor_samples_per_second or 0.0
@@ -118,8 +147,13 @@ def _questions(problem: Problem) -> Iterator[tuple[float, Requirements, int]]:
         if wish.market == "any":
             yield 1.0, replace(plain, market="on_demand"), 1
         return
-    for faster in FASTER:
-        cheapest = aimed_at(plain, "cost-per-sample")
+    objective, cheapest = objective_of(wish), aimed_at(plain, "cost-per-sample")
+    if objective.by_speed:
+        yield math.inf, aimed_at(plain, "throughput"), OTHERS
+    if objective.name == "carbon":
+        yield 1.0, cheapest, 1
+        cheapest = plain
+    for faster in speeds(objective):
         asked = replace(cheapest, min_samples_per_second=floor * faster)
         yield faster, asked, OTHERS
         if wish.market == "any":

@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 STEADY_STEPS = 3
 """Steps in which a cheaper placement was there before a run moves back to it."""
 WORTH = 0.9
-"""A run moves back where a sample costs at most this share of what it costs now."""
+"""A run moves back where a sample takes at most this share of what it takes now."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +27,8 @@ class Rung:
     -----
     ``there`` tells when all of its machines can be had; shape (steps, draws). ``start_h`` are the
     hours that each start takes and that are paid for. ``certain``: its machines are assumed to be
-    there at any time.
+    there at any time. ``spent_per_sample`` is what a sample takes of what is to be little (dollars,
+    hours or grams); None: dollars.
     """
 
     samples_per_s: float
@@ -35,6 +36,14 @@ class Rung:
     start_h: float
     there: Array
     certain: bool = False
+    spent_per_sample: float | None = None
+
+    @property
+    def wanted(self) -> float:
+        """What a sample takes of what is to be little."""
+        if self.spent_per_sample is not None:
+            return self.spent_per_sample
+        return self.usd_per_hour / (self.samples_per_s * SECONDS_PER_HOUR)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,8 +89,8 @@ def climb(rungs: Sequence[Rung], samples: float, deadline_h: float, step_h: floa
     Notes
     -----
     A run stays where it is until its machines are lost, then starts on the first rung that is
-    there, or waits. It moves back to a rung before it that was there for `STEADY_STEPS` and is
-    cheaper for a sample. Whoever waits pays nothing.
+    there, or waits. It moves back to a rung before it that was there for `STEADY_STEPS` and takes
+    less for a sample. Whoever waits pays nothing.
     """
     # What is certain is not hurried to: it is there when time runs out as well.
     there = np.stack(
@@ -92,6 +101,7 @@ def climb(rungs: Sequence[Rung], samples: float, deadline_h: float, step_h: floa
     price, start = (
         np.array([getattr(rung, name) for rung in rungs]) for name in ("usd_per_hour", "start_h")
     )
+    wanted = np.array([rung.wanted for rung in rungs])
     certain = next((at for at, rung in enumerate(rungs) if rung.certain), None)
     at_rung = np.full(draws, -1)
     steady = np.zeros((draws, len(rungs)), dtype=int)
@@ -105,7 +115,7 @@ def climb(rungs: Sequence[Rung], samples: float, deadline_h: float, step_h: floa
         if not open_.any():
             break
         steady = np.where(now, steady + 1, 0)
-        chosen = _chosen(at_rung, now, steady, price / rate)
+        chosen = _chosen(at_rung, now, steady, wanted)
         if certain is not None:
             spare_h = deadline_h - (step + 1) * step_h - start[certain]
             settled |= open_ & (left > np.maximum(0.0, spare_h) * rate[certain])
@@ -129,7 +139,7 @@ def climb(rungs: Sequence[Rung], samples: float, deadline_h: float, step_h: floa
     return Runs(hours=hours, usd=usd, starts=starts, busy_h=busy, left=left)
 
 
-def _chosen(at_rung: Array, now: Array, steady: Array, usd_per_sample: Array) -> Array:
+def _chosen(at_rung: Array, now: Array, steady: Array, per_sample: Array) -> Array:
     """Return the rung of each scenario for the next step, -1 where none is there; shape
     (draws,).
     """
@@ -138,7 +148,7 @@ def _chosen(at_rung: Array, now: Array, steady: Array, usd_per_sample: Array) ->
     stays = (at_rung >= 0) & now[np.arange(draws), at_rung]
     chosen = np.where(stays, at_rung, first)
     for better in range(count - 1, -1, -1):
-        cheaper = usd_per_sample[better] <= WORTH * usd_per_sample[np.maximum(at_rung, 0)]
-        back = stays & (better < at_rung) & (steady[:, better] > STEADY_STEPS) & cheaper
+        less = per_sample[better] <= WORTH * per_sample[np.maximum(at_rung, 0)]
+        back = stays & (better < at_rung) & (steady[:, better] > STEADY_STEPS) & less
         chosen = np.where(back, better, chosen)
     return chosen
