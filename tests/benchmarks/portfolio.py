@@ -127,7 +127,7 @@ def main() -> None:
     )
     given = parser.parse_args()
     if given.cpu_time:
-        allowance.time = SimpleNamespace(monotonic=time.process_time)  # type: ignore[attr-defined]
+        vars(allowance)["time"] = SimpleNamespace(monotonic=time.process_time)
     agree = True
     if given.tiny:
         agree = against_brute_force(*map(int, given.tiny.split(":")))
