@@ -46,6 +46,8 @@ COMMANDS = {
     "report": "Write a page of saved results: map, costs, proof, sources.",
     "serve": "Answer questions over HTTP, with a page for browsers.",
     "validate": "Check a result, manifest, profile, price book or other file.",
+    "init": "Write placer.toml, a file of defaults.",
+    "config": "Show the defaults of the options, and where they come from.",
     "doctor": "Show what is installed, and test the optional solvers.",
     "schema": "Print the JSON Schema of a document.",
     "completion": "Print the completion script of a shell.",
@@ -69,7 +71,10 @@ ROOMS = {
     "book": ("models", "offers", "network", "capacity", "catalog"),
     "measure": ("profile", "calibrate", "reproduce"),
     "launch": ("rehearse", "run", "export"),
-    "files": ("report", "serve", "validate", "doctor", "schema", "completion"),
+    "files": (
+        *("report", "serve", "validate", "init", "config"),
+        *("doctor", "schema", "completion"),
+    ),
 }
 """Subpackage of each command: by what a user does with it."""
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 import keyword
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import click
 
 from placer.errors import unknown
+
+ASKS = "ask"
+"""Room of the commands whose options may have defaults of the user's."""
 
 
 class LazyGroup(click.Group):
@@ -75,4 +78,25 @@ class LazyGroup(click.Group):
 
                 raise unknown_command(args[0], self.helps)
             raise unknown("command", args[0], self.helps)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if ctx.parent is None and command is not None and self.rooms.get(name or "") == ASKS:
+            ctx.default_map = {name: _defaults(command, rest)}
+        return name, command, rest
+
+
+def _defaults(command: click.Command, arguments: Sequence[str]) -> dict[str, Any]:
+    """Return the defaults of a command's options that files and environment set, and say on stderr
+    which they are.
+    """
+    if {*arguments} & {"-h", "--help"}:
+        return {}
+    from placer.interface.settings import defaults_for
+
+    names = [option.name for option in command.params if option.name]
+    written = {word.partition("=")[0] for word in arguments}
+    flags = [p.name for p in command.params if p.name and written & {*p.opts}]
+    found = defaults_for(names, flags)
+    if found:
+        said = ", ".join(f"{s.option} ({s.origin})" for s in found)
+        click.echo(f"defaults: {said}", err=True)
+    return {setting.name: setting.value for setting in found}

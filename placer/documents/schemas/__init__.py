@@ -15,6 +15,8 @@ RESULT_SCHEMA = "placer.result/v1"
 """What ``placer recommend`` writes."""
 PARETO_SCHEMA = "placer.pareto/v1"
 """What ``placer pareto`` writes."""
+CONFIG_SCHEMA = "placer.config/v1"
+"""What ``placer config show`` writes."""
 SCHEMA_NAMES = (
     "result",
     "manifest",
@@ -63,6 +65,7 @@ SCHEMA_NAMES = (
     "certificate",
     "validation",
     "doctor",
+    "config",
     "error",
 )
 """Names that ``placer schema`` takes."""

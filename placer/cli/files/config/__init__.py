@@ -1,0 +1,14 @@
+"""``placer config``: the defaults of the options."""
+
+from __future__ import annotations
+
+import click
+
+from placer.cli.group import LazyGroup
+
+COMMANDS = {"show": "List the defaults that hold, and where each comes from."}
+
+
+@click.group("config", cls=LazyGroup, package="placer.cli.files.config", helps=COMMANDS)
+def command() -> None:
+    """Show the defaults of options: of the environment, of placer.toml and of your file."""

@@ -1,0 +1,49 @@
+"""``placer config show``: the defaults that hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from placer.cli.options import json_option
+from placer.cli.output import console, new_table, print_json
+from placer.documents.schemas import CONFIG_SCHEMA
+
+
+@click.command("show", epilog="Example: placer config show --origin")
+@click.option("--origin", is_flag=True, help="Say where each default comes from.")
+@json_option
+def command(origin: bool, as_json: bool) -> None:
+    """List the defaults that hold here, in the order in which flags, environment, the project's
+    placer.toml and the user's win.
+    """
+    from placer.interface.settings import PREFIX, project_file, settings, user_file
+
+    found = sorted(settings().values(), key=lambda setting: setting.option)
+    project = project_file()
+    if as_json:
+        rows: list[dict[str, Any]] = [
+            {"option": s.option, "value": s.value, "origin": s.origin} for s in found
+        ]
+        files = {"project": None if project is None else str(project), "user": str(user_file())}
+        print_json({"schema": CONFIG_SCHEMA, "files": files, "settings": rows})
+        return
+    if not found:
+        console(stderr=True).print(
+            f"no defaults: neither {PREFIX}... in the environment, nor a placer.toml from here "
+            f"upward, nor {user_file()}; placer init writes one"
+        )
+        return
+    table = new_table(("option", "value", "origin") if origin else ("option", "value"))
+    for setting in found:
+        row = (setting.option, _said(setting.value))
+        table.add_row(*row, *((setting.origin,) if origin else ()))
+    console().print(table)
+
+
+def _said(value: Any) -> str:
+    """Write a value as it stands on a command line."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,0 +1,169 @@
+"""Defaults of the options: files, environment, who wins, what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from conftest import Run
+from placer.documents.schemas import schema_text
+from placer.errors import PlacerError
+from placer.interface.settings import (
+    NAMES,
+    PREFIX,
+    defaults_for,
+    project_file,
+    settings,
+    template,
+    user_file,
+)
+from placer.problem.words.wishes import WISHES
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder below a project, with an empty folder for the user's file."""
+    folder = tmp_path / "project" / "below"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("PLACER_HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_the_environment_wins_over_the_project_and_this_over_the_user(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each option by itself; its origin says where it stands."""
+    user_file().write_text('budget = "1/h"\ngpu = "T4"\nin = "us"\n', encoding="utf-8")
+    (place.parent / "placer.toml").write_text('# ours\nbudget = "2/h"\nin = "eu"\n', "utf-8")
+    monkeypatch.setenv(f"{PREFIX}BUDGET", "3/h")
+    found = settings()
+    assert {name: s.value for name, s in found.items()} == {
+        "budget": "3/h",
+        "places": "eu",
+        "gpu": "T4",
+    }
+    assert found["budget"].origin == f"${PREFIX}BUDGET"
+    assert found["places"].origin == "../placer.toml:3"
+    assert found["gpu"].origin.endswith("placer.toml:2")
+
+
+def test_the_nearest_file_upward_is_the_project(place: Path) -> None:
+    """One below hides one above."""
+    assert project_file() is None or place not in project_file().parents  # type: ignore[union-attr]
+    above, below = place.parent / "placer.toml", place / "placer.toml"
+    above.write_text('budget = "1/h"\n', "utf-8")
+    assert project_file() == above
+    below.write_text('gpu = "T4"\n', "utf-8")
+    assert project_file() == below
+    assert {*settings()} == {"gpu"}
+
+
+def test_values_are_those_of_the_table(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers, lists and truth values, as in Python; paths are meant beside the file."""
+    (place / "placer.toml").write_text(
+        'workers = 4\ngpu = ["T4", "A10"]\nspot = true\nown = "office=2xT4@Berlin"\n'
+        'catalog = ["default", "own.csv"]\nquota = "quota.csv"\ngap = 0.01\ntime-limit = 5\n',
+        "utf-8",
+    )
+    monkeypatch.setenv(f"{PREFIX}OVERLAP", "yes")
+    values = {name: setting.value for name, setting in settings().items()}
+    assert values == {
+        "workers": "4",
+        "gpu": "T4,A10",
+        "spot": True,
+        "own": ["office=2xT4@Berlin"],
+        "catalog": ["default", str(place / "own.csv")],
+        "quota": str(place / "quota.csv"),
+        "gap": "0.01",
+        "time_limit": "5s",
+        "overlap": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ('budgt = "5/h"', "placer.toml:1: unknown option 'budgt'", "'budget'"),
+        ('gpu = "T4"\nregion = "eu"', "placer.toml:2: unknown option 'region'", "'in'"),
+        ("[recommend]\nbudget = 5", "placer.toml:1: unknown option 'recommend'", "placer init"),
+        ('api-key = "x"', "unknown option 'api-key'", ""),
+        ("budget = 5", "placer.toml:1: budget 5", "5/h"),
+        ("spot = 1", "placer.toml:1: spot 1", "True or False"),
+        ("catalog = 5", "placer.toml:1: catalog 5", "text"),
+        ("model = [1]", "placer.toml:1: model [1]", "text"),
+        ('budget = "5', "not valid TOML", "placer init"),
+    ],
+)
+def test_files_that_say_nothing_sensible(text: str, message: str, hint: str, place: Path) -> None:
+    """Each is refused with file, line and what to write."""
+    (place / "placer.toml").write_text(text, "utf-8")
+    with pytest.raises(PlacerError) as refused:
+        settings()
+    assert message in refused.value.message
+    assert hint in refused.value.hint
+    assert refused.value.exit_code == 2
+
+
+def test_an_unknown_variable_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only with the prefix of defaults: other variables belong to the jobs that placer starts."""
+    monkeypatch.setenv("PLACER_MODEL", "whatever")
+    assert settings() == {}
+    monkeypatch.setenv(f"{PREFIX}MAX_PRICE", "5/h")
+    with pytest.raises(PlacerError, match="unknown option 'max-price'") as refused:
+        settings()
+    assert "'budget'" in refused.value.hint
+
+
+def test_flags_win_over_what_contradicts_them(place: Path) -> None:
+    """Also where the option has another name; by hand, workers are the placement."""
+    (place / "placer.toml").write_text('spot = true\nsamples = "10M"\nworkers = 4\n', "utf-8")
+    every = [*NAMES.values()]
+    assert {s.name for s in defaults_for(every, [])} == {"spot", "samples", "workers"}
+    assert {s.name for s in defaults_for(every, ["market", "workers"])} == {"samples"}
+    assert {s.name for s in defaults_for(every, ["tokens"])} == {"spot", "workers"}
+    assert defaults_for(["workers", "model"], []) == []
+
+
+def test_the_template_has_every_option_and_asks_for_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each line without its # is a default that is read."""
+    path = place / "placer.toml"
+    path.write_text(template(), "utf-8")
+    assert settings() == {}
+    lines = [line.removeprefix("# ") for line in template().splitlines()]
+    path.write_text("\n".join(line for line in lines if " = " in line), "utf-8")
+    assert {*settings()} >= {*WISHES}
+
+
+def test_commands_use_and_show_them(run: Run, tmp_path: Path) -> None:
+    """`init` writes the file, `config show` lists it, and a flag wins over it."""
+    home = {"PLACER_HOME": str(tmp_path / "home")}
+    (tmp_path / "home").mkdir()
+    done = run("init", cwd=tmp_path, **home)
+    assert (done.returncode, "placer.toml" in done.stderr) == (0, True)
+    again = run("init", cwd=tmp_path, **home)
+    assert (again.returncode, "--force" in again.stderr) == (2, True)
+    assert run("init", "--force", cwd=tmp_path, **home).returncode == 0
+    assert run("init", "--user", cwd=tmp_path, **home).returncode == 0
+    assert "no defaults" in run("config", "show", cwd=tmp_path, **home).stderr
+    text = 'budget = "5/h"\ncatalog = "erben-2023"\ngpu = "T4"\nspot = true\n'
+    (tmp_path / "placer.toml").write_text(text, "utf-8")
+    shown = run("config", "show", "--origin", cwd=tmp_path, **home)
+    assert "placer.toml:1" in shown.stdout
+    document = json.loads(run("config", "show", "--json", cwd=tmp_path, **home).stdout)
+    Draft202012Validator(json.loads(schema_text("config"))).validate(document)
+    asked = run("recommend", "--model", "resnet50", "--json", cwd=tmp_path, **home)
+    assert asked.returncode == 0, asked.stderr
+    request = json.loads(asked.stdout)["request"]
+    assert (request["budget_usd_per_hour"], request["gpus"]) == (5.0, ["T4"])
+    assert "defaults: budget (placer.toml:1)" in asked.stderr
+    words = ("recommend", "--model", "resnet50", "--budget", "1/h", "--market", "any", "--json")
+    other = json.loads(run(*words, cwd=tmp_path, **home).stdout)["request"]
+    assert (other["budget_usd_per_hour"], other["market"]) == (1.0, "any")
+    (tmp_path / "placer.toml").write_text('budgt = "5/h"\n', "utf-8")
+    wrong = run("recommend", "--model", "resnet50", cwd=tmp_path, **home)
+    assert (wrong.returncode, "'budget'" in wrong.stderr) == (2, True)
