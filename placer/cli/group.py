@@ -79,7 +79,7 @@ class LazyGroup(click.Group):
                 raise unknown_command(args[0], self.helps)
             raise unknown("command", args[0], self.helps)
         name, command, rest = super().resolve_command(ctx, args)
-        if ctx.parent is None and command is not None and self.rooms.get(name or "") == ASKS:
+        if ctx.parent is None and command is not None and name and self.rooms.get(name) == ASKS:
             ctx.default_map = {name: _defaults(command, rest)}
         return name, command, rest
 

@@ -28,6 +28,7 @@ PRINTED = {
     "result": [
         f"recommend {XLM} --budget 5/h",
         f"recommend {XLM} --budget 0.05/h",
+        f"recommend {XLM} --budget 5EUR/h --own office=2xA100-40@Berlin --gpu T4,A100",
         f"recommend {XLM} --budget 5/h --samples 100M --verify milp --gpu T4 --workers 4",
         f"recommend {XLM} --gpu T4 --workers 4 --tbs 16Ki..32Ki",
         f"recommend {XLM} --gpu T4 --market spot --min-throughput 300/s --confidence 90%",
@@ -57,7 +58,8 @@ PRINTED = {
     "portfolio": [f"portfolio {ROOT}/examples/jobs.toml"],
     "replan": [f"replan {SAVED}/manifest.json --observed {SAVED}/run.jsonl"],
     "replay": [REPLAY],
-    "models": ["models"],
+    "config": ["config show --origin"],
+    "models": ["models", "models --public"],
     "profile": ["models roberta-xlm", "models 7B"],
     "calibration": [f"calibrate {ROOT}/examples/runs.csv --catalog erben-2023"],
     "reproduction": ["reproduce phalak"],
