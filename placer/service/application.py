@@ -25,6 +25,7 @@ from placer.service.jobs.store import Job, State, Store
 from placer.service.metrics import CONTENT_TYPE as METRICS_TYPE
 from placer.service.metrics import Metrics, age_s
 from placer.service.pages import routes as pages
+from placer.service.pages.report import Reports
 from placer.service.problems import (
     CONTENT_TYPE,
     KIND_OF_STATUS,
@@ -103,7 +104,7 @@ def application(settings: Settings) -> Litestar:
         logging_config=None,
     )
     app.state.settings, app.state.pool, app.state.desk = settings, pool, desk
-    app.state.metrics = metrics
+    app.state.metrics, app.state.reports = metrics, Reports()
     return app
 
 
@@ -455,6 +456,9 @@ def _said_wrong(request: ASGIConnection[Any, Any, Any, Any], error: PlacerError)
 
 
 def _kept_out(request: ASGIConnection[Any, Any, Any, Any], error: GateError) -> Response[bytes]:
+    path = str(request.scope["path"])
+    if error.kind == "token" and f"/{path.split('/')[1]}" in pages.PATHS:
+        return pages.elsewhere("/login")
     headers = {"WWW-Authenticate": "Bearer"} if error.kind == "token" else None
     return problem_response(problem_of(error.kind, error.detail, error.hint), headers)
 

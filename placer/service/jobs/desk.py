@@ -180,6 +180,10 @@ class Desk:
         running = self._running.get(id_)
         return None if running is None else running.best
 
+    def is_running(self, id_: str) -> bool:
+        """Tell whether a job is unfinished."""
+        return id_ in self._running
+
     async def cancel(self, id_: str) -> bool:
         """End an unfinished job with the best so far, or forget a finished one; False without."""
         running = self._running.get(id_)

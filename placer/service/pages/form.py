@@ -1,0 +1,154 @@
+"""The form of a question: its fields, what was typed, and the words that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.problem.words.wishes import WISHES
+from placer.service.questions.body import WordError
+from placer.service.questions.verbs import VERBS as QUESTIONS
+from placer.workload.profile import profile_names
+
+VERBS = {
+    "recommend": "the best placement",
+    "pareto": "what each budget buys",
+    "explain": "why this placement",
+}
+"""Questions that the page asks."""
+SHOWN = (
+    "budget",
+    "min_throughput",
+    "deadline",
+    "tokens",
+    "samples",
+    "gpu",
+    "places",
+    "market",
+    "regions",
+    "workers",
+    "exchange",
+    "max_carbon",
+    "quota",
+)
+"""Wishes with a field of their own; others are written below them as name=value."""
+LABELS = {"places": "in", "gpu": "GPU", "max_carbon": "most emissions"}
+MORE = "more"
+FLAGS = {"yes": True, "true": True, "no": False, "false": False}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Field:
+    """One field of the form."""
+
+    name: str
+    label: str
+    help: str
+    example: str
+    value: str
+    wrong: bool = False
+    known: tuple[str, ...] = ()
+
+
+def fields_of(typed: Mapping[str, str], wrong: str = "") -> list[Field]:
+    """List the fields of the form with what was typed into them."""
+    rows = [
+        Field(
+            name="model",
+            label="model",
+            help="A model that placer knows, a public model, or a size such as 7B.",
+            example="roberta-xlm",
+            value=typed.get("model", ""),
+            wrong=wrong == "model",
+            known=tuple(profile_names()),
+        )
+    ]
+    for name in SHOWN:
+        wish = WISHES[name]
+        rows.append(
+            Field(
+                name=name,
+                label=LABELS.get(name, name.replace("_", " ")),
+                help=wish.help.partition(".")[0] + ".",
+                example=wish.example,
+                value=typed.get(name, ""),
+                wrong=wrong == name,
+            )
+        )
+    for name, label, help_, example in (
+        ("catalog", "price book", "Price book; default: the books of the service.", "default"),
+        ("time_limit", "time limit", "How long the search may take.", "30s"),
+    ):
+        rows.append(
+            Field(
+                name=name,
+                label=label,
+                help=help_,
+                example=example,
+                value=typed.get(name, ""),
+                wrong=wrong == name,
+            )
+        )
+    return rows
+
+
+def words_of(typed: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    """Return the verb and the words of a form.
+
+    Raises
+    ------
+    PlacerError
+        If a line of the other words is no ``name=value``.
+    """
+    verb = typed.get("verb", "recommend")
+    if verb not in VERBS:
+        raise WordError("verb", PlacerError(f"question '{verb[:30]}'", "choose one of the list"))
+    names = ("model", *SHOWN, "catalog", "time_limit")
+    words: dict[str, Any] = {
+        name: typed[name].strip() for name in names if typed.get(name, "").strip()
+    }
+    for line in typed.get(MORE, "").splitlines():
+        if not line.strip():
+            continue
+        name, sign, value = (part.strip() for part in line.partition("="))
+        if not sign:
+            raise WordError(
+                MORE, PlacerError(f"'{line[:60]}' is no word", "write name=value, as overlap=yes")
+            )
+        words[name] = _plain(verb, name, value)
+    return verb, words
+
+
+def _plain(verb: str, name: str, value: str) -> Any:
+    """Return a typed value as JSON has it: flags and whole numbers are no text there."""
+    wish, schema = WISHES.get(name), QUESTIONS[verb].words.get(name, {})
+    if (wish is not None and wish.is_flag) or schema.get("type") == "boolean":
+        return FLAGS.get(value.lower(), value)
+    if schema.get("type") == "integer" and value.isascii() and value.isdigit():
+        return int(value[:10])
+    return value
+
+
+def typed_again(verb: str, words: Mapping[str, Any]) -> dict[str, str]:
+    """Return what would be typed for some words, so that one can be changed.
+
+    Examples
+    --------
+    >>> typed_again("recommend", {"model": "roberta-xlm", "overlap": True})
+    {'verb': 'recommend', 'model': 'roberta-xlm', 'more': 'overlap=yes'}
+    """
+    shown = ("model", *SHOWN, "catalog", "time_limit")
+    plain = {name: _text(value) for name, value in words.items()}
+    kept = {name: value for name, value in plain.items() if name in shown}
+    more = "\n".join(f"{name}={value}" for name, value in plain.items() if name not in shown)
+    return {"verb": verb, **kept, **({MORE: more} if more else {})}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return value.get("name", "a document") if isinstance(value, dict) else str(value)
