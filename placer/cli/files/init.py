@@ -14,9 +14,10 @@ from placer.errors import PlacerError, writing_hint
 @click.option("--user", is_flag=True, help="Write the user's file instead of ./placer.toml.")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 def command(user: bool, force: bool) -> None:
-    """Write placer.toml, in which every option stands as a comment with an example.
+    """Write placer.toml, a file of defaults.
 
-    It is found from the working directory upward. Flags win over it.
+    Every option stands in it as a comment with an example. The nearest file from the working
+    directory upward is used, and flags win over it.
     """
     from placer.interface.settings import FILE, template, user_file
 

@@ -9,6 +9,12 @@ from placer.cli.group import LazyGroup
 COMMANDS = {"show": "List the defaults that hold, and where each comes from."}
 
 
-@click.group("config", cls=LazyGroup, package="placer.cli.files.config", helps=COMMANDS)
+@click.group(
+    "config",
+    cls=LazyGroup,
+    package="placer.cli.files.config",
+    helps=COMMANDS,
+    epilog="Example: placer config show --origin",
+)
 def command() -> None:
-    """Show the defaults of options: of the environment, of placer.toml and of your file."""
+    """Show the defaults of the options, and where they come from."""
