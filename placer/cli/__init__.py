@@ -45,6 +45,7 @@ COMMANDS = {
     "export": "Write launch files: torchrun, SkyPilot, Kubernetes and others.",
     "report": "Write a page of saved results: map, costs, proof, sources.",
     "serve": "Answer questions over HTTP, with a page for browsers.",
+    "diff": "Show what changes between two saved results.",
     "validate": "Check a result, manifest, profile, price book or other file.",
     "init": "Write placer.toml, a file of defaults.",
     "config": "Show the defaults of the options, and where they come from.",
@@ -72,7 +73,7 @@ ROOMS = {
     "measure": ("profile", "calibrate", "reproduce"),
     "launch": ("rehearse", "run", "export"),
     "files": (
-        *("report", "serve", "validate", "init", "config"),
+        *("report", "diff", "serve", "validate", "init", "config"),
         *("doctor", "schema", "completion"),
     ),
 }

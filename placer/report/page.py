@@ -35,6 +35,7 @@ KINDS = {
     "placer.sweep/v1": "sweep",
     "placer.robust/v1": "robust",
     "placer.whatif/v1": "whatif",
+    "placer.diff/v1": "difference",
     "placer.portfolio/v1": "portfolio",
     "placer.rehearsal/v1": "trials.rehearsal",
     "placer.replay/v1": "trials.replay",

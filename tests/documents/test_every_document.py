@@ -43,6 +43,10 @@ PRINTED = {
         f"compare {XLM} {T4} gcp/us-central1=9xT4:spot",
         f"compare {XLM} {T4} --every-exchange",
     ],
+    "diff": [
+        f"diff {SAVED}/result.json {SAVED}/wishes.json",
+        f"diff {SAVED}/nothing.json {SAVED}/result.json",
+    ],
     "simulation": [f"simulate {XLM} --workers {T4}", f"simulate {ISLANDS}"],
     "explanation": [
         f"explain {SAVED}/result.json --why-not T4",

@@ -23,6 +23,7 @@ SCHEMA_NAMES = (
     "manifest-v2",
     "estimate",
     "comparison",
+    "diff",
     "simulation",
     "explanation",
     "pareto",

@@ -1,0 +1,237 @@
+"""The difference of two saved results: machines, price, speed, emissions, wishes."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from placer.documents.schemas import RESULT_SCHEMA
+from placer.errors import PlacerError, unknown
+from placer.units import HOURS_PER_MONTH
+
+DIFF_SCHEMA = "placer.diff/v1"
+"""What ``placer diff`` writes."""
+SAME = 1e-9
+"""Relative difference up to which a figure counts as the same."""
+Figure = Callable[[Mapping[str, Any]], float | None]
+FIGURES: Mapping[str, tuple[str, Figure]] = {
+    "cost": ("USD/h", lambda estimate: estimate["usd_per_hour"]["total"]),
+    "machines": ("USD/h", lambda estimate: estimate["usd_per_hour"]["compute"]),
+    "egress": ("USD/h", lambda estimate: estimate["usd_per_hour"]["egress"]),
+    "speed": ("samples/s", lambda estimate: estimate["effective_samples_per_second"]["value"]),
+    "price": ("USD per million samples", lambda estimate: estimate["usd_per_million_samples"]),
+    "step": ("s", lambda estimate: estimate["step_seconds"]["total"]),
+    "carbon": (
+        "g CO2e/h",
+        lambda estimate: (estimate["carbon_g_per_hour"] or {}).get("value"),
+    ),
+}
+"""Figures that are compared, with their units."""
+COMPARISONS = {">": operator.gt, "<": operator.lt}
+CONDITION = re.compile(r"\s*([a-z]+)\s*([<>])\s*([+-]?\d{1,12}(?:\.\d{1,12})?)\s*(%?)\s*")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Condition:
+    """A change that is not accepted, such as ``cost>10%``: of a figure, relative or in its unit."""
+
+    text: str
+    figure: str
+    sign: str
+    bound: float
+    relative: bool
+
+    def holds(self, document: Mapping[str, Any]) -> bool:
+        """Tell whether a difference is of this kind; where a figure is missing on one side alone,
+        it is.
+        """
+        row = next(row for row in document["figures"] if row["name"] == self.figure)
+        change = row["relative_change"] if self.relative else row["change"]
+        if change is None:
+            if row["before"] is None and row["after"] is None:
+                return False
+            if row["before"] is None or row["after"] is None:
+                return True
+            change = float("inf") if row["after"] > row["before"] else 0.0  # from nothing
+        return bool(COMPARISONS[self.sign](change, self.bound))
+
+
+def parse_condition(text: str) -> Condition:
+    """Read a condition: ``cost>10%``, ``speed<-5%`` or, in the unit of the figure, ``egress>0.5``.
+
+    Raises
+    ------
+    PlacerError
+        If it is none, or its figure is unknown.
+
+    Examples
+    --------
+    >>> parse_condition("cost>10%").bound, parse_condition("speed < -50").relative
+    (0.1, False)
+    """
+    match = CONDITION.fullmatch(text)
+    if match is None:
+        raise PlacerError(
+            f"'{text}' is no condition", "write it as cost>10%, speed<-5% or egress>0.5 (USD/h)"
+        )
+    name, sign, number, percent = match.groups()
+    if name not in FIGURES:
+        raise unknown("figure", name, FIGURES)
+    bound = float(number) / (100 if percent else 1)
+    return Condition(text=text, figure=name, sign=sign, bound=bound, relative=bool(percent))
+
+
+def difference_document(
+    before: Any,
+    after: Any,
+    names: tuple[str, str] = ("before", "after"),
+    conditions: Iterable[Condition] = (),
+) -> dict[str, Any]:
+    """Build the ``placer.diff/v1`` document of two ``placer.result/v1`` documents.
+
+    Parameters
+    ----------
+    before, after
+        What ``placer recommend`` printed or saved.
+    names
+        Of their files.
+    conditions
+        Changes that are not accepted; those that hold are listed under ``failed``.
+
+    Raises
+    ------
+    PlacerError
+        If one of them is no result.
+    """
+    for document, name in zip((before, after), names, strict=True):
+        if not isinstance(document, Mapping) or document.get("schema") != RESULT_SCHEMA:
+            raise PlacerError(
+                f"{name}: not a {RESULT_SCHEMA} document", "give files of placer recommend -o"
+            )
+    try:
+        built = _compared(before, after, names)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise PlacerError(
+            f"{names[0]}, {names[1]}: not whole {RESULT_SCHEMA} documents ({error!r:.80})",
+            "the file was edited, or made by another version",
+        ) from error
+    built["failed"] = [one.text for one in conditions if one.holds(built)]
+    return built
+
+
+def _compared(
+    before: Mapping[str, Any], after: Mapping[str, Any], names: tuple[str, str]
+) -> dict[str, Any]:
+    machines, figures = _machines(before, after), _figures(before, after)
+    wishes = [
+        {"wish": key, "before": before["request"].get(key), "after": after["request"].get(key)}
+        for key in dict.fromkeys((*before["request"], *after["request"]))
+        if before["request"].get(key) != after["request"].get(key)
+    ]
+    cost = figures[0]
+    month = {
+        key: None if cost[key] is None else cost[key] * HOURS_PER_MONTH
+        for key in ("before", "after", "change")
+    }
+    exchange = [_exchange(side["placement"]) for side in (before, after)]
+    return {
+        "schema": DIFF_SCHEMA,
+        "before": _side(before, names[0]),
+        "after": _side(after, names[1]),
+        "same_placement": before["placement"] == after["placement"],
+        "wishes": wishes,
+        "machines": machines,
+        "exchange": {"before": exchange[0], "after": exchange[1]},
+        "figures": figures,
+        "usd_per_month": month,
+    }
+
+
+def _side(document: Mapping[str, Any], name: str) -> dict[str, Any]:
+    data = document["data"]
+    return {
+        "name": name,
+        "model": document["request"]["model"],
+        "status": document["status"],
+        "catalog": data["catalog"],
+        "digest": data["digest"],
+        "as_of": data["as_of"],
+    }
+
+
+def _exchange(placement: Mapping[str, Any] | None) -> str | None:
+    if placement is None:
+        return None
+    steps = placement["local_steps"]
+    return f"{placement['exchange']}{'' if steps == 1 else f' every {steps} steps'}"
+
+
+def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """List the kinds of machines of both sides, with how many there are and what they cost."""
+    sides = [_groups(document["placement"]) for document in (before, after)]
+    rows = []
+    for key in dict.fromkeys((*sides[0], *sides[1])):
+        counts, usd = zip(*(side.get(key, (0, 0.0)) for side in sides), strict=True)
+        place, offer, gpu, gpu_count, market = key
+        sign = "+" if not counts[0] else "-" if not counts[1] else "~"
+        same = counts[0] == counts[1] and _same(*usd)
+        rows.append(
+            {
+                "sign": "" if same else sign,
+                "place": place,
+                "offer": offer,
+                "gpu": gpu,
+                "gpu_count": gpu_count,
+                "market": market,
+                "machines_before": counts[0],
+                "machines_after": counts[1],
+                "usd_per_hour_before": usd[0],
+                "usd_per_hour_after": usd[1],
+                "usd_per_month_change": (usd[1] - usd[0]) * HOURS_PER_MONTH,
+            }
+        )
+    return rows
+
+
+def _groups(
+    placement: Mapping[str, Any] | None,
+) -> dict[tuple[Any, ...], tuple[int, float]]:
+    """Add up machines and USD/h of each kind; a server is a machine as well."""
+    groups: dict[tuple[Any, ...], tuple[int, float]] = {}
+    rows = [] if placement is None else [*placement["workers"], placement.get("server")]
+    for row in filter(None, rows):
+        key = tuple(row[name] for name in ("place", "offer", "gpu", "gpu_count", "market"))
+        count = row["count"] * row.get("machines", 1)
+        before = groups.get(key, (0, 0.0))
+        groups[key] = (before[0] + count, before[1] + count * row["usd_per_hour"])
+    return groups
+
+
+def _figures(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
+    rows = []
+    for name, (unit, read) in FIGURES.items():
+        one, other = (
+            None if side["estimate"] is None else read(side["estimate"]) for side in (before, after)
+        )
+        known = one is not None and other is not None
+        same = known and _same(one or 0.0, other or 0.0)
+        change = 0.0 if same else (other or 0.0) - (one or 0.0)
+        rows.append(
+            {
+                "sign": "" if same or (one is None and other is None) else "~",
+                "name": name,
+                "unit": unit,
+                "before": one,
+                "after": other,
+                "change": change if known else None,
+                "relative_change": change / one if known and one else 0.0 if same else None,
+            }
+        )
+    return rows
+
+
+def _same(one: float, other: float) -> bool:
+    return abs(one - other) <= SAME * max(abs(one), abs(other))

@@ -1,0 +1,145 @@
+"""Differences of two results: machines, dollars of a month, conditions."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Run
+from placer.documents.many.difference import difference_document, parse_condition
+from placer.errors import PlacerError
+from placer.report.page import contents
+from report_documents import saved
+
+
+def files(folder: Path, *documents: Any) -> list[str]:
+    """Write documents to files of their own."""
+    paths = [folder / f"{name}.json" for name in "ab"]
+    for path, document in zip(paths, documents, strict=True):
+        path.write_text(json.dumps(document), encoding="utf-8")
+    return [str(path) for path in paths]
+
+
+def test_a_result_does_not_differ_from_itself() -> None:
+    """No sign, no change, no wish."""
+    document = difference_document(saved("one"), saved("one"))
+    assert document["same_placement"]
+    assert document["wishes"] == []
+    assert {row["sign"] for row in (*document["machines"], *document["figures"])} == {""}
+    assert document["usd_per_month"]["change"] == 0.0
+
+
+def test_the_month_is_730_hours_and_machines_add_up() -> None:
+    """Changes of all kinds of machines sum to the change of what machines cost; egress is beside
+    them.
+    """
+    document = difference_document(saved("one"), saved("several"))
+    figures = {row["name"]: row for row in document["figures"]}
+    one, other = (saved(kind)["estimate"]["usd_per_hour"] for kind in ("one", "several"))
+    assert document["usd_per_month"]["change"] == pytest.approx(
+        730 * (other["total"] - one["total"])
+    )
+    assert sum(row["usd_per_month_change"] for row in document["machines"]) == pytest.approx(
+        730 * (other["compute"] - one["compute"])
+    )
+    assert figures["egress"]["after"] == other["egress"]
+    assert figures["cost"]["relative_change"] == pytest.approx(other["total"] / one["total"] - 1)
+    assert {row["wish"] for row in document["wishes"]} == {
+        "budget_usd_per_hour",
+        "min_regions",
+        "max_regions",
+    }
+
+
+def test_signs_are_those_of_machines_that_come_and_go() -> None:
+    """Eight A10 go; a fleet over two regions comes; half the machines of a kind is a change."""
+    rows = difference_document(saved("one"), saved("several"))["machines"]
+    assert {row["sign"] for row in rows} == {"+", "-"}
+    fewer = deepcopy(saved("one"))
+    fewer["placement"]["workers"][0]["count"] -= 1
+    (row,) = difference_document(saved("one"), fewer)["machines"]
+    assert (row["sign"], row["machines_before"] - row["machines_after"]) == ("~", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "cost", "holds"),
+    [
+        ("cost>10%", 1.2, True),
+        ("cost>10%", 1.05, False),
+        ("cost>10%", 0.5, False),
+        ("cost<-10%", 0.5, True),
+        ("cost>0.5", 1.2, True),  # 4.80 USD/h x 0.2 = 0.96 USD/h
+        ("cost>2", 1.2, False),
+        ("speed<-5%", 1.2, False),
+    ],
+)
+def test_conditions_compare_the_change(text: str, cost: float, *, holds: bool) -> None:
+    """Relative with a percent sign, else in the unit of the figure."""
+    dearer = deepcopy(saved("one"))
+    dearer["estimate"]["usd_per_hour"]["total"] *= cost
+    failed = difference_document(saved("one"), dearer, conditions=[parse_condition(text)])["failed"]
+    assert failed == ([text] if holds else [])
+
+
+def test_a_placement_that_is_gone_is_not_accepted() -> None:
+    """Its cost is not 0 but unknown: every condition holds. From no egress to some is endless."""
+    conditions = [parse_condition("cost>10%"), parse_condition("speed<-5%")]
+    gone = difference_document(saved("one"), saved("nothing"), conditions=conditions)
+    assert gone["failed"] == ["cost>10%", "speed<-5%"]
+    assert "no placement after" in contents(gone, today=date(2026, 11, 23)).verdict
+    egress = [parse_condition("egress>1000%")]
+    assert difference_document(saved("one"), saved("several"), conditions=egress)["failed"]
+
+
+@pytest.mark.parametrize(
+    "text", ["cost", "cost>", "cost>=10%", "cost>ten", "COST>10%", "cost>1e9%"]
+)
+def test_words_that_are_no_condition_are_refused(text: str) -> None:
+    """With the way to write one."""
+    with pytest.raises(PlacerError, match="is no condition") as refused:
+        parse_condition(text)
+    assert "cost>10%" in refused.value.hint
+
+
+def test_what_is_no_result_is_refused() -> None:
+    """Another document, and a result without its parts; the file is named."""
+    for document, words in (({"schema": "placer.sweep/v1"}, "not a placer"), ([], "not a placer")):
+        with pytest.raises(PlacerError, match=words) as refused:
+            difference_document(saved("one"), document, ("a.json", "b.json"))
+        assert "b.json" in refused.value.message
+    broken = {**saved("one"), "estimate": {}}
+    with pytest.raises(PlacerError, match="not whole"):
+        difference_document(saved("one"), broken)
+
+
+def test_the_command_prints_a_table_markdown_and_json(tmp_path: Path, command: Run) -> None:
+    """Exit code 6 where a condition holds; -o writes what would be printed."""
+    before, after = files(tmp_path, saved("one"), saved("several"))
+    table = command("diff", before, after)
+    assert (table.returncode, "a month" in table.stdout) == (0, True)
+    refused = command("diff", before, after, "--fail-on", "cost>10%", "--json")
+    assert refused.returncode == 6
+    assert json.loads(refused.stdout)["failed"] == ["cost>10%"]
+    target = tmp_path / "comment.md"
+    assert command("diff", before, after, "--format", "md", "-o", str(target)).returncode == 0
+    assert "| `-` |" in target.read_text(encoding="utf-8")
+    wrong = command("diff", before, str(tmp_path / "none.json"))
+    assert (wrong.returncode, "none.json" in wrong.stderr) == (2, True)
+    assert command("diff", before, after, "-o", "json").returncode == 2
+
+
+def test_markdown_cannot_be_broken_by_words_of_a_book(tmp_path: Path, command: Run) -> None:
+    """A machine named like markup stays in its cell."""
+    hostile = deepcopy(saved("several"))
+    hostile["placement"]["workers"][0]["offer"] = "a|b`<img src=x>`\n# c"
+    before, after = files(tmp_path, saved("one"), hostile)
+    text = command("diff", before, after, "--format", "md").stdout
+    rows = [line for line in text.splitlines() if "img" in line]
+    assert len(rows) == 1
+    assert rows[0].replace("\\|", "").count("|") == 6
+    assert "\\<img" in rows[0]
