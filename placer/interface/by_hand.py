@@ -93,6 +93,7 @@ def comparison_document(problem: Problem, options: Sequence[Option]) -> dict[str
             {
                 "placement": parts.placement_document(o.placement, problem),
                 "estimate": parts.estimate_document(o.estimate),
+                "outlook": parts.outlook_document(o.placement, o.estimate, problem),
                 "violations": [v for v in [o.note] if v],
             }
             for o in options

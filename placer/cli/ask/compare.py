@@ -12,7 +12,9 @@ from placer.cli.options import json_option, request_options
 from placer.cli.output import console, print_json
 
 if TYPE_CHECKING:
+    from placer.problem.problem import Problem
     from placer.solving.answer import Warn
+    from placer.solving.result import Option
 
 EXAMPLE = """\b
 Example:
@@ -55,10 +57,24 @@ def command(
     out = console()
     out.print(terminal.context(problem))
     out.print(terminal.comparison(options, problem, out.width))
+    for line in _risk_lines(options, problem):
+        out.print(line, soft_wrap=True)
     for line in _warning_lines(
         [(o.label, warnings_of(problem, o.placement, o.estimate)) for o in options]
     ):
         console(stderr=True).print(line, style="yellow")
+
+
+def _risk_lines(options: Sequence[Option], problem: Problem) -> Iterator[str]:
+    """Yield the risk of each placement in one line; nothing where all machines are on demand."""
+    from placer.cli.report.recommend.risk_words import risk_line
+    from placer.cost_model.outlook.outlook import spot_outlook
+
+    found = [(o, spot_outlook(o.placement, o.estimate, problem)) for o in options]
+    if any(spot is not None for _, spot in found):
+        for option, spot in found:
+            words = risk_line(spot, option.placement, option.estimate.tokens_per_sample)
+            yield f"risk of {option.label}  {words}"
 
 
 def _warning_lines(rows: Sequence[tuple[str, Sequence[Warn]]]) -> Iterator[str]:

@@ -126,7 +126,9 @@ def _refuse_words(ctx: click.Context) -> None:
 def _print(explanation: Any) -> None:
     from placer.cli.report.explain.explain_text import sections, value_words
     from placer.cli.report.recommend import terminal
+    from placer.cli.report.recommend.risk_words import risk_line
     from placer.cli.report.recommend.sentences import headline
+    from placer.cost_model.outlook.outlook import spot_outlook
 
     out = console()
     out.print(terminal.reading(explanation.problem))
@@ -134,6 +136,9 @@ def _print(explanation: Any) -> None:
     if result.placement is not None:
         out.print(f"\n{headline(result.placement)}", style="bold green")
         out.print(value_words(result.estimate))
+        spot = spot_outlook(result.placement, result.estimate, result.problem)
+        words = risk_line(spot, result.placement, result.estimate.tokens_per_sample)
+        out.print(f"risk: {words}", soft_wrap=True)
     elif str(result.status) != "infeasible":
         out.print(
             "\nNo placement was found before the time was up; it is not proved that there is none."

@@ -49,7 +49,7 @@ class StockRisk:
     launch, None where so many were never asked for: ``observed`` is
     how many were. ``median_hours`` pass until half of such gangs have lost machines; None: not
     observed. ``level`` is zone, region or class; ``basis``, ``source`` and ``as_of`` are those of
-    the row.
+    the row. ``market`` is the market that they are rented in: spot, community, or both.
     """
 
     place: str
@@ -64,6 +64,7 @@ class StockRisk:
     basis: str
     source: str
     as_of: str
+    market: str = "spot"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,6 +117,7 @@ class Gang:
     stocks: tuple[Stock, ...]
     wanted: tuple[int, ...]
     gpus: tuple[int | None, ...]
+    markets: tuple[str, ...]
 
     def index(self, group: WorkerGroup) -> int | None:
         """Return which stock a group launches from; None on demand."""
@@ -158,11 +160,13 @@ def gang_of(placement: Placement, problem: Problem) -> Gang:
     """Return the spot machines of a placement, its server's too."""
     wanted: dict[tuple[str, str], int] = {}
     gpus: dict[tuple[str, str], set[int]] = {}
+    markets: dict[tuple[str, str], set[str]] = {}
     for group in machine_groups(placement):
         if group.market != "on_demand":
             key = group.place, group.gpu
             wanted[key] = wanted.get(key, 0) + group.machine_count
             gpus.setdefault(key, set()).add(group.gpu_count)
+            markets.setdefault(key, set()).add(group.market)
     wish = problem.requirements
     stocks = tuple(
         stock_of(
@@ -175,7 +179,10 @@ def gang_of(placement: Placement, problem: Problem) -> Gang:
         for place, device in wanted
     )
     each = (counts.pop() if len(counts) == 1 else None for counts in gpus.values())
-    return Gang(stocks=stocks, wanted=tuple(wanted.values()), gpus=tuple(each))
+    named = (" and ".join(sorted(several, reverse=True)) for several in markets.values())
+    return Gang(
+        stocks=stocks, wanted=tuple(wanted.values()), gpus=tuple(each), markets=tuple(named)
+    )
 
 
 def machine_groups(placement: Placement) -> tuple[WorkerGroup, ...]:
@@ -411,6 +418,7 @@ def _stock_risk(at: int, gang: Gang, machines: Sequence[Array]) -> StockRisk:
         basis=row.basis,
         source=row.source,
         as_of=row.as_of,
+        market=gang.markets[at],
     )
 
 

@@ -13,10 +13,10 @@ from placer.cli.report.recommend.request_words import (
     limits_of,
     objective_words,
 )
-from placer.cli.report.recommend.risk_words import interruption_parts, launch_words
+from placer.cli.report.recommend.risk_words import risk_line
 from placer.cli.report.recommend.sentences import brief, headline
 from placer.cost_model.estimate import Estimate
-from placer.cost_model.outlook.outlook import SpotOutlook, spot_outlook
+from placer.cost_model.outlook.outlook import spot_outlook
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import Warn
@@ -26,7 +26,6 @@ from placer.units import (
     Interval,
     format_bytes,
     format_number,
-    format_plain,
     format_seconds,
     format_speed,
     format_usd,
@@ -80,7 +79,8 @@ def answer_lines(result: Result) -> Lines:
         yield "verified", verification_words(result.verification)
     if result.confidence is not None:
         yield from confidence_lines(result.confidence)
-    yield "risk", _risk_words(spot_outlook(placement, got, problem), placement, got)
+    spot = spot_outlook(placement, got, problem)
+    yield "risk", risk_line(spot, placement, got.tokens_per_sample)
     yield from _price_risk_lines(result)
     for note in result.notes:
         if note.code == "quota":
@@ -175,22 +175,6 @@ def _price_words(got: Estimate, problem: Problem) -> str:
     oldest, newest = (day[:7] for day in problem.catalog.as_of)
     dates = newest if oldest == newest else f"{oldest} to {newest}"
     return "; ".join([*parts, f"prices of {dates}"])
-
-
-def _risk_words(spot: SpotOutlook | None, placement: Placement, got: Estimate) -> str:
-    """Say how spot machines are lost and what that costs, in one line."""
-    if spot is None:
-        return "none of it spot"
-    kinds = sorted({group.market for group in placement.groups} - {"on_demand"})
-    parts = interruption_parts(spot)
-    if spot.risk is not None:
-        parts.append(launch_words(spot.risk))
-    else:
-        parts.append(f"no capacity {format_plain(100 * spot.all_lost, 2)} % of the time (assumed)")
-    if spot.floor_samples_per_second:
-        floor = format_speed(spot.floor_samples_per_second, got.tokens_per_sample)
-        parts.append(f"on-demand floor {floor}")
-    return f"{' and '.join(kinds) or 'spot'}: {'; '.join(parts)}"
 
 
 def _price_risk_lines(result: Result) -> Lines:

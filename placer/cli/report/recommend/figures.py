@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from placer.cli.report.recommend.inner_words import inner_lines, software_words
-from placer.cli.report.recommend.risk_words import interruption_parts, risk_words
+from placer.cli.report.recommend.risk_words import (
+    floor_parts,
+    interruption_parts,
+    market_words,
+    risk_words,
+)
 from placer.cli.report.recommend.sentences import hub_words
 from placer.cost_model.estimate import Estimate, LinkUse, pool_of
 from placer.cost_model.exchange_bases import sum_words
@@ -206,12 +211,17 @@ def _outlook_lines(placement: Placement, got: Estimate, problem: Problem) -> lis
         length = got.tokens_per_sample
         if spot.risk is not None:
             lines.append(("risk", risk_words(spot.risk, length)))
-        lost = f"no spot capacity {format_plain(100 * spot.all_lost, 2)} % of the time"
-        if spot.risk is None or problem.requirements.unavailable is not None:
-            known = "given" if problem.requirements.unavailable is not None else "assumed"
-            lost += f", {100 * spot.unavailable:g} % in each zone ({known})"
-        floor = f"on-demand floor {format_speed(spot.floor_samples_per_second, length)}"
-        lines.append(("spot", "; ".join([*interruption_parts(spot), floor, lost])))
+        lost = [*interruption_parts(spot), *floor_parts(spot, length)]
+        if spot.risk is None:
+            lost.append(
+                f"no capacity {format_plain(100 * spot.all_lost, 2)} % of the time, "
+                f"{100 * spot.unavailable:g} % in each zone (assumed)"
+            )
+        elif problem.requirements.unavailable is not None:
+            lost.append(
+                f"no capacity {100 * spot.unavailable:g} % of the time in each zone (given)"
+            )
+        lines.append(("losses", f"{market_words(placement)}: {'; '.join(lost)}"))
     if (
         month.egress_usd_at_rate - month.egress_usd_with_tiers
         > SAME_MONTH * month.egress_usd_at_rate

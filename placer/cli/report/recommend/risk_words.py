@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from placer.cost_model.outlook.outlook import SpotOutlook
 from placer.cost_model.outlook.risk import Risk, StockRisk
+from placer.problem.placement import Placement
 from placer.units import Interval, format_number, format_plain, format_speed
 
 MOST_STOCKS = 3
@@ -25,6 +26,42 @@ SURE = 0.99
 """A chance per month that is higher says less than the losses an hour."""
 LITTLE = 1e-4
 """A share of the speed below which nothing is lost that matters."""
+
+
+def risk_line(spot: SpotOutlook | None, placement: Placement, tokens_per_sample: int | None) -> str:
+    """Say in one line how spot machines are lost, what that costs, and how often they launch.
+
+    Parameters
+    ----------
+    spot
+        None without spot machines.
+    placement
+        Names the markets that its machines are of.
+    tokens_per_sample
+        Sequence length of a language model; None: speeds are in samples/s.
+    """
+    if spot is None:
+        return "none of it spot"
+    parts = [*interruption_parts(spot), *floor_parts(spot, tokens_per_sample)]
+    if spot.risk is not None:
+        parts.append(launch_words(spot.risk))
+    else:
+        parts.append(f"no capacity {format_plain(100 * spot.all_lost, 2)} % of the time (assumed)")
+    return f"{market_words(placement)}: {'; '.join(parts)}"
+
+
+def market_words(placement: Placement) -> str:
+    """Name the markets whose machines may be taken away."""
+    kinds = sorted({group.market for group in placement.groups} - {"on_demand"}, reverse=True)
+    return " and ".join(kinds) or "spot"
+
+
+def floor_parts(spot: SpotOutlook, tokens_per_sample: int | None) -> list[str]:
+    """Say what speed is left without spot machines, if any is."""
+    if not spot.floor_samples_per_second:
+        return []
+    floor = format_speed(spot.floor_samples_per_second, tokens_per_sample)
+    return [f"on-demand floor {floor}"]
 
 
 def risk_words(risk: Risk, tokens_per_sample: int | None) -> str:
@@ -59,7 +96,7 @@ def interruption_parts(spot: SpotOutlook) -> list[str]:
 
 def _machines(risk: Risk) -> str:
     named = [
-        f"{stock.machines} {_machine(stock)} spot in {stock.place}"
+        f"{stock.machines} {_machine(stock)} {stock.market} in {stock.place}"
         for stock in risk.stocks[:MOST_STOCKS]
     ]
     more = len(risk.stocks) - MOST_STOCKS
