@@ -167,3 +167,19 @@ def _add(options: Iterable[Option], function: F) -> F:
     for option in reversed(list(options)):
         changed = option(changed)
     return cast(F, changed)
+
+
+def runner_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say where many questions are solved."""
+    for option in (
+        click.option("--dask", metavar="ADDRESS", help="Solve on a Dask cluster: tcp://host:8786."),
+        click.option(
+            "--jobs",
+            default=1,
+            show_default=True,
+            type=click.IntRange(1),
+            help="Processes that solve side by side.",
+        ),
+    ):
+        function = option(function)
+    return function

@@ -24,6 +24,7 @@ from placer.advice.policy.zone_prices import (
     file_prices,
     market_of,
 )
+from placer.advice.runner.choice import opener
 from placer.errors import PlacerError
 from placer.interface.advisor import Books
 from placer.interface.options import book_names, text_of, whole_number
@@ -59,6 +60,8 @@ def replay(
     checkpoint: str = f"{CHECKPOINT_GIB:g}GiB",
     exchange: str = f"{EXCHANGE_GIB_PER_H:g}GiB",
     offline: bool = True,
+    jobs: int = 1,
+    dask: str | None = None,
 ) -> Replay:
     """Run policies over a trace of launches: what each pays to finish by the deadline.
 
@@ -98,6 +101,8 @@ def replay(
         What goes to each new place, and what goes each hour to and from every place but one.
     offline
         Whether to work out the offline optimum too.
+    jobs, dask
+        Where policies run, as in `placer.sweep`.
 
     Raises
     ------
@@ -114,6 +119,7 @@ def replay(
     [0, 0]
     """
     whole_number("machines", machines, 1, "give the machines of the job")
+    opened = opener(jobs, dask)
     work_h = hours_of("work", work)
     job = Job(
         machines=machines,
@@ -135,6 +141,7 @@ def replay(
         names=(policy,) if isinstance(policy, str) else tuple(policy),
         every_h=hours_of("every", every),
         offline=offline,
+        opened=opened,
     )
 
 

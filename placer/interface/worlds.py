@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
 from placer.advice.robustness.regret import WORLDS, Robustness, assess
 from placer.advice.robustness.uncertainty import parse_boxes
+from placer.advice.runner.choice import opener, options_of_each
 from placer.advice.sweep.answer import Sweep
 from placer.advice.sweep.axes import parse_axis, parse_shard
-from placer.advice.sweep.run import Runner, Tell, run_sweep
-from placer.advice.sweep.workers import dask as on_dask
-from placer.advice.sweep.workers import processes
+from placer.advice.sweep.run import Tell, run_sweep
 from placer.advice.worlds.replan import MOVE_S, Replan
 from placer.advice.worlds.replan import replan as replan_with
 from placer.advice.worlds.scenario import apply
@@ -28,7 +25,7 @@ from placer.errors import PlacerError
 from placer.files.bounded_file import bounded
 from placer.files.json_text import parse_json
 from placer.interface.advisor import Advisor, Books
-from placer.interface.options import solve_options, whole_number
+from placer.interface.options import solve_options
 from placer.interface.signatures import with_wishes
 from placer.problem.words.changes import parse_changes
 from placer.problem.words.wishes import Wishes
@@ -164,9 +161,7 @@ def sweep(
     >>> [row["workers"] for row in sweep.rows]
     [['lambda/us-west-1=3xA10:on-demand'], ['lambda/us-west-1=8xA10:on-demand']]
     """
-    whole_number("jobs", jobs, 1, "give the number of processes")
-    if dask is not None and jobs != 1:
-        raise PlacerError(f"jobs {jobs} beside a Dask cluster", "use one of them")
+    opened = opener(jobs, dask)
     axes, part = (
         [parse_axis(text) for text in ([over] if isinstance(over, str) else over)],
         parse_shard(shard),
@@ -182,12 +177,8 @@ def sweep(
     )
     problem = (advisor or Advisor()).problem(model, catalog, **words)
     problem = apply(problem, changes)
-    where: AbstractContextManager[Runner | None] = contextlib.nullcontext()
-    if dask is not None:
-        where = on_dask(dask, problem, solver, options)
-    elif jobs > 1:
-        where = processes(problem, solver, options, jobs)
-    with where as runner:
+    each = options_of_each(options, jobs, elsewhere=dask is not None)
+    with opened((problem, solver, each)) as runner:
         return run_sweep(
             problem,
             axes,
@@ -207,6 +198,8 @@ def robust(
     box: Texts = (),
     worlds: int = WORLDS,
     exact: bool = False,
+    jobs: int = 1,
+    dask: str | None = None,
     catalog: Books = None,
     solver: str = "exact",
     gap: str | float = 0.001,
@@ -231,6 +224,8 @@ def robust(
         Worlds that are drawn beside the corners of the box.
     exact
         Solve each world anew: exact regrets, but one solve a world.
+    jobs, dask
+        Where worlds are solved anew, as in `sweep`.
     model, catalog, solver, gap, time_limit, seed, on_better, memory_limit, cancel, advisor
         As in `whatif`; the time limit is for each search.
     **words
@@ -251,7 +246,12 @@ def robust(
     >>> round(robust.mean_regret, 3), robust.fragile
     (0.0, False)
     """
-    ranges = parse_boxes(box)
+    ranges, opened = parse_boxes(box), opener(jobs, dask)
+    if not exact and (jobs > 1 or dask is not None):
+        raise PlacerError(
+            "jobs and dask without exact: only worlds that are solved anew are many questions",
+            "add --exact, or leave out --jobs and --dask",
+        )
     options = solve_options(
         gap=gap,
         time_limit=time_limit,
@@ -261,7 +261,16 @@ def robust(
         cancel=cancel,
     )
     problem = (advisor or Advisor()).problem(model, catalog, **words)
-    return assess(problem, ranges, worlds=worlds, exact=exact, solver=solver, options=options)
+    return assess(
+        problem,
+        ranges,
+        worlds=worlds,
+        exact=exact,
+        solver=solver,
+        options=options,
+        each=options_of_each(options, jobs, elsewhere=dask is not None),
+        opened=opened,
+    )
 
 
 def replan(

@@ -20,11 +20,12 @@ from rich.console import Console
 import placer
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from instances import two_places
+from placer.advice.runner.choice import options_of_each
+from placer.advice.runner.processes import processes
 from placer.advice.sweep.answer import Sweep, breakpoints, stretches
 from placer.advice.sweep.axes import parse_axis, parse_shard, points_of
 from placer.advice.sweep.file import append, merged, read_points
 from placer.advice.sweep.run import run_sweep
-from placer.advice.sweep.workers import processes
 from placer.advice.worlds.scenario import apply
 from placer.cli.report.sweep import sweep_view
 from placer.documents.schemas import schema_text
@@ -68,11 +69,8 @@ def test_a_token_ends_a_sweep() -> None:
 def test_processes_share_the_memory_limit() -> None:
     """400 MB for two processes are 200 MB each, less than placer and a book with some room."""
     options = SolveOptions(memory_limit_bytes=400_000_000)
-    with (
-        pytest.raises(PlacerError, match="each of 2 processes has 200 MB"),
-        processes(two_places(), "exact", options, 2),
-    ):
-        pass
+    with pytest.raises(PlacerError, match="each of 2 processes has 200 MB"):
+        options_of_each(options, 2, elsewhere=False)
 
 
 def test_two_ranges_are_a_product_and_break_along_the_longer() -> None:
@@ -207,7 +205,7 @@ def test_shards_together_are_the_whole(tmp_path: Path, run: Run) -> None:
 def test_processes_give_the_same_rows() -> None:
     """Two children, each given the question once; rows come back in order."""
     problem, axes, options = two_places(), [parse_axis("budget=0.5/h..8/h:6")], SolveOptions()
-    with processes(problem, "exact", options, 2) as runner:
+    with processes((problem, "exact", options), 2) as runner:
         got = run_sweep(problem, axes, options=options, runner=runner)
     assert got.rows == run_sweep(problem, axes, options=options).rows
     assert not got.interrupted

@@ -6,18 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from statistics import fmean
 from typing import Any
 
 from placer.advice.policy.job import Job, Market
 from placer.advice.policy.offline_optimum import offline_bound, offline_optimum
-from placer.advice.policy.policies import POLICIES, Policy
-from placer.advice.policy.simulator import Summary, simulate, starts_of, ticks_of
+from placer.advice.policy.policies import POLICIES, policy_named
+from placer.advice.policy.simulator import Run, Summary, simulate, starts_of, ticks_of
 from placer.advice.policy.trace import Trace
+from placer.advice.runner.runner import Opener, answers, here
 from placer.errors import PlacerError, unknown
 from placer.report.shown import Shown
 
 SCHEMA = "placer.replay/v1"
+PART = 16
+"""Starts of one policy that one process runs at a time."""
 ASSUMPTION = "on-demand machines are taken to be there whenever they are wanted"
 SLOW_REFORM_H = 0.2
 LOW_EFFICIENCY = 0.85
@@ -125,6 +129,7 @@ def replay(
     every_h: float = 2.0,
     offline: bool = True,
     starts: Sequence[int] | None = None,
+    opened: Opener = here,
 ) -> Replay:
     """Run policies over a trace.
 
@@ -138,6 +143,8 @@ def replay(
         Whether to work out the optimum and the bound.
     starts
         Ticks at which jobs begin; None: all that have their deadline within the trace.
+    opened
+        Opens the runner that runs the policies.
 
     Raises
     ------
@@ -157,20 +164,36 @@ def replay(
         if policy.name in names
         or (not names and (not policy.censored or job.machines > trace.most))
     ]
-    optimum, bound = _offline(trace, job, market, starts) if offline else (None, None)
+    dearer = [
+        (policy.name, words, changed)
+        for policy in chosen
+        for words, changed in _dearer(job)
+        if policy.name == "span"
+    ]
+    wanted = [(policy.name, job) for policy in chosen] + [(name, one) for name, _, one in dearer]
+    parts = [tuple(starts[at : at + PART]) for at in range(0, len(starts), PART)]
+    with opened((trace, market)) as runner:
+        runs = answers(_runs, [(name, one, part) for name, one in wanted for part in parts], runner)
+        summaries = [
+            Summary(
+                policy=policy_named(name),
+                runs=tuple(chain.from_iterable(islice(runs, len(parts)))),
+                machines=one.machines,
+            )
+            for name, one in wanted
+        ]
+        pairs = list(answers(_offline, [(job, first) for first in starts if offline], runner))
     return Replay(
         trace=trace,
         job=job,
         market=market,
         starts=tuple(starts),
-        summaries=tuple(_summary(policy, trace, job, market, starts) for policy in chosen),
-        optimum_usd=optimum,
-        bound_usd=bound,
+        summaries=tuple(summaries[: len(chosen)]),
+        optimum_usd=fmean(one for one, _ in pairs) if offline else None,
+        bound_usd=fmean(one for _, one in pairs) if offline else None,
         sensitive=tuple(
-            (words, _summary(policy, trace, dearer, market, starts).usd)
-            for policy in chosen
-            for words, dearer in _dearer(job)
-            if policy.name == "span"
+            (words, summary.usd)
+            for (_, words, _), summary in zip(dearer, summaries[len(chosen) :], strict=True)
         ),
     )
 
@@ -184,15 +207,15 @@ def _dearer(job: Job) -> Iterator[tuple[str, Job]]:
     )
 
 
-def _summary(
-    policy: Policy, trace: Trace, job: Job, market: Market, starts: Sequence[int]
-) -> Summary:
+def _runs(shared: tuple[Trace, Market], asked: tuple[str, Job, Sequence[int]]) -> tuple[Run, ...]:
+    """Run one policy from some starts."""
+    (trace, market), (name, job, starts) = shared, asked
+    policy = policy_named(name)
     seen = trace.observations(job, censored=policy.censored)
-    runs = tuple(
+    return tuple(
         simulate(seen, trace.tick_h, first, policy.rule(_cheapest(trace, first)), job, market)
         for first in starts
     )
-    return Summary(policy=policy, runs=runs, machines=job.machines)
 
 
 def _cheapest(trace: Trace, tick: int) -> int:
@@ -200,10 +223,9 @@ def _cheapest(trace: Trace, tick: int) -> int:
     return min(range(len(prices)), key=lambda zone: prices[zone])
 
 
-def _offline(trace: Trace, job: Job, market: Market, starts: Sequence[int]) -> tuple[float, float]:
-    pairs = []
-    for first in starts:
-        rows = slice(first, first + ticks_of(job, trace.tick_h))
-        given = (trace.launched[rows], trace.usd_per_hour[rows], trace.tick_h, job, market)
-        pairs.append((offline_optimum(*given), offline_bound(*given)))
-    return fmean(one for one, _ in pairs), fmean(one for _, one in pairs)
+def _offline(shared: tuple[Trace, Market], asked: tuple[Job, int]) -> tuple[float, float]:
+    """Return the optimum and the bound of one start, in hindsight."""
+    (trace, market), (job, first) = shared, asked
+    rows = slice(first, first + ticks_of(job, trace.tick_h))
+    given = (trace.launched[rows], trace.usd_per_hour[rows], trace.tick_h, job, market)
+    return offline_optimum(*given), offline_bound(*given)

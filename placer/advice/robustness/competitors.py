@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from placer.advice.recommendation.recommend import equal_machines
 from placer.advice.robustness.candidates import Candidate, candidates_of, with_phi
@@ -19,8 +19,7 @@ from placer.problem.exchange import overlaps
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
 from placer.problem.words.changes import parse_changes
-from placer.solving.answer import SolveOptions
-from placer.solving.result import Result
+from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 
 RIVALS = 12
@@ -67,7 +66,7 @@ def pool_of_rivals(
     ):  # in the world that is bad for all answers so far, another one is best
         factors = shared_factors(candidates_of(problem, [placements[0], *placements[-2:]], boxes))
         bad = solved_world(
-            problem, factors, [factor.bad for factor in factors], solver, options, None
+            (problem, factors, solver, options, None), [factor.bad for factor in factors]
         ).placement
         placements += [bad] if bad is not None else []
     return list({placement.canonical(): placement for placement in placements}.values())
@@ -139,7 +138,7 @@ def enriched(
     losses = losses_of(values_of(pool, rows), objective_of(problem.requirements))[:, 0]
     order = sorted(range(len(rows)), key=lambda w: (-float(losses[w]), w))[:ENRICHED]
     answers = [
-        solved_world(problem, factors, rows[w], solver, options, None).placement for w in order
+        solved_world((problem, factors, solver, options, None), rows[w]).placement for w in order
     ]
     placements = [candidate.placement for candidate in pool]
     return list(
@@ -150,17 +149,23 @@ def enriched(
     )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SolvedWorld:
+    """What one world that was solved anew has at best."""
+
+    status: Status
+    value: float | None
+    placement: Placement | None
+
+
 def solved_world(
-    problem: Problem,
-    factors: Sequence[Factor],
+    shared: tuple[Problem, Sequence[Factor], str, SolveOptions, Placement | None],
     row: Sequence[float],
-    solver: str,
-    options: SolveOptions,
-    start: Placement | None,
-) -> Result:
-    """Answer of one world; a strategy that may take several local steps has one multiplier for all
-    of them, so there it stays as it is.
+) -> SolvedWorld:
+    """Solve one world; a strategy that may take several local steps has one multiplier for all of
+    them, so there it stays as it is.
     """
+    problem, factors, solver, options, start = shared
     changed = apply(problem, changes_of(factors, row))
     for name, steps in problem.modes:
         if [mode for mode, _ in problem.modes].count(name) == 1:
@@ -169,7 +174,8 @@ def solved_world(
                 strategy=name, compression=problem.compression, local_steps=steps, overlap=overlap
             )
             changed = with_phi(changed, exchange, factors, row)
-    return solve(changed, solver, replace(options, start=start))
+    result = solve(changed, solver, replace(options, start=start))
+    return SolvedWorld(status=result.status, value=result.value, placement=result.placement)
 
 
 def check_phi(problem: Problem, pool: Sequence[Candidate]) -> None:

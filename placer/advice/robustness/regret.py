@@ -12,6 +12,7 @@ from typing import Any
 from placer.advice.recommendation.nearest import BASELINE_NODES
 from placer.advice.robustness.candidates import Candidate, candidates_of
 from placer.advice.robustness.competitors import (
+    SolvedWorld,
     check_phi,
     enriched,
     pool_of_rivals,
@@ -22,6 +23,8 @@ from placer.advice.robustness.competitors import (
 from placer.advice.robustness.moving_together import TOGETHER, move_together
 from placer.advice.robustness.uncertainty import Factor, changes_of, check_count
 from placer.advice.robustness.value_of_information import Worth, losses_of, values_of, worth_of
+from placer.advice.runner.choice import stopping
+from placer.advice.runner.runner import Opener, answers, here
 from placer.documents.request import request_document
 from placer.documents.result_parts import data_document, placement_document
 from placer.errors import PlacerError
@@ -221,6 +224,8 @@ def assess(
     exact: bool = False,
     solver: str = "exact",
     options: SolveOptions | None = None,
+    each: SolveOptions | None = None,
+    opened: Opener = here,
 ) -> Robustness:
     """Solve a question, and ask what its answer loses in other worlds.
 
@@ -236,6 +241,10 @@ def assess(
         Solve each world anew; else the best of a pool of candidates stands for its best placement.
     solver, options
         As in `placer.solving.solve.solve`; the seed is also that of the sample.
+    each
+        Options of one world that is solved anew; None: the same.
+    opened
+        Opens the runner that solves worlds anew.
 
     Raises
     ------
@@ -262,35 +271,43 @@ def assess(
         if len(candidates) > len(pool):
             pool = candidates_of(problem, candidates, ranges)
             drawn = worlds_of(pool, worlds, options.seed)
-    judged = _judged(result, pool, drawn, exact, solver, options)
+    anew = _solved(result, pool, drawn, solver, each or options, opened) if exact else []
     if options.cancel is not None and options.cancel.is_set():  # worlds were not solved
         raise PlacerError("cancelled before the regret was known", exit_code=130)
-    return judged
+    return _judged(result, pool, drawn, anew)
+
+
+def _solved(
+    result: Result,
+    pool: tuple[Candidate, ...],
+    drawn: list[tuple[str, list[float]]],
+    solver: str,
+    options: SolveOptions,
+    opened: Opener,
+) -> list[SolvedWorld]:
+    """Solve each world anew, wherever the runner is."""
+    shared = (result.problem, shared_factors(pool), solver, options, result.placement)
+    stop = stopping(options, lambda: False)
+    with opened(shared) as runner:
+        return list(answers(solved_world, [row for _, row in drawn], runner, stop))
 
 
 def _judged(
     result: Result,
     pool: tuple[Candidate, ...],
     drawn: list[tuple[str, list[float]]],
-    exact: bool,
-    solver: str,
-    options: SolveOptions,
+    anew: list[SolvedWorld],
 ) -> Robustness:
     """Put the values of all candidates in all worlds together."""
-    problem, factors = result.problem, shared_factors(pool)
+    factors = shared_factors(pool)
     objective, shares = result.objective, [row for _, row in drawn]
     values = values_of(pool, shares)
-    answers = (
-        [solved_world(problem, factors, row, solver, options, result.placement) for row in shares]
-        if exact
-        else []
-    )
-    solved = [math.nan if answer.value is None else answer.value for answer in answers]
+    solved = [math.nan if answer.value is None else answer.value for answer in anew]
     losses = losses_of(values, objective, solved)
     judged = []
     for w, (kind, row) in enumerate(drawn):
         best = int(losses[w].argmin())
-        better = bool(answers) and answers[w].value is not None and losses[w, best] > 0
+        better = bool(anew) and anew[w].value is not None and losses[w, best] > 0
         judged.append(
             World(
                 shares=tuple(row),
@@ -301,7 +318,7 @@ def _judged(
                 else None
                 if math.isnan(values[w, best])
                 else float(values[w, best]),
-                best=answers[w].placement
+                best=anew[w].placement
                 if better
                 else None
                 if math.isnan(values[w, best])
@@ -319,8 +336,8 @@ def _judged(
         pool=pool,
         worlds=tuple(judged),
         worth=worth_of(pool, factors, [shares[w] for w in sampled], objective),
-        exact=bool(answers)
-        and all(answer.status in (Status.OPTIMAL, Status.INFEASIBLE) for answer in answers),
+        exact=bool(anew)
+        and all(answer.status in (Status.OPTIMAL, Status.INFEASIBLE) for answer in anew),
         steadiest=pool[steadiest].placement,
         steadiest_regret=float(means[steadiest]),
     )

@@ -4,17 +4,14 @@ file that can be taken up again.
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, wait
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from io import FileIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from placer.advice.runner.choice import stopping
+from placer.advice.runner.runner import Runner, answers, here, interrupts
 from placer.advice.sweep.answer import Row, Sweep
 from placer.advice.sweep.axes import Axis, points_of
 from placer.advice.sweep.file import SCHEMA, append, open_points, question_digest
@@ -29,41 +26,14 @@ from placer.solving.result import Result
 from placer.solving.solve import check_solver, require_pools, solve
 from placer.version import __version__
 
-if TYPE_CHECKING:
-    pass
-
-AHEAD = 4
-"""Points for each process that are handed out before the oldest one is back: rows are written in
-order.
-"""
-CHECK_S = 0.5
-"""Between two looks whether anybody is left who solves."""
 REFUSED = "refused"
 """Status of a point whose question contradicts itself or admits no machine."""
 Tell = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Runner:
-    """Where points are solved: here, or by an executor of `concurrent.futures`.
-
-    Notes
-    -----
-    ``submit`` hands one point to the executor, however the question has got there; ``workers`` is
-    how many points run side by side; ``stop`` ends what is being solved when Ctrl-C came; ``check``
-    raises an error if nobody is left who could solve, and is called while a point is waited for.
-    """
-
-    submit: Callable[[tuple[str, ...]], Future[Row]]
-    workers: int
-    stop: Callable[[], None] = lambda: None
-    check: Callable[[], None] = lambda: None
-
-
-def solve_point(
-    problem: Problem, words: tuple[str, ...], solver: str, options: SolveOptions
-) -> Row:
+def solve_point(shared: tuple[Problem, str, SolveOptions], words: tuple[str, ...]) -> Row:
     """Solve the question of one point; what it refuses is an answer as well."""
+    problem, solver, options = shared
     try:
         changed = apply(problem, parse_changes(words))
         require_pools(changed)
@@ -205,14 +175,16 @@ def run_sweep(
         done, stopped = len(mine) - len(missing), False
         tell(done, len(mine))
         try:
-            with _interrupts() as interrupted:
-                cancel = options.cancel
-
-                def asked_to_stop() -> bool:
-                    return interrupted() or (cancel is not None and cancel.is_set())
-
-                solved = _solved(missing, runner or Here(problem, solver, options), asked_to_stop)
-                for row in solved:
+            with interrupts() as interrupted:
+                place = runner or stack.enter_context(here((problem, solver, options)))
+                solved = answers(
+                    solve_point,
+                    [words for _, words in missing],
+                    place,
+                    stopping(options, interrupted),
+                )
+                for (point, _), solved_row in zip(missing, solved, strict=False):
+                    row = {"point": point, **solved_row}
                     rows.append(row)
                     if handle is not None:
                         append(handle, row)
@@ -227,96 +199,4 @@ def run_sweep(
         header=header,
         rows=tuple(sorted(rows, key=lambda row: int(row["point"]))),
         interrupted=stopped,
-    )
-
-
-class Here(Runner):
-    """Solve one point after the other in this process."""
-
-    def __init__(self, problem: Problem, solver: str, options: SolveOptions) -> None:
-        def submit(words: tuple[str, ...]) -> Future[Row]:
-            future: Future[Row] = Future()
-            future.set_result(solve_point(problem, words, solver, options))
-            return future
-
-        super().__init__(submit=submit, workers=0)
-
-
-def _solved(
-    points: Sequence[tuple[int, tuple[str, ...]]], runner: Runner, asked_to_stop: Callable[[], bool]
-) -> Iterator[Row]:
-    """Yield the rows of some points, in order; a point during which Ctrl-C came is not kept, as its
-    search was cut short.
-    """
-    waiting: deque[tuple[int, Future[Row]]] = deque()
-    rest = iter(points)
-    try:
-        while True:
-            for i, words in rest:
-                waiting.append((i, runner.submit(words)))
-                if len(waiting) > AHEAD * runner.workers:
-                    break
-            if not waiting or asked_to_stop():
-                return
-            i, future = waiting.popleft()
-            row = _awaited(future, runner, asked_to_stop)
-            if row is None or asked_to_stop():
-                return
-            yield {"point": i, **row}
-    except BrokenExecutor:
-        raise PlacerError(
-            "a process of the sweep died",
-            "what is done is kept: run the same command again",
-            exit_code=1,
-        ) from None
-    finally:
-        for _, future in waiting:
-            future.cancel()
-
-
-def _awaited(future: Future[Row], runner: Runner, asked_to_stop: Callable[[], bool]) -> Row | None:
-    """Wait for a point as long as there is somebody to solve it; None if it is no longer wanted."""
-    while not wait([future], CHECK_S).done:
-        runner.check()
-        if asked_to_stop():
-            return None
-    return future.result()
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Remember that Ctrl-C came: a solver takes the exception for itself and returns its best so
-    far.
-    """
-    came: list[bool] = []
-
-    def remember(number: int, frame: object) -> None:
-        came.append(True)
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    old = signal.signal(signal.SIGINT, remember)
-    try:
-        yield lambda: bool(came)
-    finally:
-        signal.signal(signal.SIGINT, old)
-
-
-def on_executor(
-    executor: Executor,
-    problem: Problem | Any,
-    solver: str,
-    options: SolveOptions,
-    workers: int,
-    check: Callable[[], None],
-) -> Runner:
-    """Solve points with an executor that is given the question with each of them (Dask: a future of
-    it, scattered once).
-    """
-    return Runner(
-        submit=lambda words: executor.submit(solve_point, problem, words, solver, options),
-        workers=workers,
-        check=check,
     )

@@ -10,7 +10,13 @@ from typing import Any
 import click
 
 from placer.cli.option_groups import GroupedCommand
-from placer.cli.options import json_option, request_options, solve_options, wish_options
+from placer.cli.options import (
+    json_option,
+    request_options,
+    runner_options,
+    solve_options,
+    wish_options,
+)
 from placer.cli.output import console, print_json, progress
 from placer.errors import PlacerError
 
@@ -64,6 +70,7 @@ def _stoppable() -> Iterator[None]:
     help="Worlds that are drawn, beside the corners.",
 )
 @click.option("--exact", is_flag=True, help="Solve each world anew: exact regrets, slower.")
+@runner_options
 @solve_options(
     limit_help="Stop each search after this long.",
     seed_help="Seed of the sample and of randomised solvers.",

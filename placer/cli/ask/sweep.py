@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from placer.cli.option_groups import GroupedCommand
-from placer.cli.options import json_option, open_request_options, solve_options, wish_options
+from placer.cli.options import (
+    json_option,
+    open_request_options,
+    runner_options,
+    solve_options,
+    wish_options,
+)
 from placer.cli.output import check_targets, console, print_json, write_text
 from placer.errors import PlacerError
 
@@ -59,14 +65,7 @@ only the missing points are solved.
 @click.option(
     "-o", "--output", metavar="FILE", help="JSON lines: grows point by point, is taken up again."
 )
-@click.option(
-    "--jobs",
-    default=1,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Processes that solve side by side.",
-)
-@click.option("--dask", metavar="ADDRESS", help="Solve on a Dask cluster: tcp://host:8786.")
+@runner_options
 @click.option("--shard", metavar="I/N", help="Only every N-th point, from the I-th on.")
 @click.option("--merge", is_flag=True, help="Put FILES of shards together.")
 @solve_options(limit_help="Stop each search after this long.")
