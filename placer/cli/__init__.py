@@ -12,6 +12,8 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
 import click
 
@@ -109,7 +111,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):  # what the terminal cannot show is written as \\x
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        code = cli.main(args=given, prog_name="placer", standalone_mode=False)
+        code = _main(given)
     except PlacerError as error:
         code = _say(error, given)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -141,6 +143,27 @@ def run(arguments: Sequence[str] | None = None) -> None:
     sys.exit(_flushed(code if isinstance(code, int) else 0))
 
 
+def _main(given: list[str]) -> Any:
+    """Run a command, and write what it printed in the format that it was asked for."""
+    from placer.cli.formats import STDOUT, Collected
+
+    stdout = sys.stdout
+    try:
+        code = cli.main(args=given, prog_name="placer", standalone_mode=False)
+    finally:
+        kept, sys.stdout = sys.stdout, stdout
+    if isinstance(kept, Collected) and kept.name != STDOUT:
+        text = kept.text(failed=isinstance(code, int) and code != 0)
+        if kept.path is None:
+            click.echo(text, nl=False)
+        else:
+            from placer.cli.output import write_text
+
+            write_text(kept.path, text)
+            click.echo(f"wrote {kept.path}", err=True)
+    return code
+
+
 def _flushed(code: int) -> int:
     """Flush what is left; a reader that is gone is no error, a full disk is."""
     try:
@@ -155,7 +178,7 @@ def _flushed(code: int) -> int:
 
 def _say(error: PlacerError, given: Sequence[str]) -> int:
     """Print an error: as text on stderr, as JSON on stdout with --json."""
-    if "--json" in given:
+    if "--json" in given or "--format=json" in given or ("--format", "json") in pairwise(given):
         with contextlib.suppress(OSError):  # where stdout is what failed, stderr still says so
             click.echo(json.dumps(error.to_dict(), indent=2))
     click.echo(f"error: {one_line(error.message)}", err=True)

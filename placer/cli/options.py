@@ -66,7 +66,96 @@ def catalog_option(function: F) -> F:
     return _add([book, no_cache, verbose], function)
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+FORMAT = "placer.format"
+"""Key in a context's ``meta`` of the format that was asked for."""
+
+
+def _choose_format(ctx: click.Context, param: click.Parameter, name: str | None) -> None:
+    """Keep what is printed where it is to be written in another format than that of a terminal."""
+    from placer.cli.formats import FORMATS, WRITERS, collect
+    from placer.errors import unknown
+
+    if name is None:
+        return
+    if name not in FORMATS:
+        raise unknown("format", name, FORMATS)
+    ctx.meta[FORMAT] = name
+    if name in WRITERS:
+        collect(name)
+
+
+def _as_json(ctx: click.Context, param: click.Parameter, given: bool) -> bool:
+    """Return whether the document is printed: with --json or --format json."""
+    from placer.errors import PlacerError
+
+    name = ctx.meta.get(FORMAT)
+    if given and name not in (None, "json"):
+        raise PlacerError(f"--json beside --format {name}", "use one of them")
+    return given or name == "json"
+
+
+def _to_file(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
+    """Write what is printed to a file in place of stdout; ``-`` is stdout."""
+    from placer.cli.formats import STDOUT, collect
+    from placer.cli.output import check_targets
+
+    if path is not None and path != STDOUT:
+        check_targets(path)
+        collect(ctx.meta.get(FORMAT, "table"), path)
+
+
+def _document_or_table(ctx: click.Context, param: click.Parameter, path: str | None) -> str | None:
+    """Write tables to the file where their format was asked for; else return it for the document.
+    ``-`` is stdout, which then has the document alone.
+    """
+    from placer.cli.formats import STDOUT, collect, whole_tables
+
+    if path is not None and whole_tables():
+        _to_file(ctx, param, path)
+        return None
+    if path == STDOUT:
+        collect(STDOUT)
+    return path
+
+
+def json_option(function: F) -> F:
+    """Add the formats of a command's output."""
+    json_flag = click.option(
+        "--json", "as_json", is_flag=True, callback=_as_json, help="Print JSON."
+    )
+    format_ = click.option(
+        "--format",
+        expose_value=False,
+        is_eager=True,
+        callback=_choose_format,
+        metavar="NAME",
+        help="table, json, or tables alone as jsonl, csv, md or html.",
+    )
+    return _add([json_flag, format_], function)
+
+
+def table_option(function: F) -> F:
+    """Add the formats of a command that prints tables, and a file for them."""
+    file = click.option(
+        "-o",
+        "--output",
+        expose_value=False,
+        callback=_to_file,
+        metavar="FILE",
+        help="Write what is printed to a file.",
+    )
+    return _add([json_option, file], function)
+
+
+def output_option(what: str) -> Option:
+    """Make ``-o`` of a command that writes a document, or a table in a format."""
+    return click.option(
+        "-o",
+        "--output",
+        callback=_document_or_table,
+        metavar="FILE",
+        help=f"Write {what} as JSON, or tables in their --format; - is stdout.",
+    )
 
 
 class Range(click.FloatRange):

@@ -13,7 +13,9 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import click
 
+from placer.cli.formats import FORMATS, STDOUT, Collected, keep_table, whole_tables
 from placer.cli.labelled_lines import PIPED_WIDTH
+from placer.cli.tables import Sheet
 from placer.errors import PlacerError, writing_hint
 from placer.files.bounded_file import read_file
 from placer.files.json_text import parse_json
@@ -21,7 +23,6 @@ from placer.files.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 
 FORMAT_WORDS = ("json", "jsonl", "csv", "md", "html", "table", "-")
@@ -44,7 +45,25 @@ def console(*, stderr: bool = False) -> Console:
         width=width,
     )
     made.on_broken_pipe = _broken_pipe  # type: ignore[method-assign]
+    if not stderr and whole_tables():
+        _keep_tables(made)
     return made
+
+
+def _keep_tables(made: Console) -> None:
+    """Let a console keep tables for a format, in their order between the texts."""
+    from rich.console import Group
+
+    print_text = made.print
+
+    def print_each(*objects: Any, **words: Any) -> None:
+        for one in objects:
+            if isinstance(one, Group):
+                print_each(*one.renderables, **words)
+            elif not (isinstance(one, Sheet) and keep_table(one)):
+                print_text(one, **words)
+
+    made.print = print_each  # type: ignore[method-assign]
 
 
 class _WithoutTrailingBlanks:
@@ -84,7 +103,7 @@ def progress(words: str) -> Iterator[Callable[[float], None]]:
 
 def new_table(
     headers: Sequence[str], *, right: Collection[str] = (), wrap: Collection[str] | None = None
-) -> Table:
+) -> Sheet:
     """Start a plain table.
 
     Parameters
@@ -94,17 +113,9 @@ def new_table(
     right
         Columns of numbers.
     wrap
-        Columns that may take several lines; None: all.
+        Columns that are narrowed first; None: all.
     """
-    from rich.table import Table
-
-    made = Table(box=None, pad_edge=False, header_style="underline")
-    for header in headers:
-        whole = wrap is not None and header not in wrap
-        made.add_column(
-            header, justify="right" if header in right else "left", no_wrap=whole, overflow="fold"
-        )
-    return made
+    return Sheet(headers, right=right, wrap=wrap)
 
 
 def print_json(document: Any) -> None:
@@ -123,6 +134,13 @@ def check_targets(*paths: str | None) -> None:
     """
     seen: set[Path] = set()
     for path in (p for p in paths if p is not None):
+        if path == STDOUT and isinstance(sys.stdout, Collected):
+            continue
+        if path == STDOUT or path.lower() in FORMATS:
+            hint = "a file of that name is written with ./" + path
+            if path.lower() in FORMATS:
+                hint = f"give --format {path.lower()}, or ./{path} for a file of that name"
+            raise PlacerError(f"'{path}' is not taken for the name of a file", hint)
         target = _resolved(path)
         if path.lower() in FORMAT_WORDS:
             raise PlacerError(
@@ -173,6 +191,9 @@ def write_bytes(path: str, contents: bytes) -> None:
         If the folder is missing or cannot be written; an existing file stays as it was.
     """
     check_targets(path)
+    if path == STDOUT and isinstance(sys.stdout, Collected):
+        sys.stdout.stream.write(contents.decode())
+        return
     try:
         write_whole(_resolved(path), contents)
     except OSError as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from placer.cli.option_groups import GroupedCommand
-from placer.cli.options import json_option, request_options
+from placer.cli.options import request_options, table_option
 from placer.cli.output import console, print_json
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ Example:
 @click.command("compare", cls=GroupedCommand, epilog=EXAMPLE)
 @click.argument("placements", nargs=-1, required=True, metavar="GROUPS...")
 @request_options
-@json_option
+@table_option
 @click.option(
     "--every-exchange", "every", is_flag=True, help="One row for each exchange that can run."
 )
@@ -56,7 +56,7 @@ def command(
         return
     out = console()
     out.print(terminal.context(problem))
-    out.print(terminal.comparison(options, problem, out.width))
+    out.print(terminal.comparison(options, problem))
     for line in _risk_lines(options, problem):
         out.print(line, soft_wrap=True)
     for line in _warning_lines(

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from placer.cli.option_groups import GroupedCommand
-from placer.cli.options import json_option, request_options, wish_option
+from placer.cli.options import request_options, table_option, wish_option
 from placer.cli.output import check_targets, console, print_json, write_json
 from placer.problem.words.wishes import WISHES
 
@@ -30,7 +30,7 @@ Example:
     "--manifest", metavar="FILE", help="Write the launch manifest of the placement as JSON."
 )
 @wish_option(WISHES["quota"])
-@json_option
+@table_option
 @click.pass_context
 def command(
     ctx: click.Context,

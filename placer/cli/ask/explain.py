@@ -10,7 +10,13 @@ import click
 from click.core import ParameterSource
 
 from placer.cli.option_groups import GroupedCommand
-from placer.cli.options import json_option, memory_option, open_request_options, wish_options
+from placer.cli.options import (
+    json_option,
+    memory_option,
+    open_request_options,
+    output_option,
+    wish_options,
+)
 from placer.cli.output import check_targets, console, print_json, progress, read_json, write_json
 from placer.errors import PlacerError
 
@@ -48,7 +54,7 @@ OWN = ("result", "catalog", "why_not", "gap", "time_limit", "memory_limit", "out
     help="Stop after this long and say what is missing.",
 )
 @memory_option
-@click.option("-o", "--output", metavar="FILE", help="Write the explanation as JSON.")
+@output_option("the explanation")
 @json_option
 @click.pass_context
 def command(

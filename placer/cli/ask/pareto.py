@@ -10,7 +10,13 @@ from typing import Any
 import click
 
 from placer.cli.option_groups import GroupedCommand
-from placer.cli.options import json_option, request_options, solve_options, wish_options
+from placer.cli.options import (
+    json_option,
+    output_option,
+    request_options,
+    solve_options,
+    wish_options,
+)
 from placer.cli.output import check_targets, console, print_json, progress, write_bytes, write_json
 
 EXAMPLE = """\b
@@ -36,7 +42,7 @@ Examples:
     gap_help="Relative gap to prove for each point.",
     limit_help="For the whole frontier; then the points so far.",
 )
-@click.option("-o", "--output", metavar="FILE", help="Write the frontier as JSON.")
+@output_option("the frontier")
 @click.option("--csv", "table", metavar="FILE", help="Write the points as CSV.")
 @click.option(
     "--plot", metavar="FILE", help="Draw the frontier as .svg, .png or .pdf (needs matplotlib)."

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from placer.cli.option_groups import GroupedCommand
-from placer.cli.options import json_option, memory_option
+from placer.cli.options import json_option, memory_option, output_option
 from placer.cli.output import check_targets, console, print_json, progress, write_json
 from placer.errors import PlacerError
 
@@ -40,7 +40,7 @@ Examples:
     help="Stop after this long with the best so far and its bound.",
 )
 @memory_option
-@click.option("-o", "--output", metavar="FILE", help="Write the portfolio as JSON.")
+@output_option("the portfolio")
 @click.option("--manifests", metavar="FOLDER", help="Write the launch manifest of each job here.")
 @json_option
 @click.pass_context

@@ -7,9 +7,17 @@ from typing import Any
 
 import click
 
+from placer.cli.formats import STDOUT, whole_tables
 from placer.cli.labelled_lines import print_labelled, screen_width, styled, wrapped
 from placer.cli.option_groups import GroupedCommand
-from placer.cli.options import VERBOSE, json_option, memory_option, request_options, wish_options
+from placer.cli.options import (
+    VERBOSE,
+    json_option,
+    memory_option,
+    output_option,
+    request_options,
+    wish_options,
+)
 from placer.cli.output import check_targets, console, print_json, progress, write_json
 from placer.errors import PlacerError
 
@@ -67,7 +75,7 @@ LABELS = 9
     type=click.IntRange(1),
     help="Rows of the considered table.",
 )
-@click.option("-o", "--output", metavar="FILE", help="Write the result as JSON.")
+@output_option("the result")
 @click.option(
     "--certificate",
     is_flag=True,
@@ -110,7 +118,13 @@ def command(
     if as_json:
         print_json(result.to_dict())
     else:
-        _print(result, output, manifest, certificate, whole=ctx.meta.get(VERBOSE, False))
+        _print(
+            result,
+            output,
+            manifest,
+            certificate,
+            whole=ctx.meta.get(VERBOSE, False) or whole_tables(),
+        )
         for path in fallbacks:
             console(stderr=True).print(f"wrote the manifest of a fallback to {path}")
     ctx.exit(0 if result.placement is not None else {"infeasible": 3}.get(str(result.status), 4))
@@ -140,7 +154,7 @@ def _print(
     else:
         _print_default(result)
     for path, what in ((output, "result"), (manifest, "launch plan")):
-        if path:
+        if path and path != STDOUT:
             click.echo(f"wrote {what} to {path}", err=True)
     if not (output or manifest):
         words = "placer explain | --manifest plan.json saves a launch plan"

@@ -11,7 +11,7 @@ import click
 
 from placer.cli.ask.replay import job_options, price_options
 from placer.cli.option_groups import GroupedCommand
-from placer.cli.options import catalog_option, json_option, solve_options
+from placer.cli.options import catalog_option, solve_options, table_option
 from placer.cli.output import check_targets, console, print_json, progress, write_json
 from placer.errors import PlacerError
 
@@ -101,7 +101,7 @@ prints what each action costs. Nothing is rented: it says what to do.
 )
 @catalog_option
 @solve_options(limit_help="Stop each of the two searches after this long.")
-@json_option
+@table_option
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from placer.cli.option_groups import GroupedCommand
-from placer.cli.options import Range, catalog_option, json_option, runner_options
+from placer.cli.options import Range, catalog_option, json_option, output_option, runner_options
 from placer.cli.output import check_targets, console, print_json, write_json
 
 EPILOG = """\b
@@ -119,7 +119,7 @@ def job_options(function: Any) -> Any:
     help="Machines asked for each time; default: the most that were launched.",
 )
 @runner_options
-@click.option("-o", "--output", metavar="FILE", help="Write the JSON document to a file.")
+@output_option("the document")
 @json_option
 def command(trace: str, output: str | None, as_json: bool, **words: Any) -> None:
     """Run policies over a TRACE of capacity: what each pays to finish by the deadline."""

@@ -11,10 +11,10 @@ import click
 
 from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import (
-    json_option,
     request_options,
     runner_options,
     solve_options,
+    table_option,
     wish_options,
 )
 from placer.cli.output import console, print_json, progress
@@ -75,7 +75,7 @@ def _stoppable() -> Iterator[None]:
     limit_help="Stop each search after this long.",
     seed_help="Seed of the sample and of randomised solvers.",
 )
-@json_option
+@table_option
 @click.pass_context
 def command(ctx: click.Context, /, model: str, as_json: bool, **words: Any) -> None:
     """Say how much a recommendation may lose if prices, links and speeds are not what the book

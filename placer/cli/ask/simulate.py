@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from placer.cli.option_groups import GroupedCommand
-from placer.cli.options import json_option, request_options
+from placer.cli.options import request_options, table_option
 from placer.cli.output import print_json
 from placer.units import format_plain
 
@@ -72,7 +72,7 @@ SHARE = click.FLOAT
     metavar="X",
     help="By how much it is slow then.",
 )
-@json_option
+@table_option
 def command(
     model: str, workers: str, catalog: tuple[str, ...], as_json: bool, **words: Any
 ) -> None:

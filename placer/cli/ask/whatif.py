@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from placer.cli.option_groups import GroupedCommand
-from placer.cli.options import json_option, request_options, solve_options, wish_options
+from placer.cli.options import request_options, solve_options, table_option, wish_options
 from placer.cli.output import console, print_json, progress
 from placer.problem.words.wishes import CHANGES
 
@@ -55,7 +55,7 @@ What --set takes:
     help="Offers that are gone, such as aws/us-east-1 or 'aws/*:H100:spot'.",
 )
 @solve_options(limit_help="Stop each of the two searches after this long.")
-@json_option
+@table_option
 @click.pass_context
 def command(
     ctx: click.Context,

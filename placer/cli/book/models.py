@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from placer.cli.options import json_option
+from placer.cli.options import table_option
 from placer.cli.output import console, new_table, print_json
 from placer.market.catalog import device_name
 
@@ -25,7 +25,7 @@ MODELS_SCHEMA = "placer.models/v1"
     is_flag=True,
     help="List public models instead, by their names on Hugging Face: their dimensions are known.",
 )
-@json_option
+@table_option
 def command(name: str | None, public: bool, as_json: bool) -> None:
     """List the models that have a profile, or show the sizes, rates and sources of NAME: one of
     them, a public model such as Qwen/Qwen2.5-7B, a file, hf:config.json, or a number of parameters

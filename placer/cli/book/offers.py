@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from placer.cli.options import catalog_option, json_option
+from placer.cli.options import catalog_option, table_option
 from placer.cli.output import console, new_table, print_json
 from placer.errors import unknown
 
@@ -45,7 +45,7 @@ Examples:
     "group.",
 )
 @click.option("--limit", default=30, show_default=True, type=click.IntRange(1), help="Most rows.")
-@json_option
+@table_option
 def command(
     catalog: tuple[str, ...],
     gpu: str | None,

@@ -9,7 +9,7 @@ import platform
 
 import click
 
-from placer.cli.options import json_option
+from placer.cli.options import table_option
 from placer.cli.output import print_json
 from placer.version import install_line
 
@@ -27,7 +27,7 @@ SECOND = ("milp", "highs", "cpsat")
 
 
 @click.command("doctor", epilog="Example: placer doctor")
-@json_option
+@table_option
 @click.pass_context
 def command(ctx: click.Context, /, as_json: bool) -> None:
     """Show versions and extras, and test the optional solvers on programs with known answers.

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from placer.cli.tables import Sheet
 from placer.profiler.devices.peak_speeds import PRECISIONS, device_of
 from placer.profiler.estimate.work import constants_document
 from placer.units import counted, format_bytes, format_number, format_plain
@@ -80,7 +80,7 @@ def print_devices(console: Console, catalog: Catalog) -> None:
     console.print(table)
 
 
-def _memory(estimate: Estimate) -> Table:
+def _memory(estimate: Estimate) -> Sheet:
     table = _table(("component", "bytes", "basis", "from"), text=("component", "basis", "from"))
     for c in estimate.memory:
         table.add_row(c.name, format_bytes(c.bytes), c.basis, c.source)
@@ -90,7 +90,7 @@ def _memory(estimate: Estimate) -> Table:
     return table
 
 
-def _gpus(estimate: Estimate) -> Table:
+def _gpus(estimate: Estimate) -> Sheet:
     table = _table(
         ("GPU", "memory", "fits", "samples/s", "low to high", "limited by"),
         text=("GPU", "fits", "limited by"),
@@ -117,7 +117,7 @@ def _gpus(estimate: Estimate) -> Table:
     return table
 
 
-def _checks(estimate: Estimate) -> Table:
+def _checks(estimate: Estimate) -> Sheet:
     table = _table(("GPU", "samples/s", "by its FLOPs", "from the other GPUs"), text=("GPU",))
     for c in estimate.checks:
         other = "-" if c.other_device is None else f"{c.other_device:+.0%}"
@@ -138,14 +138,11 @@ def _flops(value: float) -> str:
     return f"{value:.0f} FLOP"
 
 
-def _section(console: Console, title: str, table: Table) -> None:
+def _section(console: Console, title: str, table: Sheet) -> None:
     console.print(Text(f"\n{title}", style="bold"))
     console.print(table)
 
 
-def _table(headers: Iterable[str], text: Iterable[str]) -> Table:
-    left = set(text)
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="underline")
-    for header in headers:
-        table.add_column(header, justify="left" if header in left else "right", overflow="fold")
-    return table
+def _table(headers: Iterable[str], text: Iterable[str]) -> Sheet:
+    names, left = list(headers), set(text)
+    return Sheet(names, right=[name for name in names if name not in left])

@@ -16,8 +16,8 @@ from placer.units import format_plain
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
+    from placer.cli.tables import Sheet
     from placer.profiler.host.overlay import HostReport
 
 EPILOG = """\b
@@ -149,7 +149,7 @@ def _print(out: Console, report: HostReport, model: str) -> None:
     out.print(_steps(report, model))
 
 
-def _arithmetic(report: HostReport) -> Table:
+def _arithmetic(report: HostReport) -> Sheet:
     right = ("s/GB", "us/tensor", "serialise", "average", "deserialise")
     table = new_table(
         (
@@ -185,7 +185,7 @@ def _arithmetic(report: HostReport) -> Table:
     return table
 
 
-def _sums(report: HostReport) -> Table:
+def _sums(report: HostReport) -> Sheet:
     from placer.workload.constants import PUBLISHED
 
     right = ("threads", "GB/s", "each vCPU", "shipped")
@@ -206,7 +206,7 @@ def _sums(report: HostReport) -> Table:
     return table
 
 
-def _constants(report: HostReport) -> Table:
+def _constants(report: HostReport) -> Sheet:
     from placer.workload.constants import PUBLISHED
 
     classes = list(PUBLISHED.hosts)
@@ -240,7 +240,7 @@ def _constants(report: HostReport) -> Table:
     return table
 
 
-def _steps(report: HostReport, model: str) -> Table:
+def _steps(report: HostReport, model: str) -> Sheet:
     import placer
 
     numbers = ("averaging s", "step s", "samples/s")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from placer.cli.options import json_option
+from placer.cli.options import table_option
 from placer.cli.output import console, print_json
 
 
@@ -13,7 +13,7 @@ from placer.cli.output import console, print_json
 @click.option(
     "--all", "all_rows", is_flag=True, help="Print every row, not only the best of each family."
 )
-@json_option
+@table_option
 def command(paper: str, all_rows: bool, as_json: bool) -> None:
     """Recompute a published paper from the shipped books and compare.
 

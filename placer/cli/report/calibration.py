@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from placer.cli.tables import Sheet
 from placer.units import counted, format_plain
 from placer.validation.calibration.outcome import Fitted
 from placer.validation.calibration.parameters import LINK, RATE, Parameter
@@ -37,12 +37,12 @@ def print_calibration(console: Console, got: CalibrationReport) -> None:
     _section(console, "Error of samples/s", _summary(got))
 
 
-def _section(console: Console, title: str, table: Table) -> None:
+def _section(console: Console, title: str, table: Sheet) -> None:
     console.print(Text(f"\n{title}", style="bold"))
     console.print(table)
 
 
-def _figures(figures: Iterable[Fitted]) -> Table:
+def _figures(figures: Iterable[Fitted]) -> Sheet:
     table = _table(
         ("figure", "published", "fitted", "interval", "unit", "runs"), text=("figure", "unit")
     )
@@ -61,14 +61,14 @@ def _figures(figures: Iterable[Fitted]) -> Table:
     return table
 
 
-def _unfitted(got: CalibrationReport) -> Table:
+def _unfitted(got: CalibrationReport) -> Sheet:
     table = _table(("figure", "published", "unit", "because"), text=("figure", "unit", "because"))
     for parameter, why in got.unfitted:
         table.add_row(parameter.label, _published(parameter), parameter.unit, why)
     return table
 
 
-def _checks(checks: Iterable[Check]) -> Table:
+def _checks(checks: Iterable[Check]) -> Sheet:
     table = _table(
         ("line", "model", "workers", "measured", "before", "after", "", "left out"),
         text=("model", "workers", ""),
@@ -89,7 +89,7 @@ def _checks(checks: Iterable[Check]) -> Table:
     return table
 
 
-def _summary(got: CalibrationReport) -> Table:
+def _summary(got: CalibrationReport) -> Sheet:
     table = _table(("", "mean", "worst", "runs"), text=("",))
     for label, errors in (
         ("published figures", got.before),
@@ -101,12 +101,9 @@ def _summary(got: CalibrationReport) -> Table:
     return table
 
 
-def _table(headers: Iterable[str], text: Iterable[str]) -> Table:
-    left = set(text)
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="underline")
-    for header in headers:
-        table.add_column(header, justify="left" if header in left else "right", overflow="fold")
-    return table
+def _table(headers: Iterable[str], text: Iterable[str]) -> Sheet:
+    names, left = list(headers), set(text)
+    return Sheet(names, right=[name for name in names if name not in left])
 
 
 def _published(parameter: Parameter) -> str:

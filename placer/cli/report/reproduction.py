@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from placer.cli.report.recommend.terminal import MOST_WIDTH
+from placer.cli.tables import Sheet
 from placer.units import format_number
 from placer.validation.reproduction.comparison import Claim, Group, Reproduction, Row, Verdict
 
@@ -77,7 +78,7 @@ def _section(console: Console, title: str, table: RenderableType) -> None:
     console.print(table)
 
 
-def _measured(rows: Sequence[Row]) -> Table:
+def _measured(rows: Sequence[Row]) -> Sheet:
     """Put published figures beside ours, one line a run."""
     table = _table(
         ("run", "published", "ours", "error", "interval", "fitted"),
@@ -95,7 +96,7 @@ def _measured(rows: Sequence[Row]) -> Table:
     return table
 
 
-def _computed(rows: Sequence[Row]) -> Table:
+def _computed(rows: Sequence[Row]) -> Sheet:
     """List our figure and its parts, one line a placement, the best one marked."""
     parts = [SHORT.get(name, name) for name, _ in rows[0].parts]
     table = _table(("", "placement", rows[0].unit, *parts), text=("", "placement"))
@@ -109,7 +110,7 @@ def _computed(rows: Sequence[Row]) -> Table:
     return table
 
 
-def _groups(groups: Sequence[Group]) -> Table:
+def _groups(groups: Sequence[Group]) -> Sheet:
     table = _table(
         ("group", "quantity", "rows", "mean", "worst", "in interval"), text=("group", "quantity")
     )
@@ -152,17 +153,9 @@ def _claims(claims: Sequence[Claim], width: int) -> Table:
     return table
 
 
-def _table(headers: Iterable[str], text: Iterable[str]) -> Table:
-    left = set(text)
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="underline")
-    for header in headers:
-        table.add_column(
-            header,
-            justify="left" if header in left else "right",
-            overflow="fold",
-            no_wrap=header not in left,
-        )
-    return table
+def _table(headers: Iterable[str], text: Iterable[str]) -> Sheet:
+    names, left = list(headers), set(text)
+    return Sheet(names, right=[name for name in names if name not in left], wrap=left)
 
 
 def _amount(value: float, unit: str) -> str:

@@ -17,6 +17,7 @@ from placer.advice.robustness.value_of_information import Worth
 from placer.cli.report.recommend.sentences import brief, headline
 from placer.cli.report.recommend.terminal import reading
 from placer.cli.report.values import value_text
+from placer.cli.tables import Sheet
 from placer.units import counted, format_plain, format_speed, format_usd
 
 KIND_WORDS = {
@@ -224,11 +225,8 @@ def _measurements(got: Robustness) -> list[RenderableType]:
                 style="dim",
             )
         ]
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="underline")
-    table.add_column("figure", overflow="fold")
-    table.add_column("range", no_wrap=True)
-    table.add_column("saves", justify="right", no_wrap=True)
-    table.add_column("measure with", overflow="fold")
+    headers = ("figure", "range", "saves", "measure with")
+    table = Sheet(headers, right=("saves",), wrap=("figure", "measure with"))
     for w in worth[:MOST_ROWS]:
         table.add_row(
             _named(w),

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from placer.advice.sweep.answer import Row, Sweep, along, breakpoints, choice, stretches
+from placer.cli.tables import Sheet
 from placer.units import counted, format_number, format_usd
 
 BRIEF = 3
@@ -23,12 +23,10 @@ MOST_ROWS = 60
 def sweep_view(sweep: Sweep) -> RenderableType:
     """Build the table of stretches with one choice each, and say where it changes."""
     order = sorted(range(len(sweep.header["over"])), key=lambda i: (i == along(sweep), i))
-    table = Table(box=None, pad_edge=False, header_style="underline", padding=(0, 1))
-    for name in (*(sweep.header["over"][i]["what"] for i in order), "chosen"):
-        table.add_column(name, overflow="fold")
+    text = (*(sweep.header["over"][i]["what"] for i in order), "chosen")
     language = any("usd_per_billion_tokens" in row for row in sweep.rows)
-    for name in ("tokens/s", "USD/h", "USD/Gtok") if language else ("samples/s", "USD/h", "USD/M"):
-        table.add_column(name, justify="right", no_wrap=True)
+    figures = ("tokens/s", "USD/h", "USD/Gtok") if language else ("samples/s", "USD/h", "USD/M")
+    table = Sheet((*text, *figures), right=figures, wrap=text)
     runs = stretches(sweep)
     for run in runs[:MOST_ROWS]:
         table.add_row(*_where(run, order), _chosen(run[0]), *_figures(run))

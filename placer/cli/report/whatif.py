@@ -11,6 +11,7 @@ from rich.text import Text
 from placer.advice.worlds.whatif import WhatIf, figures_of
 from placer.cli.report.recommend.sentences import brief, headline
 from placer.cli.report.recommend.terminal import reading
+from placer.cli.tables import Sheet
 from placer.problem.placement import Placement
 from placer.problem.words.changes import Change
 from placer.units import format_number, format_speed, format_usd
@@ -68,11 +69,7 @@ def _asked(change: Change) -> str:
 
 
 def _table(got: WhatIf) -> RenderableType:
-    table = Table(box=None, pad_edge=False, header_style="underline", padding=(0, 1))
-    for name in ("", "before", "after", "difference"):
-        table.add_column(
-            name, overflow="fold", justify="left" if name in ("", "before", "after") else "right"
-        )
+    table = Sheet(("", "before", "after", "difference"), right=("difference",))
     before, after = got.before, got.after
     table.add_row(
         "chosen",

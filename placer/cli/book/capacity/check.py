@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from placer.cli.options import json_option
+from placer.cli.options import table_option
 from placer.cli.output import console, print_json
 
 SHOWN = 20
@@ -13,7 +13,7 @@ SHOWN = 20
 
 @click.command("check", epilog="Example: placer capacity check default my-capacity.csv")
 @click.argument("names", nargs=-1, metavar="NAME|DIR|CSV...")
-@json_option
+@table_option
 @click.pass_context
 def command(ctx: click.Context, /, names: tuple[str, ...], as_json: bool) -> None:
     """Check every row of capacity, and count the spot machines of the book that it knows.

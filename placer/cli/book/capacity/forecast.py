@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from placer.cli.options import json_option
+from placer.cli.options import table_option
 from placer.cli.output import console, new_table, print_json
 from placer.units import format_plain
 
@@ -39,7 +39,7 @@ Example:
     show_default=True,
     help="Most zones together.",
 )
-@json_option
+@table_option
 def command(
     log: str, machines: int, ahead: str, asked: int | None, most_zones: int, as_json: bool
 ) -> None:

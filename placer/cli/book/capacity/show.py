@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from placer.cli.options import json_option
+from placer.cli.options import table_option
 from placer.cli.output import console, new_table, print_json
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Examples:
 @click.option("--gpu", metavar="NAME", help="Only rows that are about this device.")
 @click.option("--in", "place", metavar="PLACE", help="Only rows that are about this place.")
 @click.option("--market", default="spot", show_default=True, help="spot, on-demand or any.")
-@json_option
+@table_option
 def command(
     catalog: tuple[str, ...], gpu: str | None, place: str | None, market: str, as_json: bool
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from placer.cli.options import json_option
+from placer.cli.options import table_option
 from placer.cli.output import console, new_table, print_json
 from placer.units import format_plain
 
@@ -17,7 +17,7 @@ from placer.units import format_plain
 @click.option(
     "--limit", default=30, show_default=True, type=click.IntRange(1), help="Most rows of the table."
 )
-@json_option
+@table_option
 def command(old: str, new: str, limit: int, as_json: bool) -> None:
     """List the rows that are new, gone or different in NEW, compared with OLD.
 

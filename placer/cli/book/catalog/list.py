@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from placer.cli.options import json_option
+from placer.cli.options import table_option
 from placer.cli.output import console, new_table, print_json
 
 
 @click.command("list", epilog="Example: placer catalog list --json")
-@json_option
+@table_option
 def command(as_json: bool) -> None:
     """List the shipped price books and your own: what they hold and how old it is."""
     from placer.interface.listings import catalogs_document

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from placer.cli import one_line
-from placer.cli.options import json_option
+from placer.cli.options import table_option
 from placer.cli.output import console, new_table, print_json
 from placer.errors import PlacerError
 
@@ -56,7 +56,7 @@ class Source:
 
 @click.command("show", epilog="Example: placer catalog show default")
 @click.argument("names", nargs=-1, metavar="NAME|DIR|CSV...")
-@json_option
+@table_option
 def command(names: tuple[str, ...], as_json: bool) -> None:
     """Show a catalog: offers by provider and device, regions, ages, sources and origin.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from placer.cli.options import json_option
+from placer.cli.options import table_option
 from placer.cli.output import console, print_json
 
 
@@ -17,7 +17,7 @@ from placer.cli.output import console, print_json
     type=click.IntRange(1),
     help="Most doubts that are printed.",
 )
-@json_option
+@table_option
 @click.pass_context
 def command(ctx: click.Context, /, names: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Check every cell of a catalog, then its prices, dates, links and egress.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placer.cli.options import catalog_option, json_option
+from placer.cli.options import catalog_option, table_option
 from placer.cli.output import console, new_table, print_json
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ MOST_LINES = 10
     is_flag=True,
     help="Also show the route factors that the grids ask for, beside those in use.",
 )
-@json_option
+@table_option
 def command(grids: tuple[str, ...], catalog: tuple[str, ...], fit: bool, as_json: bool) -> None:
     """Compare estimated links with measured ones.
 

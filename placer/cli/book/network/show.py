@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from placer.cli.options import catalog_option, json_option
+from placer.cli.options import catalog_option, table_option
 from placer.cli.output import console, new_table, print_json
 from placer.errors import PlacerError
 
@@ -14,7 +14,7 @@ from placer.errors import PlacerError
 )
 @click.argument("places", nargs=-1, required=True, metavar="PLACE...")
 @catalog_option
-@json_option
+@table_option
 def command(places: tuple[str, ...], catalog: tuple[str, ...], as_json: bool) -> None:
     """Show bandwidth of one stream, round-trip time and egress price of each pair of PLACEs.
 

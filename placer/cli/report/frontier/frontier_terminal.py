@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from placer.advice.frontier.points import LEAST_USD_PER_HOUR, Ending, Frontier, FrontierPoint
 from placer.cli.report.frontier.scatter import scatter
 from placer.cli.report.recommend.sentences import brief, worker_words
-from placer.cli.report.recommend.terminal import MOST_WIDTH
+from placer.cli.tables import Sheet
 from placer.solving.answer import Warn
 from placer.units import (
     counted,
@@ -36,7 +35,7 @@ SHORT = {"knee": "K", "value": "V", "knee value": "K"}
 
 def print_frontier(console: Console, frontier: Frontier) -> None:
     """Print the table, the plot and the sentences of a frontier with points."""
-    console.print(_table(frontier, console.width))
+    console.print(_table(frontier))
     _, price, more = _headings(frontier)
     unit = "million samples" if _length(frontier) is None else "billion tokens"
     console.print(
@@ -147,23 +146,9 @@ def _proof(frontier: Frontier) -> str:
     )
 
 
-def _table(frontier: Frontier, width: int) -> Table:
-    table = Table(
-        box=None,
-        pad_edge=False,
-        padding=(0, 1),
-        expand=False,
-        header_style="underline",
-        width=min(width, MOST_WIDTH),
-    )
-    headings = _headings(frontier)
-    for header in ("", "USD/h", *headings, "gap", "machines", "regions", "exchange"):
-        table.add_column(
-            header,
-            justify="left" if header in LEFT else "right",
-            overflow="fold",
-            no_wrap=header not in LEFT,
-        )
+def _table(frontier: Frontier) -> Sheet:
+    headers = ("", "USD/h", *_headings(frontier), "gap", "machines", "regions", "exchange")
+    table = Sheet(headers, right=[name for name in headers if name not in LEFT], wrap=LEFT)
     marginal = frontier.marginal_usd_per_million_samples
     for at, point in enumerate(frontier.points):
         mark, placement = frontier.mark(at), point.placement

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from placer.cli.tables import Sheet
 from placer.problem.placement import NO_EXCHANGE
 from placer.solving.answer import ModeProof
 from placer.solving.result import Result
@@ -27,17 +27,11 @@ def mode_name(mode: ModeProof) -> str:
 
 def proof_table(result: Result) -> RenderableType:
     """Build the table of what each strategy reaches at best."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="underline")
-    for header in (
-        "strategy",
-        f"{result.objective.short_unit} at {'most' if result.objective.maximised else 'least'}",
-        "how",
-        "nodes",
-        "priced",
-    ):
-        table.add_column(
-            header, justify="left" if header in ("strategy", "how") else "right", no_wrap=True
-        )
+    end = "most" if result.objective.maximised else "least"
+    bound_name = f"{result.objective.short_unit} at {end}"
+    table = Sheet(
+        ("strategy", bound_name, "how", "nodes", "priced"), right=(bound_name, "nodes", "priced")
+    )
     for mode in result.proof:
         bound = _bound(mode)
         table.add_row(

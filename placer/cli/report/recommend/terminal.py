@@ -16,6 +16,7 @@ from placer.cli.report.recommend.proof import proof_table
 from placer.cli.report.recommend.proof_words import doubt_words, proof_words
 from placer.cli.report.recommend.request_words import context_lines, request_lines
 from placer.cli.report.recommend.sentences import headline, worker_words
+from placer.cli.tables import Sheet
 from placer.cost_model.estimate import Estimate
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -88,9 +89,9 @@ def estimate_lines(
     )
 
 
-def considered(result: Result, width: int) -> RenderableType:
+def considered(result: Result) -> RenderableType:
     """Build the table of the considered placements, the winner marked."""
-    table = _table(_columns(result.problem), width)
+    table = _table(_columns(result.problem))
     for option in result.options:
         chosen = option.placement == result.placement
         table.add_row(
@@ -109,7 +110,7 @@ def considered(result: Result, width: int) -> RenderableType:
 
 def batches(result: Result) -> RenderableType:
     """Build the table of the target batch sizes that were tried, the chosen one marked."""
-    table = _table(("", "TBS", result.objective.short_unit, "at best"), 60)
+    table = _table(("", "TBS", result.objective.short_unit, "at best"))
     for row in result.batches:
         chosen = row.target_batch_size == result.problem.batch
         value = result.value if chosen else row.value
@@ -147,9 +148,9 @@ def _batch_proof_words(result: Result) -> str:
     return f"Proved over {all_of_them}: {bound} ({searches}{finished})."
 
 
-def comparison(options: Sequence[Option], problem: Problem, width: int) -> RenderableType:
+def comparison(options: Sequence[Option], problem: Problem) -> RenderableType:
     """Build the table of placements side by side."""
-    table = _table(_columns(problem), width)
+    table = _table(_columns(problem))
     for option in options:
         table.add_row(
             option.label,
@@ -222,7 +223,7 @@ def print_result(console: Console, result: Result, *, certificate: bool = False)
         console.print(proof_table(result))
     if result.batches:
         console.print(batches(result))
-    console.print(considered(result, console.width))
+    console.print(considered(result))
     console.print(advice(result))
 
 
@@ -235,21 +236,9 @@ def bullet(text: str) -> RenderableType:
     return table
 
 
-def _table(headers: Iterable[str], width: int) -> Table:
-    table = Table(
-        box=None,
-        pad_edge=False,
-        padding=(0, 1),
-        expand=False,
-        header_style="underline",
-        width=min(width, MOST_WIDTH),
-    )
-    for header in headers:
-        right = header not in ("", "workers", "exchange")
-        table.add_column(
-            header, justify="right" if right else "left", overflow="fold", no_wrap=right
-        )
-    return table
+def _table(headers: Sequence[str]) -> Sheet:
+    text = ("", "workers", "exchange")
+    return Sheet(headers, right=[name for name in headers if name not in text], wrap=("workers",))
 
 
 def _columns(problem: Problem) -> tuple[str, ...]:
