@@ -145,7 +145,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 def _main(given: list[str]) -> Any:
     """Run a command, and write what it printed in the format that it was asked for."""
-    from placer.cli.formats import STDOUT, Collected
+    from placer.cli.screen.formats import STDOUT, Collected
 
     stdout = sys.stdout
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import keyword
+import os
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +15,8 @@ from placer.errors import unknown
 
 ASKS = "ask"
 """Room of the commands whose options may have defaults of the user's."""
+COMPLETION = "_PLACER_COMPLETE"
+"""Variable that a shell sets where it asks for completions."""
 
 
 class LazyGroup(click.Group):
@@ -61,6 +64,10 @@ class LazyGroup(click.Group):
             f"{package}.{name}{'_' if keyword.iskeyword(name) else ''}"
         )
         command: click.Command = module.command
+        if COMPLETION in os.environ:
+            from placer.cli.screen.completed_values import add_completion
+
+            add_completion(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

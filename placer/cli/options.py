@@ -72,10 +72,10 @@ FORMAT = "placer.format"
 
 def _choose_format(ctx: click.Context, param: click.Parameter, name: str | None) -> None:
     """Keep what is printed where it is to be written in another format than that of a terminal."""
-    from placer.cli.formats import FORMATS, WRITERS, collect
+    from placer.cli.screen.formats import FORMATS, WRITERS, collect
     from placer.errors import unknown
 
-    if name is None:
+    if name is None or ctx.resilient_parsing:
         return
     if name not in FORMATS:
         raise unknown("format", name, FORMATS)
@@ -96,10 +96,10 @@ def _as_json(ctx: click.Context, param: click.Parameter, given: bool) -> bool:
 
 def _to_file(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
     """Write what is printed to a file in place of stdout; ``-`` is stdout."""
-    from placer.cli.formats import STDOUT, collect
     from placer.cli.output import check_targets
+    from placer.cli.screen.formats import STDOUT, collect
 
-    if path is not None and path != STDOUT:
+    if path is not None and path != STDOUT and not ctx.resilient_parsing:
         check_targets(path)
         collect(ctx.meta.get(FORMAT, "table"), path)
 
@@ -108,12 +108,12 @@ def _document_or_table(ctx: click.Context, param: click.Parameter, path: str | N
     """Write tables to the file where their format was asked for; else return it for the document.
     ``-`` is stdout, which then has the document alone.
     """
-    from placer.cli.formats import STDOUT, collect, whole_tables
+    from placer.cli.screen.formats import STDOUT, collect, whole_tables
 
     if path is not None and whole_tables():
         _to_file(ctx, param, path)
         return None
-    if path == STDOUT:
+    if path == STDOUT and not ctx.resilient_parsing:
         collect(STDOUT)
     return path
 

@@ -6,16 +6,15 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import click
 
-from placer.cli.formats import FORMATS, STDOUT, Collected, keep_table, whole_tables
-from placer.cli.labelled_lines import PIPED_WIDTH
-from placer.cli.tables import Sheet
+from placer.cli.screen.formats import FORMATS, STDOUT, Collected, keep_table, whole_tables
+from placer.cli.screen.labelled_lines import PIPED_WIDTH
+from placer.cli.screen.tables import Sheet
 from placer.errors import PlacerError, writing_hint
 from placer.files.bounded_file import read_file
 from placer.files.json_text import parse_json
@@ -83,22 +82,6 @@ class _WithoutTrailingBlanks:
 
 def _broken_pipe() -> None:
     raise BrokenPipeError
-
-
-@contextmanager
-def progress(words: str) -> Iterator[Callable[[float], None]]:
-    """Show one transient line on a terminal while a search runs; elsewhere show nothing.
-
-    Yields
-    ------
-    Callable[[float], None]
-        Call it with the value of the best placement so far.
-    """
-    if not sys.stderr.isatty():
-        yield lambda value: None
-        return
-    with console(stderr=True).status(f"{words} ...", spinner="line") as status:
-        yield lambda value: status.update(f"{words} ... best so far {value:,.4g}")
 
 
 def new_table(

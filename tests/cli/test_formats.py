@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from conftest import Run
-from placer.cli.formats import FORMATS, as_csv, as_html, as_jsonl, as_markdown
-from placer.cli.tables import Sheet, fold
+from placer.cli.screen.formats import FORMATS, as_csv, as_html, as_jsonl, as_markdown
+from placer.cli.screen.tables import Sheet, fold
 
 ERBEN = ("--model", "roberta-xlm", "--catalog", "erben-2023")
 HOSTILE = "<script>alert(1)</script>|`x`"

@@ -136,7 +136,7 @@ def test_pareto_in_tokens(run: Run, tmp_path: Path) -> None:
     words = (*MODEL, "--gpu", "H100", "--budget", "30/h", "--quota", "8", "--points", "4")
     done = run("pareto", *words, "--csv", str(table), columns=150)
     assert done.returncode == 0, done.stderr
-    assert "USD/Gtok is per billion tokens that count" in done.stdout
+    assert "USD/Gtok: per billion tokens" in done.stdout
     assert "tokens/s, log" in done.stdout
     assert "the frontier of USD/h against tokens/s" in " ".join(done.stdout.split())
     assert "samples" not in done.stdout

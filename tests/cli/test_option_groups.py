@@ -7,7 +7,7 @@ import pytest
 
 from conftest import Run
 from placer.cli import COMMANDS, cli
-from placer.cli.option_groups import NAMED, SHARED, group_of
+from placer.cli.screen.option_groups import NAMED, SHARED, group_of
 from placer.problem.words.wishes import WISHES
 
 ORDER = ["Goal", "Where", "Machines", "Model", "Exchange", "Data", "Risk", "Solver", "Output"]

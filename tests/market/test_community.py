@@ -42,7 +42,7 @@ def test_spot_alone_leaves_them_out(default: Catalog) -> None:
     assert "runpod" not in places[0]
     assert places[1] == {"runpod"}
     assert len(filter_offers(default)) == len(default.offers)
-    with pytest.raises(placer.PlacerError, match="no machine"):
+    with pytest.raises(placer.PlacerError, match="no offer of catalog"):
         placer.recommend("roberta-xlm", places="runpod", market="spot", budget="5/h")
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import request_options, table_option, wish_option
 from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.screen.option_groups import GroupedCommand
 from placer.problem.words.wishes import WISHES
 
 EXAMPLE = """\b

@@ -9,7 +9,6 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import (
     json_option,
     memory_option,
@@ -17,7 +16,9 @@ from placer.cli.options import (
     output_option,
     wish_options,
 )
-from placer.cli.output import check_targets, console, print_json, progress, read_json, write_json
+from placer.cli.output import check_targets, console, print_json, read_json, write_json
+from placer.cli.screen.option_groups import GroupedCommand
+from placer.cli.screen.progress import progress
 from placer.errors import PlacerError
 
 EXAMPLE = """\b

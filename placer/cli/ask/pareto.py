@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import (
     json_option,
     output_option,
@@ -17,7 +16,9 @@ from placer.cli.options import (
     solve_options,
     wish_options,
 )
-from placer.cli.output import check_targets, console, print_json, progress, write_bytes, write_json
+from placer.cli.output import check_targets, console, print_json, write_bytes, write_json
+from placer.cli.screen.option_groups import GroupedCommand
+from placer.cli.screen.progress import progress
 
 EXAMPLE = """\b
 Examples:
@@ -63,7 +64,8 @@ def command(ctx: click.Context, /, model: str, as_json: bool, **words: Any) -> N
     check_targets(output, table, plot)
     if plot:
         check_plot(plot)
-    with progress("tracing the frontier") as better:
+    asked = {**words, "objective": "throughput"}  # the search tells samples/s
+    with progress("tracing the frontier", asked, keeps=True) as better:
         frontier = Advisor().pareto(model, on_better=better, **words)
     written = _write(frontier, output, table, plot)
     if as_json:

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import json_option, memory_option, output_option
-from placer.cli.output import check_targets, console, print_json, progress, write_json
+from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.screen.option_groups import GroupedCommand
+from placer.cli.screen.progress import progress
 from placer.errors import PlacerError
 
 EXAMPLE = """\b

@@ -7,9 +7,6 @@ from typing import Any
 
 import click
 
-from placer.cli.formats import STDOUT, whole_tables
-from placer.cli.labelled_lines import print_labelled, screen_width, styled, wrapped
-from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import (
     VERBOSE,
     json_option,
@@ -18,7 +15,11 @@ from placer.cli.options import (
     request_options,
     wish_options,
 )
-from placer.cli.output import check_targets, console, print_json, progress, write_json
+from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.screen.formats import STDOUT, whole_tables
+from placer.cli.screen.labelled_lines import print_labelled, screen_width, styled, wrapped
+from placer.cli.screen.option_groups import GroupedCommand
+from placer.cli.screen.progress import progress
 from placer.errors import PlacerError
 
 EXAMPLE = """\b
@@ -103,7 +104,7 @@ def command(
     check_targets(output, manifest)
     limit = words["memory_limit"]
     most = None if limit is None else memory_bytes(limit)
-    with progress("searching") as better, bounded_address_space(most):
+    with progress("searching", words, keeps=True) as better, bounded_address_space(most):
         result = Advisor().recommend(
             model, on_better=better, certificate=certificate or output is not None, **words
         )

@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from placer.cli.ask.replay import job_options, price_options
-from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import catalog_option, solve_options, table_option
-from placer.cli.output import check_targets, console, print_json, progress, write_json
+from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.screen.option_groups import GroupedCommand
+from placer.cli.screen.progress import progress
 from placer.errors import PlacerError
 
 EPILOG = """\b

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import Range, catalog_option, json_option, output_option, runner_options
 from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.screen.option_groups import GroupedCommand
 
 EPILOG = """\b
 Examples:

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import (
     request_options,
     runner_options,
@@ -17,7 +16,9 @@ from placer.cli.options import (
     table_option,
     wish_options,
 )
-from placer.cli.output import console, print_json, progress
+from placer.cli.output import console, print_json
+from placer.cli.screen.option_groups import GroupedCommand
+from placer.cli.screen.progress import progress
 from placer.errors import PlacerError
 
 EXAMPLE = """\b

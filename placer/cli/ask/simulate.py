@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import request_options, table_option
 from placer.cli.output import print_json
+from placer.cli.screen.option_groups import GroupedCommand
 from placer.units import format_plain
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import (
     json_option,
     open_request_options,
@@ -18,6 +17,7 @@ from placer.cli.options import (
     wish_options,
 )
 from placer.cli.output import check_targets, console, print_json, write_text
+from placer.cli.screen.option_groups import GroupedCommand
 from placer.errors import PlacerError
 
 if TYPE_CHECKING:

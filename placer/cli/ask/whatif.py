@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import request_options, solve_options, table_option, wish_options
-from placer.cli.output import console, print_json, progress
+from placer.cli.output import console, print_json
+from placer.cli.screen.option_groups import GroupedCommand
+from placer.cli.screen.progress import progress
 from placer.problem.words.wishes import CHANGES
 
 WISH_LINES = textwrap.fill(
@@ -69,7 +70,7 @@ def command(
     """Solve a question as it is and as changed, and say what not reacting would cost."""
     from placer.interface.worlds import whatif
 
-    with progress("searching twice") as better:
+    with progress("searching twice", words) as better:
         answer = whatif(model, set=sets, drop=drop, on_better=better, **words)
     if as_json:
         print_json(answer.to_dict())

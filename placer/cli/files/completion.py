@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from placer.cli.group import COMPLETION
 from placer.errors import unknown
 
 SHELLS = ("bash", "zsh", "fish")
@@ -21,4 +22,4 @@ def command(shell: str) -> None:
         raise unknown("shell", shell, SHELLS)
     complete = get_completion_class(shell)
     assert complete is not None
-    click.echo(complete(cli, {}, "placer", "_PLACER_COMPLETE").source())
+    click.echo(complete(cli, {}, "placer", COMPLETION).source())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import catalog_option, json_option
 from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.screen.option_groups import GroupedCommand
 
 EPILOG = """\b
 Example:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from placer.cli.tables import Sheet
+from placer.cli.screen.tables import Sheet
 from placer.profiler.devices.peak_speeds import PRECISIONS, device_of
 from placer.profiler.estimate.work import constants_document
 from placer.units import counted, format_bytes, format_number, format_plain

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from placer.cli.measure.profile_file import OutFile, model_word
-from placer.cli.option_groups import GroupedCommand
 from placer.cli.options import catalog_option, json_option
 from placer.cli.output import console, print_json, write_json
+from placer.cli.screen.option_groups import GroupedCommand
 from placer.errors import PlacerError, unknown
 from placer.workload.architecture import LONGEST_SEQUENCE
 

@@ -17,7 +17,7 @@ from placer.units import format_plain
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from placer.cli.tables import Sheet
+    from placer.cli.screen.tables import Sheet
     from placer.profiler.host.overlay import HostReport
 
 EPILOG = """\b

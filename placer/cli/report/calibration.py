@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.text import Text
 
-from placer.cli.tables import Sheet
+from placer.cli.screen.tables import Sheet
 from placer.units import counted, format_plain
 from placer.validation.calibration.outcome import Fitted
 from placer.validation.calibration.parameters import LINK, RATE, Parameter

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from placer.cli.report.recommend.terminal import MOST_WIDTH
-from placer.cli.tables import Sheet
+from placer.cli.screen.tables import Sheet
 from placer.units import format_number
 from placer.validation.reproduction.comparison import Claim, Group, Reproduction, Row, Verdict
 

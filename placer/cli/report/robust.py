@@ -17,7 +17,7 @@ from placer.advice.robustness.value_of_information import Worth
 from placer.cli.report.recommend.sentences import brief, headline
 from placer.cli.report.recommend.terminal import reading
 from placer.cli.report.values import value_text
-from placer.cli.tables import Sheet
+from placer.cli.screen.tables import Sheet
 from placer.units import counted, format_plain, format_speed, format_usd
 
 KIND_WORDS = {

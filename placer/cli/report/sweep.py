@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from placer.advice.sweep.answer import Row, Sweep, along, breakpoints, choice, stretches
-from placer.cli.tables import Sheet
+from placer.cli.screen.tables import Sheet
 from placer.units import counted, format_number, format_usd
 
 BRIEF = 3

@@ -11,7 +11,7 @@ from rich.text import Text
 from placer.advice.worlds.whatif import WhatIf, figures_of
 from placer.cli.report.recommend.sentences import brief, headline
 from placer.cli.report.recommend.terminal import reading
-from placer.cli.tables import Sheet
+from placer.cli.screen.tables import Sheet
 from placer.problem.placement import Placement
 from placer.problem.words.changes import Change
 from placer.units import format_number, format_speed, format_usd

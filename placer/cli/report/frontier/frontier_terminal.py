@@ -10,7 +10,7 @@ from rich.text import Text
 from placer.advice.frontier.points import LEAST_USD_PER_HOUR, Ending, Frontier, FrontierPoint
 from placer.cli.report.frontier.scatter import scatter
 from placer.cli.report.recommend.sentences import brief, worker_words
-from placer.cli.tables import Sheet
+from placer.cli.screen.tables import Sheet
 from placer.solving.answer import Warn
 from placer.units import (
     counted,

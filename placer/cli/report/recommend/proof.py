@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from placer.cli.tables import Sheet
+from placer.cli.screen.tables import Sheet
 from placer.problem.placement import NO_EXCHANGE
 from placer.solving.answer import ModeProof
 from placer.solving.result import Result

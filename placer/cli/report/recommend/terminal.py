@@ -16,7 +16,7 @@ from placer.cli.report.recommend.proof import proof_table
 from placer.cli.report.recommend.proof_words import doubt_words, proof_words
 from placer.cli.report.recommend.request_words import context_lines, request_lines
 from placer.cli.report.recommend.sentences import headline, worker_words
-from placer.cli.tables import Sheet
+from placer.cli.screen.tables import Sheet
 from placer.cost_model.estimate import Estimate
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem

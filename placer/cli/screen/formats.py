@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
-from placer.cli.tables import Sheet
+from placer.cli.screen.tables import Sheet
 from placer.errors import PlacerError
 
 NUMBER = re.compile(r"[+-]?\$?(?P<digits>\d{1,3}(,\d{3})+(\.\d+)?|\d+(\.\d+)?)(~| ?%)?")

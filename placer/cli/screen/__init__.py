@@ -1,0 +1,1 @@
+"""What is printed and how: lines, tables, formats, progress, help and completion."""

@@ -1,0 +1,154 @@
+"""Values that a shell completes: models, places, GPUs, markets, solvers, targets and catalogs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from placer.errors import PlacerError
+
+Names = Callable[[click.Context], Iterable[str]]
+
+
+def _models(ctx: click.Context) -> Iterable[str]:
+    from placer.workload.profile import profile_names
+
+    return profile_names()
+
+
+def _catalogs(ctx: click.Context) -> Iterable[str]:
+    from placer.market.books.folders import own_book_names
+    from placer.market.books.layers import catalog_names
+
+    return [*catalog_names(), *own_book_names()]
+
+
+def _catalog(ctx: click.Context) -> Any:
+    """Return the book of the books that were given so far."""
+    from placer.market.books.book_reader import load_catalog
+
+    return load_catalog(tuple(ctx.params.get("catalog") or ()))
+
+
+def _places(ctx: click.Context) -> Iterable[str]:
+    names = sorted(_catalog(ctx).regions)
+    return [*dict.fromkeys(f"{name.split('/', 1)[0]}/*" for name in names), *names]
+
+
+def _gpus(ctx: click.Context) -> Iterable[str]:
+    return sorted({offer.gpu for offer in _catalog(ctx).offers})
+
+
+def _stores(ctx: click.Context) -> Iterable[str]:
+    return sorted(_catalog(ctx).regions)
+
+
+def _markets(ctx: click.Context) -> Iterable[str]:
+    from placer.market.catalog import MARKETS
+
+    return ("any", *(name.replace("_", "-") for name in MARKETS))
+
+
+def _solvers(ctx: click.Context) -> Iterable[str]:
+    return ("exact", "greedy", "local_search", "exhaustive", "milp", "highs", "cpsat")
+
+
+def _seconds(ctx: click.Context) -> Iterable[str]:
+    return ("milp", "highs", "cpsat")
+
+
+def _exchanges(ctx: click.Context) -> Iterable[str]:
+    from placer.problem.exchange import STRATEGIES
+
+    return ("auto", *(name for name in STRATEGIES if name != "none"))
+
+
+def _objectives(ctx: click.Context) -> Iterable[str]:
+    return ("throughput", "cost", "cost-per-sample", "time", "carbon", "expected")
+
+
+def _formats(ctx: click.Context) -> Iterable[str]:
+    from placer.cli.screen.formats import FORMATS
+
+    return FORMATS
+
+
+def _targets(ctx: click.Context) -> Iterable[str]:
+    from placer.launch.export import TARGETS
+
+    return TARGETS
+
+
+def _schemas(ctx: click.Context) -> Iterable[str]:
+    from placer.documents.schemas import SCHEMA_NAMES
+
+    return SCHEMA_NAMES
+
+
+def _papers(ctx: click.Context) -> Iterable[str]:
+    return ("erben", "phalak", "cloudless", "intellect-1")
+
+
+def _shells(ctx: click.Context) -> Iterable[str]:
+    return ("bash", "zsh", "fish")
+
+
+VALUES: dict[str, Names] = {
+    "model": _models,
+    "catalog": _catalogs,
+    "places": _places,
+    "place": _places,
+    "not_places": _places,
+    "gpu": _gpus,
+    "market": _markets,
+    "solver": _solvers,
+    "verify": _seconds,
+    "exchange": _exchanges,
+    "objective": _objectives,
+    "storage": _stores,
+    "aggregator": _stores,
+    "format": _formats,
+    "target": _targets,
+}
+"""Names of the values by the name of an option."""
+ARGUMENTS: dict[tuple[str, str], Names] = {
+    ("models", "name"): _models,
+    ("show", "names"): _catalogs,
+    ("validate", "names"): _catalogs,
+    ("pin", "names"): _catalogs,
+    ("diff", "old"): _catalogs,
+    ("diff", "new"): _catalogs,
+    ("schema", "name"): _schemas,
+    ("reproduce", "paper"): _papers,
+    ("completion", "shell"): _shells,
+}
+"""The same of arguments, by the names of the command and of the argument."""
+
+
+def add_completion(command: click.Command) -> None:
+    """Let the options and arguments of a command complete their values."""
+    for param in command.params:
+        name = param.name or ""
+        names = (
+            ARGUMENTS.get((command.name or "", name))
+            if isinstance(param, click.Argument)
+            else VALUES.get(name)
+        )
+        if names is not None and not getattr(param, "is_flag", False):
+            param.shell_complete = partial(_complete, names)  # type: ignore[method-assign]
+
+
+def _complete(names: Names, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """Complete the last part of a value with commas; files where no name begins so."""
+    before, comma, last = incomplete.rpartition(",")
+    try:
+        found = [name for name in names(ctx) if name.startswith(last)]
+    except (PlacerError, OSError):
+        found = []
+    if not found:
+        return [CompletionItem(incomplete, type="file")]
+    return [CompletionItem(f"{before}{comma}{name}") for name in found]

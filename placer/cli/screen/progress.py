@@ -1,0 +1,121 @@
+"""One line that says how a search goes, on a terminal only."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+
+@dataclass(kw_only=True)
+class SearchProgress:
+    """How a search goes.
+
+    Notes
+    -----
+    Mutable: ``best`` is the value of the best placement so far, in the unit of ``objective``.
+    ``gap`` and ``limit`` are what ends the search, as they were written. ``keeps`` says that the
+    best so far is the answer where the user stops it.
+    """
+
+    what: str
+    objective: str = ""
+    gap: str = ""
+    limit: str = ""
+    keeps: bool = False
+    best: float | None = None
+    begun: float = field(default_factory=time.monotonic)
+
+    def words(self, now: float) -> str:
+        """Say what is done, for how long, what was found, and what Ctrl-C does.
+
+        Examples
+        --------
+        >>> search = SearchProgress(what="searching", objective="cost", gap="0.1%", limit="30s")
+        >>> search.begun, search.best, search.keeps = 0.0, 4.8, True
+        >>> search.words(2.4)
+        'searching 2 s of 30s; best $4.80/h, to be proved to 0.1%; Ctrl-C keeps the best'
+        """
+        seconds = f"{self.what} {now - self.begun:.0f} s{f' of {self.limit}' if self.limit else ''}"
+        parts = [seconds]
+        if self.best is not None:
+            proof = f", to be proved to {self.gap}" if self.gap else ""
+            parts.append(f"best {self._value(self.best)}{proof}")
+        parts.append(
+            "Ctrl-C keeps the best" if self.keeps and self.best is not None else "Ctrl-C stops"
+        )
+        return "; ".join(parts)
+
+    def _value(self, value: float) -> str:
+        from placer.cli.report.values import value_text
+        from placer.cost_model.objective import objective_named
+        from placer.units import format_number
+
+        if not self.objective:
+            return format_number(value)
+        return value_text(value, objective_named(self.objective))
+
+    def __rich__(self) -> Text:
+        """Return the words of this moment; a terminal asks again and again."""
+        from rich.text import Text
+
+        return Text(self.words(time.monotonic()))
+
+
+@contextmanager
+def progress(
+    what: str, asked: Mapping[str, Any] | None = None, *, keeps: bool = False
+) -> Iterator[Callable[[float], None]]:
+    """Show one transient line on a terminal while a search runs; elsewhere show nothing.
+
+    Parameters
+    ----------
+    what
+        What is done, such as ``searching``.
+    asked
+        Words of the request: objective, gap and time limit.
+    keeps
+        Whether Ctrl-C ends it with the best so far.
+
+    Yields
+    ------
+    Callable[[float], None]
+        Call it with the value of the best placement so far.
+    """
+    if not sys.stderr.isatty():
+        yield lambda value: None
+        return
+    from placer.cli.output import console
+
+    words = asked or {}
+    search = SearchProgress(
+        what=what,
+        objective=_objective(words),
+        gap=str(words.get("gap") or ""),
+        limit=str(words.get("time_limit") or ""),
+        keeps=keeps,
+    )
+
+    def better(value: float) -> None:
+        search.best = value
+
+    with console(stderr=True).status(search, spinner="line"):
+        yield better
+
+
+def _objective(words: Mapping[str, Any]) -> str:
+    """Return the objective of a request that was not read yet; empty where it is no usual one."""
+    from placer.problem.requirements import OBJECTIVES
+    from placer.problem.words.readers import default_objective
+
+    given = {name: value for name, value in words.items() if value not in (None, (), False)}
+    if not given:
+        return ""
+    named = given.get("objective") or default_objective(given)
+    return named if named in OBJECTIVES else ""
