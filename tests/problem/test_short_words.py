@@ -53,7 +53,7 @@ def test_counts_in_billions() -> None:
     assert llama.requirements.tokens == 10**9
     assert llama.requirements.samples == -(-(10**9) // 8192)  # sequences of 8,192 tokens
     assert check_words({"tokens": 1e9}) == {"tokens": "1000000000"}
-    with pytest.raises(PlacerError, match="of the wrong kind"):
+    with pytest.raises(PlacerError, match="is of type"):
         check_words({"tokens": 1.5})
 
 

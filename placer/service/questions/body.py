@@ -210,7 +210,9 @@ def _plain(name: str, value: Any, verb: Verb) -> Any:
     if isinstance(value, bool) != ("boolean" in kinds) or not any(
         isinstance(value, _KINDS[kind]) for kind in kinds
     ):
-        raise PlacerError(f"{name} is of the wrong kind", f"give {' or '.join(map(str, kinds))}")
+        raise PlacerError(
+            f"{name} is of type {type(value).__name__}", f"give {' or '.join(map(str, kinds))}"
+        )
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is not None and high is not None and not low <= value <= high:
         raise PlacerError(f"{name} {value}", f"give a whole number from {low:,} to {high:,}")
