@@ -58,7 +58,7 @@ def command(
     out.print(terminal.context(problem))
     out.print(terminal.comparison(options, problem))
     for line in _risk_lines(options, problem):
-        out.print(line, soft_wrap=True)
+        out.print(line)
     for line in _warning_lines(
         [(o.label, warnings_of(problem, o.placement, o.estimate)) for o in options]
     ):

@@ -145,7 +145,7 @@ def _print(explanation: Any) -> None:
         out.print(value_words(result.estimate))
         spot = spot_outlook(result.placement, result.estimate, result.problem)
         words = risk_line(spot, result.placement, result.estimate.tokens_per_sample)
-        out.print(f"risk: {words}", soft_wrap=True)
+        out.print(f"risk: {words}")
     elif str(result.status) != "infeasible":
         out.print(
             "\nNo placement was found before the time was up; it is not proved that there is none."
