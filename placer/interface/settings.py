@@ -200,7 +200,7 @@ def _checked(name: str, value: Any) -> Any:
             return value
         raise PlacerError(f"{name} {value!r} is no name", "give text, or a list of it")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise PlacerError(f"{name} {value!r} is of the wrong kind", "give text")
+        raise PlacerError(f"{name} {value!r} is of type {type(value).__name__}", "give text")
     if name == "seed":
         return value
     return f"{value}s" if name == "time_limit" and not isinstance(value, str) else str(value)
