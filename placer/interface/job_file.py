@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ SHARED_WORDS = (
     "horizon",
     "defaults",
     "block",
+    "blocks-file",
+    "begins",
     "reservation",
     "job",
 )
@@ -86,11 +89,22 @@ def read_jobs(path: str) -> JobFile:
             raise PlacerError(f"{path}: '{kind}' is no list of tables", f"write [[{kind}]]")
     if not jobs:
         raise PlacerError(f"{path}: no job in it", GIVE)
-    shared = {word: value for word, value in parsed.items() if word != "job"}
-    quota = shared.get("quota")
-    if isinstance(quota, str):  # a path in a file is meant beside the file
-        shared["quota"] = str(Path(path).parent / quota)
+    shared = _shared(path, parsed)
     return JobFile(path=path, shared=shared, jobs=tuple(jobs), text=text)
+
+
+def _shared(path: str, parsed: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the words of all jobs; a path in a file is meant beside the file."""
+    shared = {word: value for word, value in parsed.items() if word != "job"}
+    if isinstance(shared.get("begins"), date):  # TOML has times of its own
+        shared["begins"] = shared["begins"].isoformat()
+    for word in ("blocks-file", "begins"):
+        if word in shared and not isinstance(shared[word], str):
+            raise PlacerError(f"{path}: {word} {shared[word]!r} is not text", "write it in quotes")
+    for word in ("quota", "blocks-file"):
+        if isinstance(shared.get(word), str):
+            shared[word] = str(Path(path).parent / shared[word])
+    return shared
 
 
 def portfolio_from_file(
@@ -131,6 +145,8 @@ def portfolio_from_file(
         slot=shared.get("slot"),
         horizon=shared.get("horizon"),
         blocks=shared.get("block", ()),
+        blocks_file=shared.get("blocks-file"),
+        begins=shared.get("begins"),
         reservations=shared.get("reservation", ()),
         gap=gap,
         time_limit=time_limit,

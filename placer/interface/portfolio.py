@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +20,8 @@ from placer.interface.advisor import Advisor, Books
 from placer.interface.options import solve_options
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.scaled_market import with_offers
+from placer.market.sources.capacity.aws_capacity import OfferedBlock
+from placer.market.sources.capacity.block_file import moment, read_blocks
 from placer.problem.requirements import Quota, Requirements
 from placer.problem.words.budget import read_budget
 from placer.problem.words.meanings import unknown_word
@@ -54,6 +58,8 @@ def portfolio(
     slot: str | float | None = None,
     horizon: str | float | None = None,
     blocks: Sequence[Mapping[str, Any]] = (),
+    blocks_file: str | Path | None = None,
+    begins: str | None = None,
     reservations: Sequence[Mapping[str, Any]] = (),
     gap: str | float = 0.01,
     time_limit: str | float = 60.0,
@@ -82,6 +88,12 @@ def portfolio(
     blocks
         Machines that may be had for some time at one price: ``name``, ``place``, ``device``,
         ``machines``, ``start``, ``duration`` and ``usd`` (0: paid for anyway).
+    blocks_file
+        More blocks: capacity blocks and training plans, a CSV file as ``placer capacity import
+        aws-blocks -o FILE`` writes it. Each is bought whole or not at all.
+    begins
+        When the first slot begins, such as ``2026-11-24T12:00Z``, for the times of that file. None:
+        now.
     reservations
         Machines that are paid for anyway: ``name``, ``place``, ``device``, ``machines``.
     gap
@@ -131,6 +143,12 @@ def portfolio(
     book = advisor._book(None)
     book = with_offers(book, (*book.offers, *(_reserved(row, book) for row in reservations)))
     made = [_block(row, book, slots) for row in blocks if slots is not None]
+    if blocks_file is not None:
+        if slots is None:
+            raise PlacerError(
+                f"{blocks_file} without slots", "say how long a slot is: slot and horizon"
+            )
+        made += _offered(blocks_file, book, slots, begins)
     book = with_offers(book, (*book.offers, *(offer for offer, _ in made)))
     quotas, quota_gpus = _quotas(quota, book)
     asked = tuple(
@@ -351,6 +369,49 @@ def _block(row: Mapping[str, Any], book: Catalog, slots: Slots) -> tuple[VmOffer
     )
 
 
+def _offered(
+    path: str | Path, book: Catalog, slots: Slots, begins: str | None
+) -> list[tuple[VmOffer, Block]]:
+    """Build the offers of a file of blocks that cover a slot; times before the first slot are left
+    off.
+    """
+    first = datetime.now(UTC) if begins is None else moment(begins, "begins")
+    made: list[tuple[VmOffer, Block]] = []
+    for number, row in enumerate(read_blocks(path), start=1):
+        opens = (moment(row.start, str(path)) - first).total_seconds()
+        after = slots.after(max(0.0, opens))
+        until = slots.until(max(0.0, opens + row.hours * HOUR_S))
+        if after >= until:
+            continue
+        name = f"{row.name or 'block'}-{number}"
+        offer = _paid_like(_like_offered(row, book, str(path)), name, row.machines, row.source)
+        block = Block(
+            name=name,
+            offer=kind_of(offer),
+            machines=row.machines,
+            slots=range(after, until),
+            usd=row.usd,
+        )
+        made.append((offer, block))
+    return made
+
+
+def _like_offered(row: OfferedBlock, book: Catalog, path: str) -> VmOffer:
+    """Return an offer of the machine of a block in its place; of another place where the book has
+    none there.
+    """
+    region = book.region(row.place)
+    every = [o for o in book.offers if o.instance_type == row.instance_type]
+    every = [o for o in every if o.provider == region.provider and o.gpu == row.gpu]
+    if not every:
+        raise PlacerError(
+            f"{path}: no book knows the machine {row.instance_type} of {region.provider}",
+            "leave the row out, or give a book that has it: catalog",
+        )
+    order = sorted(every, key=lambda o: (o.place != row.place, o.market != "on_demand"))
+    return msgspec.structs.replace(order[0], region=region.region)
+
+
 def _machine_words(row: Mapping[str, Any], kind: str, known: Sequence[str]) -> dict[str, Any]:
     words = dict(row)
     for word in words:
@@ -376,14 +437,19 @@ def _paid(words: Mapping[str, Any], book: Catalog, what: str) -> VmOffer:
         there = dict.fromkeys(o.device for o in book.offers_at(words["place"]))
         raise unknown("device", f"{words['device']}' in '{what}", there)
     offer = next((o for o in like if o.market == "on_demand"), like[0])
+    return _paid_like(offer, words["name"], words["machines"], f"{what}: paid for anyway")
+
+
+def _paid_like(offer: VmOffer, name: str, machines: int, source: str) -> VmOffer:
+    """Build an offer for nothing of a number of machines."""
     return msgspec.structs.replace(
         offer,
-        instance_type=f"{offer.instance_type}@{words['name']}",
+        instance_type=f"{offer.instance_type}@{name}",
         market="on_demand",
         usd_per_hour=0.0,
         usd_per_hour_low=None,
         usd_per_hour_high=None,
         price_basis="reserved",
-        available=words["machines"],
-        source=f"{what}: paid for anyway",
+        available=machines,
+        source=source,
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from placer.advice.portfolio.question.jobs import Job, Portfolio
 from placer.advice.portfolio.question.resources import Limits
 from placer.cost_model.limits import violations
 from placer.documents.many.portfolio_check import wrong_sums
+from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.solving.answer import SolveOptions
 
@@ -266,3 +269,80 @@ def test_many_jobs_that_are_stopped_have_a_valid_bound(seconds: float) -> None:
     whole = solved(portfolio, SolveOptions(gap=0.01, time_limit_s=60))
     if stopped.bound is not None and sum(stopped.counts.values()) == 9:
         assert stopped.bound <= worth(whole.columns, whole.counts)[-1] * (1 + 1e-9)
+
+
+BLOCKS = (
+    "name,place,instance_type,gpu,gpu_count,machines,start,hours,usd,source\n"
+    "cb-1,lambda/us-west-1,gpu_1x_a10,A10,1,1,2026-11-24T02:00:00+00:00,4,{usd},EC2 blocks\n"
+    "gone,lambda/us-west-1,gpu_1x_a10,A10,1,1,2026-11-20T02:00:00+00:00,4,0.01,EC2 blocks\n"
+)
+"""A block of four hours from 2 h on, and one that is over."""
+NIGHT: dict[str, Any] = {
+    "catalog": "erben-2023",
+    "slot": "1h",
+    "horizon": "6h",
+    "begins": "2026-11-24T00:00Z",
+}
+SHORT: dict[str, Any] = {
+    "model": "roberta-xlm",
+    "duration": "2h",
+    "market": "on-demand",
+    "gpu": "A10",
+}
+
+
+@pytest.mark.parametrize(("usd", "total", "starts"), [("0.5", 0.5, {2, 3, 4}), ("2.0", 1.2, {0})])
+def test_a_list_of_blocks_for_sale_is_read(
+    tmp_path: Path, usd: str, total: float, starts: set[int]
+) -> None:
+    """As placer writes what AWS offers: a block is bought for 0.50 USD in place of 2 x 0.60, and
+    not for 2.00; one that is over is passed over.
+    """
+    path = tmp_path / "blocks.csv"
+    path.write_text(BLOCKS.format(usd=usd), encoding="utf-8")
+    answer = placer.portfolio([SHORT], blocks_file=path, **NIGHT)
+    assert answer.usd == pytest.approx(total)
+    assert answer.jobs[0].start in starts or starts == {0}
+    assert wrong_sums(answer.to_dict()) == ""
+
+
+def test_a_block_that_has_begun_serves_for_the_rest(tmp_path: Path) -> None:
+    """Three hours later one hour of the block's four is over, and slots count from then."""
+    path = tmp_path / "blocks.csv"
+    path.write_text(BLOCKS.format(usd="0.5"), encoding="utf-8")
+    later = {**NIGHT, "begins": "2026-11-24T03:00:00+00:00"}
+    answer = placer.portfolio([SHORT], blocks_file=path, **later)
+    assert answer.usd == pytest.approx(0.5)
+    assert answer.jobs[0].start <= 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "says"),
+    [
+        (",usd,", ",dollars,", "no column 'usd'"),
+        (",1,1,2026", ",1,none,2026", "blocks.csv:2:machines: 'none'"),
+        ("2026-11-24T02:00:00+00:00", "tomorrow", "blocks.csv:2:start: 'tomorrow' is no time"),
+        ("+00:00,4,", "+00:00,0,", "blocks.csv:2:hours: '0'"),
+        ("gpu_1x_a10,A10", "p9.large,A10", "no book knows the machine p9.large of lambda"),
+        (",EC2 blocks\n", "\n", "blocks.csv:2: not as many columns"),
+    ],
+)
+def test_a_wrong_list_of_blocks_is_refused(
+    tmp_path: Path, wrong: str, right: str, says: str
+) -> None:
+    """One line with file, line and column."""
+    path = tmp_path / "blocks.csv"
+    path.write_text(BLOCKS.format(usd="0.5").replace(wrong, right, 1), encoding="utf-8")
+    with pytest.raises(PlacerError, match=re.escape(says)) as error:
+        placer.portfolio([SHORT], blocks_file=path, **NIGHT)
+    assert error.value.exit_code == 2
+
+
+def test_a_list_of_blocks_needs_slots_and_a_time(tmp_path: Path) -> None:
+    """Blocks have a start and an end."""
+    path = tmp_path / "blocks.csv"
+    path.write_text(BLOCKS.format(usd="0.5"), encoding="utf-8")
+    with pytest.raises(PlacerError, match="without slots"):
+        placer.portfolio([JOB], blocks_file=path, catalog="erben-2023")
+    with pytest.raises(PlacerError, match="begins: 'soon' is no time"):
+        placer.portfolio([SHORT], blocks_file=path, **{**NIGHT, "begins": "soon"})

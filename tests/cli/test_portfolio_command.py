@@ -120,3 +120,23 @@ def test_wrong_files_are_told_in_a_line(run: Run, folder: Path, text: str, words
     assert done.returncode == 2, done.stdout + done.stderr
     assert words in done.stderr
     assert done.stderr.startswith("error: ")
+
+
+def test_a_file_names_a_list_of_blocks(run: Run, folder: Path) -> None:
+    """Its path is meant beside the file of jobs; `begins` may be a time of TOML."""
+    (folder / "blocks.csv").write_text(
+        "name,place,instance_type,gpu,gpu_count,machines,start,hours,usd,source\n"
+        "cb-1,lambda/us-west-1,gpu_1x_a10,A10,1,1,2026-11-24T02:00:00+00:00,4,0.5,EC2\n",
+        encoding="utf-8",
+    )
+    head = (
+        'catalog = "erben-2023"\nslot = "1h"\nhorizon = "6h"\nblocks-file = "blocks.csv"\n'
+        "begins = 2026-11-24T00:00:00Z\n"
+    )
+    job = '[[job]]\nmodel = "roberta-xlm"\nduration = "2h"\nmarket = "on-demand"\ngpu = "A10"\n'
+    done = run("portfolio", written(folder, head + job), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["usd"] == pytest.approx(0.5)
+    wrong = run("portfolio", written(folder, head.replace('"blocks.csv"', "7") + job))
+    assert wrong.returncode == 2
+    assert "blocks-file 7 is not text" in wrong.stderr
