@@ -11,6 +11,7 @@ import click
 from placer.cli.options import catalog_option
 from placer.errors import PlacerError
 from placer.files.bounded_file import read_file
+from placer.version import install_line
 
 if TYPE_CHECKING:
     from placer.service.settings import Settings
@@ -126,7 +127,7 @@ def command(
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         raise PlacerError(
-            f"placer serve needs {', '.join(missing)}", "install it: pip install 'placer[serve]'"
+            f"placer serve needs {', '.join(missing)}", f"install it: {install_line('serve')}"
         )
     from placer.interface.options import memory_bytes
     from placer.service.server import serve

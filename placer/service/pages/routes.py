@@ -23,7 +23,7 @@ from placer.service.pages.report import Reports, policy_of
 from placer.service.problems import one_line
 from placer.service.settings import Settings
 from placer.service.working.pool import FullError, Pool
-from placer.version import __version__
+from placer.version import __version__, install_line
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
@@ -190,7 +190,7 @@ async def report(request: Asked) -> Response[bytes]:
     id_ = request.path_params["id_"]
     document = await desk.part(id_, "document")
     if document is None or not Reports.possible():
-        return refusal(404, "There is no report of this.", "pip install 'placer[report]'")
+        return refusal(404, "There is no report of this.", install_line("report"))
     drawn = await request.app.state.reports.of(id_, document)
     if drawn is None:
         return refusal(404, "This answer cannot be drawn.")
