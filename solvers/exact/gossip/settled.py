@@ -8,11 +8,9 @@ from itertools import islice
 
 import numpy as np
 
-from placer.problem.placement import WorkerGroup
-from placer.problem.problem import groups_of
-
 from ..._market.arrays import Array, Indices
 from ..._market.market import Market
+from .knapsack import Front, Items, Knapsack, Terms, best_items, front_of
 
 ROOM = 1e-9
 """Relative room for sums that are added in another order."""
@@ -85,6 +83,34 @@ class Settled:
     ) -> None:
         self.market, self.averaging, self.tick = market, averaging, tick
 
+    def best(
+        self, places: Sequence[Place], limits: Limits, needed: Callable[[], float], most: int
+    ) -> tuple[float, list[dict[int, int]]]:
+        """Return the most samples/s that count which machines of the places reach within the
+        limits, minus infinity where they do not reach what is needed, and up to ``most`` choices
+        of machines by pool that come close.
+        """
+        dollar, speed = limits.prices
+        every = [self._fronts(place, speed) for place in places]
+        terms = Terms(
+            needed=limits.needed * (1 - ROOM) - speed * limits.speeds[1],
+            most_usd=limits.most_usd * (1 + ROOM),
+            dollar=dollar,
+        )
+        knapsack = Knapsack([items for items, _ in every], terms, self.tick)
+        found = []
+        for chosen in knapsack.choices(lambda: needed() * (1 - ROOM) - speed * limits.speeds[1]):
+            found.append(
+                {
+                    pool: count
+                    for k, (_, machines) in zip(chosen, every, strict=True)
+                    for pool, count in machines(k).items()
+                }
+            )
+            if len(found) == most:
+                break
+        return knapsack.reached + speed * limits.speeds[1], found
+
     def options(
         self, places: Sequence[Place], limits: Limits, most: int | None = None
     ) -> list[list[Option]] | None:
@@ -94,31 +120,93 @@ class Settled:
         Parameters
         ----------
         most
-            None is returned where there would be more combinations.
+            None is returned where a place would have more.
         """
         slack = self._slack(places, limits)
         if slack is None:
             return [[]]
-        (best, spare), found, count = slack, [], 1
+        (best, spare), found = slack, []
         for place, own in zip(places, best, strict=True):
             every = self._options(place, limits, own - spare)
             some = list(every if most is None else islice(every, most + 1))
-            count *= len(some)
-            if most is not None and count > most:
+            if most is not None and len(some) > most:
                 return None
             found.append(sorted(some, key=lambda option: -option.worth))
         return found
 
+    def knapsack(self, options: list[list[Option]], limits: Limits) -> Knapsack:
+        """Return the choice of one option of each place; each has one at least."""
+        dollar, speed = limits.prices
+        return Knapsack(
+            [
+                Items(
+                    gain=np.array([option.worth + dollar * option.usd for option in own]),
+                    usd=np.array([option.usd for option in own]),
+                )
+                for own in options
+            ],
+            Terms(
+                needed=limits.needed * (1 - ROOM) - speed * limits.speeds[1],
+                most_usd=limits.most_usd * (1 + ROOM),
+                dollar=dollar,
+            ),
+            self.tick,
+        )
+
+    def _fronts(self, place: Place, price: float) -> tuple[Items, Callable[[int], dict[int, int]]]:
+        """Return the machines of a place of which none cost less and gain as much, at a price of a
+        samples/s, and what each of them is.
+        """
+        market = self.market
+        pools = np.flatnonzero(market.place_of == place.place)
+        gain, usd, where = [], [], []
+        fronts: list[Front] = []
+        for machines in sorted(place.machines):
+            seconds = np.array([self._averaging(int(i), machines) for i in pools])
+            for slowest in np.unique(seconds).tolist():
+                own = pools[seconds <= slowest]
+                front = self._front(own, max(place.machines))
+                at = np.flatnonzero(front.machines == machines)
+                gain.append(max(0.0, place.weight(slowest) - price) * front.speed[at])
+                usd.append(front.usd[at] + self._sends(place, machines))
+                where += [(len(fronts), int(k)) for k in at]
+                fronts.append(front)
+        items, kept = best_items(np.concatenate(gain), np.concatenate(usd))
+
+        def machines_of(item: int) -> dict[int, int]:
+            front, at = where[int(kept[item])]
+            return fronts[front].machines_of(at)
+
+        return items, machines_of
+
+    def _front(self, pools: Indices, most: int) -> Front:
+        """Return the machines of some pools of one place; the market keeps them."""
+        most = 1 << (most - 1).bit_length()  # few different tables
+        key = "machines of a place", pools.tobytes(), most
+        if key not in self.market.kept:
+            self.market.kept[key] = front_of(self.market, pools, most, self.tick)
+        front: Front = self.market.kept[key]
+        return front
+
     def placements(
-        self, options: list[list[Option]], limits: Limits
-    ) -> Iterator[tuple[WorkerGroup, ...]]:
-        """Yield the machines that may be an improvement, of some options of each place."""
-        if not all(options):
-            return
-        options = sorted(options, key=len)
-        tops = [own[0].worth for own in options]
-        later = [sum(tops[k + 1 :]) for k in range(len(tops))]
-        yield from self._joined(options, later, limits, [], limits.base)
+        self,
+        options: list[list[Option]],
+        limits: Limits,
+        knapsack: Knapsack,
+        needed: Callable[[], float],
+    ) -> Iterator[dict[int, int]]:
+        """Yield machines by pool that may be an improvement, of some options of each place.
+
+        Parameters
+        ----------
+        needed
+            As in the limits; it may rise meanwhile.
+        """
+        speed = limits.prices[1] * limits.speeds[1]
+        for chosen in knapsack.choices(lambda: needed() * (1 - ROOM) - speed):
+            found = [own[k] for own, k in zip(options, chosen, strict=True)]
+            if self._within(found, limits):
+                yield dict(part for option in found for part in option.pools)
 
     def _slack(self, places: Sequence[Place], limits: Limits) -> tuple[list[float], float] | None:
         """Return what each place is worth at most, and how much less all of them may be worth."""
@@ -224,27 +312,6 @@ class Settled:
                     quota[pool.bucket] -= count * pool.gpus
 
         yield from descend(0, machines, -dollar * sends)
-
-    def _joined(
-        self,
-        options: list[list[Option]],
-        later: list[float],
-        limits: Limits,
-        chosen: list[Option],
-        worth: float,
-    ) -> Iterator[tuple[WorkerGroup, ...]]:
-        self.tick()
-        at = len(chosen)
-        if at == len(options):
-            if self._within(chosen, limits):
-                every = [part for option in chosen for part in option.pools]
-                yield groups_of([self.market.pools[i] for i, _ in every], [n for _, n in every])
-            return
-        room = ROOM * (abs(limits.needed) + abs(limits.base))
-        for option in options[at]:
-            if worth + option.worth + later[at] < limits.needed - room:
-                return
-            yield from self._joined(options, later, limits, [*chosen, option], worth + option.worth)
 
     def _within(self, chosen: list[Option], limits: Limits) -> bool:
         usd, speed = sum(o.usd for o in chosen), sum(o.speed for o in chosen)

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
+from itertools import count, islice
 
 import numpy as np
 
@@ -26,9 +26,9 @@ from .work import Work
 
 ROUNDS = 3
 """How often a node is bounded again after crews of it were ruled out."""
-SLICES = (1.3, 1.004)
-"""Ratios of speeds: coarser slices are cut before numbers of regions; finer ones are not cut where
-the machines of known places are enumerated.
+COARSE, FINE, FINEST = 1.3, 1.004, 1.00001
+"""Ratios of speeds: coarse slices are cut before numbers of regions, fine ones where all places are
+known alone, the finest ones not at all.
 """
 PAIRED = 0.2
 """Pairs are looked at where sends lose this much of what a bound is above what is needed."""
@@ -38,8 +38,10 @@ CREWS = 250
 """Crews of a node that count as one node of other searches: they take about as long."""
 PAIRS = 2_000
 """Pairs of a crew and a place that count as one more."""
-FEW = 1000
-"""Combinations of machines that are enumerated at any range of speeds."""
+FEW, OPTIONS = 500, 1_000
+"""Combinations of machines of known places, and machines of one place, that are enumerated at any
+range of speeds.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +115,8 @@ class GossipTree:
                     self._push(reached, replace(bounded, reached=reached))
                 continue
             self._guess(found)
-            for child in self._children(found):
-                self._push(found.reached, child)
+            for child_reached, child in self._children(found):
+                self._push(child_reached, child)
         self.proved = self.root.target.min_speed
 
     def _push(self, reached: float, node: Node | Bounded) -> None:
@@ -129,13 +131,17 @@ class GossipTree:
             self._guessed.add(key)
             crews = self.crews.among(chosen.crews)
             for machines in self.guess.placements(crews, chosen, self.root.most_usd):
-                if self._promises(machines):
-                    pools = [self.root.market.pools[i] for i in machines]
-                    self.offer(groups_of(pools, list(machines.values())))
+                self._offer(machines)
+
+    def _offer(self, machines: dict[int, int]) -> None:
+        """Offer machines by pool, if they seem to be better than the best."""
+        if self._promises(machines):
+            pools = [self.root.market.pools[i] for i in machines]
+            self.offer(groups_of(pools, list(machines.values())))
 
     def _promises(self, machines: dict[int, int]) -> bool:
-        """Return whether machines by pool seem to be better than the best: to ask the model takes
-        much longer.
+        """Return whether machines by pool may be better than the best, by the least that their
+        sends take: to ask the model takes much longer.
         """
         market, target = self.root.market, self.root.target
         pools, count = np.array(list(machines)), np.array(list(machines.values()))
@@ -152,7 +158,7 @@ class GossipTree:
         np.fill_diagonal(waits, 0.0)
         reached = float((speed / waits.sum(axis=1)).sum()) * (len(used) - 1)
         least = target.min_speed if target.best is None else target.best_value
-        return reached >= self.mode.multiplier * least
+        return reached >= self.mode.multiplier * least * (1 - TOLERANCE)
 
     def _first(self, slices: list[tuple[float, Slice]]) -> Iterator[tuple[float, Node]]:
         """Yield a node for each slice."""
@@ -355,20 +361,23 @@ class GossipTree:
         built: Array = 1 / np.maximum(own[:, None], partners[place]).mean(axis=1)
         return built
 
-    def _children(self, bounded: Bounded) -> Iterator[Node]:
+    def _children(self, bounded: Bounded) -> Iterator[tuple[float, Node]]:
+        """Yield the parts of a node, with what nothing in them exceeds."""
+        if bounded.node.forced.sum() == bounded.node.regions[1]:
+            yield from self._settle(bounded)
+        else:
+            for child in self._parts(bounded):
+                yield bounded.reached, child
+
+    def _parts(self, bounded: Bounded) -> Iterator[Node]:
         node, chosen = bounded.node, bounded.chosen
         (first, last), (low, high) = node.regions, node.speeds
         width, ratio, used = last - first, high / low, len(chosen.crews)
         time, usd = float(chosen.lost_time.sum()), float(chosen.lost_usd.sum())
-        coarse, finest = SLICES
-        if node.forced.sum() == last:
-            if not self._settle(node, FEW if ratio > finest else None):
-                yield from _halves(node)
-            return
         spare = bounded.reached - self.needed
-        if width > max(0, used // 6) and ratio < coarse:
+        if width > max(0, used // 6) and ratio < COARSE:
             yield from _fewer_and_more(node, used)
-        elif ratio > finest and chosen.lost_speed > max(time + usd, SHARE * spare):
+        elif ratio > FINE and chosen.lost_speed > max(time + usd, SHARE * spare):
             yield from _halves(node)
         elif width > 0:
             yield from _fewer_and_more(node, used)
@@ -411,13 +420,40 @@ class GossipTree:
         yield replace(node, forced=forced)
         yield replace(node, crews=node.crews[self.crews.place[node.crews] != place])
 
-    def _settle(self, node: Node, most: int | None) -> bool:
-        """Offer the machines of places that are all known; False if there are more than so many
-        combinations.
+    def _settle(self, bounded: Bounded) -> Iterator[tuple[float, Node]]:
+        """Offer the machines of places that are all known; yield both halves of the slice, with
+        what nothing in them exceeds, if there are too many.
         """
-        target, samples = self.root.target, float(self.mode.samples)
-        low = node.speeds[0]
-        rounds = SECONDS_PER_HOUR * self.mode.multiplier * target.min_speed / samples
+        node = bounded.node
+        limits = Limits(
+            needed=self.needed,
+            most_usd=self.root.most_usd,
+            speeds=node.speeds,
+            prices=node.prices,
+        )
+        wide, places = node.speeds[1] > FINEST * node.speeds[0], self._known(node)
+        best, some = self.settled.best(places, limits, lambda: self.needed, FEW)
+        for machines in some:
+            self._offer(machines)
+        if best < self.needed:
+            return
+        reached = min(bounded.reached, best)
+        options = self.settled.options(places, limits, OPTIONS if wide else None)
+        if options is not None:
+            if not all(options):
+                return
+            knapsack = self.settled.knapsack(options, limits)
+            found = self.settled.placements(options, limits, knapsack, lambda: self.needed)
+            for machines in islice(found, FEW if wide else None):
+                self._offer(machines)
+            if next(found, None) is None:
+                return
+        for half in _halves(node):
+            yield reached, half
+
+    def _known(self, node: Node) -> list[Place]:
+        """Return what is known of each place of a node, where no others may be used."""
+        low, samples = node.speeds[0], float(self.mode.samples)
         used = np.flatnonzero(node.forced)
         partners = max(1, len(used) - 1)
         places = []
@@ -436,23 +472,12 @@ class GossipTree:
                 Place(
                     place=place,
                     machines=frozenset(machines),
-                    usd=rounds * float(self.usd[place, others].sum()) / partners,
-                    home_usd=rounds * float(self.root.sends.home_usd[place]),
+                    usd=self._rounds * float(self.usd[place, others].sum()) / partners,
+                    home_usd=self._rounds * float(self.root.sends.home_usd[place]),
                     weight=partial(_weight, sends, low * self.mode.local_steps / samples),
                 )
             )
-        limits = Limits(
-            needed=self.needed,
-            most_usd=self.root.most_usd,
-            speeds=node.speeds,
-            prices=node.prices,
-        )
-        options = self.settled.options(places, limits, most)
-        if options is None:
-            return False
-        for groups in self.settled.placements(options, limits):
-            self.offer(groups)
-        return True
+        return places
 
 
 def _weight(sends: Array, per_second: float, averaging_s: float) -> float:
