@@ -169,6 +169,8 @@ def drawn_pairs(draw: np.random.Generator, places: int = 5) -> Any:
         machines=np.ones(count, dtype=np.intp),
         most_machines=np.ones(count, dtype=np.intp),
         averaging_s=np.zeros(count),
+        host=np.zeros(count, dtype=np.intp),
+        hosts=(frozenset(),),
         prices=np.array([0.0, 1.0]),
         row=np.arange(count),
         tables=(np.repeat(speed, 2), np.repeat(usd, 2)),

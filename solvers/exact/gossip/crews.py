@@ -40,13 +40,15 @@ class Crews:
     (samples/s for a dollar an hour, 0 first) to the next, ``row`` by row: what speed - price x
     USD/h reaches at most is convex in the price, and a chord of it errs high. ``machines`` to
     ``most_machines`` are looked at together, and ``averaging_s`` is what one average of them takes
-    at least; shape (crews,).
+    at least; ``host`` says of which of the sets ``hosts`` of classes they are; shape (crews,).
     """
 
     place: Indices
     machines: Indices
     most_machines: Indices
     averaging_s: Array
+    host: Indices
+    hosts: tuple[frozenset[str], ...]
     prices: Array
     row: Indices
     tables: tuple[Array, Array]
@@ -94,6 +96,8 @@ class Crews:
             machines=self.machines[crews],
             most_machines=self.most_machines[crews],
             averaging_s=self.averaging_s[crews],
+            host=self.host[crews],
+            hosts=self.hosts,
             prices=self.prices,
             row=self.row[crews],
             tables=self.tables,
@@ -116,17 +120,19 @@ def crews_of(market: Market, averaging: Mapping[str, Array], most: int) -> Crews
     weights = np.zeros((len(prices) + 1, market.weights.shape[1]))
     weights[:-1, 0], weights[:-1, 1] = 1.0, prices
     weights[-1, 1] = 1.0  # the price alone
-    parts: list[tuple[int, int, int, float, Array]] = []
-    for slowest in sorted(averaging):
-        hosts = _no_slower(averaging, slowest, most)
-        sums = _sums(market, weights, hosts, most)
+    hosts = [_no_slower(averaging, slowest, most) for slowest in sorted(averaging)]
+    parts: list[tuple[int, int, int, float, int, Array]] = []
+    for host, slowest in enumerate(sorted(averaging)):
+        sums = _sums(market, weights, hosts[host], most)
         for place, here in enumerate(market.hosts_at):
             if slowest in here:
-                parts += _of_place(place, sums[:, place], averaging[slowest])
-    alone = _undivided(market, weights, averaging, most)
-    parts += [(place, 1, 1, 0.0, alone[:, place]) for place in range(len(market.places))]
-    parts = sorted((part for part in parts if np.isfinite(part[4][0])), key=lambda part: part[:4])
-    every = np.array([part[4] for part in parts])
+                parts += _of_place(place, sums[:, place], averaging[slowest], host)
+    hosts.append(frozenset(averaging))
+    alone = _sums(market, weights, hosts[-1], 1)[:, :, 1]
+    last = len(hosts) - 1
+    parts += [(place, 1, 1, 0.0, last, alone[:, place]) for place in range(len(market.places))]
+    parts = sorted((part for part in parts if np.isfinite(part[5][0])), key=lambda part: part[:5])
+    every = np.array([part[5] for part in parts])
     worth, cheapest = every[:, :-1], every[:, -1]
     slope = np.column_stack([np.diff(worth, axis=1) / np.diff(prices), cheapest])
     return Crews(
@@ -134,6 +140,8 @@ def crews_of(market: Market, averaging: Mapping[str, Array], most: int) -> Crews
         machines=np.array([part[1] for part in parts], dtype=np.intp),
         most_machines=np.array([part[2] for part in parts], dtype=np.intp),
         averaging_s=np.array([part[3] for part in parts]),
+        host=np.array([part[4] for part in parts], dtype=np.intp),
+        hosts=tuple(hosts),
         prices=prices,
         row=np.arange(len(parts)),
         tables=((worth - prices * slope).ravel(), (-slope).ravel()),
@@ -146,11 +154,6 @@ def _no_slower(averaging: Mapping[str, Array], slowest: str, most: int) -> froze
     return frozenset(
         host for host, other in averaging.items() if np.any(other[2 : most + 1] <= own)
     )
-
-
-def _undivided(market: Market, weights: Array, averaging: Mapping[str, Array], most: int) -> Array:
-    """Return the worth of one machine of each place, of any host; shape (prices, places)."""
-    return _sums(market, weights, frozenset(averaging), 1)[:, :, 1]
 
 
 def _sums(market: Market, weights: Array, hosts: frozenset[str], most: int) -> Array:
@@ -169,8 +172,8 @@ def _sums(market: Market, weights: Array, hosts: frozenset[str], most: int) -> A
 
 
 def _of_place(
-    place: int, sums: Array, averaging: Array
-) -> Iterator[tuple[int, int, int, float, Array]]:
+    place: int, sums: Array, averaging: Array, host: int
+) -> Iterator[tuple[int, int, int, float, int, Array]]:
     """Yield the crews of several machines of a place: those of some sizes together, as the best of
     them and with the shortest average.
     """
@@ -179,4 +182,4 @@ def _of_place(
         end = min(following, most + 1)
         if first < end:
             least = float(averaging[first:end].min())
-            yield place, first, end - 1, least, sums[:, first:end].max(axis=1)
+            yield place, first, end - 1, least, host, sums[:, first:end].max(axis=1)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..._market.arrays import Array, Indices, Mask
 from .node import Box, Node
+from .pricing import SPEED
 from .work import Work
 
 ACTIVE = 2
@@ -280,7 +281,7 @@ class Pairs(Work):
         first, last = self.node.regions
         used = int(np.clip((by_place > 0).sum(), first, last))
         order = np.argsort(-np.where(self.forced, np.inf, by_place), kind="stable")[:used]
-        best = np.flatnonzero(values == by_place[self._rank()])
+        best = np.flatnonzero(values == by_place[self.rank()])
         place = self.crews.place[best]
         own = np.full(len(self.transfers), -1)
         own[place[::-1]] = best[::-1]  # the first one where several are equal
@@ -303,8 +304,11 @@ class Pairs(Work):
     def _move(self) -> None:
         """Try prices of a dollar and of a samples/s beside those at hand."""
         dollar, speed = self.prices
-        dollars = np.array([dollar, *(dollar * factor for factor, _ in MOVES)])
-        speeds = np.array([speed, *(min(1.0, max(0.0, speed + add)) for _, add in MOVES)])
+        most = float(self.weight.max(initial=1e-9))
+        speed = min(speed, SPEED * most)
+        speeds = np.array([speed, *(min(SPEED * most, max(0.0, speed + add)) for _, add in MOVES)])
+        factors = np.array([1.0, *(factor for factor, _ in MOVES)])
+        dollars = dollar * factors * (most - speeds) / (most - speed)
         at = int(np.argmin(self.bounds(dollars, speeds)))
         self.prices = float(dollars[at]), float(speeds[at])
 

@@ -18,6 +18,8 @@ PRICE_STEPS = np.array([1 / 8, 1 / 4, 1 / 2, 1.0, 2.0])
 """Prices of a dollar that are tried first, over the mean speed of a dollar."""
 SPEED_STEPS = np.array([0.0, 0.25, 0.5, 0.75])
 """Prices of a samples/s that are tried first."""
+SPEED = 0.98
+"""Price of a samples/s at most, over the most that any counts."""
 MOST_NUMBERS = 500_000
 """Numbers of one array."""
 
@@ -100,13 +102,14 @@ class Pricing:
         else:
             middle = np.full(count, needed / max(cases.most_usd, 1e-9))
         speed, first = np.zeros(count), True
+        most = np.maximum(cases.weight.max(axis=1, initial=0.0), 1e-9)
         for shrink in SHRINKS[:rounds]:
             if len(alive) == 0:
                 break
             prices = (
                 _first_prices(middle[alive])
                 if first
-                else _near(middle[alive], speed[alive], shrink)
+                else _near(middle[alive], speed[alive], shrink, most[alive])
             )
             least, dollar, own = self._least(cases.at(alive), prices)
             better = least < reached[alive]
@@ -179,10 +182,13 @@ def _first_prices(middle: Array) -> Prices:
     )
 
 
-def _near(middle: Array, speed: Array, shrink: float) -> Prices:
+def _near(middle: Array, speed: Array, shrink: float, most: Array) -> Prices:
+    """Return prices around some. With less for a samples/s, a dollar buys as much at a lower
+    price: ``most`` is what any samples/s counts.
+    """
     steps = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
     factor, shift = np.meshgrid(2.0 ** (2 * shrink * steps), shrink * 0.5 * steps)
-    return Prices(
-        dollar=middle[:, None] * factor.ravel(),
-        speed=np.clip(speed[:, None] + shift.ravel(), 0.0, 1.0),
-    )
+    highest = SPEED * most[:, None]
+    own = np.clip(speed[:, None] + shift.ravel(), 0.0, highest)
+    left = (most[:, None] - own) / (most[:, None] - np.minimum(speed[:, None], highest))
+    return Prices(dollar=middle[:, None] * factor.ravel() * left, speed=own)

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..._market.arrays import Array, Indices
 from ..._market.market import Market
-from .knapsack import Front, Items, Knapsack, Terms, best_items, front_of
+from .front import Front, front_of
+from .knapsack import Items, Knapsack, Terms, best_items
 
 ROOM = 1e-9
 """Relative room for sums that are added in another order."""
@@ -165,7 +166,7 @@ class Settled:
             seconds = np.array([self._averaging(int(i), machines) for i in pools])
             for slowest in np.unique(seconds).tolist():
                 own = pools[seconds <= slowest]
-                front = self._front(own, max(place.machines))
+                front = front_of(self.market, own, max(place.machines), self.tick)
                 at = np.flatnonzero(front.machines == machines)
                 gain.append(max(0.0, place.weight(slowest) - price) * front.speed[at])
                 usd.append(front.usd[at] + self._sends(place, machines))
@@ -178,15 +179,6 @@ class Settled:
             return fronts[front].machines_of(at)
 
         return items, machines_of
-
-    def _front(self, pools: Indices, most: int) -> Front:
-        """Return the machines of some pools of one place; the market keeps them."""
-        most = 1 << (most - 1).bit_length()  # few different tables
-        key = "machines of a place", pools.tobytes(), most
-        if key not in self.market.kept:
-            self.market.kept[key] = front_of(self.market, pools, most, self.tick)
-        front: Front = self.market.kept[key]
-        return front
 
     def placements(
         self,

@@ -19,6 +19,7 @@ from ..._market.arrays import Array, Indices, Mask
 from .classes import near_classes, price_classes
 from .guess import Guess
 from .node import Box, Chosen, Node, least_partners
+from .packing import NEAR, Packing
 from .pairs import Pairs, Rules, Sends
 from .root import GossipRoot, Slice
 from .settled import Limits, Place, Settled
@@ -32,6 +33,8 @@ known alone, the finest ones not at all.
 """
 PAIRED = 0.2
 """Pairs are looked at where sends lose this much of what a bound is above what is needed."""
+PACKED = 0.5
+"""Whole machines are looked at where sends lose less than this of it."""
 SHARE = 0.2
 """A slice is cut where that takes this much of what a bound is above what is needed."""
 CREWS = 250
@@ -40,7 +43,7 @@ PAIRS = 2_000
 """Pairs of a crew and a place that count as one more."""
 FEW, OPTIONS = 500, 1_000
 """Combinations of machines of known places, and machines of one place, that are enumerated at any
-range of speeds.
+range of speeds; more combinations in slices that are finer than `FINE`.
 """
 
 
@@ -82,6 +85,7 @@ class GossipTree:
         self._number = count()
         self.settled = Settled(root.market, root.averaging, root.target.tick)
         self.guess = Guess(root.market)
+        self.packing = Packing(root.market, root.crews, root.target.tick)
         self._guessed: set[bytes] = set()
         self.nodes = 0
 
@@ -135,7 +139,7 @@ class GossipTree:
 
     def _offer(self, machines: dict[int, int]) -> None:
         """Offer machines by pool, if they seem to be better than the best."""
-        if self._promises(machines):
+        if len(machines) > 1 and self._promises(machines):
             pools = [self.root.market.pools[i] for i in machines]
             self.offer(groups_of(pools, list(machines.values())))
 
@@ -204,9 +208,26 @@ class GossipTree:
                 break
         assert last is not None
         chosen = self._chosen(last)
+        spare = last.reached - needed
+        if spare < NEAR * needed and chosen.lost < PACKED * spare:
+            last.reached = min(last.reached, self._packed(node, needed))
+            if last.reached < needed:
+                return None
         if node.regions[1] < 3 or chosen.lost < PAIRED * (last.reached - needed):
             return Bounded(reached=last.reached, node=node, chosen=chosen)
         return self._paired(node, last.reached)
+
+    def _packed(self, node: Node, needed: float) -> float:
+        """Return what whole machines of a node reach at most; offer those that come close."""
+        work = self._work(node)
+        if work is None:
+            return -np.inf
+        packed = self.packing.packed(work, needed)
+        if packed is None:
+            return np.inf
+        for machines in packed.machines:
+            self._offer(machines)
+        return packed.reached
 
     def _paired(self, node: Node, reached: float) -> Bounded | None:
         """Return a node with the bound that knows pairs; None if there is no improvement in it."""
@@ -431,7 +452,8 @@ class GossipTree:
             speeds=node.speeds,
             prices=node.prices,
         )
-        wide, places = node.speeds[1] > FINEST * node.speeds[0], self._known(node)
+        ratio, places = node.speeds[1] / node.speeds[0], self._known(node)
+        wide = ratio > FINEST
         best, some = self.settled.best(places, limits, lambda: self.needed, FEW)
         for machines in some:
             self._offer(machines)
@@ -444,7 +466,8 @@ class GossipTree:
                 return
             knapsack = self.settled.knapsack(options, limits)
             found = self.settled.placements(options, limits, knapsack, lambda: self.needed)
-            for machines in islice(found, FEW if wide else None):
+            few = int(FEW * max(1.0, np.log(FINE) / np.log(ratio))) if wide else None
+            for machines in islice(found, few):
                 self._offer(machines)
             if next(found, None) is None:
                 return

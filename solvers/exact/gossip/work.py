@@ -9,6 +9,7 @@ import numpy as np
 from ..._market.arrays import Array, Indices, Mask
 from .crews import Crews
 from .node import Box, Node
+from .pricing import SPEED
 
 SHRINKS = (0.6, 0.2, 0.06, 0.02)
 """Widths of the grids of multipliers, one around the best of the one before."""
@@ -47,10 +48,14 @@ class Work:
     def improve(self, needed: float, widest: int = 0) -> None:
         """Try prices around the best ones so far until the bound is below what is needed."""
         (dollar, speed), best = self.prices, self.reached
+        most = float(self.weight.max(initial=1e-9))
+        speed = min(speed, SPEED * most)
         for shrink in SHRINKS[widest:]:
             for _ in range(MOVES):
-                dollars = dollar * 2.0 ** (1.5 * shrink * AROUND[0])
-                speeds = np.clip(speed + 0.3 * shrink * AROUND[1], 0.0, 1.0)
+                speeds = np.clip(speed + 0.3 * shrink * AROUND[1], 0.0, SPEED * most)
+                # With less for a samples/s, a dollar buys as much at a lower price.
+                share = (most - speeds) / (most - speed)
+                dollars = dollar * share * 2.0 ** (1.5 * shrink * AROUND[0])
                 reached = self.bounds(dollars, speeds)
                 at = int(np.argmin(reached))
                 moved = reached[at] < best * (1 - 1e-5) and at != CENTRE
@@ -132,7 +137,7 @@ class Work:
         rest = np.where(self.forced | within, total - worth, other)
         if impossible:
             rest = np.where(self.forced, rest, -np.inf)
-        kept = rest[self._rank()] + values >= needed
+        kept = rest[self.rank()] + values >= needed
         # Without a place, the next one takes its part.
         following = ranked[taken] if taken < len(ranked) else -np.inf
         instead = following if taken == fewest else max(0.0, following if taken == most else 0.0)
@@ -143,7 +148,7 @@ class Work:
             return None
         return replace(self.node, crews=self.node.crews[kept], forced=forced, prices=self.prices)
 
-    def _rank(self) -> Indices:
+    def rank(self) -> Indices:
         """Return which of the places each crew is of; shape (crews,)."""
         rank = np.zeros(len(self.crews.place), dtype=np.intp)
         rank[self.starts[1:]] = 1
