@@ -89,7 +89,7 @@ class Packing:
         own = np.where(work.forced, 0.0, theta)
         gain, worth, best = gain - own[place], worth - own[place], best - own
         best = np.where(work.forced, best, np.maximum(0.0, best))
-        fixed += speed * work.node.speeds[1]
+        fixed += speed * work.node.speeds[0 if speed < 0 else 1]
         spare = fixed + dollar * work.most_usd + float(best.sum()) - needed
         if spare < 0:
             return Packed(-np.inf, [])

@@ -1,4 +1,6 @@
-"""Seconds and dollars of sends between regions, and their least means over partners."""
+"""Seconds and dollars of sends between regions, their least means over partners, and classes of
+places whose sends are alike.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,9 @@ from placer.cost_model.timing.plain_streams import seconds_over
 from ..._market.arrays import Array, Indices
 from ..._market.market import Market
 from ..._mode import Mode
+
+CLASSES = 7
+"""Classes at most."""
 
 
 class Sends:
@@ -103,3 +108,40 @@ class Partners:
         above = np.where(below == partners[:, None], 0.0, above)
         built: Array = (below * least + above) / partners[:, None]
         return built
+
+
+def near_classes(seconds: Array) -> Indices:
+    """Group places by the seconds of their sends; shape (places,)."""
+    apart = np.maximum(seconds, seconds.T)
+    np.fill_diagonal(apart, 0.0)
+    return _grouped(apart)
+
+
+def price_classes(usd: Array) -> Indices:
+    """Group places by what their sends cost each way; shape (places,)."""
+    both = np.concatenate([_finite(usd), _finite(usd).T], axis=1)
+    apart = np.abs(both[:, None, :] - both[None, :, :]).mean(axis=2)
+    return _grouped(apart)
+
+
+def _finite(figures: Array) -> Array:
+    built: Array = np.where(np.isfinite(figures), figures, 0.0)
+    return built
+
+
+def _grouped(apart: Array) -> Indices:
+    """Merge the two groups whose farthest members are nearest until few are left."""
+    count = len(apart)
+    label, between = np.arange(count), np.where(np.isfinite(apart), apart, 1e30)
+    np.fill_diagonal(between, np.inf)
+    alive = count
+    while alive > CLASSES or (alive > 1 and between.min() <= 0.0):
+        one, other = divmod(int(np.argmin(between)), count)
+        label[label == other] = one
+        farthest = np.maximum(between[one], between[other])
+        between[one], between[:, one] = farthest, farthest
+        between[other], between[:, other] = np.inf, np.inf
+        between[one, one] = np.inf
+        alive -= 1
+    built: Indices = np.unique(label, return_inverse=True)[1]
+    return built

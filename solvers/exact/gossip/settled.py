@@ -61,9 +61,16 @@ class Limits:
     @property
     def base(self) -> float:
         """What the limits are worth at the prices."""
-        dollar, speed = self.prices
-        paid = dollar * self.most_usd if dollar > 0 else 0.0
-        return paid + speed * self.speeds[1]
+        dollar, _ = self.prices
+        return (dollar * self.most_usd if dollar > 0 else 0.0) + self.speed
+
+    @property
+    def speed(self) -> float:
+        """What the limit on the samples/s is worth: its upper end has a price, or its lower one a
+        price below 0.
+        """
+        speed = self.prices[1]
+        return speed * self.speeds[0 if speed < 0 else 1]
 
 
 class Settled:
@@ -94,13 +101,13 @@ class Settled:
         dollar, speed = limits.prices
         every = [self._fronts(place, speed) for place in places]
         terms = Terms(
-            needed=limits.needed * (1 - ROOM) - speed * limits.speeds[1],
+            needed=limits.needed * (1 - ROOM) - limits.speed,
             most_usd=limits.most_usd * (1 + ROOM),
             dollar=dollar,
         )
         knapsack = Knapsack([items for items, _ in every], terms, self.tick)
         found = []
-        for chosen in knapsack.choices(lambda: needed() * (1 - ROOM) - speed * limits.speeds[1]):
+        for chosen in knapsack.choices(lambda: needed() * (1 - ROOM) - limits.speed):
             found.append(
                 {
                     pool: count
@@ -110,7 +117,7 @@ class Settled:
             )
             if len(found) == most:
                 break
-        return knapsack.reached + speed * limits.speeds[1], found
+        return knapsack.reached + limits.speed, found
 
     def options(
         self, places: Sequence[Place], limits: Limits, most: int | None = None
@@ -137,7 +144,7 @@ class Settled:
 
     def knapsack(self, options: list[list[Option]], limits: Limits) -> Knapsack:
         """Return the choice of one option of each place; each has one at least."""
-        dollar, speed = limits.prices
+        dollar, _ = limits.prices
         return Knapsack(
             [
                 Items(
@@ -147,7 +154,7 @@ class Settled:
                 for own in options
             ],
             Terms(
-                needed=limits.needed * (1 - ROOM) - speed * limits.speeds[1],
+                needed=limits.needed * (1 - ROOM) - limits.speed,
                 most_usd=limits.most_usd * (1 + ROOM),
                 dollar=dollar,
             ),
@@ -194,8 +201,7 @@ class Settled:
         needed
             As in the limits; it may rise meanwhile.
         """
-        speed = limits.prices[1] * limits.speeds[1]
-        for chosen in knapsack.choices(lambda: needed() * (1 - ROOM) - speed):
+        for chosen in knapsack.choices(lambda: needed() * (1 - ROOM) - limits.speed):
             found = [own[k] for own, k in zip(options, chosen, strict=True)]
             if self._within(found, limits):
                 yield dict(part for option in found for part in option.pools)

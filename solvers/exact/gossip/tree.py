@@ -16,14 +16,14 @@ from placer.problem.problem import groups_of
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices, Mask
-from .classes import near_classes, price_classes
 from .guess import Guess
 from .node import Box, Chosen, Node, least_partners
 from .packing import NEAR, Packing
 from .pairs import Pairs, Rules, Sends
 from .root import GossipRoot, Slice
+from .sends import near_classes, price_classes
 from .settled import Limits, Place, Settled
-from .work import Work
+from .work import CYCLES, Work
 
 ROUNDS = 3
 """How often a node is bounded again after crews of it were ruled out."""
@@ -139,7 +139,7 @@ class GossipTree:
 
     def _offer(self, machines: dict[int, int]) -> None:
         """Offer machines by pool, if they seem to be better than the best."""
-        if len(machines) > 1 and self._promises(machines):
+        if self._promises(machines):
             pools = [self.root.market.pools[i] for i in machines]
             self.offer(groups_of(pools, list(machines.values())))
 
@@ -150,6 +150,8 @@ class GossipTree:
         market, target = self.root.market, self.root.target
         pools, count = np.array(list(machines)), np.array(list(machines.values()))
         used, at = np.unique(market.place_of[pools], return_inverse=True)
+        if len(used) < 2:
+            return False
         speed, workers = np.bincount(at, count * market.speed[pools]), np.bincount(at, count)
         averaging_s = np.zeros(len(used))
         for pool, place in zip(pools.tolist(), at.tolist(), strict=True):
@@ -194,7 +196,7 @@ class GossipTree:
             work = self._work(node)
             if work is None:
                 return None
-            work.improve(needed, 2 if again else 0)
+            work.improve(needed, 2 if again else CYCLES)
             if work.reached < needed:
                 return None
             left = work.reduced(needed)
@@ -363,7 +365,8 @@ class GossipTree:
             lost_time=lost_time,
             lost_usd=lost_usd,
             lost_speed=min(
-                work.prices[1] * (high - middle), float((speed * (now - weights(middle))).sum())
+                max(0.0, work.prices[1]) * (high - middle),
+                float((speed * (now - weights(middle))).sum()),
             ),
         )
 

@@ -11,13 +11,18 @@ from .crews import Crews
 from .node import Box, Node
 from .pricing import SPEED
 
-SHRINKS = (0.6, 0.2, 0.06, 0.02)
-"""Widths of the grids of multipliers, one around the best of the one before."""
-MOVES = 4
-"""Grids of one width at most."""
-AROUND = np.array([(x, y) for x in (-1.0, 0.0, 1.0) for y in (-1.0, 0.0, 1.0)]).T
-CENTRE = 4
-"""The point of `AROUND` that is there already."""
+STEPS = np.array([0.0, 1.0, 0.3, 0.1, 0.03, 0.01, -0.01, -0.03, -0.1, -0.3, -1.0])
+"""Steps of one price that are tried at once: none, then towards higher and lower ones."""
+CYCLES = 4
+"""How often each price is looked at."""
+GAINED = 0.03
+"""Prices are looked at once more where that took so much of what a bound is above what is
+needed.
+"""
+DOUBLINGS = 1.5
+"""How often the price of a dollar is doubled in the longest step."""
+LOWEST = -2.0
+"""Price of a samples/s at least: below 0, each one more than the fewest is worth something."""
 
 
 @dataclass(kw_only=True)
@@ -45,27 +50,42 @@ class Work:
         self.forced = self.node.forced[self.places]
         self.prices = self.node.prices
 
-    def improve(self, needed: float, widest: int = 0) -> None:
-        """Try prices around the best ones so far until the bound is below what is needed."""
-        (dollar, speed), best = self.prices, self.reached
-        most = float(self.weight.max(initial=1e-9))
-        speed = min(speed, SPEED * most)
-        for shrink in SHRINKS[widest:]:
-            for _ in range(MOVES):
-                speeds = np.clip(speed + 0.3 * shrink * AROUND[1], 0.0, SPEED * most)
-                # With less for a samples/s, a dollar buys as much at a lower price.
-                share = (most - speeds) / (most - speed)
-                dollars = dollar * share * 2.0 ** (1.5 * shrink * AROUND[0])
-                reached = self.bounds(dollars, speeds)
-                at = int(np.argmin(reached))
-                moved = reached[at] < best * (1 - 1e-5) and at != CENTRE
-                if reached[at] < best:
-                    best, dollar, speed = float(reached[at]), float(dollars[at]), float(speeds[at])
-                if best < needed or not moved:
-                    break
-            if best < needed:
-                break
-        self.reached, self.prices = best, (dollar, speed)
+    def improve(self, needed: float, cycles: int = CYCLES) -> None:
+        """Try prices around the best ones so far until the bound is below what is needed.
+
+        Notes
+        -----
+        The price of a dollar alone, then that of a samples/s where a dollar goes on buying as much,
+        then that of a samples/s alone: with weights that are nearly equal, neither gains while the
+        other one stays (the bound is linear along the second of the three).
+        """
+        most = max(float(self.weight.max(initial=0.0)), 1e-9)
+        for _ in range(cycles):
+            before = self.reached
+            for along in range(3):
+                dollar, speed = self.prices
+                speed = min(speed, SPEED * most)
+                speeds = np.full(len(STEPS), speed)
+                if along:
+                    speeds = np.clip(speed + STEPS, LOWEST * most, SPEED * most)
+                factors = (
+                    2.0 ** (DOUBLINGS * STEPS),
+                    (most - speeds) / (most - speed),
+                    np.ones(len(STEPS)),
+                )
+                self._try(dollar * factors[along], speeds)
+                if self.reached < needed:
+                    return
+            if before - self.reached < GAINED * (self.reached - needed):
+                return
+
+    def _try(self, dollars: Array, speeds: Array) -> None:
+        """Take the prices with the least bound, if it is less than so far."""
+        reached = self.bounds(dollars, speeds)
+        at = int(np.argmin(reached))
+        if reached[at] < self.reached:
+            self.reached = float(reached[at])
+            self.prices = float(dollars[at]), float(speeds[at])
 
     def look(self) -> None:
         """Take the bound at the prices at hand."""
@@ -81,7 +101,8 @@ class Work:
 
     def limits(self, dollars: Array, speeds: Array) -> Array:
         """Return what both limits are worth at some prices; shape (prices,)."""
-        limits = speeds * self.node.speeds[1]
+        fewest, most = self.node.speeds
+        limits = speeds * np.where(speeds < 0, fewest, most)
         return limits + dollars * self.most_usd if self.most_usd < np.inf else limits
 
     def bounds(self, dollars: Array, speeds: Array) -> Array:

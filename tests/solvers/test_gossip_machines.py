@@ -1,0 +1,172 @@
+"""Whole machines of regions that send to each other in turn, within a budget, against
+enumeration.
+"""
+
+import importlib
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from test_gossip import gossip_problem, search_of, spread_placements
+
+import instances
+
+front, knapsack, work, node, crews, tree = (
+    importlib.import_module(f"placer.solvers.exact.gossip.{name}")
+    for name in ("front", "knapsack", "work", "node", "crews", "tree")
+)
+markets = importlib.import_module("placer.solvers._market.market")
+
+
+def nothing() -> None:
+    """Count no node."""
+
+
+def drawn_items(draw: np.random.Generator) -> list[Any]:
+    """Four places with one to four options each; their price says little about what they gain."""
+    sizes = draw.integers(1, 5, size=4)
+    return [
+        knapsack.Items(gain=draw.uniform(0, 9, size=n), usd=draw.uniform(0, 5, size=n))
+        for n in sizes
+    ]
+
+
+def choices_of(items: list[Any], most_usd: float) -> list[tuple[float, tuple[int, ...]]]:
+    """List what each choice within a budget gains, and the choice."""
+    found = []
+    for chosen in itertools.product(*(range(len(own.gain)) for own in items)):
+        pairs = list(zip(items, chosen, strict=True))
+        if sum(own.usd[k] for own, k in pairs) <= most_usd:
+            found.append((float(sum(own.gain[k] for own, k in pairs)), chosen))
+    return found
+
+
+def test_a_knapsack_finds_all_choices_that_enumeration_finds() -> None:
+    """Whatever the price of a dollar at which choices are dropped early: 60 drawn questions."""
+    for seed in range(60):
+        draw = np.random.default_rng(seed)
+        items = drawn_items(draw)
+        most_usd, dollar = float(draw.uniform(3, 14)), float(draw.uniform(0, 3))
+        every = choices_of(items, most_usd)
+        best = max((gain for gain, _ in every), default=-math.inf)
+        needed = 0.8 * best if every else 1.0
+        own = knapsack.Knapsack(
+            items, knapsack.Terms(needed=needed, most_usd=most_usd, dollar=dollar), nothing
+        )
+        assert own.reached == pytest.approx(best), seed
+        expected = {chosen for gain, chosen in every if gain >= needed}
+        assert set(own.choices(lambda needed=needed: needed)) == expected, seed
+        if every:
+            assert own.best(most_usd) in {c for gain, c in every if gain >= best * (1 - 1e-5)}
+
+
+def test_thinned_fronts_never_promise_too_little() -> None:
+    """With two sums of each front at most, what is reached is not below the best choice."""
+    above = 0
+    for seed in range(40):
+        draw = np.random.default_rng(seed)
+        items, most_usd = drawn_items(draw), float(draw.uniform(6, 14))
+        best = max((gain for gain, _ in choices_of(items, most_usd)), default=-math.inf)
+        terms = knapsack.Terms(needed=-100.0, most_usd=most_usd, dollar=0.0)
+        reached = knapsack.Knapsack(items, terms, nothing, 2).reached
+        assert reached >= best - 1e-9, seed
+        above += reached > best + 1e-9
+    assert above  # it is not as if nothing had been thinned
+
+
+def test_a_front_has_a_row_for_all_machines_that_quotas_allow() -> None:
+    """All choices of up to three machines of one place are as dear and as slow as some row, and
+    each row is a choice that quotas allow: markets of five seeds.
+    """
+    judged = 0
+    for seed in range(5):
+        market = markets.Market.of(instances.exchange_problem(seed))
+        for place in range(len(market.places)):
+            pools = np.flatnonzero(market.place_of == place)
+            rows = front.front_of(market, pools, 3, nothing)
+            allowed = set()
+            for counts in itertools.product(range(4), repeat=len(pools)):
+                devices: dict[Any, int] = {}
+                for i, count in zip(pools.tolist(), counts, strict=True):
+                    pool = market.pools[i]
+                    devices[pool.bucket] = devices.get(pool.bucket, 0) + count * pool.gpus
+                if (
+                    sum(counts) > 3
+                    or np.any(np.array(counts) > market.cap[pools])
+                    or any(
+                        devices[market.pools[i].bucket] > market.pools[i].gpu_quota for i in pools
+                    )
+                ):
+                    continue
+                allowed.add(counts)
+                speed, usd = np.dot(counts, market.speed[pools]), np.dot(counts, market.usd[pools])
+                own = rows.machines == sum(counts)
+                beaten = (rows.speed[own] >= speed - 1e-9) & (rows.usd[own] <= usd + 1e-9)
+                assert beaten.any(), (seed, place, counts)
+                judged += 1
+            small = rows.counts[rows.machines <= 3]
+            assert {tuple(row) for row in small.tolist()} <= allowed
+    assert judged > 30
+
+
+def test_no_placement_exceeds_what_whole_machines_reach() -> None:
+    """Of the first nodes of a tree that asks for the speed of a placement at its price."""
+    judged = packed = 0
+    for seed in range(700, 760):
+        problem = gossip_problem(instances.exchange_problem, seed, (8, 64)[seed % 2])
+        if problem is None:
+            continue
+        found = list(spread_placements(problem))
+        for placement, speed, usd in found[:: max(1, len(found) // 3)]:
+            steps = placement.exchange.local_steps
+            search = search_of(problem, steps, speed=0.8 * speed, usd=usd)
+            slices = search.root.slices()
+            own = tree.GossipTree(search.root, lambda _: None)
+            nodes = [first for _, first in own._first([(0.0, each) for each in slices])]
+            reached = [own._packed(each, own.needed) for each in nodes]
+            packed += sum(0 < value < math.inf for value in reached)
+            assert max(reached) >= search.mode.multiplier * speed * (1 - 1e-9), (seed, placement)
+            judged += 1
+        if judged >= 12:
+            break
+    assert judged >= 6
+    assert packed
+
+
+def test_prices_do_not_stop_where_a_samples_per_second_and_a_dollar_have_to_fall_together() -> None:
+    """Ten regions of one machine, 10 samples/s and 1 USD/h each, which wait for nobody: 5 USD/h buy
+    50 samples/s, whatever the slice is. Where the price of a samples/s alone fell, the bound rose.
+    """
+    count = 10
+    every = crews.Crews(
+        place=np.arange(count),
+        machines=np.ones(count, dtype=np.intp),
+        most_machines=np.ones(count, dtype=np.intp),
+        averaging_s=np.zeros(count),
+        host=np.zeros(count, dtype=np.intp),
+        hosts=(frozenset(),),
+        prices=np.array([0.0, 1.0]),
+        row=np.arange(count),
+        tables=(np.full(2 * count, 10.0), np.ones(2 * count)),
+    )
+    kinds = np.zeros(count, dtype=np.intp)
+    box = node.Box(low=np.zeros(1, dtype=np.intp), high=np.array([count]))
+    own = work.Work(
+        node=node.Node(
+            regions=(2, 10),
+            speeds=(50.0, 57.5),
+            crews=np.arange(count),
+            forced=np.zeros(count, dtype=bool),
+            boxes=(box, box),
+            prices=(0.5 * 50 / 5, 0.3),
+        ),
+        crews=every,
+        kinds=(kinds, kinds),
+        weight=np.ones(count),
+        usd=np.zeros(count),
+        most_usd=5.0,
+    )
+    own.improve(needed=0.0)
+    assert own.reached == pytest.approx(50, rel=0.01)
