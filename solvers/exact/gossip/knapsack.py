@@ -120,24 +120,60 @@ class Knapsack:
         left
             The most that they cost, where that is less than the terms say.
         """
-        items = [list(zip(own.gain.tolist(), own.usd.tolist(), strict=True)) for own in self.items]
+        every = Sums(speeds=[np.zeros(len(own.gain)) for own in self.items])
+        for chosen in self.found(needed, every, self.terms.most_usd if left is None else left):
+            if chosen:
+                yield chosen
+
+    def found(
+        self, needed: Callable[[], float], sums: Sums, left: float
+    ) -> Iterator[tuple[int, ...]]:
+        """Yield the options of each place as `choices` does, of which a further figure has a sum
+        within some ends; and no option at each step, so that steps can be counted.
+        """
+        items = [
+            list(zip(own.gain.tolist(), own.usd.tolist(), each.tolist(), strict=True))
+            for own, each in zip(self.items, sums.speeds, strict=True)
+        ]
         fronts = [(own.usd.tolist(), own.gain.tolist()) for own in self.fronts]
+        low, high = sums.later()
         chosen: list[int] = []
 
-        def descend(at: int, gain: float, left: float) -> Iterator[tuple[int, ...]]:
+        def descend(at: int, gain: float, left: float, total: float) -> Iterator[tuple[int, ...]]:
             self.tick()
             if at == len(items):
                 yield tuple(chosen)
                 return
-            usd, gains = fronts[at + 1]
-            for k, (own, price) in enumerate(items[at]):
+            yield ()
+            (usd, gains), least = fronts[at + 1], needed()
+            for k, (own, price, each) in enumerate(items[at]):
                 end = bisect_right(usd, left - price)
-                if end and gain + own + gains[end - 1] >= needed():
+                if (
+                    end
+                    and gain + own + gains[end - 1] >= least
+                    and low[at + 1] <= total + each <= high[at + 1]
+                ):
                     chosen.append(k)
-                    yield from descend(at + 1, gain + own, left - price)
+                    yield from descend(at + 1, gain + own, left - price, total + each)
                     chosen.pop()
 
-        yield from descend(0, 0.0, self.terms.most_usd if left is None else left)
+        yield from descend(0, 0.0, left, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sums:
+    """A further figure of the options of each place, and the ends of its sum."""
+
+    speeds: Sequence[Array]
+    ends: tuple[float, float] = (-np.inf, np.inf)
+
+    def later(self) -> tuple[list[float], list[float]]:
+        """Return least and most that the places before each one have together, where those from it
+        on can still do the rest.
+        """
+        least = np.cumsum([0.0, *(own.min() for own in self.speeds[::-1])])[::-1]
+        most = np.cumsum([0.0, *(own.max() for own in self.speeds[::-1])])[::-1]
+        return (self.ends[0] - most).tolist(), (self.ends[1] - least).tolist()
 
 
 def best_items(gain: Array, usd: Array) -> tuple[Items, Indices]:

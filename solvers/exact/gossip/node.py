@@ -55,7 +55,7 @@ class Node:
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
     """What a relaxation of a node chooses: crews, one a place, and what it loses against sends
-    among these.
+    among these, and against the samples/s that they do; where its slice is best cut.
     """
 
     crews: Indices
@@ -65,6 +65,7 @@ class Chosen:
     lost_time: Array
     lost_usd: Array
     lost_speed: float
+    middle: float
 
     @property
     def lost(self) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from ..._market.arrays import Array, Indices, Mask
 from .node import Box, Node
 from .pricing import SPEED
-from .work import Work
+from .work import LOWEST, Work
 
 ACTIVE = 2
 """Crews of each place that are looked at while prices of pairs are improved."""
@@ -306,7 +306,8 @@ class Pairs(Work):
         dollar, speed = self.prices
         most = float(self.weight.max(initial=1e-9))
         speed = min(speed, SPEED * most)
-        speeds = np.array([speed, *(min(SPEED * most, max(0.0, speed + add)) for _, add in MOVES)])
+        steps = np.array([0.0, *(add for _, add in MOVES)])
+        speeds = np.clip(speed + steps, LOWEST * most, SPEED * most)
         factors = np.array([1.0, *(factor for factor, _ in MOVES)])
         dollars = dollar * factors * (most - speeds) / (most - speed)
         at = int(np.argmin(self.bounds(dollars, speeds)))

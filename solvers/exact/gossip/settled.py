@@ -11,7 +11,7 @@ import numpy as np
 from ..._market.arrays import Array, Indices
 from ..._market.market import Market
 from .front import Front, front_of
-from .knapsack import Items, Knapsack, Terms, best_items
+from .knapsack import Items, Knapsack, Sums, Terms, best_items
 
 ROOM = 1e-9
 """Relative room for sums that are added in another order."""
@@ -194,17 +194,26 @@ class Settled:
         knapsack: Knapsack,
         needed: Callable[[], float],
     ) -> Iterator[dict[int, int]]:
-        """Yield machines by pool that may be an improvement, of some options of each place.
+        """Yield machines by pool that may be an improvement, of some options of each place; no
+        machines at each step, so that steps can be counted.
 
         Parameters
         ----------
         needed
             As in the limits; it may rise meanwhile.
         """
-        for chosen in knapsack.choices(lambda: needed() * (1 - ROOM) - limits.speed):
-            found = [own[k] for own, k in zip(options, chosen, strict=True)]
-            if self._within(found, limits):
+        low, high = limits.speeds
+        sums = Sums(
+            speeds=[np.array([option.speed for option in own]) for own in options],
+            ends=(low * (1 - ROOM), high * (1 + ROOM)),
+        )
+        least, most = lambda: needed() * (1 - ROOM) - limits.speed, knapsack.terms.most_usd
+        for chosen in knapsack.found(least, sums, most):
+            found = [own[k] for own, k in zip(options, chosen, strict=False)]
+            if found and self._within(found, limits):
                 yield dict(part for option in found for part in option.pools)
+            else:
+                yield {}
 
     def _slack(self, places: Sequence[Place], limits: Limits) -> tuple[list[float], float] | None:
         """Return what each place is worth at most, and how much less all of them may be worth."""

@@ -37,13 +37,19 @@ PACKED = 0.5
 """Whole machines are looked at where sends lose less than this of it."""
 SHARE = 0.2
 """A slice is cut where that takes this much of what a bound is above what is needed."""
+GUESSES = 20
+"""Machines of known places that are tried before their slice is cut."""
+HALF = 0.5
+"""Share of what a samples/s counts that is lost where one has to be given up, as a guess: a dearer
+one takes its place.
+"""
 CREWS = 250
 """Crews of a node that count as one node of other searches: they take about as long."""
 PAIRS = 2_000
 """Pairs of a crew and a place that count as one more."""
-FEW, OPTIONS = 500, 1_000
-"""Combinations of machines of known places, and machines of one place, that are enumerated at any
-range of speeds; more combinations in slices that are finer than `FINE`.
+FEW, OPTIONS = 5_000, 200
+"""Steps of an enumeration of the machines of known places, and machines of one place that it looks
+at, at any range of speeds; more steps in slices that are finer than `FINE`.
 """
 
 
@@ -139,7 +145,7 @@ class GossipTree:
 
     def _offer(self, machines: dict[int, int]) -> None:
         """Offer machines by pool, if they seem to be better than the best."""
-        if self._promises(machines):
+        if machines and self._promises(machines):
             pools = [self.root.market.pools[i] for i in machines]
             self.offer(groups_of(pools, list(machines.values())))
 
@@ -333,6 +339,7 @@ class GossipTree:
                 lost_time=none,
                 lost_usd=none,
                 lost_speed=0.0,
+                middle=_middle(*work.node.speeds),
             )
         crews, (dollar, _) = work.crews.among(at), work.prices
         speed, _ = crews.best(np.maximum(0.0, work.weight[at] - work.prices[1]), dollar)
@@ -347,8 +354,13 @@ class GossipTree:
             built: Array = partners / sends.sum(axis=1)
             return built
 
-        high = work.node.speeds[1]
-        middle, now = float(np.sqrt(low * high)), weights(low)
+        high, total, now = work.node.speeds[1], float(speed.sum()), weights(low)
+        # Below the middle, a choice of more has to give some up, or the price of each is less.
+        middle = _middle(low, float(np.clip(total, low * FINE, high)))
+        less = max(
+            max(0.0, work.prices[1]) * (high - middle),
+            HALF * float(now.mean()) * (total - middle),
+        )
         usd = self.usd[among].copy()
         np.fill_diagonal(usd, 0.0)
         home = (crews.machines - 1) * self.root.sends.home_usd[crews.place]
@@ -364,10 +376,8 @@ class GossipTree:
             usd=work.usd[at],
             lost_time=lost_time,
             lost_usd=lost_usd,
-            lost_speed=min(
-                max(0.0, work.prices[1]) * (high - middle),
-                float((speed * (now - weights(middle))).sum()),
-            ),
+            lost_speed=min(less, float((speed * (now - weights(middle))).sum())),
+            middle=middle,
         )
 
     def _within(self, node: Node) -> Node | None:
@@ -402,7 +412,7 @@ class GossipTree:
         if width > max(0, used // 6) and ratio < COARSE:
             yield from _fewer_and_more(node, used)
         elif ratio > FINE and chosen.lost_speed > max(time + usd, SHARE * spare):
-            yield from _halves(node)
+            yield from _halves(node, chosen.middle)
         elif width > 0:
             yield from _fewer_and_more(node, used)
         else:
@@ -457,7 +467,7 @@ class GossipTree:
         )
         ratio, places = node.speeds[1] / node.speeds[0], self._known(node)
         wide = ratio > FINEST
-        best, some = self.settled.best(places, limits, lambda: self.needed, FEW)
+        best, some = self.settled.best(places, limits, lambda: self.needed, GUESSES)
         for machines in some:
             self._offer(machines)
         if best < self.needed:
@@ -469,12 +479,12 @@ class GossipTree:
                 return
             knapsack = self.settled.knapsack(options, limits)
             found = self.settled.placements(options, limits, knapsack, lambda: self.needed)
-            few = int(FEW * max(1.0, np.log(FINE) / np.log(ratio))) if wide else None
-            for machines in islice(found, few):
+            finer = max(1.0, np.log(FINE) / np.log(ratio)) if wide else 1.0
+            for machines in islice(found, int(FEW * finer) if wide else None):
                 self._offer(machines)
             if next(found, None) is None:
                 return
-        for half in _halves(node):
+        for half in _halves(node, _middle(*node.speeds)):
             yield reached, half
 
     def _known(self, node: Node) -> list[Place]:
@@ -518,8 +528,11 @@ def _fewer_and_more(node: Node, regions: int) -> Iterator[Node]:
     yield replace(node, regions=(at + 1, last))
 
 
-def _halves(node: Node) -> Iterator[Node]:
+def _middle(low: float, high: float) -> float:
+    return float(np.sqrt(low * high))
+
+
+def _halves(node: Node, middle: float) -> Iterator[Node]:
     low, high = node.speeds
-    middle = float(np.sqrt(low * high))
     yield replace(node, speeds=(low, middle))
     yield replace(node, speeds=(middle, high))
