@@ -27,8 +27,14 @@ Choice = tuple[float, float, dict[Resource, float]]
 """USD/h, samples/s and use of one placement."""
 
 
-def tiny_portfolio(seed: int) -> Portfolio:
-    """Draw two to four jobs on one market of two places, whose quotas bind now and then."""
+def tiny_portfolio(seed: int, *, alike: bool = False) -> Portfolio:
+    """Draw two to four jobs on one market of two places, whose quotas bind now and then.
+
+    Parameters
+    ----------
+    alike
+        The jobs train one model and differ in how fast they must be.
+    """
     draw = random.Random(f"portfolio {seed}")
     base = random_problem(draw.randrange(10**6))
     places = [region for region in base.catalog.regions.values() if region.provider != "backblaze"]
@@ -52,6 +58,12 @@ def tiny_portfolio(seed: int) -> Portfolio:
     quotas = tuple(_quotas(draw, sorted({o.gpu for o in offers})))
     jobs = tuple(_job(draw, number, base, quotas) for number in range(draw.choice((2, 3, 3, 4))))
     jobs = tuple(replace(job, problem=replace(job.problem, catalog=catalog)) for job in jobs)
+    if alike:
+        model, catalog = jobs[0].problem.profile, jobs[0].problem.catalog
+        jobs = tuple(
+            replace(job, problem=replace(job.problem, profile=model, catalog=catalog))
+            for job in jobs
+        )
     budget = draw.choice((None, None, None, round(draw.uniform(1, 8), 2)))
     return Portfolio(jobs=jobs, quotas=quotas, quota_gpus=None, budget_usd=budget)
 

@@ -61,6 +61,31 @@ def test_tiny_portfolios_agree_with_brute_force(seed: int) -> None:
     assert found.proved_out
 
 
+@pytest.mark.parametrize("seed", [5, 6, 9, 14])
+def test_jobs_of_one_model_agree_with_brute_force(seed: int) -> None:
+    """What is proved of one job holds for others of its family: no optimum is cut off."""
+    portfolio = tiny_portfolio(seed, alike=True)
+    _, key = checked(portfolio)
+    assert key == pytest.approx(brute_force(portfolio), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(30, 38))
+def test_the_way_of_many_jobs_has_a_valid_bound_on_few(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shared-out time of many jobs, asked of a few of one model: the choice is no better than
+    the best of all combinations, and where as much runs the bound is no higher.
+    """
+    monkeypatch.setattr("placer.advice.portfolio.generation.MOST_CLOSED", 0)
+    portfolio = tiny_portfolio(seed, alike=True)
+    found = solved(portfolio, SolveOptions(gap=0.01, time_limit_s=20))
+    best, key = brute_force(portfolio), worth(found.columns, found.counts)
+    assert key >= tuple(part * (1 - 1e-9) for part in best)
+    if key[:-1] == best[:-1] and not any(best[:-1]):
+        assert found.bound is not None
+        assert found.bound <= best[-1] * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_portfolios_in_slots_agree_with_brute_force(seed: int) -> None:
     """Every combination of placements and starts is tried, with blocks that may be bought."""

@@ -74,11 +74,11 @@ def figures(found: Found) -> tuple[float, float, float, int]:
     return value, gap, 1 - value / greedy if greedy else 0.0, sum(found.counts.values())
 
 
-def against_brute_force(first: int, last: int) -> bool:
+def against_brute_force(first: int, last: int, *, alike: bool) -> bool:
     """Compare tiny portfolios with brute force; tells whether all agree."""
     wrong = left = 0
     for seed in range(first, last):
-        portfolio = tiny_portfolio(seed)
+        portfolio = tiny_portfolio(seed, alike=alike)
         best = brute_force(portfolio)
         found = solved(portfolio, SolveOptions(gap=SAME, time_limit_s=60))
         key = worth(found.columns, found.counts)
@@ -118,6 +118,7 @@ def main() -> None:
     """Run what the arguments say."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tiny", metavar="A:B", help="seeds of tiny portfolios")
+    parser.add_argument("--alike", action="store_true", help="tiny ones: jobs of one model")
     parser.add_argument("--jobs", type=int, help="jobs of drawn portfolios")
     parser.add_argument("--seeds", default="0:5", metavar="A:B")
     parser.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS")
@@ -130,7 +131,8 @@ def main() -> None:
         vars(allowance)["time"] = SimpleNamespace(monotonic=time.process_time)
     agree = True
     if given.tiny:
-        agree = against_brute_force(*map(int, given.tiny.split(":")))
+        first, last = map(int, given.tiny.split(":"))
+        agree = against_brute_force(first, last, alike=given.alike)
     if given.jobs:
         seeds = range(*map(int, given.seeds.split(":")))
         many_jobs(given.jobs, seeds, given.time_limit, given.gap)
