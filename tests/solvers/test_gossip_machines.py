@@ -13,9 +13,9 @@ from test_gossip import gossip_problem, search_of, spread_placements
 
 import instances
 
-front, knapsack, work, node, crews, tree = (
+front, knapsack, work, node, crews, tree, settled = (
     importlib.import_module(f"placer.solvers.exact.gossip.{name}")
-    for name in ("front", "knapsack", "work", "node", "crews", "tree")
+    for name in ("front", "knapsack", "work", "node", "crews", "tree", "settled")
 )
 markets = importlib.import_module("placer.solvers._market.market")
 
@@ -133,6 +133,17 @@ def test_no_placement_exceeds_what_whole_machines_reach() -> None:
             break
     assert judged >= 6
     assert packed
+
+
+def test_a_place_without_machines_holds_no_improvement() -> None:
+    """All crews of a place that has to be used were ruled out."""
+    market = markets.Market.of(instances.exchange_problem(0))
+    known = settled.Place(
+        place=0, machines=frozenset(), usd=0.0, home_usd=0.0, weight=lambda _: 1.0
+    )
+    limits = settled.Limits(needed=1.0, most_usd=9.0, speeds=(1.0, 2.0), prices=(0.1, 0.0))
+    own = settled.Settled(market, {}, nothing)
+    assert own.best([known], limits, lambda: 1.0, 5) == (-math.inf, [])
 
 
 def test_prices_do_not_stop_where_a_samples_per_second_and_a_dollar_have_to_fall_together() -> None:

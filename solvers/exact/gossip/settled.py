@@ -99,7 +99,11 @@ class Settled:
         of machines by pool that come close.
         """
         dollar, speed = limits.prices
+        if not all(place.machines for place in places):
+            return -np.inf, []
         every = [self._fronts(place, speed) for place in places]
+        if not all(len(items.gain) for items, _ in every):
+            return -np.inf, []
         terms = Terms(
             needed=limits.needed * (1 - ROOM) - limits.speed,
             most_usd=limits.most_usd * (1 + ROOM),
