@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog
+from placer.market.words.areas import CONTINENTS, plain_name
 from placer.market.words.selection import places_of
 from placer.problem.requirements import Used
 
@@ -68,8 +69,9 @@ def _place(word: str, catalog: Catalog) -> str:
     """
     places = places_of(word, catalog)
     if len(places) > 1:
+        what = "a continent" if plain_name(word) in CONTINENTS else "an area"
         raise PlacerError(
-            f"use '{word}': an area is no pattern of places",
+            f"use '{word}': {what} is no pattern of places",
             "name a place, a provider or one such as 'gcp/europe-*'",
         )
     return places[0]
