@@ -19,7 +19,7 @@ from placer.documents.schemas import SCHEMA_NAMES, schema_text
 from placer.errors import PlacerError, unknown
 from placer.files.json_text import parse_json
 from placer.service import openapi
-from placer.service.gate import OPEN, GateError, guard
+from placer.service.gate import OPEN, PROBE, GateError, guard
 from placer.service.jobs.desk import Desk
 from placer.service.jobs.store import Job, State, Store
 from placer.service.metrics import CONTENT_TYPE as METRICS_TYPE
@@ -403,13 +403,13 @@ def _job_bytes(desk: Desk, job: Job) -> bytes:
     return json.dumps(document).encode()
 
 
-@get("/healthz", opt={OPEN: True})
+@get("/healthz", opt={OPEN: True, PROBE: True})
 async def healthz() -> Response[bytes]:
     """Say that the process is alive."""
     return Response(b'{"alive": true}', media_type=JSON)
 
 
-@get("/readyz", opt={OPEN: True})
+@get("/readyz", opt={OPEN: True, PROBE: True})
 async def readyz(request: Asked) -> Response[bytes]:
     """Say whether questions can be answered, and how old the books are."""
     pool: Pool = request.app.state.pool

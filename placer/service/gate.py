@@ -14,6 +14,8 @@ from placer.service.settings import Settings
 COOKIE = "placer_page"
 OPEN = "open"
 """Option of routes that ask for no token: probes of an orchestrator, the page that asks for it."""
+PROBE = "probe"
+"""Option of routes that an orchestrator asks by the address of a container: any name will do."""
 Connection = ASGIConnection[Any, Any, Any, Any]
 
 
@@ -36,7 +38,8 @@ def guard(connection: Connection, handler: BaseRouteHandler) -> None:
         Names the host, the site, or what is wrong with the token.
     """
     settings: Settings = connection.app.state.settings
-    _check_host(connection, settings)
+    if not handler.opt.get(PROBE):
+        _check_host(connection, settings)
     if connection.scope.get("method") not in ("GET", "HEAD"):
         _check_site(connection)
     if settings.token is not None and not handler.opt.get(OPEN):

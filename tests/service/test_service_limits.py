@@ -122,6 +122,7 @@ def test_with_the_token_everybody_asks(guarded: Served) -> None:
 def test_foreign_names_and_pages_are_kept_out(client: httpx2.Client) -> None:
     """A name that resolves to loopback, and a page of another site that posts."""
     assert client.get("/v1/models", headers={"Host": "evil.example"}).status_code == 400
+    assert client.get("/healthz", headers={"Host": "10.1.2.3:8642"}).status_code == 200  # a probe
     headers = {"Origin": "http://evil.example"}
     answer = client.post("/v1/recommend", json=QUESTION, headers=headers)
     assert (answer.status_code, answer.json()["type"]) == (403, "/problems/origin")
