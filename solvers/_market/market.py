@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,12 @@ from .quota_buckets import Buckets
 from .required_machines import RequiredMachines
 from .shared_tables import network_property, shared_property, shared_tables
 
+CHARGES = 4
+"""Times that the largest speed is worked out with the price of data that the one before left."""
+FINE_MULTIPLIERS = 8
+"""Prices of a dollar near what the best machine makes of it, where the largest speed lies."""
+TIGHTER = 0.98
+"""Share of the largest speed below which another time is worth it."""
 KEPT_EXCHANGES = 512
 """Exchanges in one place that a market keeps, of some hundred bytes each."""
 OF_WEIGHTS = ("weights", "values", "_best", "grids")
@@ -38,7 +44,7 @@ class Market:
     Notes
     -----
     A pool is dominated by a cheaper one with the same place, device, number of devices and market,
-    unless either is limited in number: then both may be needed. ``moving_usd`` is what moving data
+    unless either is limited in number: then both may be needed. ``moving_usd`` is what data
     adds to the price of one machine of each pool at least, in USD/h. ``multipliers`` are prices of
     a dollar in samples/s at which the bound is evaluated besides the usual ones.
     """
@@ -201,11 +207,39 @@ class Market:
 
     @network_property
     def data_usd_of(self) -> Array:
+        """Price of the way of one sample to a worker of each pool; shape (pools,). Where the
+        prices of machines hold what a way costs above the cheapest, that is left out here.
+        """
+        ways = self._ways_usd
+        paid = self.moving_usd and np.any(self._dearer_ways_usd)
+        return np.full(len(ways), ways.min(initial=np.inf)) if paid else ways
+
+    def way_usd(self, places: Sequence[int]) -> float | None:
+        """Return the price of the way of one sample if all workers of some places pay the same and
+        none of them waits for what the others read; else None.
+        """
+        problem = self.problem
+        if problem.data_store is None:
+            return 0.0
+        ways = self._ways_usd[np.isin(self.place_of, places)]
+        shared = problem.most_loaded_samples_per_s < np.inf or any(
+            problem.line_samples_per_s(self.places[place]) < np.inf for place in places
+        )
+        return None if shared or np.ptp(ways) > 0 else float(ways[0])
+
+    @network_property
+    def _ways_usd(self) -> Array:
         """Price of the way of one sample to a worker of each pool; shape (pools,)."""
         return np.array([worker_sample_usd(pool, self.problem) for pool in self.pools])
 
-    def with_moving_data(self, samples_per_second: float, usd_per_hour: float) -> Market:
-        """Put the price of data that must move into the prices of the machines that it moves to.
+    @property
+    def charges_data(self) -> bool:
+        """Whether `with_data` puts anything into the prices of machines."""
+        return bool(np.any(self._moved_usd) or np.any(self._dearer_ways_usd))
+
+    def with_data(self, samples_per_second: float, usd_per_hour: float) -> Market:
+        """Put the price of data that must move, or that comes a dearer way than other data, into
+        the prices of the machines that it goes to.
 
         Parameters
         ----------
@@ -214,12 +248,37 @@ class Market:
 
         Notes
         -----
-        Where all data may move, a machine does the share v / V of all samples, and V is at most the
-        largest speed that the limit pays for: the smallest over the multipliers of (best sum of v -
-        lambda c) + lambda USD/h.
+        A machine does the share v / V of all samples, and V is at most the largest speed that the
+        limit pays for: the smallest over the multipliers of (best sum of v - lambda c) + lambda
+        USD/h. With these prices the limit pays for less, so the step is done again.
         """
-        if not np.any(self._moved_usd) or samples_per_second <= 0:
+        if not self.charges_data or samples_per_second <= 0:
             return self
+        each = self._moved_usd[self.place_of] + self._dearer_ways_usd
+        paid, most = self, np.inf
+        for _ in range(CHARGES):
+            reached = paid._most_speed(usd_per_hour)
+            if reached > min(TIGHTER * most, self.problem.most_loaded_samples_per_s):
+                break
+            most = reached
+            # The largest speed that the limit pays for errs high, so the share of a machine, and
+            # with it the price of its data, errs low.
+            moving = SECONDS_PER_HOUR * samples_per_second * self.speed / most * each
+            paid = replace(self, moving_usd=tuple(moving.tolist()), tables={})
+            dearest = float((paid.speed / np.maximum(paid.usd, 1e-6)).max())
+            paid = paid.with_multipliers(dearest * np.geomspace(0.5, 1.02, FINE_MULTIPLIERS))
+        return paid
+
+    def without_ways(self) -> Market:
+        """Return the market for strategies whose workers get equal parts of a step: there a fast
+        worker does less than its share of the speed, so ways of data are charged by the cheapest.
+        """
+        if not self.moving_usd or not np.any(self._dearer_ways_usd):
+            return self
+        return replace(self, moving_usd=(), tables={})
+
+    def _most_speed(self, usd_per_hour: float) -> float:
+        """Return the largest speed that a price per hour pays for, erring high."""
         everywhere = self.best_sums(
             np.arange(len(self.places)),
             frozenset(self.host_of),
@@ -232,11 +291,7 @@ class Market:
             if usd_per_hour < np.inf
             else reached[price == 0]
         )
-        # The largest speed that the limit pays for errs high, so the share of a machine, and with
-        # it the price of the data that moves to it, errs low.
-        share = self.speed / float(limits.min())
-        moving = SECONDS_PER_HOUR * samples_per_second * share * self._moved_usd[self.place_of]
-        return replace(self, moving_usd=tuple(moving.tolist()), tables={})
+        return float(limits.min())
 
     def with_multipliers(self, multipliers: Iterable[float]) -> Market:
         """Evaluate the bound at some prices of a dollar too."""
@@ -267,6 +322,19 @@ class Market:
                 for p in self.places
             ]
         )
+
+    @network_property
+    def _dearer_ways_usd(self) -> Array:
+        """Price of the way of one sample to each pool above that of the cheapest way; shape
+        (pools,). Zero at sites whose line the workers share: there a machine may do less than its
+        share of the speed.
+        """
+        problem = self.problem
+        if problem.data_store is None:
+            return np.zeros(len(self.pools))
+        ways = self._ways_usd
+        alone = [problem.line_samples_per_s(place) == np.inf for place in self.places]
+        return np.where(np.array(alone)[self.place_of], ways - ways.min(initial=np.inf), 0.0)
 
     @network_property
     def least_rounds(self) -> dict[object, tuple[float, float]]:

@@ -227,11 +227,7 @@ class Prepared:
             if self._alone(target):
                 with ledger.mode(NO_EXCHANGE, 1):
                     _offer_single_machines(self.market, target)
-            # Data that moves is charged for the least samples that an improvement has pass through
-            # its workers.
-            market = self.market.with_moving_data(
-                target.min_speed * _least_multiplier(self.market.problem), target.max_usd_per_hour
-            )
+            market = self._charged(target)
             if target.beat is not None:
                 market = _aimed(market, target)
             searches = self.searches(market, target)
@@ -241,20 +237,8 @@ class Prepared:
                 closed = {id(search) for search in searches}
             else:
                 closed = self._open(target, searches, opening)
-            limited = target.max_usd_per_sample < math.inf and target.beat is None
-            if len(closed) < len(searches) and limited:
-                market = _aimed(market, target)
-                open_ = {
-                    (search.mode.strategy, search.mode.local_steps)
-                    for search in searches
-                    if id(search) not in closed
-                }
-                searches = self.searches(market, target)
-                closed = {
-                    id(search)
-                    for search in searches
-                    if (search.mode.strategy, search.mode.local_steps) not in open_
-                }
+            if len(closed) < len(searches):
+                searches, closed = self._tightened(target, searches, closed)
             for search in searches:
                 if id(search) in closed:  # it stays closed: a better incumbent asks for more
                     mode = search.mode.strategy, search.mode.local_steps
@@ -268,6 +252,30 @@ class Prepared:
         except (StoppedError, KeyboardInterrupt, MemoryError) as why:
             self._stop(why)
             return False
+
+    def _tightened(
+        self, target: Target, searches: list[Search], closed: set[int]
+    ) -> tuple[list[Search], set[int]]:
+        """Return the searches, and which of them are closed, with bounds that know what the first
+        incumbent asks of an improvement: prices of a dollar, and what data costs at least.
+        """
+        limited = target.max_usd_per_sample < math.inf and target.beat is None
+        if not limited and not self.market.charges_data:
+            return searches, closed
+        market = self._charged(target)
+        if limited or target.beat is not None:
+            market = _aimed(market, target)
+        done = {(s.mode.strategy, s.mode.local_steps) for s in searches if id(s) in closed}
+        anew = self.searches(market, target)
+        return anew, {id(s) for s in anew if (s.mode.strategy, s.mode.local_steps) in done}
+
+    def _charged(self, target: Target) -> Market:
+        """Return the market in which data is charged for the least samples that an improvement has
+        pass through its workers.
+        """
+        return self.market.with_data(
+            target.min_speed * _least_multiplier(self.market.problem), target.max_usd_per_hour
+        )
 
     @staticmethod
     def _excluded(target: Target, searches: list[Search]) -> bool:
@@ -477,11 +485,12 @@ def _least_multiplier(problem: Problem) -> float:
 
 
 def _searches(market: Market, target: Target) -> list[Search]:
-    searches = []
+    searches, plain = [], market.without_ways()
     for name, steps in market.problem.modes:
         target.check_time()
-        mode = Mode(market.problem, name, steps)
-        searches.append(SEARCHES[traits(name).transport](market, target, mode))
+        mode, of = Mode(market.problem, name, steps), traits(name)
+        stock = plain if of.division == "equal" else market
+        searches.append(SEARCHES[of.transport](stock, target, mode))
     return searches
 
 

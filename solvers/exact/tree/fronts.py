@@ -92,12 +92,12 @@ def speed_and_price_decide(problem: Problem, strategy: str) -> bool:
 
     Notes
     -----
-    It is, unless parts are equal, regions go at their own pace, data has its place or a price by
-    place, or machines are asked for by name.
+    It is, unless parts are equal, regions go at their own pace, data has its place, or machines are
+    asked for by name. Where data comes from a store, see `Market.way_usd` too.
     """
     wish, chosen = problem.requirements, traits(strategy)
     two = not (wish.counts_carbon or problem.joint_limits)  # else a third figure counts
-    free = not wish.datasets and wish.data_store is None and not wish.used and two
+    free = not wish.datasets and not wish.used and two
     if problem.island_question is not None:  # links differ with the machines of an island
         free = free and len({pool.machines for pool in problem.pools}) < 2
     return (
@@ -143,9 +143,11 @@ class Fronts:
         self.prices = prices
         self.bound, self.hosts, self.split, self.market = bound, hosts, split, bound.market
         mode = bound.relaxation.mode
-        # More speed brings more rounds and more egress. Counting it with the price keeps a slower
-        # choice that just stays within a budget.
-        self.usd_per_speed = SECONDS_PER_HOUR * egress_usd / mode.samples
+        # More speed brings more rounds, more egress and more data. Counting them with the price
+        # keeps a slower choice that just stays within a budget.
+        way = self.market.way_usd(bound.node.used)
+        assert way is not None  # else speed and price alone do not decide
+        self.usd_per_speed = SECONDS_PER_HOUR * (egress_usd / mode.samples + way)
         self.units = [
             units_at(self.market, place, own)
             for place, own in zip(bound.node.used, hosts, strict=True)

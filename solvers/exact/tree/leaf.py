@@ -82,7 +82,8 @@ class Leaf:
             yield from self._machines_of(self.bound.of_family(family), split, sums)
 
     def _machines_of(self, bound: LeafBound, split: Indices, sums: list[Array]) -> Tree:
-        if speed_and_price_decide(self.relaxation.problem, self.relaxation.mode.strategy):
+        decide = speed_and_price_decide(self.relaxation.problem, self.relaxation.mode.strategy)
+        if decide and self.market.way_usd(self.node.used) is not None:
             egress_usd = float(bound.egress_usd(split)[0])
             for hosts in bound.host_runs(split):
                 yield from Fronts(bound, hosts, split, egress_usd, self.prices).improvements()
