@@ -299,7 +299,7 @@ def test_notebook_is_clean() -> None:
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
     parts = [part for cell in cells for part in cell["outputs"]]
     assert {part["output_type"] for part in parts} == {"execute_result", "stream", "display_data"}
-    assert any("image/png" in part.get("data", {}) for part in parts)
+    assert any("image/svg+xml" in part.get("data", {}) for part in parts)
     text = json.dumps(notebook)
     assert not re.search(r"/(tmp|home|root|work|Users)/", text)
     assert len(text) < 80_000

@@ -283,3 +283,21 @@ def test_without_the_extra_a_notebook_shows_the_text(monkeypatch: pytest.MonkeyP
     result = placer.recommend("roberta-xlm", budget="5/h", **SMALL)
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     assert result._repr_html_() is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "sweep --model roberta-xlm --catalog erben-2023 --gpu T4 --over budget=1/h,2/h",
+        "robust --model roberta-xlm --catalog erben-2023 --gpu T4 --workers 4 --worlds 8",
+        "simulate --model roberta-xlm --catalog erben-2023 --workers gcp/us-central1=4xT4:spot",
+        "reproduce intellect-1",
+    ],
+)
+def test_plots_stand_beside_the_table(words: str, tmp_path: Path, command: Run) -> None:
+    """The first chart of the report, as a file of its own."""
+    target = tmp_path / "plot.svg"
+    done = command(*words.split(), "--plot", str(target))
+    assert done.returncode == 0, done.stderr
+    assert target.read_text(encoding="utf-8").startswith("<svg")
+    assert command(*words.split(), "--plot", str(tmp_path / "x.gif")).returncode == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from pathlib import Path
 from typing import Any
 
 import click
@@ -18,6 +17,7 @@ from placer.cli.options import (
 )
 from placer.cli.output import check_targets, console, print_json, write_bytes, write_json
 from placer.cli.screen.option_groups import GroupedCommand
+from placer.cli.screen.plot import check_plot, plot_option, write_plot
 from placer.cli.screen.progress import progress
 
 EXAMPLE = """\b
@@ -45,9 +45,7 @@ Examples:
 )
 @output_option("the frontier")
 @click.option("--csv", "table", metavar="FILE", help="Write the points as CSV.")
-@click.option(
-    "--plot", metavar="FILE", help="Draw the frontier as .svg, .png or .pdf (needs matplotlib)."
-)
+@plot_option
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, model: str, as_json: bool, **words: Any) -> None:
@@ -57,17 +55,16 @@ def command(ctx: click.Context, /, model: str, as_json: bool, **words: Any) -> N
     The frontier goes from the cheapest placement (with --min-throughput: the cheapest that reaches
     it) to the fastest (with --budget: the fastest within it).
     """
-    from placer.cli.report.frontier.frontier_plot import check_plot
     from placer.interface.advisor import Advisor
 
     output, table, plot = (words.pop(name) for name in ("output", "table", "plot"))
     check_targets(output, table, plot)
-    if plot:
-        check_plot(plot)
+    check_plot(plot)
     asked = {**words, "objective": "throughput"}  # the search tells samples/s
     with progress("tracing the frontier", asked, keeps=True) as better:
         frontier = Advisor().pareto(model, on_better=better, **words)
-    written = _write(frontier, output, table, plot)
+    written = _write(frontier, output, table)
+    write_plot(plot, frontier.to_dict())
     if as_json:
         print_json(frontier.to_dict())
     elif frontier.points:
@@ -81,8 +78,8 @@ def command(ctx: click.Context, /, model: str, as_json: bool, **words: Any) -> N
     ctx.exit(0 if frontier.points else 4)
 
 
-def _write(frontier: Any, output: str | None, table: str | None, plot: str | None) -> list[str]:
-    """Write the files that were asked for; tables and drawings only if there are points."""
+def _write(frontier: Any, output: str | None, table: str | None) -> list[str]:
+    """Write the files that were asked for; tables only if there are points."""
     if output:
         write_json(output, frontier.to_saved())
     if table and frontier.points:
@@ -92,11 +89,7 @@ def _write(frontier: Any, output: str | None, table: str | None, plot: str | Non
         writer.writeheader()
         writer.writerows(rows)
         write_bytes(table, text.getvalue().encode())
-    if plot and frontier.points:
-        from placer.cli.report.frontier.frontier_plot import drawn
-
-        write_bytes(plot, drawn(frontier, Path(plot).suffix.removeprefix(".").lower()))
-    return [path for path in (output, table, plot) if path]
+    return [path for path in (output, table) if path]
 
 
 def _print(frontier: Any, written: list[str]) -> None:

@@ -18,6 +18,7 @@ from placer.cli.options import (
 )
 from placer.cli.output import console, print_json
 from placer.cli.screen.option_groups import GroupedCommand
+from placer.cli.screen.plot import check_plot, plot_option, write_plot
 from placer.cli.screen.progress import progress
 from placer.errors import PlacerError
 
@@ -76,16 +77,22 @@ def _stoppable() -> Iterator[None]:
     limit_help="Stop each search after this long.",
     seed_help="Seed of the sample and of randomised solvers.",
 )
+@plot_option
 @table_option
 @click.pass_context
-def command(ctx: click.Context, /, model: str, as_json: bool, **words: Any) -> None:
+def command(
+    ctx: click.Context, /, model: str, as_json: bool, plot: str | None, **words: Any
+) -> None:
     """Say how much a recommendation may lose if prices, links and speeds are not what the book
     says.
     """
     from placer.interface.worlds import robust
 
+    check_plot(plot)
     with progress("looking at other worlds"), _stoppable():
         robustness = robust(model, **words)
+    if robustness.result.placement is not None:
+        write_plot(plot, robustness.to_dict())
     if as_json:
         print_json(robustness.to_dict())
     elif robustness.result.placement is None:

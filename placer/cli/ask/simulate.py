@@ -10,6 +10,7 @@ import click
 from placer.cli.options import request_options, table_option
 from placer.cli.output import print_json
 from placer.cli.screen.option_groups import GroupedCommand
+from placer.cli.screen.plot import check_plot, plot_option, write_plot
 from placer.units import format_plain
 
 if TYPE_CHECKING:
@@ -72,17 +73,26 @@ SHARE = click.FLOAT
     metavar="X",
     help="By how much it is slow then.",
 )
+@plot_option
 @table_option
 def command(
-    model: str, workers: str, catalog: tuple[str, ...], as_json: bool, **words: Any
+    model: str,
+    workers: str,
+    catalog: tuple[str, ...],
+    as_json: bool,
+    plot: str | None,
+    **words: Any,
 ) -> None:
     """Replay a placement given by hand, event by event, and put it beside the closed form."""
     from placer.interface.advisor import Advisor
     from placer.validation.simulation.replay import SCHEMA
 
+    check_plot(plot)
     simulation = Advisor(catalog).simulate(model, workers, **words)
+    document = {"schema": SCHEMA, "workers": workers, **_document(simulation)}
+    write_plot(plot, document)
     if as_json:
-        print_json({"schema": SCHEMA, "workers": workers, **_document(simulation)})
+        print_json(document)
         return
     for line in _lines(simulation):
         click.echo(line)

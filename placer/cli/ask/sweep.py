@@ -18,6 +18,7 @@ from placer.cli.options import (
 )
 from placer.cli.output import check_targets, console, print_json, write_text
 from placer.cli.screen.option_groups import GroupedCommand
+from placer.cli.screen.plot import check_plot, plot_option, write_plot
 from placer.errors import PlacerError
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ only the missing points are solved.
 @click.option("--shard", metavar="I/N", help="Only every N-th point, from the I-th on.")
 @click.option("--merge", is_flag=True, help="Put FILES of shards together.")
 @solve_options(limit_help="Stop each search after this long.")
+@plot_option
 @json_option
 @click.pass_context
 def command(
@@ -85,8 +87,11 @@ def command(
     changes.
     """
     output: str | None = words["output"]
+    plot: str | None = words.pop("plot")
     check_targets(output)
+    check_plot(plot)
     sweep = _merged(files, output) if merge else _run(files, model, over, words)
+    write_plot(plot, sweep.to_dict())
     if as_json:
         print_json(sweep.to_dict())
     else:

@@ -6,6 +6,7 @@ import click
 
 from placer.cli.options import table_option
 from placer.cli.output import console, print_json
+from placer.cli.screen.plot import check_plot, plot_option, write_plot
 
 
 @click.command("reproduce", epilog="Example: placer reproduce erben")
@@ -13,8 +14,9 @@ from placer.cli.output import console, print_json
 @click.option(
     "--all", "all_rows", is_flag=True, help="Print every row, not only the best of each family."
 )
+@plot_option
 @table_option
-def command(paper: str, all_rows: bool, as_json: bool) -> None:
+def command(paper: str, all_rows: bool, as_json: bool, plot: str | None) -> None:
     """Recompute a published paper from the shipped books and compare.
 
     PAPER is erben, phalak, cloudless or intellect-1.
@@ -22,7 +24,9 @@ def command(paper: str, all_rows: bool, as_json: bool) -> None:
     from placer.cli.report.reproduction import print_reproduction
     from placer.validation.reproduction import reproduce
 
+    check_plot(plot)
     reproduction = reproduce(paper)
+    write_plot(plot, reproduction.to_dict())
     if as_json:
         print_json(reproduction.to_dict())
     else:

@@ -17,12 +17,13 @@ MOST_ERROR = 1.0
 def report(document: Document, today: date) -> Report:
     """Build the report of a ``placer.reproduction/v1`` document."""
     rows, verdicts = document["rows"], document["verdicts"]
-    inside = [row for row in rows if row["inside_interval"]]
+    judged = [row for row in rows if row["inside_interval"] is not None]
+    inside = [row for row in judged if row["inside_interval"]]
     claims = ", ".join(f"{count} {name}" for name, count in verdicts.items())
     return Report(
         title=document["title"],
         subtitle=f"placer reproduce {document['paper']}",
-        verdict=f"{len(inside)} of {counted(len(rows), 'published figure')} lie within placer's "
+        verdict=f"{len(inside)} of {counted(len(judged), 'published figure')} lie within placer's "
         f"interval. Claims: {claims}.",
         tone="warning" if verdicts.get("contradicted") else "good",
         sections=(
@@ -58,6 +59,8 @@ def errors(document: Document) -> tuple[Section, ...]:
     ]
     far = sum(1 for row in rows if row["error"] is not None and abs(row["error"]) > MOST_ERROR)
     beyond = f" {far} more are off by over {percent(MOST_ERROR)}: see the table." if far else ""
+    if not dots:
+        return section("Published and computed", listed)
     chart = Chart(
         name="errors",
         title="Error of each figure with placer's interval, the largest first",
@@ -77,8 +80,10 @@ def _cells(row: Document) -> list[Any]:
     return [
         row["label"],
         row["unit"] if row["unit"] == row["quantity"] else f"{row['quantity']} ({row['unit']})",
-        (format_number(row["published"]), row["published"]),
-        (format_number(row["ours"]), row["ours"]),
+        *(
+            ("", None) if row[key] is None else (format_number(row[key]), row[key])
+            for key in ("published", "ours")
+        ),
         spread,
         ("", None) if row["error"] is None else (percent(row["error"], signed=True), row["error"]),
     ]
