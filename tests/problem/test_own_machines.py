@@ -48,7 +48,7 @@ def test_figures_after_the_place_replace_what_is_assumed() -> None:
     assert (offer.gpu_count, offer.network_gbps) == (4, 1.0)
     assert problem.network.link("onprem/lab", "onprem/lab").bytes_per_second == 62.5e6
     (said,) = own_sentences(problem.catalog)
-    assert "near Berlin" in said
+    assert "near Berlin: 1 machine with 4 x T4;" in said
     assert said.count("(assumed)") == 1  # egress alone
 
 
@@ -154,6 +154,14 @@ def test_idle_machines_are_said_to_be_idle() -> None:
     assert {n.message for n in result.notes if n.code == "renting"} == {
         "your own machines stay idle: rented ones alone do better"
     }
+
+
+def test_too_small_machines_say_how_to_go_on() -> None:
+    """7.6 B parameters at 16 bytes do not fit two boards of 40 GB; rented ones or adapters do."""
+    with pytest.raises(PlacerError) as refused:
+        placer.recommend("Qwen2.5-7B", own=OFFICE)
+    assert "--budget 5/h" in refused.value.hint
+    assert "--qlora 16" in refused.value.hint
 
 
 def test_they_may_be_placed_by_hand_and_in_changed_worlds() -> None:

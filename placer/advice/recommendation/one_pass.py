@@ -12,8 +12,16 @@ from placer.units import (
     format_bytes,
     format_duration,
     format_number,
+    format_tokens,
     format_usd,
 )
+
+
+def _amount(samples: float, each: float, tokens_per_sample: int | None) -> str:
+    """Say how much is read: samples, or the tokens of a language model."""
+    if tokens_per_sample is not None:
+        return format_tokens(samples * tokens_per_sample)
+    return f"{format_number(samples / 1e6)} M samples of {format_bytes(each)}"
 
 
 def one_pass_notes(problem: Problem, got: Estimate) -> Iterator[Warn]:
@@ -25,10 +33,11 @@ def one_pass_notes(problem: Problem, got: Estimate) -> Iterator[Warn]:
         return  # the totals say it
     samples = wish.data_bytes / each
     seconds = samples / got.samples_per_second.value
+    unit = "samples" if got.tokens_per_sample is None else "tokens"
     usd = seconds / SECONDS_PER_HOUR * got.usd_per_hour.total
     yield Warn(
         code="one-pass",
         message=f"one pass over {format_bytes(wish.data_bytes)} in {wish.data_store} "
-        f"({format_number(samples / 1e6)} M samples of {format_bytes(each)}) takes "
-        f"{format_duration(seconds)} and {format_usd(usd)}; --samples gives totals",
+        f"({_amount(samples, each, got.tokens_per_sample)}) takes "
+        f"{format_duration(seconds)} and {format_usd(usd)}; --{unit} gives totals",
     )

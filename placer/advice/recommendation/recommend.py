@@ -23,7 +23,7 @@ from placer.advice.recommendation.notes import (
 )
 from placer.advice.recommendation.one_pass import one_pass_notes
 from placer.advice.recommendation.price_risk import outlier_sentences, price_risk
-from placer.advice.recommendation.renting import own_notes, renting_notes
+from placer.advice.recommendation.renting import check_own_pools, own_notes, renting_notes
 from placer.cost_model.convergence import multiplier_of
 from placer.cost_model.estimate import Estimate, Outcome, estimate, evaluate, pool_of
 from placer.cost_model.limits import LIMIT_CODES, TOLERANCE, Violation, evaluated, violations
@@ -39,7 +39,7 @@ from placer.solving.allowance import OutOfTimeError
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.confident_plan import ConfidentPlan, tail_share
 from placer.solving.result import Option, Result
-from placer.solving.solve import require_pools, solve
+from placer.solving.solve import solve
 from placer.units import format_duration, format_plain, format_usd
 
 Considered = tuple[Placement, Outcome | None, tuple[Violation, ...]]
@@ -89,7 +89,7 @@ def recommend(
     PlacerError
         If the request admits no machine at all.
     """
-    require_pools(problem)
+    check_own_pools(problem)
     options = options or SolveOptions()
     with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
         return _recommended(problem, solver, options, top, alternatives=alternatives)

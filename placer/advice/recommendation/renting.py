@@ -8,13 +8,14 @@ from dataclasses import replace
 
 from placer.advice.recommendation.nearest import BASELINE_NODES, short_search
 from placer.cost_model.estimate import Estimate, estimate
+from placer.errors import PlacerError
 from placer.market.words.own_places import own_places
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Warn
 from placer.solving.result import Result
-from placer.solving.solve import solve
+from placer.solving.solve import require_pools, solve
 from placer.units import format_speed, format_usd
 
 KEPT = 1 - 1e-6
@@ -28,6 +29,27 @@ def own_notes(problem: Problem) -> Iterator[Warn]:
 
         for sentence in own_sentences(problem.catalog):
             yield Warn(code="own", message=sentence)
+
+
+def check_own_pools(problem: Problem) -> None:
+    """Refuse a question that admits no machine; where it is about one's own machines alone, say how
+    to ask for rented ones as well.
+
+    Raises
+    ------
+    PlacerError
+        As `placer.solving.solve.require_pools`.
+    """
+    try:
+        require_pools(problem)
+    except PlacerError as error:
+        own = own_places(problem.catalog.changes)
+        if own and {*problem.requirements.places_in} == {*own}:
+            error.hint = (
+                "your own machines alone cannot train it: add --budget 5/h to rent others too, or "
+                "train adapters with --lora 16 or --qlora 16"
+            )
+        raise
 
 
 def renting_notes(result: Result, solver: str, options: SolveOptions) -> Iterator[Warn]:

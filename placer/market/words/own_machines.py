@@ -189,7 +189,7 @@ def own_sentences(catalog: Catalog) -> Iterator[str]:
         if change.startswith(PREFIX):
             own = parse_own(change.removeprefix(PREFIX), catalog)
             kilowatts = machine_watts(own, catalog.gpus[own.gpu]) / 1000
-            each = f"one {own.gpu}" if own.gpu_count == 1 else f"{own.gpu_count} x {own.gpu} each"
+            each = f"one {own.gpu}" if own.gpu_count == 1 else f"{own.gpu_count} x {own.gpu}"
             machines = f"{own.count} machine{'s' * (own.count > 1)} with {each}"
             parts = (
                 ("power", f"electricity {format_usd(own.usd_per_kwh)}/kWh"),
