@@ -27,7 +27,7 @@ from placer.market.catalog import (
     store_document,
     worker_name,
 )
-from placer.market.network.geography import great_circle_km
+from placer.market.network.geography import pairwise_km
 from placer.market.network.graph import Network, largest_cards, network_of
 from placer.market.scaled_market import AGGREGATOR_PLACES, ONE_ROW, RowChange
 from placer.market.words.own_places import own_places
@@ -89,8 +89,10 @@ FORMER_QUOTA_GPUS = 8
 """Quota where a document does not name any: once it held for everybody, so that such documents
 mean the same as ever.
 """
-KEPT_POOLS = 8
-"""Sets of admitted offers that a catalog keeps for further questions."""
+KEPT_POOLS = 32
+"""Sets of admitted offers that a catalog keeps for further questions, of up to 3 MB each: a set for
+each shipped model, and some.
+"""
 KM_PER_DEGREE = 111.0
 """Kilometres of one degree of latitude, rounded down."""
 SAME_CITY_KM = 100.0
@@ -294,6 +296,8 @@ class Problem:
         ranks the limit is left out, for every row costs time.
         """
         limits, wish = joint_limits(self.requirements), self.requirements
+        if self.island_question is None:  # no worker has a plan, so none has ranks
+            return limits
         taken = [(sequences_taken(pool), pool.usd_per_hour) for pool in self.pools]
         most = wish.max_workers * max((ranks for ranks, _ in taken), default=0)
         if wish.budget_usd_per_hour is not None and most > self.batch:
@@ -387,10 +391,10 @@ class Problem:
             pool = self.pool(offer)
             return () if pool is None else (pool,)
         kind = _island_kind(offer)
-        if kind not in self._island_counts:
-            counts = question.counts(offer, self.catalog.gpu(offer.gpu))
-            self._island_counts[kind] = counts
-        pools = (self.pool(offer, machines) for machines in self._island_counts[kind])
+        _, known, _ = self._known_islands
+        if kind not in known:
+            known[kind] = question.counts(offer, self.catalog.gpu(offer.gpu))
+        pools = (self.pool(offer, machines) for machines in known[kind])
         return tuple(pool for pool in pools if pool is not None)
 
     def island(
@@ -403,10 +407,11 @@ class Problem:
         if question is None:
             return None
         kind = _island_kind(offer), machines, inner
-        if kind not in self._islands:
+        _, _, known = self._known_islands
+        if kind not in known:
             gpu = self.catalog.gpu(offer.gpu)
-            self._islands[kind] = question.island(offer, gpu, machines, inner)
-        return self._islands[kind]
+            known[kind] = question.island(offer, gpu, machines, inner)
+        return known[kind]
 
     def nearest_island(
         self, offer: VmOffer, machines: int = MOST_ISLAND_MACHINES
@@ -425,12 +430,18 @@ class Problem:
         return {}
 
     @cached_property
-    def _island_counts(self) -> dict[object, tuple[int, ...]]:
-        return {}
-
-    @cached_property
-    def _islands(self) -> dict[object, Island | Refusal]:
-        return {}
+    def _known_islands(
+        self,
+    ) -> tuple[ModelProfile, dict[object, tuple[int, ...]], dict[object, Island | Refusal]]:
+        """The profile, numbers of machines and plans of islands that were worked out; questions of
+        the book that differ in nothing that decides plans share them.
+        """
+        kept: Recent[
+            tuple[ModelProfile, dict[object, tuple[int, ...]], dict[object, Island | Refusal]]
+        ] = self.catalog.memo.setdefault("islands", Recent(KEPT_POOLS))
+        # While the profile is held, nothing else has its id.
+        key = id(self.profile), self._island_limits, self.transport, self.compression
+        return kept.get(key, lambda: (self.profile, {}, {}))
 
     @cached_property
     def lanes(self) -> int:
@@ -463,17 +474,22 @@ class Problem:
         functions = functions if wanted_f is None else [wanted_f]
         stores = stores if wanted_s is None else [wanted_s]
         lines = [regions[store].latitude_deg for store in stores]
-        pairs = []
-        for function in functions:
-            line = regions[function].latitude_deg
-            for store, other in zip(stores, lines, strict=True):
-                # Degrees first: most stores are farther away than a city by these alone.
-                if abs(line - other) <= SAME_CITY_KM / KM_PER_DEGREE and (
-                    function == store
-                    or great_circle_km(regions[function], regions[store]) <= SAME_CITY_KM
-                ):
-                    pairs.append((function, store))
-        return tuple(sorted(pairs))
+        near = [
+            (function, store)
+            for function in functions
+            for line in (regions[function].latitude_deg,)
+            for store, other in zip(stores, lines, strict=True)
+            # Degrees first: most stores are farther away than a city by these alone.
+            if abs(line - other) <= SAME_CITY_KM / KM_PER_DEGREE
+        ]
+        apart = pairwise_km([(regions[a], regions[b]) for a, b in near])
+        return tuple(
+            sorted(
+                pair
+                for pair, km in zip(near, apart, strict=True)
+                if pair[0] == pair[1] or km <= SAME_CITY_KM
+            )
+        )
 
     @cached_property
     def modes(self) -> tuple[tuple[str, int], ...]:
@@ -664,6 +680,8 @@ class Problem:
         """Samples/s that store and lines leave to all workers together where these ask for more, at
         least.
         """
+        if self.data_store is None:
+            return self.most_loaded_samples_per_s
         lines = (self.line_samples_per_s(place) for place in {pool.place for pool in self.pools})
         return min([self.most_loaded_samples_per_s, *lines])
 

@@ -230,6 +230,8 @@ class Market:
     @network_property
     def _ways_usd(self) -> Array:
         """Price of the way of one sample to a worker of each pool; shape (pools,)."""
+        if self.problem.data_store is None:
+            return np.zeros(len(self.pools))
         return np.array([worker_sample_usd(pool, self.problem) for pool in self.pools])
 
     @property

@@ -257,7 +257,7 @@ def test_an_island_is_in_one_zone() -> None:
     problem = asked("llama-3.1-8b", gpu="H100", quota=128, zones="spread", local_steps="1..8")
     assert kinds(problem) == {1}
     assert kinds(asked("llama-3.1-8b", gpu="H100", quota=128, local_steps="1..8")) > {1}
-    with pytest.raises(PlacerError, match="no machine of catalog"):
+    with pytest.raises(PlacerError, match="of catalog 'default'"):
         require_pools(asked("llama-3.1-70b", gpu="H100", quota=128, zones="spread"))
 
 
@@ -411,3 +411,21 @@ def test_pools_name_themselves() -> None:
     pool: Pool = names["2xH100:8"] if "2xH100:8" in names else names["H100:8"]
     assert pool.gpus == pool.machines * 8
     assert pool.usd_per_hour == pool.machines * pool.offer.usd_per_hour
+
+
+def test_questions_share_plans_where_nothing_that_decides_them_differs() -> None:
+    """A book that has answered other questions admits the same machines with the same plans as one
+    that has answered none.
+    """
+    for words in (
+        {},
+        {"gpu": "H100"},
+        {"sharding": "zero-3"},
+        {"precision": "fp16"},
+        {"compression": "int8"},
+        {"tbs": 64},
+        {"machines_per_island": 2},
+    ):
+        problem = asked("gpt2-xl", **{"gpu": "A100-80,H100", "quota": 16, **words})
+        anew = replace(problem, catalog=replace(problem.catalog))
+        assert problem.pools == anew.pools, words

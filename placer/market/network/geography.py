@@ -67,6 +67,13 @@ def great_circle_km(a: Point, b: Point) -> float:
     return float(great_circles_km(*_degrees([a]), *_degrees([b]))[0])
 
 
+def pairwise_km(pairs: Sequence[tuple[Point, Point]]) -> list[float]:
+    """Return the great-circle distance of each pair of points in kilometres."""
+    first, second = [a for a, _ in pairs], [b for _, b in pairs]
+    apart: list[float] = great_circles_km(*_degrees(first), *_degrees(second)).tolist()
+    return apart
+
+
 def great_circles_km(lat_a: Array, lon_a: Array, lat_b: Array, lon_b: Array) -> Array:
     """Return the great-circle distances in kilometres of points given in degrees (haversine);
     shapes broadcast.

@@ -535,8 +535,12 @@ def margin(reached: Array, needed: Array) -> Array:
     negative is cut.
     """
     with np.errstate(invalid="ignore"):
-        # No n machines, or a threshold that nothing reaches: cut, whatever the other one is.
-        margin = np.where((reached == -np.inf) | (needed == np.inf), -np.inf, reached - needed)
-    scale = np.maximum(np.abs(np.where(np.isfinite(needed), needed, 1.0)), 1e-9)
-    lowest: Array = np.min(margin / scale, axis=0)
+        margin = reached - needed
+    # No n machines, or a threshold that nothing reaches: cut, whatever the other one is.
+    margin[(reached == -np.inf) | (needed == np.inf)] = -np.inf
+    scale = np.abs(needed)
+    scale[np.isinf(scale)] = 1.0
+    np.maximum(scale, 1e-9, out=scale)
+    margin /= scale
+    lowest: Array = np.min(margin, axis=0)
     return lowest
