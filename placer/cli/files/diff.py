@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from placer.cli.options import json_option
 from placer.cli.output import check_targets, console, new_table, print_json, read_json, write_text
 
 EXAMPLE = """\b
@@ -41,7 +40,7 @@ HEADERS = ("", "what", "before", "after", "change")
     help="End with exit code 6 where a figure changes by more: cost>10%, speed<-5%, egress>0.5. "
     "Figures: cost, machines, egress, speed, price, step, carbon.",
 )
-@json_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, as --format json.")
 @click.pass_context
 def command(
     ctx: click.Context,
