@@ -164,6 +164,22 @@ def test_half_of_the_machines_work_and_fewer_do_not() -> None:
     assert work_in(replace(two, machines=(1, 0)), HALF_H, JOB) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("slack", "waited_h"), [(0.10, 0.25), (0.25, 1.5), (0.5, 6.0), (1.0, 12.0)]
+)
+def test_who_has_more_slack_waits_longer(slack: float, waited_h: float) -> None:
+    """Of 2.4, 6, 12 and 24 h of slack a share of 0.1, 0.25, 0.5 and again 0.5 is waited, a restart
+    of 0.25 h at least; then on-demand machines fill the gap.
+    """
+    job = replace(JOB, work_h=24.0, deadline_h=24.0 * (1 + slack))
+    nobody = Observation(launched=(0, 0), steady=(0, 0), life_h=(3.0, 3.0), usd_per_hour=(1.0, 2.0))
+    held = [
+        span(replace(start(market()), now_h=hours), nobody, HALF_H, job, market())
+        for hours in (waited_h - 0.01, waited_h + 0.01)
+    ]
+    assert held == [(0, 0, 0), (0, 0, 4)]
+
+
 def test_lives_begin_with_three_hours() -> None:
     """Two ticks of half an hour with enough and an end: (1 + 3) / (0 + 1) before, / 2 after it.
     What is older than the memory of an hour is forgotten.

@@ -26,8 +26,8 @@ MOST_ZONES = 4
 """Spot zones at once."""
 RESERVE_H = 1.0
 """Hours before the deadline at which the uniform pace ends."""
-PATIENCE = 0.25
-"""Share of the slack that is waited for spot machines before the uniform pace begins."""
+MOST_PATIENCE = 0.5
+"""Share of the slack, at most, that is waited for spot machines before the uniform pace begins."""
 AHEAD_H = 0.5
 """Hours of work ahead of the pace at which on-demand machines are given back."""
 HYSTERESIS = 2.0
@@ -205,8 +205,14 @@ def _wanted(places: int, state: State, job: Job) -> int:
 def _pace_h(state: State, job: Job) -> float:
     """Hours of work below which on-demand machines fill gaps: a uniform pace that begins when a
     part of the slack has been waited for spot machines, and ends before the deadline.
+
+    Notes
+    -----
+    That part is the slack over the work: who has little slack needs it for restarts, who has much
+    can wait until spot machines are there.
     """
-    patience_h = max(job.restart_h, PATIENCE * (job.deadline_h - job.work_h))
+    slack_h = job.deadline_h - job.work_h
+    patience_h = max(job.restart_h, min(MOST_PATIENCE, slack_h / job.work_h) * slack_h)
     return _uniform_h(state.now_h, job, patience_h, job.deadline_h - RESERVE_H)
 
 
