@@ -304,7 +304,7 @@ def test_a_budget_and_a_floor_that_contradict_each_other() -> None:
         "either there is an answer"
     ) in text
     assert (
-        "--budget 4.81/h would do, the least budget that does: 8 x A10 on-demand in "
+        "With --budget 4.81/h, the least budget that works: 8 x A10 on-demand in "
         "lambda/us-west-1"
     ) in text
 
@@ -347,7 +347,7 @@ def test_data_that_stays_where_no_machine_may_be() -> None:
         "Data that stays in gcp/europe-west1 (2,000,000 samples) and only machines in "
         "gcp/us-* contradict each other"
     ) in text
-    assert "--data with :move instead of :stay would do" in text
+    assert "With --data :move instead of :stay: " in text
 
 
 def test_a_quota_that_binds() -> None:

@@ -134,7 +134,7 @@ def test_infeasible_is_exit_code_three_with_a_change_that_works(run: Run) -> Non
     done = run("recommend", *ERBEN, "--budget", "0.05/h")
     assert done.returncode == 3
     assert "no placement satisfies the request (proved" in done.stderr
-    assert "a budget of $0.05/h cannot hold" in done.stderr
+    assert "The budget of $0.05/h is too low" in done.stderr
     assert "--budget 0.14/h" in done.stderr
     as_json = run("recommend", *ERBEN, "--budget", "0.05/h", "--json")
     assert (as_json.returncode, json.loads(as_json.stdout)["status"]) == (3, "infeasible")

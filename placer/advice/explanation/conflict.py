@@ -142,7 +142,7 @@ def _moving(problem: Problem, asker: Asker) -> Option | None:
     trial = asker.best(
         wanting(problem, datasets=tuple(replace(data, may_move=True) for data in datasets))
     ).option("data")
-    return None if trial is None else replace(trial, note="--data with :move instead of :stay")
+    return None if trial is None else replace(trial, note="--data :move instead of :stay")
 
 
 def _note(wish: Wish, option: Option, problem: Problem) -> str:

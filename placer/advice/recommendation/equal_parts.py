@@ -40,13 +40,13 @@ def unlike_workers(problem: Problem, placement: Placement, got: Estimate) -> Ite
         return
     speed = equal_parts_speed(problem, placement, got)
     names = ", ".join(sorted({group.worker_name for group in placement.groups}))
-    parts = "the parts of a step follow the speeds of the devices"
-    equal = "a launcher that gives every worker the same part makes"
+    equal = "a launcher that gives every worker an equal part reaches only"
     text = format_speed(speed, got.tokens_per_sample)
     share = 100 * (1 - speed / got.samples_per_second.value)
     yield Warn(
         code="mixed-devices",
-        message=f"{names} share each step: {parts}; {equal} {text} of it ({share:.0f} % less)",
+        message=f"{names} share each step in proportion to their speeds; {equal} {text} "
+        f"({share:.0f} % less)",
     )
 
 

@@ -240,11 +240,11 @@ def _growth(problem: Problem, placement: Placement, got: Estimate) -> Iterator[W
         placement, groups=tuple(replace(group, count=2 * group.count) for group in placement.groups)
     )
     gain = evaluate(twice, problem).processed_per_second / got.samples_per_second.value
-    rule = f"at most {gain_bound(got.granularity):.2f} x the speed if communication stays as it is"
+    most = f"at most {gain_bound(got.granularity):.2f} x if communication takes no longer"
     yield Warn(
         code="doubling",
-        message=f"granularity {got.granularity:.2f}: twice the workers give {rule}, {gain:.2f} x "
-        f"by the model",
+        message=f"granularity {got.granularity:.2f}: twice the workers would reach {gain:.2f} x "
+        f"the speed; {most}",
     )
 
 

@@ -189,8 +189,8 @@ def _print_default(result: Any) -> None:
         for line in wrapped(where, width):
             click.echo(styled(line, out, fg="green", bold=True))
         click.echo(figures)
-    print_labelled(default_screen.answer_lines(result), column=LABELS)
-    print_labelled(default_screen.advice_lines(result), column=LABELS)
+    lines = [*default_screen.answer_lines(result), *default_screen.advice_lines(result)]
+    print_labelled(lines, column=LABELS)
     warnings = default_screen.warnings_left(result.warnings)
     print_labelled(
         (("warning", w.message) for w in warnings), stderr=True, style="yellow", column=LABELS
@@ -216,21 +216,28 @@ def print_no_placement(result: Any) -> None:
         error = PlacerError(
             f"no placement satisfies the request (proved in {result.seconds:.1f} s)"
         )
-    err = console(stderr=True)
-    err.print(f"error: {error.message}")
+    _tell(f"error: {error.message}")
     if str(result.status) == "infeasible":
         for sentence in sentences.infeasible_lines(result):
-            err.print(f"  {sentence}")
+            _tell(sentence, "  ")
         for option in result.nearest:
-            err.print(f"  tip: a change that works: {option.note}")
-        err.print(
-            "  tip: 'placer explain' with the same words says which wishes contradict each other"
+            _tell(f"tip: a change that works: {option.note}", "  ")
+        _tell(
+            "tip: 'placer explain' with the same words says which wishes contradict each other",
+            "  ",
         )
     elif error.hint:
-        err.print(f"  tip: {error.hint}")
+        _tell(f"tip: {error.hint}", "  ")
     if result.verification is not None:
-        err.print(f"  verified: {terminal.verified_words(result)}")
+        _tell(f"verified: {terminal.verified_words(result)}", "  ")
     for line in terminal.warning_lines(
         w for w in result.warnings if w.code in ("disagreement", "unverified")
     ):
-        err.print(line, style="yellow")
+        _tell(line)
+
+
+def _tell(text: str, indent: str = "") -> None:
+    """Print a sentence on stderr, its further lines indented."""
+    width = screen_width(sys.stderr) - len(indent)
+    for line in wrapped(text, width, "  "):
+        click.echo(indent + line, err=True)

@@ -220,8 +220,7 @@ def _measurements(got: Robustness) -> list[RenderableType]:
     if not worth:
         return [
             Text(
-                "\nMeasure nothing: no single figure that became known would lower the expected "
-                "regret.",
+                "\nMeasure nothing: knowing any single figure would not lower the expected regret.",
                 style="dim",
             )
         ]
@@ -236,8 +235,8 @@ def _measurements(got: Robustness) -> list[RenderableType]:
         )
     return [
         Text(
-            "\nMeasure first (points of expected regret that one figure saves if it is known "
-            "before the choice)",
+            "\nMeasure first (points of expected regret that each figure saves if it is known "
+            "before choosing)",
             style="bold",
         ),
         table,

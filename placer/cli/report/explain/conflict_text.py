@@ -15,32 +15,26 @@ def conflict_lines(conflict: Conflict) -> list[str]:
     if not conflict.wishes:
         return [
             (
-                "No machine of this catalog can train this model, whatever is wished: none has the "
-                "memory and a known speed."
+                "No machine of this catalog can train this model under any limits: none has both "
+                "the memory and a known speed."
             )
         ]
     names = [wish.words for wish in conflict.wishes]
     if len(names) == 1:
         lines = [
             (
-                f"{_upper(names[0])} cannot be met by anything in this catalog, whatever else is "
-                f"wished; without it there is an answer."
+                f"{_upper(names[0])} cannot be met by anything in this catalog; without it there "
+                f"is an answer."
             )
         ]
     else:
         joined = f"{', '.join(names[:-1])} and {names[-1]}"
         either = "either" if len(names) == 2 else "any one of them"
-        lines = [
-            (
-                f"{_upper(joined)} contradict each other; without {either} there is an answer to "
-                f"the "
-                f"rest of them."
-            )
-        ]
+        lines = [(f"{_upper(joined)} contradict each other; without {either} there is an answer.")]
     lines.append(
         "Proved: no placement meets them together."
         if conflict.minimal
-        else "Nothing meets them together (proved); whether a smaller set does, is not."
+        else "Proved: no placement meets them together. Some of them may suffice for that."
     )
     lines += [remedy_line(remedy) for remedy in conflict.remedies]
     if conflict.together is not None:
@@ -53,7 +47,7 @@ def conflict_lines(conflict: Conflict) -> list[str]:
             *conflict_lines(conflict.further),
         ]
     if conflict.others:
-        lines.append(f"No part in it have: {'; '.join(wish.words for wish in conflict.others)}.")
+        lines.append(f"Not involved: {'; '.join(wish.words for wish in conflict.others)}.")
     return lines
 
 
@@ -76,12 +70,9 @@ def remedy_line(remedy: Remedy) -> str:
         "carbon": "the least emissions",
     }.get(wish.code)
     if least is not None and option.note != wish.change:
-        return (
-            f"{option.note} would "
-            f"do{f', {least} that does' if remedy.proved else f'; {least} is not proved'}: "
-            f"{figure}."
-        )
-    return f"{_upper(option.note)} would do: {figure}."
+        known = f", {least} that works" if remedy.proved else f" ({least} is not proved)"
+        return f"With {option.note}{known}: {figure}."
+    return f"With {option.note}: {figure}."
 
 
 def _found(option: Option) -> str:

@@ -122,8 +122,8 @@ def _proof(frontier: Frontier) -> str:
     open_ = sum(point.status != "optimal" for point in frontier.points)
     if frontier.proved:
         proof = (
-            f"each proved to {gap}: nothing as fast is cheaper, and nothing as cheap is "
-            f"faster, by more"
+            f"each proved to {gap}: no placement as fast is cheaper by more than that, and none "
+            f"as cheap is faster"
         )
     elif all(point.gap is None for point in frontier.points):
         proof = f"not proved (solver {frontier.solver}; --solver exact proves)"

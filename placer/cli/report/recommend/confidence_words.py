@@ -10,8 +10,8 @@ from placer.solving.confident_plan import ConfidentPlan, Rank, tail_share
 from placer.units import format_plain, format_speed, format_usd
 
 
-def confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a plan: what it reaches, what it costs, and each fallback."""
+def confidence_lines(plan: ConfidentPlan, most: int | None = None) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a plan: what it reaches, what it costs, and its fallbacks; None: all."""
     share = (
         f"in {format_plain(100 * plan.reached)} % of {plan.scenarios:,} scenarios of spot capacity"
     )
@@ -23,10 +23,10 @@ def confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
     if plan.deadline_h is None:
         assert plan.samples_per_second is not None
         speed = format_speed(plan.samples_per_second, plan.ranks[0].estimate.tokens_per_sample)
-        mean = "" if plan.asked else f"{speed} in the mean; "
-        yield label, f"{mean}one of its placements is there {share} ({fresh})"
+        mean = "" if plan.asked else f"{speed} on average; "
+        yield label, f"{mean}one of its placements is available {share} ({fresh})"
     else:
-        taken = "" if plan.hours is None else f"; after {hours_words(plan.hours)} in the mean"
+        taken = "" if plan.hours is None else f"; on average after {hours_words(plan.hours)}"
         begun = "" if plan.starts is None else f", with {plan.starts:.1f} starts"
         yield (
             label,
@@ -36,21 +36,23 @@ def confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
         least = (
             ""
             if plan.least_usd is None
-            else f"; no run that is done costs less than {format_usd(plan.least_usd)}, however "
-            f"much there is"
+            else f"; proved: no finished run costs less than {format_usd(plan.least_usd)}"
         )
-        whole = "" if plan.reached == 1 else ", done or not"
+        whole = "" if plan.reached == 1 else ", finished or not"
         yield (
             "run",
-            f"{format_usd(plan.usd)} in the mean{whole}, {format_usd(plan.tail_usd)} in the "
+            f"{format_usd(plan.usd)} on average{whole}, {format_usd(plan.tail_usd)} in the "
             f"dearest {format_plain(100 * tail_share(plan.asked))} %{least}",
         )
-    for number, rank in enumerate(plan.ranks[1:]):
+    fallbacks = plan.ranks[1:]
+    for number, rank in enumerate(fallbacks[:most]):
         yield "fallback" if number == 0 else "", _fallback(rank)
+    if most is not None and len(fallbacks) > most:
+        yield "", f"and {len(fallbacks) - most} more with -v"
 
 
 def _fallback(rank: Rank) -> str:
-    when = "where time runs out" if rank.certain else "where those before it are not to be had"
+    when = "if time runs out" if rank.certain else "if those before it are not available"
     speed = format_speed(
         rank.estimate.effective_samples_per_second.value, rank.estimate.tokens_per_sample
     )

@@ -32,6 +32,8 @@ from placer.units import (
 )
 
 Lines = Iterator[tuple[str, str]]
+MOST_FALLBACKS = 1
+"""Fallbacks of a plan that are named."""
 SAID = ("spot", "estimated-rate", "estimated-price")
 """Warnings whose facts the lines above them have already."""
 SAME_PRICE = 1e-3
@@ -78,7 +80,7 @@ def answer_lines(result: Result) -> Lines:
     if result.verification is not None:
         yield "verified", verification_words(result.verification)
     if result.confidence is not None:
-        yield from confidence_lines(result.confidence)
+        yield from confidence_lines(result.confidence, MOST_FALLBACKS)
     spot = spot_outlook(placement, got, problem)
     yield "risk", risk_line(spot, placement, got.tokens_per_sample)
     yield from _price_risk_lines(result)

@@ -53,7 +53,7 @@ def _confident_words(result: Result, plan: ConfidentPlan) -> str:
 def doubt_words(result: Result) -> str:
     """Say that the ranking is not certain, and which unmeasured speed decides; empty if it is."""
     got = result.estimate
-    if got is None or result.status != "optimal":
+    if got is None or result.confidence is not None or result.status != "optimal":
         return ""
     speed, unknown = got.effective_samples_per_second, unmeasured(got)
     why = (

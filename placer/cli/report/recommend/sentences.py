@@ -70,9 +70,9 @@ def infeasible_lines(result: Result) -> list[str]:
                 else "meets the other wishes"
             )
             sentences.append(
-                f"Because the cheapest placement{unproved} that {floor} "
-                f"is {brief(option.placement)} at {format_usd(usd)}/h, "
-                f"a budget of {format_usd(wish.budget_usd_per_hour)}/h cannot hold."
+                f"The budget of {format_usd(wish.budget_usd_per_hour)}/h is too low: the cheapest "
+                f"placement{unproved} that {floor} is {brief(option.placement)} at "
+                f"{format_usd(usd)}/h."
             )
         if option.label == "throughput" and wish.min_samples_per_second is not None:
             limit = (
@@ -81,9 +81,9 @@ def infeasible_lines(result: Result) -> list[str]:
                 else ""
             )
             sentences.append(
-                f"Because the fastest placement{unproved}{limit} is {brief(option.placement)} with "
-                f"{format_number(speed)} samples/s, "
-                f"a floor of {format_number(wish.min_samples_per_second)} samples/s cannot hold."
+                f"The floor of {format_number(wish.min_samples_per_second)} samples/s is too high: "
+                f"the fastest placement{unproved}{limit} is {brief(option.placement)} with "
+                f"{format_number(speed)} samples/s."
             )
         sentences += _total_sentences(option, wish, unproved)
         if (
@@ -92,10 +92,10 @@ def infeasible_lines(result: Result) -> list[str]:
             and option.estimate.carbon_g_per_hour is not None
         ):
             sentences.append(
-                f"Because the placement{unproved} with the least emissions that meets the other "
-                f"wishes is {brief(option.placement)} at "
-                f"{format_number(option.estimate.carbon_g_per_hour.value)} g CO2e/h, "
-                f"a limit of {format_number(wish.max_carbon_g_per_hour)} g CO2e/h cannot hold."
+                f"The limit of {format_number(wish.max_carbon_g_per_hour)} g CO2e/h is too low: "
+                f"the placement{unproved} with the least emissions that meets the other wishes is "
+                f"{brief(option.placement)} at "
+                f"{format_number(option.estimate.carbon_g_per_hour.value)} g CO2e/h."
             )
     sentences += [
         f"With {option.note} {brief(option.placement)} would fit."
@@ -104,8 +104,8 @@ def infeasible_lines(result: Result) -> list[str]:
     ]
     if not sentences:
         sentences.append(
-            "More than one wish stands in the way: no change of a single one that was tried makes "
-            "anything fit."
+            "More than one wish stands in the way: changing only one of them, as far as was "
+            "tried, is not enough."
         )
     return sentences
 
@@ -117,17 +117,16 @@ def _total_sentences(option: Option, wish: Requirements, found: str) -> Iterator
     totals = totals_of(option.estimate, wish.samples)
     if option.label == "deadline" and wish.deadline_s is not None:
         yield (
-            f"Because the fastest placement{found} that meets the other wishes is "
-            f"{brief(option.placement)}, which takes "
-            f"{format_duration(totals.seconds.value)} for {wish.samples:,} samples, "
-            f"a deadline of {format_duration(wish.deadline_s)} cannot hold."
+            f"The deadline of {format_duration(wish.deadline_s)} is too early: the fastest "
+            f"placement{found} that meets the other wishes is {brief(option.placement)}, which "
+            f"takes {format_duration(totals.seconds.value)} for {wish.samples:,} samples."
         )
     if option.label == "total-budget" and wish.budget_usd is not None:
         yield (
-            f"Because the placement{found} with the cheapest samples that meets the other wishes "
-            f"is {brief(option.placement)}, which costs "
-            f"{format_usd(totals.usd.value)} for {wish.samples:,}, a budget of "
-            f"{format_usd(wish.budget_usd)} in total cannot hold."
+            f"The budget of {format_usd(wish.budget_usd)} in total is too low: the placement"
+            f"{found} with the cheapest samples that meets the other wishes is "
+            f"{brief(option.placement)}, which costs {format_usd(totals.usd.value)} for "
+            f"{wish.samples:,}."
         )
 
 
