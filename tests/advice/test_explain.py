@@ -304,8 +304,7 @@ def test_a_budget_and_a_floor_that_contradict_each_other() -> None:
         "either there is an answer"
     ) in text
     assert (
-        "With --budget 4.81/h, the least budget that works: 8 x A10 on-demand in "
-        "lambda/us-west-1"
+        "With --budget 4.81/h, the least budget that works: 8 x A10 on-demand in lambda/us-west-1"
     ) in text
 
 
