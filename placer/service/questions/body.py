@@ -10,6 +10,7 @@ from placer.errors import PlacerError, unknown
 from placer.interface.options import solve_options
 from placer.market.books.folders import own_book_names
 from placer.market.books.layers import catalog_names
+from placer.problem.words.meanings import unknown_word
 from placer.problem.words.values import HINTS, check_words
 from placer.problem.words.wishes import WISHES
 from placer.service.questions.verbs import VERBS, Verb
@@ -53,7 +54,7 @@ def check_body(verb: Verb, body: object) -> dict[str, Any]:
     given = {name: value for name, value in body.items() if value is not None}
     for name in given:
         if name not in verb.takes:
-            raise WordError(name, unknown("word", name, verb.takes))
+            raise WordError(name, unknown_word("word", name, verb.takes))
     for name in verb.needed:
         if name not in given:
             raise WordError(name, PlacerError(f"{name} is missing", f"{verb.name} needs {name}"))
