@@ -1,4 +1,4 @@
-"""Pages of the site that are made from the code: commands, Python names and JSON schemas.
+"""Pages of the site that are made from the code: commands, Python names, JSON schemas, gallery.
 
 A Sphinx extension. It writes into docs/reference/generated/, which is not kept in the repository.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from gallery import gallery_files
 
 import placer
 from placer.cli import ROOMS, cli
@@ -43,8 +44,9 @@ def write_pages(app: Sphinx) -> None:
     """
     folder = Path(app.srcdir) / FOLDER
     pages = {**command_pages(), **python_pages(), **schema_pages()}
-    for old in folder.rglob("*.md") if folder.exists() else ():
-        if old.relative_to(folder).as_posix() not in pages:
+    pages |= {f"gallery/{name}": text for name, text in gallery_files().items()}
+    for old in folder.rglob("*") if folder.exists() else ():
+        if old.is_file() and old.relative_to(folder).as_posix() not in pages:
             old.unlink()
     for name, text in pages.items():
         file = folder / name
