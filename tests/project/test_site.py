@@ -72,6 +72,7 @@ def test_commands_names_and_schemas_have_pages(site: Path) -> None:
     assert {f"python/{name}.html" for name in placer.__all__ if name[0] != "_"} <= pages
     schemas = ROOT / "placer" / "documents" / "schemas"
     assert {f"schemas/{file.stem}.html" for file in schemas.glob("*.json")} <= pages
+    assert "gallery/index.html" in pages
     recommend = (reference / "commands" / "recommend.html").read_text(encoding="utf-8")
     assert "--budget" in recommend
     assert "--catalog" in recommend
