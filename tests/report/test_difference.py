@@ -127,10 +127,9 @@ def test_the_command_prints_a_table_markdown_and_json(tmp_path: Path, command: R
     assert json.loads(refused.stdout)["failed"] == ["cost>10%"]
     target = tmp_path / "comment.md"
     assert command("diff", before, after, "--format", "md", "-o", str(target)).returncode == 0
-    assert "| `-` |" in target.read_text(encoding="utf-8")
+    assert "| - |" in target.read_text(encoding="utf-8")
     wrong = command("diff", before, str(tmp_path / "none.json"))
     assert (wrong.returncode, "none.json" in wrong.stderr) == (2, True)
-    assert command("diff", before, after, "-o", "json").returncode == 2
 
 
 def test_markdown_cannot_be_broken_by_words_of_a_book(tmp_path: Path, command: Run) -> None:
@@ -142,4 +141,4 @@ def test_markdown_cannot_be_broken_by_words_of_a_book(tmp_path: Path, command: R
     rows = [line for line in text.splitlines() if "img" in line]
     assert len(rows) == 1
     assert rows[0].replace("\\|", "").count("|") == 6
-    assert "\\<img" in rows[0]
+    assert "<img" not in rows[0]
