@@ -158,7 +158,7 @@ def _print(
         if path and path != STDOUT:
             click.echo(f"wrote {what} to {path}", err=True)
     if not (output or manifest):
-        words = "placer explain | --manifest plan.json saves a launch plan"
+        words = "placer explain | -o answer.json for placer report | --manifest plan.json to launch"
         if not (whole or certificate):
             words += " | -v for everything"
         print_labelled([("next", words)], stderr=True, column=LABELS)
