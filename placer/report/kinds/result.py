@@ -118,7 +118,7 @@ def proof_words(document: Document) -> str:
     gap = objective["gap"]
     if status == "optimal":
         return (
-            f"Proved: at these speeds, no placement of the catalog is over {percent(gap)} better."
+            f"Proved: at these speeds, nothing that meets the wishes is over {percent(gap)} better."
         )
     if gap is None:
         return "Nothing is proved about what else there is."
