@@ -97,7 +97,10 @@ def examples() -> list[Example]:
                 names = {word.removeprefix("./") for word in command}
                 earlier = [e for e in collected if e.page == page and e.files() & names]
                 if earlier:
-                    earlier[-1].commands.append((command, text))
+                    for other in earlier[1:]:  # it reads what several have written
+                        earlier[0].commands.extend(other.commands)
+                        collected.remove(other)
+                    earlier[0].commands.append((command, text))
                 elif command not in seen or text or Example(page, [(command, text)]).files():
                     collected.append(Example(page, [(command, text)]))
                 seen.add(command)
