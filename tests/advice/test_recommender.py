@@ -247,7 +247,7 @@ def test_no_admitted_machine_says_what_excludes_most() -> None:
     """A model too large for every device of the book."""
     with pytest.raises(PlacerError) as caught:
         placer.recommend("niser", catalog="erben-2023")
-    assert "no machine of catalog 'erben-2023' is admitted" in caught.value.message
+    assert "no offer of catalog 'erben-2023' passes your filters" in caught.value.message
 
 
 def test_documents_follow_their_schemas() -> None:

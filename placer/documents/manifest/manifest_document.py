@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from msgspec import convert, to_builtins
+from msgspec import convert, json, to_builtins
 
 from placer.cost_model.estimate import Estimate, pool_of
 from placer.cost_model.reduced_problem import used_problem
@@ -100,7 +100,8 @@ def build_manifest(
             **(data or data_document(problem)),
             "profile_digest": document_digest(_profile(problem)),
         },
-        "question": used_problem(problem, placement).to_dict(),
+        # As a file has it: lists, where the problem has tuples.
+        "question": json.decode(json.encode(used_problem(problem, placement).to_dict())),
     }
     document["storage"] = _storage(placement, problem, document)
     document = completed(document)
