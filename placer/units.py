@@ -45,6 +45,21 @@ class Interval:
     high: float
 
 
+WIDE = 2.0
+"""An interval whose ends are further apart, as a ratio, decides no ranking."""
+
+
+def is_wide(low: float, high: float) -> bool:
+    """Return whether an interval is too wide to rank what it describes.
+
+    Examples
+    --------
+    >>> is_wide(981.0, 1_141.0), is_wide(3_273.0, 13_878.0)
+    (False, True)
+    """
+    return high > WIDE * low
+
+
 def parse_budget(text: str) -> float:
     """Read a budget in USD per hour, such as ``5/h``, ``120/day`` or ``3000/month`` of 730 h.
 

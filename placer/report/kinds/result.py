@@ -24,6 +24,7 @@ from placer.units import (
     format_number,
     format_seconds,
     format_usd,
+    is_wide,
 )
 
 NO_ANSWER = {
@@ -100,7 +101,15 @@ def _subtitle(document: Document) -> str:
 
 
 def _tone(document: Document) -> Literal["good", "warning", "bad"]:
-    return "good" if document["status"] == "optimal" else "warning"
+    return "good" if document["status"] == "optimal" and not _doubt(document) else "warning"
+
+
+def _doubt(document: Document) -> str:
+    """Say that a proof at expected speeds ranks nothing where speeds are hardly known."""
+    speed, unit = speed_of(document["estimate"])
+    if document["status"] != "optimal" or not is_wide(speed["low"], speed["high"]):
+        return ""
+    return f" The ranking is not certain: the speed is {spread_words(speed)} {unit}."
 
 
 def _verdict(document: Document) -> str:
@@ -109,6 +118,7 @@ def _verdict(document: Document) -> str:
     return (
         f"Train on {placement_words(placement)}: {format_number(speed['value'])} {unit} for "
         f"{format_usd(estimate['usd_per_hour']['total'])}/h. {proof_words(document)}"
+        f"{_doubt(document)}"
     )
 
 

@@ -6,10 +6,14 @@ from placer.cli.report.recommend.sentences import brief
 from placer.cost_model.estimate import Estimate
 from placer.solving.confident_plan import ConfidentPlan
 from placer.solving.result import Option, Result
-from placer.units import Interval, format_number, format_plain, format_seconds, format_speed
-
-WIDE = 2.0
-"""An interval of speed whose ends are further apart decides nothing."""
+from placer.units import (
+    Interval,
+    format_number,
+    format_plain,
+    format_seconds,
+    format_speed,
+    is_wide,
+)
 
 
 def unmeasured(got: Estimate) -> dict[str, str]:
@@ -92,7 +96,7 @@ def _between(option: Option, length: int | None) -> str:
 
 
 def _wide(interval: Interval) -> bool:
-    return interval.high > WIDE * interval.low
+    return is_wide(interval.low, interval.high)
 
 
 def _gap(gap: float) -> str:
