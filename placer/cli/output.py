@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-FORMAT_WORDS = ("json", "jsonl", "csv", "md", "html", "table", "-")
-"""What other tools take for a format or for stdout: no file is written under such a name."""
-
-
 def console(*, stderr: bool = False) -> Console:
     """Return the console that follows NO_COLOR, TERM and the width of the terminal."""
     from rich.console import Console
@@ -119,17 +115,14 @@ def check_targets(*paths: str | None) -> None:
     for path in (p for p in paths if p is not None):
         if path == STDOUT and isinstance(sys.stdout, Collected):
             continue
-        if path == STDOUT or path.lower() in FORMATS:
-            hint = "a file of that name is written with ./" + path
-            if path.lower() in FORMATS:
-                hint = f"give --format {path.lower()}, or ./{path} for a file of that name"
-            raise PlacerError(f"'{path}' is not taken for the name of a file", hint)
-        target = _resolved(path)
-        if path.lower() in FORMAT_WORDS:
+        if path == STDOUT:
+            raise PlacerError("'-' is no file here", "a file of that name is written with ./-")
+        if path.lower() in FORMATS:
             raise PlacerError(
-                f"'{path}' would write a file named '{path}'",
-                "give the name of a file, such as plan.json; --json prints on stdout",
+                f"'{path}' is a format, not the name of a file",
+                f"give --format {path.lower()}, or ./{path} for a file of that name",
             )
+        target = _resolved(path)
         if not path.strip() or target.is_dir():
             raise PlacerError(
                 f"'{path}' is not the name of a file", "give a file name, such as plan.json"

@@ -121,10 +121,10 @@ def test_an_answer_has_its_considered_table(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("offers", "-o", "json"), "'json' is not taken for the name of a file"),
+        (("offers", "-o", "json"), "'json' is a format, not the name of a file"),
         (("offers", "-o", "CSV"), "give --format csv, or ./CSV"),
         (("recommend", *ERBEN, "--budget", "5/h", "-o", "json"), "give --format json"),
-        (("recommend", *ERBEN, "--budget", "5/h", "--manifest", "-"), "'-' is not taken"),
+        (("recommend", *ERBEN, "--budget", "5/h", "--manifest", "-"), "'-' is no file here"),
         (("offers", "--format", "cvs"), "similar format exists: 'csv'"),
         (("offers", "--format", "csv", "--json"), "--json beside --format csv"),
         (
