@@ -94,16 +94,16 @@ def _write(frontier: Any, output: str | None, table: str | None) -> list[str]:
 
 def _print(frontier: Any, written: list[str]) -> None:
     """Print the frontier on stdout; warnings, files and the next command on stderr."""
-    from placer.cli.report.frontier import frontier_terminal
+    from placer.cli.report import frontier_text
     from placer.cli.report.recommend import terminal
 
     out, err = console(), console(stderr=True)
     unit = "samples" if frontier.problem.profile.architecture is None else "tokens"
     out.print(terminal.reading(frontier.problem, f"the frontier of USD/h against {unit}/s"))
     out.print()
-    frontier_terminal.print_frontier(out, frontier)
+    frontier_text.print_frontier(out, frontier)
     err.print()
-    for line in terminal.warning_lines(frontier_terminal.shown(frontier.warnings)):
+    for line in terminal.warning_lines(frontier_text.shown(frontier.warnings)):
         err.print(line, style="yellow")
     for path in written:
         err.print(f"wrote {path}")

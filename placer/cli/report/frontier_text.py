@@ -1,4 +1,4 @@
-"""What a person reads of a frontier: its table, its plot, and what it says in sentences."""
+"""What a person reads of a frontier: its table, and what it says in sentences."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.text import Text
 
-from placer.advice.frontier.points import LEAST_USD_PER_HOUR, Ending, Frontier, FrontierPoint
-from placer.cli.report.frontier.scatter import scatter
+from placer.advice.frontier.points import Ending, Frontier, FrontierPoint
 from placer.cli.report.recommend.sentences import brief, worker_words
 from placer.cli.screen.tables import Sheet
 from placer.solving.answer import Warn
@@ -27,27 +26,19 @@ TOKENS = ("tokens/s", "USD/Gtok", "+USD/Gtok")
 LEFT = ("", "machines", "regions", "exchange")
 MOST_ALIKE = 2
 """Warnings of one kind that are shown."""
-PLOT_WIDTH = 60
-PLOT_HEIGHT = 12
-SHORT = {"knee": "K", "value": "V", "knee value": "K"}
-"""How marks are drawn; the knee wins."""
 
 
 def print_frontier(console: Console, frontier: Frontier) -> None:
-    """Print the table, the plot and the sentences of a frontier with points."""
+    """Print the table and the sentences of a frontier with points."""
     console.print(_table(frontier))
     _, price, more = _headings(frontier)
     unit = "million samples" if _length(frontier) is None else "billion tokens"
     console.print(
         Text(
-            f"{price}: per {unit}; {more}: marginal cost per extra {unit.rstrip('s')} over the row "
-            f"above",
+            f"{price}: per {unit}; {more}: marginal cost per {unit} more than the row above gives",
             style="dim",
         )
     )
-    if len(frontier.points) > 1:
-        console.print()
-        console.print(Text("\n".join(_plot(frontier, console.width))))
     console.print()
     for sentence in sentences(frontier):
         console.print(Text(sentence))
@@ -58,14 +49,10 @@ def sentences(frontier: Frontier) -> list[str]:
     sentences = []
     if frontier.knee is not None:
         point = frontier.points[frontier.knee]
-        sentences.append(
-            f"Knee (K): {_words(point, frontier)}; returns diminish beyond this point."
-        )
+        sentences.append(f"Knee: {_words(point, frontier)}; returns diminish beyond this point.")
     if frontier.best_value is not None and frontier.best_value != frontier.knee:
         point = frontier.points[frontier.best_value]
-        sentences.append(
-            f"Best value (V): {_words(point, frontier)}, {_price_words(point, frontier)}."
-        )
+        sentences.append(f"Best value: {_words(point, frontier)}, {_price_words(point, frontier)}.")
     elif frontier.best_value is not None:
         price = _price_words(frontier.points[frontier.best_value], frontier)
         sentences.append(f"It is the best value too: {price}.")
@@ -172,15 +159,3 @@ def _table(frontier: Frontier) -> Sheet:
 
 def _dollars(value: float) -> str:
     return format_usd(value).removeprefix("$")
-
-
-def _plot(frontier: Frontier, width: int) -> list[str]:
-    costs = [max(point.usd_per_hour, LEAST_USD_PER_HOUR) for point in frontier.points]
-    marks = [SHORT.get(frontier.mark(at), "o") for at in range(len(costs))]
-    room = max(20, min(PLOT_WIDTH, width - 30))
-    each = _length(frontier) or 1
-    speeds = [each * point.samples_per_second for point in frontier.points]
-    return [
-        f"  {_headings(frontier)[0]}, log",
-        *scatter(costs, speeds, marks, room, PLOT_HEIGHT),
-    ]

@@ -1,1 +1,0 @@
-"""A frontier as table, text plot and picture."""
