@@ -159,7 +159,7 @@ def parse_tokens(text: str, what: str = "tokens") -> int:
     )
     prefix = match["prefix"].replace("B", "G") if match else ""
     if match is None:
-        raise PlacerError(f"{what} '{text}' is no number of tokens", "write it as 10B, 4M or 1T")
+        raise PlacerError(f"{what} '{text}' is not a number of tokens", "write it as 10B, 4M or 1T")
     value = _positive(text, what, float(match["number"]) * (_PREFIX | _BINARY)[prefix])
     if value != int(value):
         raise PlacerError(f"{what} '{text}' is not a whole number", "give a whole number")

@@ -90,7 +90,7 @@ def _as_json(ctx: click.Context, param: click.Parameter, given: bool) -> bool:
 
     name = ctx.meta.get(FORMAT)
     if given and name not in (None, "json"):
-        raise PlacerError(f"--json beside --format {name}", "use one of them")
+        raise PlacerError(f"--json together with --format {name}", "use one of them")
     return given or name == "json"
 
 
@@ -167,7 +167,7 @@ class Range(click.FloatRange):
         """Read the number; a usage error where it is none."""
         number = float(super().convert(value, param, ctx))
         if math.isnan(number):
-            self.fail(f"{value!r} is no number.", param, ctx)
+            self.fail(f"{value!r} is not a number.", param, ctx)
         return number
 
 

@@ -238,7 +238,7 @@ def _check_known(count: int) -> None:
     """Refuse more local steps than `MOST_KNOWN_LOCAL_STEPS`."""
     if count > MOST_KNOWN_LOCAL_STEPS:
         raise PlacerError(
-            f"nobody says how {count} local steps converge",
+            f"nothing is known about how {count} local steps converge",
             f"take at most {MOST_KNOWN_LOCAL_STEPS}, or say it with --samples-to-target "
             f"STRATEGY=FACTOR",
         )
@@ -272,7 +272,7 @@ def _row(factor: str, setting: str) -> Multiplier:
     rows = table().get((factor, setting))
     if rows is None:
         raise PlacerError(
-            f"nobody says how {factor} {setting} converges",
+            f"nothing is known about how {factor} {setting} converges",
             "say it with --samples-to-target STRATEGY=FACTOR",
         )
     return rows

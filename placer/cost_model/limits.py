@@ -183,7 +183,7 @@ def _unplaced_data(placement: Placement, problem: Problem) -> list[Violation]:
     datasets, used = problem.requirements.datasets, placement.places
     stay = needs_place(datasets)
     broken = [
-        Violation(code="data", message=f"data must stay in {place}, where no worker is")
+        Violation(code="data", message=f"data must stay in {place}, where there is no worker")
         for place in stay
         if place not in used
     ]

@@ -168,7 +168,7 @@ def _wrong_considered(document: Mapping[str, Any], whole: Problem) -> Iterator[s
             if part != "alternatives":
                 continue
             if placement.canonical() in seen:
-                yield f"{name} is there twice"
+                yield f"{name} appears twice"
             seen.add(placement.canonical())
             broken = violations(placement, whole)
             if broken:

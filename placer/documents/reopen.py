@@ -37,7 +37,7 @@ def reopened_problem(
     Raises
     ------
     PlacerError
-        If the document is no result with a problem, or its book cannot be found.
+        If the document is not a result with a problem, or its book cannot be found.
     """
     if not isinstance(document, Mapping) or document.get("schema") != RESULT_SCHEMA:
         raise PlacerError(

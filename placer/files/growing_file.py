@@ -152,7 +152,7 @@ def _check_same(path: Path, opened: os.stat_result, read: int) -> None:
         raise PlacerError(f"{path}: {error.strerror or error}", HINT) from None
     if now.st_size < read or (now.st_dev, now.st_ino) != (opened.st_dev, opened.st_ino):
         raise PlacerError(
-            f"{path}: was cut or replaced while it was read",
+            f"{path}: was truncated or replaced while it was read",
             "append to a feed, or write each snapshot into a folder as a file of its own",
         )
 

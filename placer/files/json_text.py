@@ -24,7 +24,7 @@ def parse_json(text: str | bytes) -> Any:
     >>> parse_json('{"usd": 1, "usd": 2}')
     Traceback (most recent call last):
     ...
-    ValueError: the key 'usd' stands twice in an object
+    ValueError: the key 'usd' appears twice in an object
     """
     document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
     raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
@@ -49,7 +49,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(built) < len(pairs):
         keys = [key for key, _ in pairs]
         key = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key '{key[:40]}' stands twice in an object")
+        raise ValueError(f"the key '{key[:40]}' appears twice in an object")
     return built
 
 

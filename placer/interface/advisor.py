@@ -183,7 +183,7 @@ class Advisor:
             check_words(words)
             if words or catalog is not None:
                 raise PlacerError(
-                    f"{next(iter(words), 'catalog')} beside a whole problem",
+                    f"{next(iter(words), 'catalog')} together with a whole problem",
                     "give a model and words, or a problem alone",
                 )
             problem = model

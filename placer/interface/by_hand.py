@@ -48,7 +48,9 @@ def check_every(exchange: str, *, every: bool) -> None:
         If both were asked for.
     """
     if every and exchange != "auto":
-        raise PlacerError(f"--exchange {exchange} beside --every-exchange", "use one of them")
+        raise PlacerError(
+            f"--exchange {exchange} together with --every-exchange", "use one of them"
+        )
 
 
 def side_by_side(problem: Problem, placements: Sequence[str], *, every: bool) -> list[Option]:

@@ -36,7 +36,7 @@ def forecast_capacity(
     asked
         Machines asked for each time; None: the most that were launched.
     zones
-        Most zones together.
+        Maximum number of zones combined.
 
     Raises
     ------

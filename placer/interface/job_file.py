@@ -86,7 +86,7 @@ def read_jobs(path: str) -> JobFile:
     for kind in ("job", "block", "reservation"):
         rows = parsed.get(kind, [])
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise PlacerError(f"{path}: '{kind}' is no list of tables", f"write [[{kind}]]")
+            raise PlacerError(f"{path}: '{kind}' is not a list of tables", f"write [[{kind}]]")
     if not jobs:
         raise PlacerError(f"{path}: no job in it", GIVE)
     shared = _shared(path, parsed)
@@ -136,7 +136,7 @@ def portfolio_from_file(
     shared = dict(file.shared)
     defaults = shared.get("defaults", {})
     if not isinstance(defaults, dict):
-        raise PlacerError(f"{path}: 'defaults' is no table", "write [defaults]")
+        raise PlacerError(f"{path}: 'defaults' is not a table", "write [defaults]")
     return portfolio(
         [{**defaults, **job} for job in file.jobs],
         catalog=catalog or shared.get("catalog"),

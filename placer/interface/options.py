@@ -82,12 +82,12 @@ def memory_bytes(value: str | float) -> int:
     (1073741824, 500000000)
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise PlacerError(f"memory limit {value!r} is no number of bytes", MEMORY_HINT)
+        raise PlacerError(f"memory limit {value!r} is not a number of bytes", MEMORY_HINT)
     try:
         count = parse_bytes(value if isinstance(value, str) else f"{value}B")
     except PlacerError:
         raise PlacerError(
-            f"memory limit '{value}' is no number of bytes above 0", MEMORY_HINT
+            f"memory limit '{value}' is not a number of bytes above 0", MEMORY_HINT
         ) from None
     return int(count)
 

@@ -176,7 +176,7 @@ def _check_names(jobs: Sequence[Job], at: Where) -> None:
     seen: set[str] = set()
     for number, job in enumerate(jobs):
         if job.name in seen:
-            raise PlacerError(f"{at(number, 'name')} is there twice", "give each job its own name")
+            raise PlacerError(f"{at(number, 'name')} appears twice", "give each job its own name")
         seen.add(job.name)
 
 
@@ -231,7 +231,7 @@ def _read(
         raise PlacerError(f"weight {weight:g}", "give a number above 0")
     priority = row.get("priority", 0)
     if isinstance(priority, bool) or not isinstance(priority, int):
-        raise PlacerError(f"priority {priority!r} is no whole number", "give 0, 1, 2, ...")
+        raise PlacerError(f"priority {priority!r} is not a whole number", "give 0, 1, 2, ...")
     share = parse_fraction(str(row.get("max_share", "1")), "max_share", 1.0)
     problem = advisor.problem(row["model"], book, objective="cost", **words)
     wish = replace(
@@ -331,14 +331,14 @@ def _seconds(value: str | float | None, what: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise PlacerError(f"{what} {value!r} is no time", "write it as 6h or 2d")
+        raise PlacerError(f"{what} {value!r} is not a time", "write it as 6h or 2d")
     text = value if isinstance(value, str) else f"{value}s"
     return 0.0 if text in {"0", "0s", "0h"} else parse_seconds(text)
 
 
 def _number(value: object, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise PlacerError(f"{what} {value!r} is no number", "give a number")
+        raise PlacerError(f"{what} {value!r} is not a number", "give a number")
     return float(value)
 
 

@@ -96,7 +96,7 @@ def replay(
     restart, reform
         Time that new machines are paid before they work, and that an island takes to re-form.
     efficiency
-        Speed of a job in several places over that in one.
+        Speed of a job in several places relative to one place.
     checkpoint, exchange
         What goes to each new place, and what goes each hour to and from every place but one.
     offline
@@ -148,7 +148,7 @@ def replay(
 def hours_of(what: str, value: Time) -> float:
     """Read a time as hours; a number is seconds."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise PlacerError(f"{what} {value!r} is no time", "write it as 90s, 15min or 36h")
+        raise PlacerError(f"{what} {value!r} is not a time", "write it as 90s, 15min or 36h")
     return parse_seconds(value if isinstance(value, str) else f"{value}s") / SECONDS_PER_HOUR
 
 

@@ -347,7 +347,7 @@ def read_plan(path: str) -> Manifest:
     Raises
     ------
     PlacerError
-        If the file cannot be read, or is no manifest.
+        If the file cannot be read, or is not a manifest.
     """
     try:
         document = parse_json(bounded(path, WRITE_MANIFEST))

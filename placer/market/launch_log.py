@@ -194,7 +194,7 @@ def _time(cell: str, where: str) -> datetime:
     try:
         time = datetime.fromisoformat(cell.strip())
     except ValueError:
-        raise PlacerError(f"{where}:{TIME}: '{cell[:40]}' is no time", HINT) from None
+        raise PlacerError(f"{where}:{TIME}: '{cell[:40]}' is not a time", HINT) from None
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
@@ -207,7 +207,7 @@ def _count(cell: str, where: str) -> int:
         count = math.nan
     if not (0 <= count <= MOST_MACHINES and count == int(count)):
         raise PlacerError(
-            f"{where}: '{cell[:40]}' is no number of machines",
+            f"{where}: '{cell[:40]}' is not a number of machines",
             f"write a whole number from 0 to {MOST_MACHINES}, or nothing",
         )
     return int(count)

@@ -62,7 +62,7 @@ def _no_mode(problem: Problem) -> PlacerError:
     wish = problem.requirements
     if wish.exchange in ("auto", *LOCAL) and (wish.min_local_steps or 1) > MOST_KNOWN_LOCAL_STEPS:
         return PlacerError(
-            f"nobody says how {wish.min_local_steps} local steps converge",
+            f"nothing is known about how {wish.min_local_steps} local steps converge",
             f"take at most {MOST_KNOWN_LOCAL_STEPS}, or say it with --samples-to-target "
             f"STRATEGY=FACTOR",
         )
@@ -78,7 +78,7 @@ def _no_mode(problem: Problem) -> PlacerError:
         return _no_quorum(problem)
     if wish.overlap:
         return PlacerError(
-            f"the exchange {wish.exchange} cannot run beside the next step",
+            f"the exchange {wish.exchange} cannot overlap the next step",
             f"leave out --overlap, or use {'streaming-diloco' if outer else 'all-reduce'}",
         )
     return PlacerError(
@@ -99,11 +99,11 @@ def _no_quorum(problem: Problem) -> PlacerError:
         )
     if wish.overlap:
         return PlacerError(
-            f"{wish.exchange} beside the next step waits for all workers",
+            f"{wish.exchange} with --overlap waits for all workers",
             "leave out --overlap or --quorum, or use --exchange streaming-diloco",
         )
     return PlacerError(
-        f"an exchange in every step waits for all workers, so quorum {wish.quorum} means nothing",
+        f"an exchange in every step waits for all workers, so quorum {wish.quorum} has no effect",
         "give --local-steps 100 or --exchange diloco, or leave out --quorum",
     )
 
@@ -113,9 +113,9 @@ def _contradictions(problem: Problem) -> Iterator[PlacerError]:
     that cannot be had together.
     """
     for sentence in homeless(problem):
-        yield PlacerError(sentence, "change --data, --keep, or the wish that excludes its place")
+        yield PlacerError(sentence, "change --data, --keep, or the option that excludes its place")
     for sentence in unusable(problem):
-        yield PlacerError(sentence, "change --use, or the wish that stands against it")
+        yield PlacerError(sentence, "change --use, or the option that contradicts it")
     yield from _places(problem)
 
 
@@ -125,7 +125,7 @@ def _check_idle(problem: Problem) -> None:
     for name, _ in wish.samples_to_target:
         if name not in names:
             raise PlacerError(
-                f"samples to target of {name}, which the request does not admit",
+                f"samples to target of {name}, which the request does not allow",
                 "allow it with --exchange or --local-steps",
             )
     if (
@@ -140,7 +140,7 @@ def _check_idle(problem: Problem) -> None:
         )
     if wish.confidence is not None and wish.floor_samples_per_second is None:
         raise PlacerError(
-            f"confidence {100 * wish.confidence:g} % without anything that is to hold",
+            f"confidence {100 * wish.confidence:g} % without a deadline or a floor",
             "give --deadline or --min-throughput, or leave --confidence out",
         )
     if wish.passes != 1 and not wish.data_moves and wish.data_store is None:

@@ -470,7 +470,7 @@ class Requirements:
             )
         if self.datasets and self.data_store is not None:
             raise PlacerError(
-                f"data in {self.data_store} beside datasets with a place",
+                f"data in {self.data_store} together with datasets that have a place",
                 "give a store, or datasets",
             )
 
@@ -517,7 +517,7 @@ class Requirements:
             )
         if self.datasets:
             raise PlacerError(
-                f"quorum {self.quorum} beside data that has its place",
+                f"quorum {self.quorum} together with data that has a place",
                 "an exchange without a worker would leave its data out: give one of them",
             )
         object.__setattr__(self, "min_workers", max(self.min_workers, self.quorum))
@@ -546,7 +546,8 @@ class Requirements:
         degree = self.tensor_parallel
         if degree is not None and degree not in TENSOR_DEGREES:
             raise PlacerError(
-                f"tp {degree} is no tensor parallel degree", "give 1, 2, 4 or 8 GPUs of a machine"
+                f"tp {degree} is not a tensor parallel degree",
+                "give 1, 2, 4 or 8 GPUs of a machine",
             )
         for name in ("max_machines", "microbatch"):
             value = getattr(self, name)

@@ -231,7 +231,7 @@ def memory_gib() -> float:
     Raises
     ------
     PlacerError
-        If PLACER_SOLVER_MEMORY_GIB is no number from 0.25.
+        If PLACER_SOLVER_MEMORY_GIB is not a number from 0.25.
     """
     given = os.environ.get("PLACER_SOLVER_MEMORY_GIB", str(MEMORY_GIB))
     try:

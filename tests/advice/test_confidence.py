@@ -95,7 +95,7 @@ def test_the_mean_may_be_the_objective() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ({"confidence": "95%"}, "without anything that is to hold"),
+        ({"confidence": "95%"}, "without a deadline or a floor"),
         ({"confidence": "195%", "min_throughput": "1/s"}, "is not a share"),
         ({"confidence": "0%", "min_throughput": "1/s"}, "confidence is 0"),
     ],

@@ -346,7 +346,7 @@ def test_a_block_that_has_begun_serves_for_the_rest(tmp_path: Path) -> None:
     [
         (",usd,", ",dollars,", "no column 'usd'"),
         (",1,1,2026", ",1,none,2026", "blocks.csv:2:machines: 'none'"),
-        ("2026-11-24T02:00:00+00:00", "tomorrow", "blocks.csv:2:start: 'tomorrow' is no time"),
+        ("2026-11-24T02:00:00+00:00", "tomorrow", "blocks.csv:2:start: 'tomorrow' is not a time"),
         ("+00:00,4,", "+00:00,0,", "blocks.csv:2:hours: '0'"),
         ("gpu_1x_a10,A10", "p9.large,A10", "no book knows the machine p9.large of lambda"),
         (",EC2 blocks\n", "\n", "blocks.csv:2: not as many columns"),
@@ -369,5 +369,5 @@ def test_a_list_of_blocks_needs_slots_and_a_time(tmp_path: Path) -> None:
     path.write_text(BLOCKS.format(usd="0.5"), encoding="utf-8")
     with pytest.raises(PlacerError, match="without slots"):
         placer.portfolio([JOB], blocks_file=path, catalog="erben-2023")
-    with pytest.raises(PlacerError, match="begins: 'soon' is no time"):
+    with pytest.raises(PlacerError, match="begins: 'soon' is not a time"):
         placer.portfolio([SHORT], blocks_file=path, **{**NIGHT, "begins": "soon"})

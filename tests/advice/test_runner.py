@@ -70,7 +70,7 @@ def test_a_process_that_dies_is_said() -> None:
     [
         ({"jobs": 0}, "jobs 0"),
         ({"jobs": True}, "jobs True"),
-        ({"jobs": 2, "dask": "tcp://x:1"}, "jobs 2 beside a Dask cluster"),
+        ({"jobs": 2, "dask": "tcp://x:1"}, "jobs 2 together with a Dask cluster"),
     ],
 )
 def test_wrong_runners_are_refused(words: dict[str, Any], message: str) -> None:

@@ -112,7 +112,7 @@ def test_a_point_that_fits_nothing_or_is_refused_is_an_answer() -> None:
     ],
 )
 def test_ranges_are_read_as_written(text: str, values: list[str]) -> None:
-    """Ends count, whole numbers stay whole, and nothing is there twice."""
+    """Ends count, whole numbers stay whole, and nothing appears twice."""
     axis = parse_axis(text)
     assert [word.removeprefix(f"{axis.what}=") for word in axis.words] == values
 
@@ -120,13 +120,13 @@ def test_ranges_are_read_as_written(text: str, values: list[str]) -> None:
 @pytest.mark.parametrize(
     ("over", "says"),
     [
-        (["budget"], "says no values"),
+        (["budget"], "gives no values"),
         (["budget=5/h..1/h"], "goes from 5 to 1"),
         (["budget=1/h..5/day"], "the ends are in"),
         (["budget=1/h..5/h:1"], "in 1"),
-        (["budget=1/h..1e308/h:3"], "is no range"),
-        (["budget=1/h..5/h:log"], "is no range"),
-        (["budget=a..b"], "is no range"),
+        (["budget=1/h..1e308/h:3"], "is not a range"),
+        (["budget=1/h..5/h:log"], "is not a range"),
+        (["budget=a..b"], "is not a range"),
         (["price:*:T4=-50%..50%:log 3"], "starts above 0"),
         (["tbs=1..100000000:200000"], "200,000 points"),
         (["budget=2..5"], "per hour or total"),

@@ -123,7 +123,7 @@ def test_cells_without_a_count_are_carried_forward_and_empty_lines_passed_over()
         ((HEAD, *rows("4,0", "4")), "feed:3: 2 columns where the header has 3"),
         ((HEAD, *rows("4,0"), *rows("4,0")), "feed:3: '2026-11-01T00:00Z' is not later"),
         (("when,a", *rows("4,0")), "feed:1: no log of launches"),
-        ((HEAD, "soon,4,0"), "feed:2:utc: 'soon' is no time"),
+        ((HEAD, "soon,4,0"), "feed:2:utc: 'soon' is not a time"),
         ((HEAD, 'now,"4,0'), "feed:2: not valid CSV"),
     ],
 )
@@ -178,7 +178,7 @@ def test_a_feed_that_is_cut_or_replaced_is_refused(tmp_path: Path) -> None:
     def cut(seconds: float) -> None:
         feed.write_bytes(b"one\n")
 
-    with pytest.raises(PlacerError, match="was cut or replaced"):
+    with pytest.raises(PlacerError, match="was truncated or replaced"):
         [*follow(str(feed), idle_s=9, sleep=cut)]
     with pytest.raises(PlacerError, match=r"nowhere\.csv"):
         next(follow(str(tmp_path / "nowhere.csv")))
@@ -270,14 +270,17 @@ def test_the_output_of_a_command(started: Any) -> None:
     out, errors = process.communicate(f"{HEAD}\n{rows('4,0')[0]}\nnow,4,0\n", PROCESS_TIMEOUT_S)
     assert process.returncode == 2
     assert out.startswith("2026-11-01 00:00")
-    assert errors.startswith("error: standard input:3:utc: 'now' is no time")
+    assert errors.startswith("error: standard input:3:utc: 'now' is not a time")
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "neither of --observed and --watch"),
-        (("--observed", "run.jsonl", "--watch", "feed.csv"), "both of --observed and --watch"),
+        ((), "neither --observed nor --watch is given"),
+        (
+            ("--observed", "run.jsonl", "--watch", "feed.csv"),
+            "--observed and --watch are both given",
+        ),
         (("--observed", "run.jsonl", "--work", "3h"), "--work without --watch"),
         (("--watch", "feed.csv", "--drop", "gcp/*"), "--drop with --watch"),
         (("--watch", "feed.csv", "-m", "new.json"), "--manifest with --watch"),

@@ -341,7 +341,7 @@ def test_keep_prices_any_placement_in_any_world() -> None:
         (["price:gcp/b:T4:sport=x2"], [], "unknown market 'sport'"),
         (["price:gcp/b:T4:on-demand=x2"], [], "matches no offer"),
         (["price:gcp/b=x2"], [], "not complete"),
-        (["price:*:T4"], [], "says no new value"),
+        (["price:*:T4"], [], "gives no new value"),
         (["price:*:T4=0"], [], "no new value"),
         (["price:*:T4=-5"], [], "no new value"),
         (["price:*:T4=x0"], [], "no factor above 0"),

@@ -126,7 +126,7 @@ def test_an_answer_has_its_considered_table(run: Run, tmp_path: Path) -> None:
         (("recommend", *ERBEN, "--budget", "5/h", "-o", "json"), "give --format json"),
         (("recommend", *ERBEN, "--budget", "5/h", "--manifest", "-"), "'-' is no file here"),
         (("offers", "--format", "cvs"), "similar format exists: 'csv'"),
-        (("offers", "--format", "csv", "--json"), "--json beside --format csv"),
+        (("offers", "--format", "csv", "--json"), "--json together with --format csv"),
         (
             ("simulate", *ERBEN, "--workers", "gcp/us-central1=8xT4:spot", "--format", "md"),
             "there is no table to print as md",

@@ -92,7 +92,7 @@ def test_a_doctored_one_is_refused() -> None:
         (["price:nowhere:A10=x3"], "do not fit"),
         (["rate:T4=x2"], "changes no price book"),
         (["tbs=1024"], "changes no price book"),
-        (["price"], "says no new value"),
+        (["price"], "gives no new value"),
         (["price:gcp/*:T4=x2"] * 101, "more than 100 changes"),
         (["x" * 1001], "very long"),
     ],

@@ -41,7 +41,7 @@ def test_commands_refuse_it(run: Run, tmp_path: Path) -> None:
     ):
         done = run(*words)
         assert done.returncode == 2
-        assert "the key 'usd' stands twice" in done.stderr
+        assert "the key 'usd' appears twice" in done.stderr
 
 
 def test_every_reader_of_documents_refuses_it(tmp_path: Path) -> None:

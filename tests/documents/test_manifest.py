@@ -181,7 +181,7 @@ def test_versions(hierarchical: dict[str, Any], monkeypatch: pytest.MonkeyPatch)
         STEPS, 0, lambda document: {**document, "schema": "placer.manifest/v1", "name": "raised"}
     )
     assert read_manifest(zero, "m.json").name == "raised"
-    with pytest.raises(PlacerError, match="is no manifest"):
+    with pytest.raises(PlacerError, match="is not a manifest"):
         check_document({**hierarchical, "schema": "placer.manifest/vX"}, "m.json")
 
 
@@ -201,8 +201,8 @@ def test_edits_are_refused_unless_allowed(hierarchical: dict[str, Any]) -> None:
         (("groups", 0, "count"), 0, "has 0 workers"),
         (("groups", 0, "count"), "two", r"Expected `int`, got `str` - at `\$.groups\[0\].count`"),
         (("groups", 1, "name"), "workers-0", "two groups have one name"),
-        (("groups", 0, "name"), "../evil", "no name of a job"),
-        (("name",), "a'b", "no name of a job"),
+        (("groups", 0, "name"), "../evil", "not a valid name of a job"),
+        (("name",), "a'b", "not a valid name of a job"),
         (
             ("exchange", "strategy"),
             "centrall",
@@ -212,7 +212,7 @@ def test_edits_are_refused_unless_allowed(hierarchical: dict[str, Any]) -> None:
         (("exchange", "streams"), 0, "exchange.streams is 0"),
         (("exchange", "streams"), 10**6, "exchange.streams is 1000000"),
         (("exchange", "timeouts", "step_s"), 0, "timeouts.step_s is 0"),
-        (("expected", "gap"), float("inf"), "expected.gap is no finite number"),
+        (("expected", "gap"), float("inf"), "expected.gap is not a finite number"),
         (("storage",), None, "NoneType|do not fit"),
         (("groups", 0, "offer", "market"), "free", "Invalid enum value 'free'"),
         (("rendezvous", "machines"), 3, "the rendezvous is for 3 machines"),
@@ -223,7 +223,7 @@ def test_edits_are_refused_unless_allowed(hierarchical: dict[str, Any]) -> None:
             "rendezvous is with group workers-9, rank 0 is in group workers-0",
         ),
         (("rendezvous", "join_s"), 1e300, r"rendezvous.join_s is 1e\+300"),
-        (("rendezvous", "address_variable"), "x; true", "'x; true' is no name of a variable"),
+        (("rendezvous", "address_variable"), "x; true", "is not a valid name of a variable"),
         (("exchange", "timeouts", "poll_s"), -1.0, "timeouts.poll_s is -1"),
         (("buckets",), [], "no bucket of the exchange"),
         (("buckets", 0, "place"), "aws/mars", "no bucket of the exchange"),

@@ -8,9 +8,16 @@ from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.books.folders import shipped_catalogs
 from placer.market.catalog import Catalog
-from placer.market.words.areas import CONTINENTS, area_places, cities, city_named, countries
+from placer.market.words.areas import (
+    CONTINENTS,
+    area_places,
+    area_words,
+    cities,
+    city_named,
+    countries,
+)
 from placer.market.words.money import exchange_rates, in_dollars
-from placer.market.words.selection import asks_for, devices_of, match_places, places_of
+from placer.market.words.selection import asks_for, devices_of, match_places, patterns_of, places_of
 
 BOOKS = ("default", "erben-2023", "phalak-2023", "intellect-1")
 
@@ -171,3 +178,26 @@ def test_money_that_nobody_can_read(text: str) -> None:
     with pytest.raises(PlacerError, match="budget") as refused:
         in_dollars(text)
     assert "5/h" in refused.value.hint or "5EUR/h" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ("asia", ["asia"]),
+        ("eu,us", ["eu", "united-states"]),
+        ("aws,germany,gcp/asia-east1", ["aws/*", "germany", "gcp/asia-east1"]),
+        ("gcp/europe-*", ["gcp/europe-*"]),
+    ],
+)
+def test_places_of_an_area_are_named_by_the_area(
+    asked: str, shown: list[str], default: Catalog
+) -> None:
+    """So that a request reads as it was asked, and not as fifty places."""
+    assert area_words(patterns_of(asked, default), default) == shown
+
+
+def test_some_places_of_an_area_stay_places(default: Catalog) -> None:
+    """A list that leaves one place of Germany out is not Germany."""
+    most = area_places("germany", default)
+    assert most is not None
+    assert not {"germany", "europe", "eu"} & {*area_words(most[1:], default)}

@@ -127,7 +127,7 @@ def _replace(path: Path, old: str, new: str) -> None:
         ("egress.csv", "gcp,NA,NA,", "gcp,NAA,NA,", "src 'NAA' is no region or egress zone of gcp"),
         ("egress.csv", "gcp,NA,NA,", "gpc,NA,NA,", "provider 'gpc' has no region"),
         ("offers.csv", "spot,0.18,", "spot,1e308,", "usd_per_hour '1e308' is not"),
-        ("egress.csv", "gcp,*,inter_zone,0.01", "gcp,*,intra_zone,0.01", "stands already in line"),
+        ("egress.csv", "gcp,*,inter_zone,0.01", "gcp,*,intra_zone,0.01", "is already in line"),
     ],
 )
 def test_bad_cells_are_refused_with_file_line_column_and_value(
@@ -169,11 +169,11 @@ REST = "t,2026-01-01\n"
     [
         (
             f"gcp,*,internet,0,0.1,{REST}gcp,*,internet,0,0.2,{REST}",
-            "gcp/*/internet/0 stands already in line 2",
+            "gcp/*/internet/0 is already in line 2",
         ),
         (
             f"gcp,*,internet,0,0.1,{REST}gcp,*,internet,0.0,0.2,{REST}",
-            "gcp/*/internet/0.0 stands already in line 2",
+            "gcp/*/internet/0.0 is already in line 2",
         ),
         (
             f"gcp,*,internet,1024,0.1,{REST}",

@@ -141,7 +141,7 @@ def test_a_row_of_a_layer_replaces_the_same_row_below(tmp_path: Path) -> None:
             ["gcp,,,H100,spot,8,4,0.5,0.4,0.6,,,,", "gcp,,,H100,spot,8,8,0.6,0.4,0.6,,,,"],
             ":3: share '0.6' of 8 machines is above that of 4, 0.5",
         ),
-        (["gcp,,,H100,spot,8,8,0.5,0.4,0.6,,,,"] * 2, ":3: gcp///H100/spot/8/8 stands already"),
+        (["gcp,,,H100,spot,8,8,0.5,0.4,0.6,,,,"] * 2, ":3: gcp///H100/spot/8/8 is already in"),
     ],
 )
 def test_a_wrong_row_is_refused_with_its_line(

@@ -221,7 +221,7 @@ def test_a_partial_layer_alone_says_what_it_needs(tmp_path: Path) -> None:
         (QUOTE.replace("0.11", "free"), r"mine\.csv:2: usd_per_hour 'free' is not a number"),
         (
             QUOTE + QUOTE.splitlines()[1].replace("0.11", "0.12") + "\n",
-            r"mine\.csv:3: .* stands already in line 2",
+            r"mine\.csv:3: .* is already in line 2",
         ),
     ],
 )
@@ -399,7 +399,7 @@ def test_a_broken_pin_is_one_clear_line(home: Path, text: str) -> None:
     """It is never taken for no pin."""
     home.mkdir()
     write(pin_file(), text)
-    with pytest.raises(PlacerError, match="is no pin of placer"):
+    with pytest.raises(PlacerError, match="is not a pin file of placer"):
         load_catalog()
 
 
@@ -488,7 +488,7 @@ def test_two_spellings_of_one_number_are_one_key(tmp_path: Path) -> None:
         tmp_path / "quote.csv",
         QUOTE + QUOTE.splitlines()[1].replace("T4,1,8", "T4,01,8").replace("0.11", "0.22") + "\n",
     )
-    with pytest.raises(PlacerError, match=r"quote\.csv:3: .*/01/spot stands already in line 2"):
+    with pytest.raises(PlacerError, match=r"quote\.csv:3: .*/01/spot is already in line 2"):
         load_catalog(["erben-2023", twice])
 
 

@@ -35,18 +35,18 @@ STAY = ["gcp/us-central1=1M:stay", "gcp/us-west1=1M:stay"]
         ({"data": "b2", "keep": "raw-data=backblaze"}, "raw-data must not leave backblaze"),
         ({"passes": 3}, "--passes 3 only applies with --data PLACE=N:move"),
         ({"data": "gcp/us-west1=1M:move", "passes": "1e-300"}, "passes is 1e-300"),
-        ({"samples_to_target": "local-sgd=1.2"}, "which the request does not admit"),
+        ({"samples_to_target": "local-sgd=1.2"}, "which the request does not allow"),
         (
             {"samples_to_target": ["local-sgd=1.2", "local-sgd=1.3"], "local_steps": 4},
             "given twice",
         ),
-        ({"local_steps": 600}, "nobody says how 600 local steps converge"),
+        ({"local_steps": 600}, "nothing is known about how 600 local steps converge"),
         ({"compression": "int4"}, "int4 loses too much of each gradient for exchanges in every"),
         (
             {"compression": "sparse", "exchange": "local-sgd", "local_steps": 8},
             "sparse loses too much of each gradient for local-sgd",
         ),
-        ({"exchange": "diloco", "overlap": True}, "diloco cannot run beside the next step"),
+        ({"exchange": "diloco", "overlap": True}, "diloco cannot overlap the next step"),
         ({"exchange": "streaming-diloco", "local_steps": 600}, "600 local steps converge"),
         ({"local_steps": "1..200000"}, "is above 100,000"),
         (

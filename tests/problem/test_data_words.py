@@ -42,11 +42,11 @@ def test_addresses_of_stores(word: str, place: str, default: Catalog) -> None:
     ("word", "message", "hint"),
     [
         ("s3://my-bucket", "buckets are not looked up", "s3://BUCKET@REGION"),
-        ("s3://us-east-9", "'us-east-9' is no region", "'us-east-2'"),
-        ("s3://", "'' is no region", "s3://REGION"),
+        ("s3://us-east-9", "'us-east-9' is not a region", "'us-east-2'"),
+        ("s3://", "'' is not a region", "s3://REGION"),
         ("hdfs://x", "unknown scheme 'hdfs'", "s3"),
         ("2tb@s3://us-east-1", "size '2tb'", "1.12GB"),
-        ("2TB@s3://us-east-1,1TB@gs://us-central1", "beside other data", "one store"),
+        ("2TB@s3://us-east-1,1TB@gs://us-central1", "together with other data", "one store"),
         ("aws/us-east-1=2TB", "does not say whether it may leave", "=2TB:stay"),
         ("aws/us-east-1=0TB:stay", "above zero", "positive"),
     ],
@@ -71,7 +71,7 @@ def test_a_size_with_a_store_is_the_size_of_its_data() -> None:
     both = wishes(data="2TB@s3://us-east-1")
     assert both == wishes(data="aws/us-east-1", data_size="2TB")
     assert both.data_bytes == 2e12
-    with pytest.raises(PlacerError, match="beside data-size"):
+    with pytest.raises(PlacerError, match="together with data-size"):
         wishes(data="2TB@s3://us-east-1", data_size="1TB")
 
 

@@ -128,7 +128,7 @@ def test_recommend_matches_workers_to_data(erben: Catalog) -> None:
         ({"data": "aws/us-east-1=0:stay"}, "samples"),
         ({"data": "aws/us-east-1=-5:stay"}, "samples"),
         ({"data": "aws/nowhere=2M:stay"}, "unknown place"),
-        ({"data": ["b2", "aws/us-east-1=2M:stay"]}, "beside other data"),
+        ({"data": ["b2", "aws/us-east-1=2M:stay"]}, "together with other data"),
         (
             {"data": "aws/us-east-1=2M:stay", "not_places": "aws"},
             "can be used nowhere: they must stay there",
@@ -146,7 +146,7 @@ def test_recommend_matches_workers_to_data(erben: Catalog) -> None:
         ({"local_steps": "8", "exchange": "central"}, "exchanges in every step"),
         ({"exchange": "ring"}, "unknown exchange 'ring'"),
         ({"streams": 0}, "streams"),
-        ({"overlap": True, "exchange": "central"}, "cannot run beside the next step"),
+        ({"overlap": True, "exchange": "central"}, "cannot overlap the next step"),
         ({"samples_to_target": "local-sgd"}, "samples to target 'local-sgd'"),
         ({"samples_to_target": "local-sgd=0"}, "samples to target of local-sgd is 0"),
         ({"samples_to_target": "auto=1"}, "unknown exchange 'auto'"),
@@ -204,7 +204,7 @@ def test_datasets_are_checked() -> None:
     """No empty dataset; no share without a worker."""
     with pytest.raises(PlacerError, match="has 0 samples"):
         Dataset(place="a", samples=0, may_move=False)
-    with pytest.raises(PlacerError, match="must stay in a, where no worker is"):
+    with pytest.raises(PlacerError, match="must stay in a, where there is no worker"):
         shares([Dataset(place="a", samples=5, may_move=False)], {"b": 1.0})
 
 

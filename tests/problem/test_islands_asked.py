@@ -119,9 +119,9 @@ def test_specs_that_mean_nothing(spec: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"tensor_parallel": 3}, "tp 3 is no tensor parallel degree"),
-        ({"tensor_parallel": 16}, "tp 16 is no tensor parallel degree"),
-        ({"tensor_parallel": 0}, "tp 0 is no tensor parallel degree"),
+        ({"tensor_parallel": 3}, "tp 3 is not a tensor parallel degree"),
+        ({"tensor_parallel": 16}, "tp 16 is not a tensor parallel degree"),
+        ({"tensor_parallel": 0}, "tp 0 is not a tensor parallel degree"),
         ({"microbatch": 0}, "microbatch is 0"),
         ({"microbatch": -1}, "microbatch is -1"),
         ({"sharding": "zero-4"}, "unknown sharding 'zero-4'"),

@@ -34,7 +34,7 @@ def question(**words: Any) -> Problem:
         ({"quorum": 2, "exchange": "all-reduce"}, "all-reduce waits for all workers"),
         (
             {"quorum": 2, "exchange": "local-sgd", "overlap": True},
-            "local-sgd beside the next step waits for all workers",
+            "local-sgd with --overlap waits for all workers",
         ),
         ({**DILOCO, "quorum": 0}, "quorum '0' must be above zero"),
         ({**DILOCO, "quorum": 65}, "quorum 65 of at most 64 workers"),
@@ -43,7 +43,7 @@ def question(**words: Any) -> Problem:
         ({**DILOCO, "quorum": 2, "grace": 0}, "must be above zero"),
         (
             {**DILOCO, "quorum": 2, "data": ("gcp/us-west1=2M:stay",)},
-            "quorum 2 beside data that has its place",
+            "quorum 2 together with data that has a place",
         ),
     ],
 )

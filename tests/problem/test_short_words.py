@@ -27,7 +27,7 @@ def test_spot_is_short_for_its_market() -> None:
 
 def test_spot_contradicts_another_market() -> None:
     """One of the two is a slip."""
-    with pytest.raises(PlacerError, match="spot beside market 'on-demand'"):
+    with pytest.raises(PlacerError, match="spot together with market 'on-demand'"):
         advisor.problem("resnet50", spot=True, market="on-demand")
 
 

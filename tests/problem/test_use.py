@@ -60,7 +60,7 @@ def test_words_become_rules(erben: Catalog, word: str, rule: Used) -> None:
         ({"use": "gcp/us-west1=T4"}, "names no machines"),
         ({"use": "gcp/us-west1=0xT4"}, "at least 1 is needed"),
         ({"use": ["gcp=1xT4", "gcp/*=2xT4"]}, "is given twice"),
-        ({"use": "europe=1xT4"}, "a continent is no pattern"),
+        ({"use": "europe=1xT4"}, "a continent is not a pattern"),
         ({"use": ""}, "use '' is empty"),
         ({"use": "azure=1xA10"}, "rents none there; it has T4:on-demand, T4:spot"),
         ({"use": "gcp/us-west1", "not_places": "gcp"}, "gcp/us-west1 is excluded by --not-in"),

@@ -15,7 +15,7 @@ GENERATIONS = {"volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna3
 
 
 def test_every_gpu_of_the_shipped_catalog_has_one_row(default: Catalog) -> None:
-    """No GPU is missing, none is there twice, none is unknown to the catalog."""
+    """No GPU is missing, none appears twice, none is unknown to the catalog."""
     names = [row["gpu"] for row in ROWS]
     assert len(set(names)) == len(names)
     assert set(names) == {gpu.gpu for gpu in default.gpus.values() if gpu.kind == "gpu"}

@@ -69,7 +69,7 @@ def find_conflict(problem: Problem, asker: Asker) -> Conflict:
     Notes
     -----
     A deletion filter: leave out one wish after the other; what can be left out without an answer
-    appearing is no part of the contradiction. Each test asks for any placement and stops at the
+    appearing is not a part of the contradiction. Each test asks for any placement and stops at the
     first.
     """
     dropped: list[Wish] = []

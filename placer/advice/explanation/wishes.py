@@ -103,7 +103,7 @@ def _training(wish: Requirements) -> Iterator[Wish]:
     if wish.max_local_steps is not None:
         yield _given("local_steps", f"{wish.min_local_steps} to {wish.max_local_steps} local steps")
     if wish.overlap:
-        yield _given("overlap", "an exchange beside the next step")
+        yield _given("overlap", "an exchange that overlaps the next step")
     if wish.quorum is not None:
         words = f"exchanges that go on with {wish.quorum} workers"
         # A quorum asks for as many workers; more were asked for by a word of their own.

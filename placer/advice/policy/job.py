@@ -56,7 +56,7 @@ class Job:
         for name in ("work_h", "deadline_h"):
             if not 0 < getattr(self, name) < math.inf:
                 raise PlacerError(
-                    f"{name} {getattr(self, name)} is no number of hours", "give hours above 0"
+                    f"{name} {getattr(self, name)} is not a number of hours", "give hours above 0"
                 )
         for name in ("restart_h", "reform_h", "checkpoint_gib", "exchange_gib_per_h"):
             if not 0 <= getattr(self, name) < math.inf:
@@ -64,7 +64,7 @@ class Job:
         for name in ("efficiency", "quorum"):
             if not 0 < getattr(self, name) <= 1:
                 raise PlacerError(
-                    f"{name} {getattr(self, name)} is no share", "give more than 0, at most 1"
+                    f"{name} {getattr(self, name)} is not a share", "give more than 0, at most 1"
                 )
         if self.deadline_h < self.work_h + self.restart_h - 1e-9:
             raise PlacerError(

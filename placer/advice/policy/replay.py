@@ -22,7 +22,7 @@ from placer.report.shown import Shown
 SCHEMA = "placer.replay/v1"
 PART = 16
 """Starts of one policy that one process runs at a time."""
-ASSUMPTION = "on-demand machines are taken to be there whenever they are wanted"
+ASSUMPTION = "on-demand machines are always available"
 SLOW_REFORM_H = 0.2
 LOW_EFFICIENCY = 0.85
 NAMES = tuple(policy.name for policy in POLICIES)

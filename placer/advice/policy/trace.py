@@ -93,7 +93,7 @@ def trace_of(log: LaunchLog, usd_per_hour: Array, tick_h: float | None = None) -
         If the log has one observation, or would have too many ticks.
     """
     if len(log.hours) < 2:
-        raise PlacerError("a log of one observation is no trace", "log launches for some hours")
+        raise PlacerError("a log of one observation is not a trace", "log launches for some hours")
     tick_h = float(np.median(np.diff(log.hours))) if tick_h is None else tick_h
     if tick_h < LEAST_TICK_H:
         raise PlacerError(

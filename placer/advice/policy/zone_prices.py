@@ -183,7 +183,7 @@ def _price_table(
             )
         row = dict(zip(head, (cell.strip() for cell in cells), strict=True))
         if row["zone"] in spot:
-            raise PlacerError(f"{path}:{number}: '{row['zone']}' is there twice", "keep one row")
+            raise PlacerError(f"{path}:{number}: '{row['zone']}' appears twice", "keep one row")
         spot[row["zone"]] = _usd(row["usd_per_hour"], f"{path}:{number}:usd_per_hour")
         if row.get("on_demand_usd_per_hour"):
             text = row["on_demand_usd_per_hour"]
@@ -227,7 +227,7 @@ def _hours(cell: str, first: datetime, where: str) -> float:
     try:
         time = datetime.fromisoformat(cell.strip())
     except ValueError:
-        raise PlacerError(f"{where}: '{cell[:40]}' is no time", HINT) from None
+        raise PlacerError(f"{where}: '{cell[:40]}' is not a time", HINT) from None
     time = time.replace(tzinfo=UTC) if time.tzinfo is None else time
     return (time - first).total_seconds() / 3600
 
@@ -239,7 +239,7 @@ def _usd(cell: str, where: str) -> float:
         value = math.nan
     if not 0 <= value < math.inf:
         raise PlacerError(
-            f"{where}: '{cell[:40]}' is no price",
+            f"{where}: '{cell[:40]}' is not a price",
             "write USD for one machine and hour, such as 2.37",
         )
     return value

@@ -309,7 +309,7 @@ def _machines(columns: Columns, held: dict[Held, float]) -> Iterator[dict[str, A
 def _reason(found: Found, alone: Column | None, displaced: tuple[Displacement, ...]) -> str:
     if alone is None:
         if found.stopped:
-            return "the time was up before a placement was found"
+            return "the time limit was reached before a placement was found"
         return "no placement keeps its own limits, even with the market to itself"
     if displaced:
         return "what it needs is held by jobs that come first"

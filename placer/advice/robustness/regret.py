@@ -236,7 +236,7 @@ def assess(
     boxes
         Ranges by kind, of `placer.advice.robustness.uncertainty.parse_boxes`.
     worlds
-        Worlds that are drawn, beside the corners.
+        Number of random worlds, in addition to the corners.
     exact
         Solve each world anew; else the best of a pool of candidates stands for its best placement.
     solver, options

@@ -89,7 +89,7 @@ def parse_boxes(given: Iterable[str]) -> dict[str, tuple[float, float]]:
         low, high = (float(match[1]), float(match[2])) if sign and match else (0.0, 0.0)
         if not 1 / MOST <= low <= 1 <= high <= MOST:
             raise PlacerError(
-                f"box '{word}' is no range of factors around 1",
+                f"box '{word}' is not a range of factors around 1",
                 f"write {kind}=0.8..1.2; {kind}=1..1 takes it as exact",
             )
         if kind in ranges:

@@ -30,14 +30,14 @@ def opener(jobs: int = 1, dask: str | None = None) -> Opener:
     Raises
     ------
     PlacerError
-        If both are asked for, or the number is no number of processes.
+        If both are asked for, or the number is not a number of processes.
     """
     if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
         raise PlacerError(
             f"jobs {jobs!r} is not a whole number from 1", "give the number of processes"
         )
     if dask is not None and jobs != 1:
-        raise PlacerError(f"jobs {jobs} beside a Dask cluster", "use one of them")
+        raise PlacerError(f"jobs {jobs} together with a Dask cluster", "use one of them")
 
     def opened(shared: Any) -> AbstractContextManager[Runner]:
         # Loaded where they are used: most requests need neither.

@@ -54,12 +54,12 @@ def parse_axis(text: str) -> Axis:
     """
     if not isinstance(text, str) or not text.strip():
         raise PlacerError(
-            f"over {text!r} is no range", "write WHAT=LOW..HIGH, such as budget=2/h..20/h:7"
+            f"over {text!r} is not a range", "write WHAT=LOW..HIGH, such as budget=2/h..20/h:7"
         )
     what, sign, values = (part.strip() for part in text.partition("="))
     if not sign or not values:
         raise PlacerError(
-            f"over '{text}' says no values",
+            f"over '{text}' gives no values",
             f"write {what or 'WHAT'}=LOW..HIGH or {what or 'WHAT'}=a,b,c",
         )
     axes = (
@@ -117,7 +117,7 @@ def _spread(what: str, values: str, text: str) -> Iterable[str]:
     match = _RANGE.fullmatch(values)
     if match is None or (match["log"] and not match["steps"]) or values.endswith(":"):
         raise PlacerError(
-            f"over '{text}' is no range",
+            f"over '{text}' is not a range",
             f"write {what}=LOW..HIGH:STEPS or {what}=LOW..HIGH:log STEPS",
         )
     units = [match["unit"].strip(), match["last"].strip()]

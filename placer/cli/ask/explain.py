@@ -30,7 +30,7 @@ Examples:
   placer explain --model roberta-xlm --budget 1/h --min-throughput 4000/s
 """
 OWN = ("result", "catalog", "why_not", "gap", "time_limit", "memory_limit", "output", "as_json")
-"""Parameters that do not describe the request, so that they may stand beside a saved result."""
+"""Parameters that do not describe the request, so that they may stand with a saved result."""
 
 
 @click.command("explain", cls=GroupedCommand, epilog=EXAMPLE)
@@ -120,12 +120,12 @@ def command(
 
 
 def _refuse_words(ctx: click.Context) -> None:
-    """Refuse words of a request beside a saved result: the result has its own."""
+    """Refuse words of a request together with a saved result: the result has its own."""
     for parameter in ctx.command.params:
         name = parameter.name or ""
         if name not in OWN and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise PlacerError(
-                f"{parameter.opts[-1]} beside a saved result",
+                f"{parameter.opts[-1]} together with a saved result",
                 "leave it out, or give the whole request without the file",
             )
 
@@ -148,7 +148,8 @@ def _print(explanation: Any) -> None:
         out.print(f"risk: {words}")
     elif str(result.status) != "infeasible":
         out.print(
-            "\nNo placement was found before the time was up; it is not proved that there is none."
+            "\nNo placement was found before the time limit was reached; it is not proved "
+            "that there is none."
         )
     for title, lines in sections(explanation):
         out.print(f"\n{title}", style="bold")

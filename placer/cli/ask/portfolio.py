@@ -29,7 +29,9 @@ Examples:
     metavar="NAME|DIR|CSV",
     help="Price book, in place of the one that the file names.",
 )
-@click.option("--budget", metavar="USD[/h]", help="In place of the one of the file.")
+@click.option(
+    "--budget", metavar="USD[/h]", help="Budget of all jobs, in place of the one in the file."
+)
 @click.option(
     "--gap", default="1%", show_default=True, metavar="SHARE", help="Relative gap to reach."
 )
@@ -56,7 +58,7 @@ def command(
 ) -> None:
     """Choose where many jobs run, and when, under quotas, budgets and reservations that they share.
 
-    JOBS.TOML has a [[job]] for each job, with the words of 'placer recommend'; docs/manual says
+    JOBS.TOML has a [[job]] for each job, with the options of 'placer recommend'; docs/manual says
     what else it may have.
     """
     from placer.cli.report.portfolio import print_portfolio
@@ -64,7 +66,7 @@ def command(
 
     check_targets(output)
     if manifests is not None and os.path.exists(manifests) and not os.path.isdir(manifests):  # noqa: PTH110, PTH112
-        raise PlacerError(f"'{manifests}' is no folder", "name a folder for the manifests")
+        raise PlacerError(f"'{manifests}' is not a folder", "name a folder for the manifests")
     with progress("choosing"):
         answer = portfolio_from_file(file, **words)
     if output:

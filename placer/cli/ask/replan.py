@@ -128,7 +128,9 @@ def command(
     other = sorted(given - WATCHING if feed is not None else given & WATCHING)
     if (feed is None) == (not observed):
         raise PlacerError(
-            f"{'neither' if feed is None else 'both'} of --observed and --watch",
+            "neither --observed nor --watch is given"
+            if feed is None
+            else "--observed and --watch are both given",
             "give --observed run.jsonl for a run, or --watch FEED for a log of launches",
         )
     if other or (feed is not None and target is not None):

@@ -19,8 +19,8 @@ Examples:
 \b
 TRACE is a log of launches as in 'placer capacity forecast': a column utc and one for each zone.
 Every policy begins at many times of the trace and ends with on-demand machines where the slack
-would not cover one more restart: none misses a deadline. That on-demand machines are there
-whenever they are wanted is an assumption.
+would not cover one more restart: none misses a deadline. It is assumed that
+on-demand machines are always available.
 """
 
 
@@ -30,20 +30,20 @@ def price_options(function: Any) -> Any:
         click.option(
             "--prices",
             metavar="FILE",
-            help="CSV of spot prices instead: a row for each zone, or a trace of them.",
+            help="CSV of spot prices in place of the catalog's: a row for each zone, or a trace.",
         ),
         click.option(
             "--on-demand",
             "on_demand",
             type=Range(0),
             metavar="USD",
-            help="One on-demand machine and hour; default: as in the file or the catalog.",
+            help="Price of one on-demand machine-hour; default: as in the file or the catalog.",
         ),
         click.option(
             "--egress",
             type=Range(0),
             metavar="USD",
-            help="Each GiB between two regions; default: the catalog's own prices.",
+            help="Price per GiB between two regions; default: the catalog's own prices.",
         ),
     )):  # fmt: skip
         function = option(function)
@@ -58,35 +58,35 @@ def job_options(function: Any) -> Any:
             default="12min",
             show_default=True,
             metavar="TIME",
-            help="New machines are paid for so long before they work.",
+            help="Paid start-up time of a machine before it works.",
         ),
         click.option(
             "--reform",
             default="3min",
             show_default=True,
             metavar="TIME",
-            help="An island stands for so long when its number of machines changes.",
+            help="Time that an island stops when its number of machines changes.",
         ),
         click.option(
             "--efficiency",
             default="95%",
             show_default=True,
             metavar="SHARE",
-            help="Speed of a job in several places over that in one.",
+            help="Speed of a job in several places relative to one place.",
         ),
         click.option(
             "--checkpoint",
             default="50GiB",
             show_default=True,
             metavar="SIZE",
-            help="Goes to each new place.",
+            help="Size of a checkpoint, sent to each new place.",
         ),
         click.option(
             "--exchange",
             default="16GiB",
             show_default=True,
             metavar="SIZE",
-            help="Goes to and from each place but one every hour, while there are several.",
+            help="Traffic per hour to and from each place but one, while a job runs in several.",
         ),
     )):  # fmt: skip
         function = option(function)
@@ -96,9 +96,11 @@ def job_options(function: Any) -> Any:
 @click.command("replay", cls=GroupedCommand, epilog=EPILOG)
 @click.argument("trace", metavar="TRACE")
 @click.option("--machines", type=click.IntRange(1), required=True, help="Machines of the job.")
-@click.option("--work", required=True, metavar="TIME", help="Time that all machines need.")
+@click.option(
+    "--work", required=True, metavar="TIME", help="Time that the job takes on all its machines."
+)
 @click.option("--deadline", metavar="TIME", help="Time from the start to the deadline.")
-@click.option("--slack", metavar="SHARE", help="The same as a share beyond the work: 25%.")
+@click.option("--slack", metavar="SHARE", help="The deadline as extra time beyond the work: 25%.")
 @click.option("--gpu", metavar="GPU[:COUNT]", help="Device of each machine; prices of the catalog.")
 @price_options
 @catalog_option

@@ -69,7 +69,7 @@ def _stoppable() -> Iterator[None]:
     default=128,
     show_default=True,
     type=click.IntRange(1, 10_000),
-    help="Worlds that are drawn, beside the corners.",
+    help="Number of random worlds, in addition to the corners.",
 )
 @click.option("--exact", is_flag=True, help="Solve each world anew: exact regrets, slower.")
 @runner_options
@@ -98,8 +98,8 @@ def command(
     elif robustness.result.placement is None:
         error = PlacerError(
             f"no placement satisfies the request ({robustness.result.status}), so "
-            "there is nothing to be robust",
-            "ask 'placer recommend' with the same words what would fit",
+            "there is nothing to test",
+            "run 'placer recommend' with the same options to see what would fit",
         )
         err = console(stderr=True)
         err.print(f"error: {error.message}")

@@ -12,7 +12,7 @@ from placer.errors import PlacerError, writing_hint
 
 @click.command("init", epilog="Example: placer init --user")
 @click.option("--user", is_flag=True, help="Write the user's file instead of ./placer.toml.")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 def command(user: bool, force: bool) -> None:
     """Write placer.toml, a file of defaults.
 
@@ -27,7 +27,7 @@ def command(user: bool, force: bool) -> None:
         with path.open("w" if force else "x", encoding="utf-8") as handle:
             handle.write(template())
     except FileExistsError:
-        raise PlacerError(f"'{path}' is there already", "add --force to replace it") from None
+        raise PlacerError(f"'{path}' already exists", "add --force to replace it") from None
     except OSError as error:
         words = f"cannot write '{path}': {error.strerror or error}"
         raise PlacerError(

@@ -165,7 +165,7 @@ def _token(path: str) -> str:
         text = ""
     if not text or not text.isascii() or not text.isprintable() or " " in text:
         raise PlacerError(
-            f"'{path}' holds no token", "write one line, such as that of 'openssl rand -hex 24'"
+            f"'{path}' has no token", "write one line, such as that of 'openssl rand -hex 24'"
         )
     return text
 

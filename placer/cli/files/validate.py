@@ -27,12 +27,12 @@ def command(path: str, again: bool, solver: str, as_json: bool) -> None:
     """
     if again and (os.path.isdir(path) or path.endswith(".csv")):  # noqa: PTH112 - as below
         raise PlacerError(
-            f"{path} is no result, so there is nothing to solve again",
+            f"{path} is not a result, so there is nothing to solve again",
             "give a file of placer recommend -o",
         )
     confirmed: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
-    if os.path.isdir(path):  # noqa: PTH112 - a name too long for the file system is no folder
+    if os.path.isdir(path):  # noqa: PTH112 - a name too long for the file system is not a folder
         from placer.market.books.book_reader import load_catalog
 
         book = load_catalog(str(Path(path).resolve()))

@@ -61,7 +61,7 @@ def _epilog() -> str:
     "fallbacks",
     multiple=True,
     metavar="MANIFEST",
-    help="Where to go if the machines are not to be had; repeat it in order. What TARGET cannot "
+    help="Plan to use if the machines are not available; repeat it in order. What TARGET cannot "
     "try by itself gets a folder of its own: DIR-fallback-1.",
 )
 @click.option("--edited", is_flag=True, help="Take a manifest that was edited by hand.")

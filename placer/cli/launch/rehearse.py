@@ -38,7 +38,7 @@ Exit code 6: a figure is out of tolerance (round 15 %, bytes of a link 2 %, requ
 @click.option(
     "--scale",
     metavar="1/N",
-    help="Bytes and calculation over those of the plan; default: a round takes a few seconds.",
+    help="Scale of bytes and calculation; default: chosen so that a round takes a few seconds.",
 )
 @click.option(
     "--rounds",
@@ -52,14 +52,16 @@ Exit code 6: a figure is out of tolerance (round 15 %, bytes of a link 2 %, requ
     "--per-group",
     type=click.IntRange(1),
     metavar="N",
-    help="Most workers of each group.",
+    help="Maximum workers per group.",
 )
 @click.option(
     "--train",
     metavar="MODULE:FUNCTION",
     help="Your own model, as for 'placer run'; its size gives the scale.",
 )
-@click.option("--kill", metavar="RANK@STEP", help="Kill a worker in a step, and say what is lost.")
+@click.option(
+    "--kill", metavar="RANK@STEP", help="Kill a worker in a step, and report what is lost."
+)
 @click.option(
     "--method",
     type=click.Choice(["auto", "namespaces", "relays"]),
@@ -80,8 +82,8 @@ Exit code 6: a figure is out of tolerance (round 15 %, bytes of a link 2 %, requ
 @click.option("-o", "--out", metavar="FILE", help="Write the comparison as JSON.")
 @json_option
 def command(manifest: str, as_json: bool, **words: Any) -> None:
-    """Rehearse the plan of MANIFEST on this machine, links shaped to the plan's, and compare
-    seconds, bytes and cost.
+    """Rehearse the plan of MANIFEST on this machine over links shaped like the plan's, and
+    compare seconds, bytes and cost.
     """
     from placer.documents.manifest import read_manifest
     from placer.launch.rehearsal.worker_death import WorkerDeath
@@ -143,7 +145,7 @@ def _scale(words: str | None) -> float | None:
         value = -1.0
     if not 0 < value <= 1:
         raise PlacerError(
-            f"--scale '{words}' is no share of the plan", "give 1/100, 0.01 or 1%, at most 1"
+            f"--scale '{words}' is not a share of the plan", "give 1/100, 0.01 or 1%, at most 1"
         )
     return value
 
@@ -158,7 +160,7 @@ def _print(rehearsal: Rehearsal, lines: list[Line], folder: Path, workers: int) 
     out, small, plan = console(), rehearsal.small, rehearsal.plan
     regions, late = (
         counted(len(plan.regions), "region"),
-        " beside the next step" if plan.exchange.overlap else "",
+        " overlapping the next step" if plan.exchange.overlap else "",
     )
     out.print(
         f"{escape(plan.name)}: {plan.exchange.strategy}{late}, "

@@ -291,7 +291,8 @@ def _print(plan: RunPlan, comparison: dict[str, Any], folder: Path) -> None:
     exchange = (
         "no exchange"
         if plan.workers == 1
-        else plan.exchange.strategy + (" beside the next step" if plan.exchange.overlap else "")
+        else plan.exchange.strategy
+        + (" overlapping the next step" if plan.exchange.overlap else "")
     )
     out.print(f"{plan.name}: {exchange}, {crew}; {rounds} measured")
     table = new_table(

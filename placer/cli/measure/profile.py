@@ -156,7 +156,7 @@ def command(ctx: click.Context, /, **words: Any) -> None:
 
         estimate(words)
         return
-    with contextlib.redirect_stdout(sys.stderr):  # what the target prints is no result
+    with contextlib.redirect_stdout(sys.stderr):  # what the target prints is not a result
         work, target, path = _prepared(ctx.obj, words)
     ctx.exit(_run(work, target, path, words["framework"], as_json=words["as_json"]))
 

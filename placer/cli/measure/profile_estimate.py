@@ -74,7 +74,7 @@ def estimate(words: dict[str, Any]) -> None:
         if old is None
         else [rate for rate in old.rates if rate.basis in ("measured", "published")]
     )
-    with redirect_stdout(sys.stderr):  # what the target prints is no result
+    with redirect_stdout(sys.stderr):  # what the target prints is not a result
         estimated = work_out(
             subject,
             catalog,

@@ -22,10 +22,10 @@ SMALL_USD = 0.005
 def print_portfolio(out: Console, answer: PortfolioAnswer) -> None:
     """Print the jobs, what displaced them, and what more of something would be worth."""
     slots = answer.portfolio.slots
-    headers = ["job", "workers", "speed", answer.portfolio.unit, "over alone"]
+    headers = ["job", "workers", "speed", answer.portfolio.unit, "extra cost"]
     if slots is not None:
         headers.insert(1, "hours")
-    table = new_table(headers, right={"speed", answer.portfolio.unit, "over alone"})
+    table = new_table(headers, right={"speed", answer.portfolio.unit, "extra cost"})
     for placed in answer.jobs:
         table.add_row(*_row(placed, answer))
     out.print(table)
@@ -74,7 +74,7 @@ def _summary(answer: PortfolioAnswer) -> str:
     if answer.left_out and answer.left_out_proved:
         words += "; proved that no choice leaves out less"
     if answer.stopped:
-        words += "; the time was up"
+        words += "; the time limit was reached"
     return words
 
 
@@ -112,7 +112,7 @@ def _short(row: Displacement) -> str:
     names = ", ".join(row.by[:MOST_NAMES])
     more = len(row.by) - MOST_NAMES
     names += f" and {more} more" if more > 0 else ""
-    return f"{row.left:g} of {row.wanted:g} {row.resource} are left beside {names}"
+    return f"{row.left:g} of {row.wanted:g} {row.resource} are left after {names}"
 
 
 def _displaced(placed: Placed, answer: PortfolioAnswer) -> str:
@@ -121,4 +121,4 @@ def _displaced(placed: Placed, answer: PortfolioAnswer) -> str:
     blocked = "; ".join(_short(row) for row in placed.displaced)
     extra = placed.extra_usd or 0.0
     cost = f": +{format_usd(extra)}{_per(answer)}" if extra > SMALL_USD else ""
-    return f"{placed.name} would have run on {would}, but {blocked}{cost}"
+    return f"{placed.name} would have run on {would} by itself, but {blocked}{cost}"

@@ -41,11 +41,11 @@ def _head(replayed: Replay) -> Iterator[str]:
         f"{f', {100 * trace.carried:.1f} % carried forward' if trace.carried > 0.0005 else ''}"
     )
     yield (
-        f"{counted(job.machines, 'machine')} with {_duration(job.work_h)} of work, the deadline "
-        f"after {_duration(job.deadline_h)}; {counted(len(replayed.starts), 'start')}"
+        f"{counted(job.machines, 'machine')} with {_duration(job.work_h)} of work, "
+        f"deadline after {_duration(job.deadline_h)}; {counted(len(replayed.starts), 'start')}"
     )
     yield (
-        f"on-demand {format_usd(replayed.market.on_demand_usd_per_hour)} a machine and hour; "
+        f"on-demand {format_usd(replayed.market.on_demand_usd_per_hour)} per machine-hour; "
         f"prices: {replayed.market.source}"
     )
 
@@ -67,11 +67,12 @@ def _row(summary: Summary) -> tuple[str, ...]:
 def _tail(replayed: Replay) -> Iterator[str]:
     if replayed.optimum_usd is not None and replayed.bound_usd is not None:
         yield (
-            f"offline, knowing everything: {replayed.optimum_usd:,.0f} USD in one place at a time; "
-            f"no policy in any places is under {replayed.bound_usd:,.0f}"
+            f"offline optimum, which knows the whole trace: {replayed.optimum_usd:,.0f} USD "
+            f"in one place at a time; "
+            f"no policy can cost less than {replayed.bound_usd:,.0f} USD"
         )
     for words, usd in replayed.sensitive:
-        yield f"span where {words}: {usd:,.0f} USD"
+        yield f"span if {words}: {usd:,.0f} USD"
     yield f"assumed: {ASSUMPTION}"
 
 

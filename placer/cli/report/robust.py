@@ -210,7 +210,7 @@ def _steadier(got: Robustness) -> list[tuple[str, str]]:
         f"of {_percent(got.expected_loss)}"
     )
     return [
-        ("steadier", f"{text}{', a broken limit counted as 100 %' if got.share('broken') else ''}")
+        ("steadier", f"{text}{'; a broken limit counts as 100 %' if got.share('broken') else ''}")
     ]
 
 
@@ -235,7 +235,7 @@ def _measurements(got: Robustness) -> list[RenderableType]:
         )
     return [
         Text(
-            "\nMeasure first (points of expected regret that each figure saves if it is known "
+            "\nMeasure first (saves: points of expected regret avoided if the figure is known "
             "before choosing)",
             style="bold",
         ),

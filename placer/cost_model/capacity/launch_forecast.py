@@ -112,7 +112,7 @@ def forecast_launches(
     hours_ahead
         Hours after the end of the log.
     most_zones
-        Most zones together.
+        Maximum number of zones combined.
 
     Raises
     ------

@@ -222,7 +222,8 @@ def _data(case: Case) -> Iterator[str]:
     wish, datasets = case.wish, case.wish["datasets"]
     stay = {d["place"] for d in datasets if not d["may_move"]}
     yield from (
-        f"data stays in {place}, where no worker is" for place in sorted(stay - case.counts.keys())
+        f"data stays in {place}, where there is no worker"
+        for place in sorted(stay - case.counts.keys())
     )
     if datasets and stay.issuperset(d["place"] for d in datasets) and case.counts.keys() - stay:
         yield "some workers have no data"

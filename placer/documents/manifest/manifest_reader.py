@@ -96,7 +96,7 @@ def _check_values(value: Any, where: str, at: str = "") -> None:
                 "correct the name where it comes from",
             )
     elif isinstance(value, float) and not math.isfinite(value):
-        raise PlacerError(f"{where}: {at.lstrip('.')} is no finite number", "correct the figure")
+        raise PlacerError(f"{where}: {at.lstrip('.')} is not a finite number", "correct the figure")
     elif isinstance(value, Mapping):
         for key, part in value.items():
             _check_values(key, where, f"{at} (a key)")
@@ -132,7 +132,7 @@ def _check_parts(manifest: Manifest, where: str) -> None:
     for name in (manifest.name, *names, *(bucket.name for bucket in manifest.buckets)):
         if not name or name != plain_name(name):
             raise PlacerError(
-                f"{where}: '{name}' is no name of a job or bucket",
+                f"{where}: '{name}' is not a valid name of a job or bucket",
                 "use lower-case letters, digits and dashes, 63 at most",
             )
     if len(set(names)) != len(names):
@@ -215,7 +215,7 @@ def _check_meeting(manifest: Manifest, where: str) -> None:
         )
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", meet.address_variable):
         raise PlacerError(
-            f"{where}: '{meet.address_variable}' is no name of a variable",
+            f"{where}: '{meet.address_variable}' is not a valid name of a variable",
             "use letters, digits and _",
         )
     _check_buckets(manifest, where)

@@ -37,12 +37,12 @@ def check_executable(manifest: Manifest, where: str) -> None:
         _check_inner(group, where)
     if exchange.overlap and not can.may_overlap:
         raise PlacerError(
-            f"{where}: the exchange {exchange.strategy} cannot run beside the next step",
+            f"{where}: the exchange {exchange.strategy} cannot overlap the next step",
             "plan it without --overlap",
         )
     if can.always_overlaps and not exchange.overlap:
         raise PlacerError(
-            f"{where}: the exchange {exchange.strategy} always runs beside the calculation",
+            f"{where}: the exchange {exchange.strategy} always overlaps the calculation",
             "plan it again",
         )
     if exchange.local_steps > 1 and not can.local_steps:

@@ -49,7 +49,7 @@ def version_of(document: Mapping[str, Any], where: str) -> int:
         digits.isascii() and digits.isdigit() and len(digits) < 10
     ):
         raise PlacerError(
-            f"{where}: schema '{schema[:60]}' is no manifest",
+            f"{where}: schema '{schema[:60]}' is not a manifest",
             "write one with placer recommend --manifest FILE",
         )
     version = int(digits)

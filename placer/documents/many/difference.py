@@ -75,7 +75,7 @@ def parse_condition(text: str) -> Condition:
     match = CONDITION.fullmatch(text)
     if match is None:
         raise PlacerError(
-            f"'{text}' is no condition", "write it as cost>10%, speed<-5% or egress>0.5 (USD/h)"
+            f"'{text}' is not a condition", "write it as cost>10%, speed<-5% or egress>0.5 (USD/h)"
         )
     name, sign, number, percent = match.groups()
     if name not in FIGURES:
@@ -104,7 +104,7 @@ def difference_document(
     Raises
     ------
     PlacerError
-        If one of them is no result.
+        If one of them is not a result.
     """
     for document, name in zip((before, after), names, strict=True):
         if not isinstance(document, Mapping) or document.get("schema") != RESULT_SCHEMA:

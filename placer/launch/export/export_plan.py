@@ -51,17 +51,17 @@ class ExportPlan:
             or _has_keyword(self.train)
         ):
             raise PlacerError(
-                f"'{self.train}' is no module:function",
+                f"'{self.train}' is not a module:function",
                 "as in mymodel.train:workload; or a script, such as src/train.py",
             )
         if ":" not in self.train and not _PATH.fullmatch(self.train):
             raise PlacerError(
-                f"'{self.train}' is no path of a training script",
+                f"'{self.train}' is not a valid path of a training script",
                 "use letters, digits, _ . - and /, such as src/train.py",
             )
         if not _IMAGE.fullmatch(self.image):
             raise PlacerError(
-                f"'{self.image}' is no name of a container image",
+                f"'{self.image}' is not a valid name of a container image",
                 "write it as docker pull does, such as ghcr.io/me/train:1",
             )
 

@@ -48,7 +48,7 @@ class WorkerDeath:
         match = re.fullmatch(r"([0-9]{1,6})@([0-9]{1,9})", words.strip())
         if match is None or int(match[2]) < 1:
             raise PlacerError(
-                f"'{words}' is no death of a worker",
+                f"'{words}' does not name a worker and a step",
                 "give RANK@STEP with a step from 1, such as 1@2",
             )
         return WorkerDeath(rank=int(match[1]), step=int(match[2]))

@@ -63,7 +63,7 @@ MOST_HEADER_BYTES = 65_536
 
 
 def header_of(data: bytes) -> list[str]:
-    """Read the names of the columns of a CSV file; what is no text or CSV has some that nothing is
+    """Read the names of the columns of a CSV file; what is not text or CSV has some that nothing is
     called.
     """
     first = data[:MOST_HEADER_BYTES].decode("utf-8-sig", errors="replace").splitlines()[:1]
@@ -154,7 +154,7 @@ def _checked_rows(
         if key and key in seen:
             words = "/".join(cells[i] for i in key_at)
             raise PlacerError(
-                f"{where}: {words} stands already in line {seen[key]}", "keep one of the two rows"
+                f"{where}: {words} is already in line {seen[key]}", "keep one of the two rows"
             )
         seen[key] = lines.line_num
         yield lines.line_num, row

@@ -86,7 +86,7 @@ def _read(path: Path) -> list[tuple[str, str]]:
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise PlacerError(
-            f"'{path}' is no pin of placer",
+            f"'{path}' is not a pin file of placer",
             "remove it, or write it again with 'placer catalog pin NAME...'",
         ) from None
     return pins

@@ -28,7 +28,7 @@ class Change:
 
     @property
     def ratio(self) -> float:
-        """How many times the figure became, at least 1 either way; 1 for what is no number."""
+        """How many times the figure became, at least 1 either way; 1 for what is not a number."""
         numbers = (int, float)
         if (
             not isinstance(self.before, numbers)

@@ -189,7 +189,7 @@ def _regions(provider: str, places: str | None, book: Catalog) -> tuple[str, ...
             }
         if not matches:
             raise PlacerError(
-                f"'{word}' is no region of {provider}",
+                f"'{word}' is not a region of {provider}",
                 f"name regions of {provider}, such as {own[-1]}",
             )
         gpus |= matches

@@ -5,7 +5,7 @@ places of a book that lie in them.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -154,6 +154,35 @@ def area_names(catalog: Catalog) -> list[str]:
         *(plain_name(row.name) for row in countries().values() if row.country in codes),
         *sorted({plain_name(region.city) for region in catalog.regions.values()}),
     ]
+
+
+def area_words(patterns: Sequence[str], catalog: Catalog) -> list[str]:
+    """Return patterns of places with the name of an area in place of all its places.
+
+    Notes
+    -----
+    Only an area whose places stand together in the order of the book is named, as `area_places`
+    lists them; of several such areas the largest. A single place stays as it is.
+    """
+    areas: dict[str, list[str]] = {}
+    codes = {code: name for name, code in CONTINENTS.items()}
+    for region in catalog.regions.values():
+        names = [codes.get(region.continent, "")]
+        country = countries().get(region.country)
+        if country is not None:
+            names += [UNION[0]] * (country.eu == "yes") + [plain_name(country.name)]
+        for name in dict.fromkeys([*names, *_names(region)]):
+            areas.setdefault(name, []).append(region.place)
+    largest = sorted(areas.items(), key=lambda area: -len(area[1]))
+    found, rest = [], list(patterns)
+    while rest:
+        name, places = next(
+            (area for area in largest if len(area[1]) > 1 and rest[: len(area[1])] == area[1]),
+            (rest[0], rest[:1]),
+        )
+        found.append(name)
+        rest = rest[len(places) :]
+    return found
 
 
 def _in_country(word: str, country: Country, catalog: Catalog) -> list[str]:

@@ -288,7 +288,7 @@ def _near(latitude_deg: float, longitude_deg: float, text: str) -> City:
     """Return a point with the name and the country of the nearest city."""
     if not (-90 <= latitude_deg <= 90 and -180 <= longitude_deg <= 180):
         raise PlacerError(
-            f"own '{text}': {latitude_deg:g},{longitude_deg:g} is no point on the globe",
+            f"own '{text}': {latitude_deg:g},{longitude_deg:g} is not a point on the globe",
             "give latitude and longitude in degrees, such as 52.52,13.40",
         )
     point = City(
@@ -323,5 +323,5 @@ def _figure(key: str, value: str, text: str) -> float:
     match = (_POWER if key == "power" else _WATTS).fullmatch(value.strip())
     if match is None or (key == "watts" and float(match[1]) <= 0):
         example = "power=0.30/kWh" if key == "power" else "watts=700"
-        raise PlacerError(f"own '{text}': {key} '{value}' is no amount", f"write {example}")
+        raise PlacerError(f"own '{text}': {key} '{value}' is not an amount", f"write {example}")
     return float(match[1])

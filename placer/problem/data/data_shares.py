@@ -52,7 +52,7 @@ def shares(datasets: Sequence[Dataset], speed: Mapping[str, float]) -> dict[str,
         if not data.may_move:
             if data.place not in speed:
                 raise PlacerError(
-                    f"{data.samples:,} samples must stay in {data.place}, where no worker is",
+                    f"{data.samples:,} samples must stay in {data.place}, where there is no worker",
                     "put workers there",
                 )
             stay[data.place] += data.samples

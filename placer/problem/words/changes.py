@@ -201,7 +201,7 @@ def _set_of(text: str) -> Change:
         )
     if not sign or not right:
         raise PlacerError(
-            f"change '{text}' says no new value", f"write {TARGETS.get(what, f'{what}=VALUE')}"
+            f"change '{text}' gives no new value", f"write {TARGETS.get(what, f'{what}=VALUE')}"
         )
     if what in CHANGES:
         if target:
@@ -235,7 +235,7 @@ def _target(what: str, target: tuple[str, ...], text: str) -> tuple[str, ...]:
         )
     if what == "rate" and len(target) == 2 and not re.fullmatch(r"[1-9][0-9]{0,3}", target[1]):
         raise PlacerError(
-            f"change '{text}': '{target[1]}' is no number of GPUs", f"write {TARGETS[what]}"
+            f"change '{text}': '{target[1]}' is not a number of GPUs", f"write {TARGETS[what]}"
         )
     return target
 
@@ -267,7 +267,7 @@ def _factor(right: str, text: str) -> float | None:
         factor = math.nan
     if not 1 / MOST_FACTOR <= factor <= MOST_FACTOR:
         raise PlacerError(
-            f"change '{text}': '{right}' is no factor above 0",
+            f"change '{text}': '{right}' is not a factor above 0",
             "write x0.5 for half of it, +10% or -10%",
         )
     return factor
@@ -288,7 +288,9 @@ def _value(what: str, right: str, text: str) -> float:
         else re.fullmatch(r"\$?\s*([0-9]{1,9}(?:\.[0-9]{0,12})?)\s*" + unit, right)
     )
     if match is None or (what == "price" and float(match[1]) == 0):
-        raise PlacerError(f"change '{text}': '{right}' is no new value", f"write {TARGETS[what]}")
+        raise PlacerError(
+            f"change '{text}': '{right}' is not a new value", f"write {TARGETS[what]}"
+        )
     return float(match[1])
 
 

@@ -95,7 +95,8 @@ def store_named(word: str, catalog: Catalog) -> StoreOffer:
         )
     error = unknown("region", region, stores)
     raise PlacerError(
-        f"data '{word}': '{region}' is no region of the store '{kind}'; buckets are not looked up",
+        f"data '{word}': '{region}' is not a region of the store '{kind}'; "
+        "buckets are not looked up",
         f"{error.hint}; write {match['scheme']}://REGION, or {match['scheme']}://BUCKET@REGION",
     )
 

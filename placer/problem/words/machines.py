@@ -71,7 +71,7 @@ def _place(word: str, catalog: Catalog) -> str:
     if len(places) > 1:
         what = "a continent" if plain_name(word) in CONTINENTS else "an area"
         raise PlacerError(
-            f"use '{word}': {what} is no pattern of places",
+            f"use '{word}': {what} is not a pattern of places",
             "name a place, a provider or one such as 'gcp/europe-*'",
         )
     return places[0]

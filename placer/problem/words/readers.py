@@ -162,7 +162,7 @@ def _data(value: str | Iterable[str], asked: Reading) -> tuple[object, ...]:
     stores = [word for word in given if word not in placed]
     if len(stores) > 1 or (stores and placed):
         raise PlacerError(
-            f"data '{', '.join(stores)}' beside other data",
+            f"data '{', '.join(stores)}' together with other data",
             "name one store, or datasets as PLACE=SAMPLES:stay, without commas in numbers",
         )
     store = store_named(stores[0], asked.catalog).place if stores else None

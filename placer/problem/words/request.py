@@ -127,7 +127,7 @@ def _data_in_samples(given: Mapping[str, Any], profile: ModelProfile) -> Mapping
         return {**given, "data": data}
     if given.get("data_size") not in (None, size):
         raise PlacerError(
-            f"data of {size} beside data-size '{given['data_size']}'", "give the size once"
+            f"data of {size} together with data-size '{given['data_size']}'", "give the size once"
         )
     return {**given, "data": data, "data_size": size}
 
@@ -138,7 +138,7 @@ def _in_full(given: Mapping[str, Any]) -> Mapping[str, Any]:
         return given
     if given.get("market") not in (None, "any", "spot"):
         raise PlacerError(
-            f"spot beside market '{given['market']}'", "give --spot or --market, not both"
+            f"spot together with market '{given['market']}'", "give --spot or --market, not both"
         )
     return {**given, "market": "spot"}
 

@@ -247,7 +247,7 @@ class TrainingWishes(TypedDict, total=False):
             reader="flag",
             metavar="",
             example="yes",
-            help="Run the exchange beside the next step: one step of staleness.",
+            help="Overlap the exchange with the next step: one step of staleness.",
         ),
     ]
     quorum: Annotated[
@@ -622,8 +622,8 @@ class Wishes(TrainingWishes, total=False):
             example="cost-per-sample",
             help="throughput, cost, cost-per-sample, time, carbon or expected; default: "
             "throughput, or cost with a floor or deadline alone.",
-            more="``expected`` is the default in the mean over scenarios of spot capacity, with "
-            "fallbacks.",
+            more="``expected`` is the default objective averaged over scenarios of spot "
+            "capacity, with fallbacks.",
         ),
     ]
     gpu: Annotated[
@@ -783,7 +783,7 @@ class Wishes(TrainingWishes, total=False):
             example="95%",
             help="Plan with fallbacks so that the deadline or floor holds in this share of the "
             "scenarios of spot capacity, such as 95%.",
-            more="With a budget in total, its dearest runs keep it in the mean.",
+            more="With a budget in total, its most expensive runs must keep it on average.",
             number="{}",
             removable=True,
         ),

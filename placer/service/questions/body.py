@@ -47,7 +47,7 @@ def check_body(verb: Verb, body: object) -> dict[str, Any]:
     WordError
         Names the word that is unknown, missing or of the wrong kind, or that names a file.
     PlacerError
-        If the body is no JSON object.
+        If the body is not a JSON object.
     """
     if not isinstance(body, dict):
         raise PlacerError("the body is not a JSON object", 'send {"model": "roberta-xlm"}')

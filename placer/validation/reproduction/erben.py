@@ -194,7 +194,7 @@ def byte_counters_agree(runs: Sequence[Run]) -> Finding:
     worst = max(errors, key=abs)
     held = abs(worst) <= COUNTER_SPREAD
     ours = (
-        f"{100 * sum(errors) / len(errors):+.1f} % in the mean, {100 * worst:+.1f} % at worst "
+        f"{100 * sum(errors) / len(errors):+.1f} % on average, {100 * worst:+.1f} % at worst "
         f"over {len(errors)} runs"
     )
     why = "the flat butterfly of placer sends that many bytes; nothing was fitted to the counters"

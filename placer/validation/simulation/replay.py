@@ -171,7 +171,7 @@ def _check(
         )
     if placement.exchange.overlap and not traits(placement.exchange.strategy).may_overlap:
         raise PlacerError(
-            f"a {placement.exchange.strategy} exchange cannot run beside the next step",
+            f"a {placement.exchange.strategy} exchange cannot overlap the next step",
             "simulate it without overlap",
         )
 

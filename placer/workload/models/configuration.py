@@ -40,7 +40,7 @@ class Configuration:
         Raises
         ------
         PlacerError
-            If it is missing and has no default, or is no whole number from 1 to ``most``.
+            If it is missing and has no default, or is not a whole number from 1 to ``most``.
         """
         for name in names:
             value = self.values.get(name)

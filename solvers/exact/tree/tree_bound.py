@@ -48,7 +48,7 @@ class TreeBound:
         """Return the thresholds of an improvement; infinite where the egress is; shape (rows,
         communication).
         """
-        # Arithmetic with infinite egress would give nan, which is no threshold.
+        # Arithmetic with infinite egress would give nan, which is not a threshold.
         finite = np.where(np.isfinite(egress_usd), egress_usd, 0.0)
         thresholds = self.target.thresholds(
             self.mode,

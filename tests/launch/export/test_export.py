@@ -232,7 +232,7 @@ def test_a_script_starts_torchrun_with_its_rank(three: ExportPlan, tmp_path: Pat
         "9223372036854775808",
     ):  # 010 would be 8 in arithmetic of the shell, the last a negative rank
         assert (
-            f"is no number from 0: {wrong}"
+            f"is not a number from 0: {wrong}"
             in start(PLACER_NODE=wrong, PLACER_RENDEZVOUS_ADDRESS="10.0.0.1").stderr
         )
     for missing, words in (
@@ -687,7 +687,7 @@ def test_words_of_the_caller_are_checked(three: ExportPlan) -> None:
         {"image": "a-" * 40 + "!"},
         {"image": "a." * 40 + "!"},
     ):
-        with pytest.raises(PlacerError, match=r"is no path|is no name of a container"):
+        with pytest.raises(PlacerError, match=r"is not a valid (path|name of a container)"):
             plan_of(json.loads(three.text), **words)
     for image in (
         "ubuntu",
@@ -811,7 +811,10 @@ def test_the_command_takes_a_result_and_edits_on_demand(
     [
         (["--to", "torchrn", "--dir", "x"], "a similar target exists: 'torchrun'"),
         (["--to", "cloudformation", "--dir", "x"], "the exchange all-reduce has no cloud function"),
-        (["--to", "env", "--dir", "x", "--train", "a b"], "is no path of a training script"),
+        (
+            ["--to", "env", "--dir", "x", "--train", "a b"],
+            "is not a valid path of a training script",
+        ),
         (["--to", "env", "--dir", "no/such"], "its parent folder does not exist"),
         (["--to", "env"], "--dir is missing"),
     ],

@@ -142,7 +142,7 @@ def test_what_is_not_on_aws_is_refused(central: ExportPlan) -> None:
                 "buckets": [{**document["buckets"][0], "place": "gcp/us-west1", "store": "gcs"}],
                 "storage": {**document["storage"], "place": "gcp/us-west1", "store": "gcs"},
             },
-            "gcp/us-west1 is no region of AWS",
+            "gcp/us-west1 is not a region of AWS",
         ),
         ({"exchange": {**document["exchange"], "compression": "int8"}}, "cannot sum int8"),
     ):

@@ -467,7 +467,7 @@ def four_devices() -> dict[str, Any]:
             "jobset",
             document("parameter-server", (A, 2), overlap=True),
             {},
-            "the exchange parameter-server cannot run beside the next step",
+            "the exchange parameter-server cannot overlap the next step",
         ),
         (
             "compose",
@@ -492,15 +492,15 @@ def four_devices() -> dict[str, Any]:
             "env",
             document("all-reduce", (A, 2)),
             {"train": "a b:c"},
-            "'a b:c' is no module:function",
+            "'a b:c' is not a module:function",
         ),
         (
             "env",
             document("all-reduce", (A, 2)),
             {"train": "train.py:main"},
-            "'train.py:main' is no module:function",
+            "'train.py:main' is not a module:function",
         ),
-        ("env", document("all-reduce", (A, 2)), {"train": "a:$(x)"}, "is no module:function"),
+        ("env", document("all-reduce", (A, 2)), {"train": "a:$(x)"}, "is not a module:function"),
     ],
 )
 def test_what_the_runtime_cannot_do_is_refused(

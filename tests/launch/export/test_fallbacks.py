@@ -198,7 +198,7 @@ def test_the_command_writes_a_folder_for_what_is_not_tried_by_itself(
         assert row["dir"] == at
         assert (Path(at) / "README.md").is_file()
     words_of = (folder / "README.md").read_text(encoding="utf-8")
-    assert "## If machines are not to be had" in words_of
+    assert "## If machines are not available" in words_of
     assert words_of.count("folder whose name ends") == len(apart)
     again = CliRunner().invoke(command, [*asked, "--diff"])
     assert "no difference" in again.stdout

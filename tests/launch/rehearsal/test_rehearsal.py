@@ -338,11 +338,11 @@ class TestWords:
     @pytest.mark.parametrize(
         ("words", "message"),
         [
-            (["--scale", "2"], "--scale '2' is no share of the plan"),
-            (["--scale", "1/0"], "--scale '1/0' is no share"),
-            (["--scale", "nan"], "--scale 'nan' is no share"),
-            (["--kill", "one"], "'one' is no death of a worker"),
-            (["--kill", "1@0"], "'1@0' is no death of a worker"),
+            (["--scale", "2"], "--scale '2' is not a share of the plan"),
+            (["--scale", "1/0"], "--scale '1/0' is not a share"),
+            (["--scale", "nan"], "--scale 'nan' is not a share"),
+            (["--kill", "one"], "'one' does not name a worker and a step"),
+            (["--kill", "1@0"], "'1@0' does not name a worker and a step"),
             (["--limit", "soon"], "duration 'soon' is not a time"),
             (["--scale", "1/2", "--train", "a:b"], "the size of your model is the scale"),
         ],

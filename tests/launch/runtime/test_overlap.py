@@ -300,9 +300,7 @@ def test_an_exchange_is_counted_when_it_has_ended(overlapped: OverlappedExchange
 )
 def test_others_never_get_there(strategy: str) -> None:
     """A manifest that says so is refused before anything starts."""
-    with pytest.raises(
-        PlacerError, match=f"the exchange {strategy} cannot run beside the next step"
-    ):
+    with pytest.raises(PlacerError, match=f"the exchange {strategy} cannot overlap the next step"):
         plan_of(document(strategy, (A, 1), (B, 1), overlap=True))
 
 

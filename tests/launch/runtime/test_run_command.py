@@ -133,13 +133,13 @@ def test_bad_input_is_said_in_one_line(command: Run, tmp_path: Path) -> None:
         (
             document("model-averaging", (A, 1), (B, 1), overlap=True),
             ("--local",),
-            "the exchange model-averaging cannot run beside the next step",
+            "the exchange model-averaging cannot overlap the next step",
         ),
         (told, ("--local", "--tbs", "1"), "target batch size 1 is below the 2 workers"),
         (told, ("--local", "--elastic"), "all-reduce cannot go on without a worker"),
         (told, (), "no rank is given"),
         (told, ("--rank", "0-2"), "rank '0-2' is not among 0 to 1"),
-        (told, ("--local", "--timeout", "nan"), "'nan' is no number"),
+        (told, ("--local", "--timeout", "nan"), "'nan' is not a number"),
         (told, ("--local", "--timeout", "1e300"), "1e+300 is not in the range"),
     ]
     for document_, words, said in cases:

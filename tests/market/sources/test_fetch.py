@@ -79,8 +79,8 @@ def test_a_redirection_is_followed_and_its_own_body_is_not_read() -> None:
     ("location", "words"),
     [
         ("file:///etc/passwd", "unsupported protocol"),
-        ("/again.csv", "leads on more than 8 times"),
-        ("http://[::1", "leads on to an address that is not valid"),
+        ("/again.csv", "redirects more than 8 times"),
+        ("http://[::1", "redirects to an address that is not valid"),
     ],
 )
 def test_a_redirection_to_nowhere_is_a_source_that_failed(location: str, words: str) -> None:
@@ -131,7 +131,7 @@ def test_a_header_of_a_hundred_thousand_columns_is_read_at_once() -> None:
     document = Document(
         data=header.encode(), origin=Origin(place="wide.csv", sha256="", size_bytes=len(header))
     )
-    with pytest.raises(PlacerError, match="column 'c7' stands there twice"):
+    with pytest.raises(PlacerError, match="column 'c7' appears twice"):
         read_table(document)
 
 

@@ -207,7 +207,7 @@ def test_history_of_google_is_a_price_with_its_range(
     prices = [float(row[f"usd_per_hour{end}"]) for end in ("_low", "", "_high")]
     assert prices == [20.5, 21.5, 24.5]
     assert (row["region"], row["market"], row["as_of"]) == ("us-central1", "spot", "2026-10-05")
-    assert "Google stopped 40 % in the mean of 2 days (20 to 60 %)" in out
+    assert "Google stopped 40 % on average over 2 days (20 to 60 %)" in out
 
 
 def test_scores_of_ec2_are_estimates(call: Call, tmp_path: Path, home: Path) -> None:
@@ -445,7 +445,7 @@ def test_aws_is_asked_with_boto3(
         (("gcp-advice", "--machine", "a3-highgpu-8g"), "how many machines were asked for?"),
         (("gcp-advice", *H100X8), "where?"),
         (("gcp-advice", *H100X8, "--in", "us-moon1", "--project", "p1"), "gcp/us-moon1"),
-        (("gcp-advice", *H100X8, "--in", "us-central1"), "is no project of Google Cloud"),
+        (("gcp-advice", *H100X8, "--in", "us-central1"), "is not a project of Google Cloud"),
         (("gcp-advice", *H100X8, "--from", "nowhere.json"), "nowhere.json"),
         (("aws-quotas",), "quotas of which region?"),
         (("gcp-advice", *H100X8, "--machines", "0"), "0"),
@@ -476,7 +476,7 @@ def test_wrong_words_are_named(call: Call, words: tuple[str, ...], message: str)
         ("aws-scores", {"SpotPlacementScores": [{"Region": "us-east-1"}]}, "Score 'None' is not"),
         ("aws-scores", {"SpotPlacementScores": []}, "the answer has no row for a book"),
         ("aws-blocks", {"CapacityBlockOfferings": [{**BLOCKS["CapacityBlockOfferings"][0],
-            "StartDate": "soon"}]}, "'soon' is no time"),
+            "StartDate": "soon"}]}, "'soon' is not a time"),
         ("aws-blocks", {"CapacityBlockOfferings": "none"}, "no list 'CapacityBlockOfferings'"),
         ("gcp-history", {**HISTORY, "priceHistory": [{"listPrice": {}}]}, "without interval"),
     ],

@@ -173,7 +173,7 @@ def test_duplicates(tmp_path: Path) -> None:
     line = QUOTE.splitlines()[1]
     assert len(read(tmp_path, f"{QUOTE}{line}\n").rows["offers.csv"]) == 1
     with pytest.raises(
-        PlacerError, match=r"quote.csv:3: .* stands already in .*quote.csv:2 with other figures"
+        PlacerError, match=r"quote.csv:3: .* is already in .*quote.csv:2 with other figures"
     ):
         read(tmp_path, f"{QUOTE}{line.replace('21.95', '22')}\n")
 
@@ -310,7 +310,7 @@ def test_what_is_no_csv_is_said(tmp_path: Path, data: bytes, code: int) -> None:
     columns are missing.
     """
     (tmp_path / "quote.csv").write_bytes(data)
-    with pytest.raises(PlacerError, match=r"quote.csv' is no CSV \(export it as CSV\)") as error:
+    with pytest.raises(PlacerError, match=r"quote.csv' is not CSV \(export it as CSV\)") as error:
         read_mapped(str(tmp_path / "quote.csv"), read_mapping("offers", [], SET))
     assert error.value.exit_code == code
 
@@ -345,7 +345,7 @@ def test_kinds_that_come_another_way_are_named(kind: str, tip: str) -> None:
         (MAP, ("provider=aws",), "gives no market, price_basis, source, as_of", "--set"),
         (MAP, (*SET, "gpu=T4"), "column 'gpu' is mapped to 'Card' and set to 'T4'", "keep one"),
         (MAP, (*SET, "provider=gcp"), "column 'provider' is given twice", "keep one"),
-        ("usd_per_hour", SET, "--map 'usd_per_hour' is no pair", "usd_per_hour=Price"),
+        ("usd_per_hour", SET, "--map 'usd_per_hour' is not a pair", "usd_per_hour=Price"),
         ("nowhere.toml", SET, "cannot read 'nowhere.toml'", "check the path"),
         (
             "Machine=instance_type",
@@ -372,8 +372,8 @@ def test_maps_that_do_not_fit_are_answered(
         ("[columns", "not valid TOML"),
         ("[colums]\na = 'b'", "'colums' is none of its tables"),
         ("provider = 'aws'", "'provider' is none of its tables"),
-        ("[set]\ngpu_count = 1", "'1' in \\[set\\] is no text"),
-        ("[values]\nmarket = 'x'", "in \\[values\\] is no text"),
+        ("[set]\ngpu_count = 1", "'1' in \\[set\\] is not text"),
+        ("[values]\nmarket = 'x'", "in \\[values\\] is not text"),
         ("[values.mark]\na = 'b'", "unknown column 'mark'"),
     ],
 )

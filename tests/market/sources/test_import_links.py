@@ -139,7 +139,7 @@ def test_throughput_that_cannot_be_true_is_refused(
         (b"\xff\xfe\x00", "UTF-8"),
         (b"a,b\n1,2\n", "is no grid of Skyplane"),
         (b"src_region,dst_region,avg_rtt\naws:us-east-1,gcp:us-we", "2 cells instead of 3"),
-        (b"src_region,src_region,avg_rtt\n", "stands there twice"),
+        (b"src_region,src_region,avg_rtt\n", "appears twice"),
         (b'src_region,dst_region,avg_rtt\n"a', "not valid CSV"),
         (
             b"src_region,dst_region,avg_rtt\naws:us-east-1,gcp:us-west1,fast\n",

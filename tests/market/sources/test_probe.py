@@ -754,11 +754,14 @@ HOST = '[[host]]\nname = "a"\nplace = "aws/us-east-1"\naddress = "1.2.3.4:7447"\
         ("here = 3\n" + HOST, "place 3 is not text"),
         ('here = "aws/us-east-1"\nhost = []\n', "not a list of 1 to 200"),
         ('here = "aws/us-east-1"\nhost = [3]\n', "host 1 is not a table"),
-        ('here = "aws/us-east-1"\n' + HOST + HOST, "name 'a' stands twice"),
+        ('here = "aws/us-east-1"\n' + HOST + HOST, "name 'a' appears twice"),
         ('here = "aws/us-east-1"\n' + HOST + 'key = "x"\n', "unknown key 'key'"),
-        ('here = "aws/us-east-1"\n' + HOST.replace(":7447", ""), "is no host and port"),
-        ('here = "aws/us-east-1"\n' + HOST.replace("7447", "99999"), "is no host and port"),
-        ('here = "aws/us-east-1"\n' + HOST.replace("1.2.3.4", "--client"), "is no host and port"),
+        ('here = "aws/us-east-1"\n' + HOST.replace(":7447", ""), "is not a host and port"),
+        ('here = "aws/us-east-1"\n' + HOST.replace("7447", "99999"), "is not a host and port"),
+        (
+            'here = "aws/us-east-1"\n' + HOST.replace("1.2.3.4", "--client"),
+            "is not a host and port",
+        ),
         ('here = "aws/us-east-1"\n' + HOST.replace('"a"', '"a b"'), "is not a name"),
     ],
 )

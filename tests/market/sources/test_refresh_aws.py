@@ -254,7 +254,7 @@ def test_motos_own_spot_prices_are_refused(call: Call, moto: str, tmp_path: Path
         ("0.250000", 91, "spot price is older than 90 days"),
         ("0.250000", -3, "spot price takes effect only in the future"),
         ("-0.25", 1, "spot price is zero or less"),
-        ("nan", 1, "spot price is no number"),
+        ("nan", 1, "spot price is not a number"),
     ],
 )
 def test_a_zone_whose_price_cannot_be_is_passed_over(

@@ -188,7 +188,7 @@ def test_a_dry_run_writes_nothing(call: Call, tmp_path: Path) -> None:
     [
         (-1.0, {}, "on-demand price is zero or less"),
         (0.0, {}, "on-demand price is zero or less"),
-        (0.0, {"retailPrice": "free"}, "on-demand price is no number"),
+        (0.0, {"retailPrice": "free"}, "on-demand price is not a number"),
         (0.00001, {}, "on-demand price is 1,000 times below the median of its device"),
         (5260.0, {}, "on-demand price is 1,000 times above the median of its device"),
         (
@@ -229,13 +229,13 @@ def test_no_field_of_an_item_can_break_a_refresh(call: Call, field: str) -> None
 
 
 def test_infinite_prices_are_refused_in_either_spelling(call: Call) -> None:
-    """Python's json reads 1e999 as infinity, which the checks refuse; the word NaN is no JSON at
+    """Python's json reads 1e999 as infinity, which the checks refuse; the word NaN is not JSON at
     all.
     """
     page = json.dumps(azure_page([ITEMS[0], azure_item(T4, "westus2", 0.125)]))
     with serving(lambda request: Answer(page.replace("0.125", "1e999").encode())) as server:
         code, out, _ = call(server, "--dry-run", "--json", "--gpu", "T4")
-    assert (code, json.loads(out)["left_out"]) == (0, {"on-demand price is no number": 1})
+    assert (code, json.loads(out)["left_out"]) == (0, {"on-demand price is not a number": 1})
     with serving(lambda request: Answer(page.replace("0.125", "NaN").encode())) as server:
         assert call(server)[0] == 7
 
@@ -275,7 +275,7 @@ BROKEN = {
         Answer(b"<!DOCTYPE html><title>Login</title>"),
         "answered a web page instead of JSON",
     ),
-    "list": (as_json([]), "is no JSON object"),
+    "list": (as_json([]), "is not a JSON object"),
     "no items": (as_json({"Count": 0}), "has no list of Items"),
     "half a page": (as_json(azure_page(ITEMS[:2], count=6)), "has 2 items and says 6"),
     "nested": (Answer(b"[" * 100_000), "is not valid JSON"),
@@ -388,7 +388,7 @@ def test_the_address_must_be_one(call: Call, url: str) -> None:
     ("options", "words"),
     [
         (["--in", "eastus9"], "unknown region 'eastus9'"),
-        (["--in", "aws/us-east-1"], "'aws/us-east-1' is no region of azure"),
+        (["--in", "aws/us-east-1"], "'aws/us-east-1' is not a region of azure"),
         (["--in", ","], "is empty"),
         (["--gpu", "T5"], "unknown GPU 'T5'"),
         (["--as", "../evil"], "is not the name of a book"),

@@ -24,8 +24,10 @@ Example:
 
 @click.command("forecast", epilog=EPILOG)
 @click.argument("log", metavar="LOG")
-@click.option("--machines", type=click.IntRange(1), required=True, help="Machines that are wanted.")
-@click.option("--ahead", default="1h", show_default=True, metavar="TIME", help="How far ahead.")
+@click.option("--machines", type=click.IntRange(1), required=True, help="Machines needed.")
+@click.option(
+    "--ahead", default="1h", show_default=True, metavar="TIME", help="How far ahead to forecast."
+)
 @click.option(
     "--asked",
     type=click.IntRange(1),
@@ -37,7 +39,7 @@ Example:
     type=click.IntRange(1, 8),
     default=MOST_ZONES,
     show_default=True,
-    help="Most zones together.",
+    help="Maximum number of zones combined.",
 )
 @table_option
 def command(

@@ -23,7 +23,9 @@ def command(names: tuple[str, ...], clear: bool, as_json: bool) -> None:
     from placer.market.books.pin import pin_document, pin_file, pinned
 
     if names and clear:
-        raise PlacerError(f"--clear beside {', '.join(names)}", "name books, or clear the pin")
+        raise PlacerError(
+            f"--clear together with {', '.join(names)}", "name books, or clear the pin"
+        )
     document = None
     if names:
         load_catalog(names)

@@ -251,9 +251,9 @@ def _exchange_words(placement: Placement, got: Estimate, problem: Problem) -> st
     if exchange.streams > 1:
         text += f", {exchange.streams} streams a pair"
     if traits(exchange.strategy).always_overlaps:
-        text += f", in {fragments(exchange.local_steps)} fragments beside the steps"
+        text += f", in {fragments(exchange.local_steps)} fragments during the steps"
     elif exchange.overlap:
-        text += ", beside the next step"
+        text += ", overlapping the next step"
     if exchange.aggregator is None or exchange.storage is None:
         text += hub_words(placement).replace(",", ";", 1)
         summing = sum_words(exchange, problem)

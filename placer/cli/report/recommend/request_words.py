@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 
 from placer.cli.report.recommend.figures import COMPRESSION_NAMES
+from placer.market.words.areas import area_words
 from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS, Requirements
 from placer.units import (
@@ -59,9 +60,9 @@ def limits_of(problem: Problem) -> list[str]:
     if wish.gpus:
         limits.append(f"GPUs {', '.join(wish.gpus)}")
     if wish.places_in:
-        limits.append(f"in {_places(wish.places_in)}")
+        limits.append(f"in {_places(wish.places_in, problem)}")
     if wish.places_not_in:
-        limits.append(f"not in {_places(wish.places_not_in)}")
+        limits.append(f"not in {_places(wish.places_not_in, problem)}")
     limits += [f"using {rule.spec}" for rule in wish.used]
     limits.append(
         _any_market(problem) if wish.market == "any" else f"{wish.market.replace('_', '-')} only"
@@ -129,11 +130,12 @@ def _quota_words(wish: Requirements) -> str:
     return "no limit (set one with --quota N or FILE)" if wish.quota_gpus is None else each
 
 
-def _places(patterns: Sequence[str]) -> str:
-    """Name some places; of a country or continent the first ones."""
-    if len(patterns) <= MOST_PLACES:
-        return ", ".join(patterns)
-    return f"{', '.join(patterns[:3])} and {len(patterns) - 3} more places"
+def _places(patterns: Sequence[str], problem: Problem) -> str:
+    """Name some places; all places of a country or continent by its name."""
+    named = area_words(patterns, problem.catalog)
+    if len(named) <= MOST_PLACES:
+        return ", ".join(named)
+    return f"{', '.join(named[:3])} and {len(named) - 3} more"
 
 
 def _rate(wish: Requirements) -> str:

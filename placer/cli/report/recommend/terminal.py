@@ -141,10 +141,12 @@ def _batch_proof_words(result: Result) -> str:
     all_of_them = f"all batches from {proof.low:,} to {proof.high:,}"
     searches = f"{proof.searches:,} searches over several at once"
     if proof.bound is None:
-        return f"Nothing is proved of {all_of_them} together: the time was up ({searches})."
+        return (
+            f"Nothing is proved of {all_of_them} together: the time limit was reached ({searches})."
+        )
     unit = result.objective.short_unit
     bound = f"{format_number(proof.bound)} {unit} at best"
-    finished = "" if proof.finished else "; the time was up before the gap was met"
+    finished = "" if proof.finished else "; the time limit was reached before the gap was met"
     return f"Proved over {all_of_them}: {bound} ({searches}{finished})."
 
 

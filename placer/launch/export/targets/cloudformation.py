@@ -78,7 +78,7 @@ def _check(plan: ExportPlan) -> None:
         provider, _, region = place.partition("/")
         if provider != "aws" or plain_name(region) != region:
             raise PlacerError(
-                f"{place} is no region of AWS",
+                f"{place} is not a region of AWS",
                 "cloudformation needs the function and all buckets on AWS: ask again with --in "
                 "'aws/*'",
             )

@@ -196,7 +196,7 @@ def _readme(plan: ExportPlan) -> str:
     last = manifest.rendezvous.port + manifest.workers
     words = [
         (
-            "Needs hivemind 1.1 beside the training script, which gets `--run_id`, "
+            "Needs hivemind 1.1 and a training script, which gets `--run_id`, "
             "`--initial_peers`, `--identity_path`, `--host_maddrs`,"
         ),
         (
@@ -204,16 +204,16 @@ def _readme(plan: ExportPlan) -> str:
             "`--averaging_timeout`; all arguments of"
         ),
         (
-            f"hivemind.Optimizer, with compression and what else the plan says, are in `{FILE}`, "
-            f"whose path is in `PLACER_OPTIMIZER`."
+            f"hivemind.Optimizer, with compression and everything else in the plan, are in "
+            f"`{FILE}`, whose path is in `PLACER_OPTIMIZER`."
         ),
         (
             "`examples/hivemind_roberta_tiny.py` of placer is such a script. Let all peers start "
             "from the same weights, and start"
         ),
         (
-            "hivemind.DHT with `use_relay=False`: gradients that another peer passes on are not "
-            "in the plan. Keys are made at the first"
+            "hivemind.DHT with `use_relay=False`: the plan does not "
+            "count gradients that another peer relays. Keys are made at the first"
         ),
         (
             "start, in `keys/`, and stay there: a peer that comes back has its old identity. Keep "
@@ -221,10 +221,10 @@ def _readme(plan: ExportPlan) -> str:
         ),
         (
             f"Ports {manifest.rendezvous.port} to {last} must be reachable between the machines; "
-            f"where a machine has its public address on no"
+            f"where a machine's public address is not on an"
         ),
         (
-            "interface of its own, as clouds do, set `PLACER_PEER_ADDRESS` to it. "
+            "interface of its own, as in clouds, set `PLACER_PEER_ADDRESS` to it. "
             "`PLACER_LISTEN_ADDRESS` limits a peer to one interface."
         ),
     ]

@@ -291,7 +291,7 @@ def _place_and_machine(
         )
     if not _MACHINE.fullmatch(instance_type):
         raise PlacerError(
-            f"'{shown(instance_type)}' is no machine type of {provider}",
+            f"'{shown(instance_type)}' is not a machine type of {provider}",
             "plan without it, or use --to torchrun",
         )
     return {

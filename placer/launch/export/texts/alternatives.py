@@ -43,13 +43,13 @@ def order_words(plan: ExportPlan, together: Collection[int]) -> str:
     if not plan.fallbacks:
         return ""
     lines = [
-        "\n## If machines are not to be had\n",
-        "The plan has fallbacks. They are meant in this order:\n",
+        "\n## If machines are not available\n",
+        "The plan has fallbacks. Try them in this order:\n",
         f"1. {_words(plan.manifest)}: this folder",
     ]
     for number, other in enumerate(plan.fallbacks, start=1):
         where = (
-            "this folder, without a word of yours"
+            "this folder, tried automatically"
             if number in together
             else f"the folder whose name ends in `-fallback-{number}`; stop what runs here first"
         )

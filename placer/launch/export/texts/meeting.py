@@ -42,7 +42,7 @@ def unknown_address_words() -> list[str]:
     """Say what to do where nobody knows the address of rank 0 before its machine is there."""
     return [
         (
-            f"Where nobody knows it before the start, set `PLACER_MEETING` instead, on all "
+            f"If it is not known before the start, set `PLACER_MEETING` instead, on all "
             f"machines, to {KINDS}:"
         ),
         *meets_words(),
@@ -54,10 +54,10 @@ def meets_words() -> list[str]:
     return [
         (
             "rank 0 writes its address there, and the others wait until rank 0 answers at it. "
-            "It is that of the interface"
+            "Rank 0 gives the address of the interface"
         ),
         (
-            "`GLOO_SOCKET_IFNAME`, if that is set (a VPN), `PLACER_OWN_ADDRESS` if that is, else "
-            "its address in the provider's network."
+            "`GLOO_SOCKET_IFNAME` if that is set (for a VPN), else `PLACER_OWN_ADDRESS` if that is "
+            "set, else its address in the provider's network."
         ),
     ]

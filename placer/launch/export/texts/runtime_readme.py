@@ -62,7 +62,7 @@ def wish_words(*, arguments: bool) -> list[str]:
             f"measure before more is spent{more}."
         ),
         (
-            "If a machine's name does not lead to its address in the network of all, set "
+            "If a machine's name does not resolve to its address in the shared network, set "
             "`GLOO_SOCKET_IFNAME` to that network's interface."
         ),
     ]
@@ -72,8 +72,8 @@ def watch_words() -> list[str]:
     """Say what is seen of a run."""
     return [
         (
-            "Rank 0 prints steps and losses, and at the end what was predicted beside what was "
-            "measured. Raise an alarm below"
+            "Rank 0 prints steps and losses, and at the end compares what was predicted with what "
+            "was measured. Raise an alarm below"
         ),
         (
             "`PLACER_MIN_SAMPLES_PER_SECOND` or above `PLACER_MAX_ROUND_SECONDS` from exchange to "
@@ -88,9 +88,8 @@ def log_section(plan: ExportPlan, *, stays: bool = True, one_machine: bool = Fal
     if one_machine:
         words = [
             (
-                f"`{out}/run.jsonl` is the log. All ranks shared one machine, so it tells only who "
-                f"was "
-                f"lost, not how fast the plan is."
+                f"`{out}/run.jsonl` is the log. All ranks shared one machine, so it shows only "
+                f"who was lost, not how fast the plan is."
             )
         ]
         return "Measured", words, [f"placer replan manifest.json --observed {out}/run.jsonl"]

@@ -15,7 +15,7 @@ COUNT_NODE = [
 CHECK_NODE = [
     'case "$PLACER_NODE" in',
     (
-        '  "" | *[!0-9]* | 0?* | ??????????*) echo "PLACER_NODE is no number from 0: '
+        '  "" | *[!0-9]* | 0?* | ??????????*) echo "PLACER_NODE is not a number from 0: '
         '$PLACER_NODE" >&2; exit 2 ;;'
     ),
     "esac",

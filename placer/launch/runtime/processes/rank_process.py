@@ -59,7 +59,7 @@ def main(job: dict[str, Any], records: Connection, alive: Connection) -> None:
         Ends with the launcher.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the launcher, which ends all
-    os.dup2(2, 1)  # what the user's code prints is no result
+    os.dup2(2, 1)  # what the user's code prints is not a result
     os.environ.update(job["extra"])
     lock = threading.Lock()
 

@@ -177,7 +177,7 @@ def ranks_from(words: str | None, plan: RunPlan) -> tuple[int, ...]:
     match = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", text.strip())
     if match is None:
         raise PlacerError(
-            f"rank '{text}' is no rank" if text else "no rank is given",
+            f"rank '{text}' is not a valid rank" if text else "no rank is given",
             "set RANK, or --rank 3 or --rank 0-3, or add --local",
         )
     first, last = int(match[1]), int(match[2] or match[1])

@@ -73,7 +73,7 @@ def shapes_between(
     for shape in shapes:
         if by_pair.setdefault((shape.src, shape.dst), shape) != shape:
             raise PlacerError(
-                f"link {shape.src} -> {shape.dst} stands twice with other figures",
+                f"link {shape.src} -> {shape.dst} appears twice with other figures",
                 "give each direction once",
             )
     counts = Counter(places)

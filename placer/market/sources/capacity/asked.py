@@ -138,7 +138,7 @@ def day_of(value: object, where: str) -> str:
         return datetime.fromisoformat(str(value)).date().isoformat()
     except ValueError:
         raise PlacerError(
-            f"{where}: '{str(value)[:40]}' is no time",
+            f"{where}: '{str(value)[:40]}' is not a time",
             "give the answer as the provider wrote it",
             FAILED,
         ) from None

@@ -62,7 +62,7 @@ def moment(text: str, where: str) -> datetime:
         time = datetime.fromisoformat(text.strip())
     except ValueError:
         raise PlacerError(
-            f"{where}: '{text[:40]}' is no time", "write it as 2026-11-24T12:00Z"
+            f"{where}: '{text[:40]}' is not a time", "write it as 2026-11-24T12:00Z"
         ) from None
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 

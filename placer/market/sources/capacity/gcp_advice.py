@@ -169,7 +169,7 @@ def history_harvest(
     if rates:
         notes.append(
             f"{kind} in {location}: of the machines that stopped, Google stopped "
-            f"{100 * sum(rates) / len(rates):.0f} % in the mean of {len(rates)} days "
+            f"{100 * sum(rates) / len(rates):.0f} % on average over {len(rates)} days "
             f"({100 * min(rates):.0f} to {100 * max(rates):.0f} %); stops are no hours, so no "
             "survival follows"
         )

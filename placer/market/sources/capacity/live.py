@@ -43,7 +43,7 @@ def ask_google(method: str, project: str, asked: Asked) -> tuple[dict[str, Any],
             f"set {TOKEN} to what 'gcloud auth print-access-token' prints, or give --from FILE",
         )
     if not PROJECT.fullmatch(project):
-        raise PlacerError(f"'{project[:40]}' is no project of Google Cloud", "give --project ID")
+        raise PlacerError(f"'{project[:40]}' is not a project of Google Cloud", "give --project ID")
     question = advice_request(asked) if method == "capacity" else history_request(asked)
     base = address(COMPUTE_VARIABLE, COMPUTE_URL)
     with pages(base, headers={"Authorization": f"Bearer {token}"}) as source:

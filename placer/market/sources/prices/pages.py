@@ -186,7 +186,7 @@ def address(variable: str, default: str) -> str:
         host = None
     if not host or parts.username or parts.query:
         raise PlacerError(
-            f"{variable} is no address of an interface", "give https://host/path, or unset it"
+            f"{variable} is not an address of an interface", "give https://host/path, or unset it"
         )
     if parts.scheme == "http" and not is_loopback(host):
         raise PlacerError(f"{variable} names another machine over plain HTTP", "use https://")
@@ -221,7 +221,7 @@ def _object(body: bytes, base: str) -> dict[str, Any]:
         )
         raise _failed(f"an answer of '{base}' {what}") from None
     if not isinstance(document, dict):
-        raise _failed(f"an answer of '{base}' is no JSON object", "check the address")
+        raise _failed(f"an answer of '{base}' is not a JSON object", "check the address")
     return document
 
 

@@ -138,7 +138,7 @@ def fault(quote: Quote, usual: Mapping[tuple[str, str], float], today: date) -> 
     """
     price, kind = quote.usd_per_hour, f"{quote.market.replace('_', '-')} price"
     if not math.isfinite(price):
-        return f"{kind} is no number"
+        return f"{kind} is not a number"
     if price <= 0:
         return f"{kind} is zero or less"
     if quote.since is not None and quote.since > today:

@@ -1,4 +1,4 @@
-"""Read the cells of a CSV document that another program wrote: encodings, what is no CSV at all,
+"""Read the cells of a CSV document that another program wrote: encodings, what is not CSV at all,
 and files that are cut off.
 """
 
@@ -121,7 +121,7 @@ def read_table(document: Document) -> Table:
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise PlacerError(
-            f"{place}:{header[0]}: column '{twice[0]}' stands there twice",
+            f"{place}:{header[0]}: column '{twice[0]}' appears twice",
             "keep one of the two",
             exit_code=FAILED,
         )
@@ -142,13 +142,13 @@ def _text(data: bytes, place: str) -> str:
         text = data.decode("utf-16" if data[:2] in UTF16_MARKS else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise PlacerError(
-            f"'{place}' is no UTF-8 text: byte {error.start}",
+            f"'{place}' is not UTF-8 text: byte {error.start}",
             "save it as UTF-8 CSV",
             exit_code=FAILED,
         ) from None
     if "\0" in text:
         raise PlacerError(
-            f"'{place}' is no text: it has zero bytes", "save it as UTF-8 CSV", exit_code=FAILED
+            f"'{place}' is not text: it has zero bytes", "save it as UTF-8 CSV", exit_code=FAILED
         )
     if text.lstrip()[:1] == "<":
         raise PlacerError(

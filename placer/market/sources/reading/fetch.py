@@ -136,20 +136,20 @@ def _body(client: Any, place: str, shown: str, most_bytes: int) -> bytes:
             if following is None:
                 if answer.has_redirect_location:
                     raise PlacerError(
-                        f"'{shown}' leads on to an address that is not valid",
+                        f"'{shown}' redirects to an address that is not valid",
                         "check the address",
                         exit_code=FAILED,
                     )
                 return _bounded(answer, shown, most_bytes)
             if request.url.scheme == "https" and following.url.scheme != "https":
                 raise PlacerError(
-                    f"'{shown}' leads on to an address without https://",
+                    f"'{shown}' redirects to an address without https://",
                     "name the right address",
                     exit_code=FAILED,
                 )
         request = following
     raise PlacerError(
-        f"'{shown}' leads on more than {MOST_REDIRECTIONS} times",
+        f"'{shown}' redirects more than {MOST_REDIRECTIONS} times",
         "check the address",
         exit_code=FAILED,
     )
@@ -186,7 +186,7 @@ def _unpacked(data: bytes, place: str, most_bytes: int) -> bytes:
         content = stream.read(most_bytes + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise PlacerError(
-            f"'{place}' is no complete gzip file: {error}", "fetch it again", exit_code=FAILED
+            f"'{place}' is not a complete gzip file: {error}", "fetch it again", exit_code=FAILED
         ) from None
     if len(content) > most_bytes:
         raise _too_large(place, most_bytes)

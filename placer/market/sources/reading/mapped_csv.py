@@ -95,7 +95,7 @@ def read_mapped(
 def _explained(error: PlacerError, document: Document, mapping: ColumnMap) -> PlacerError:
     """Say what a document is, if it has not the form of a CSV document; else the error stays."""
     place, data = document.origin.place, document.data
-    no_csv = PlacerError(f"'{place}' is no CSV", "export it as CSV", error.exit_code)
+    no_csv = PlacerError(f"'{place}' is not CSV", "export it as CSV", error.exit_code)
     if data[:2] == b"PK":
         return (
             no_csv if b"xl/workbook" in data or b"opendocument.spreadsheet" in data[:200] else error
@@ -198,7 +198,7 @@ def _rows(
             yield where, row
         elif before != row:
             tally.refuse(
-                where, f"{'/'.join(map(str, key))} stands already in {line} with other figures"
+                where, f"{'/'.join(map(str, key))} is already in {line} with other figures"
             )
 
 

@@ -15,7 +15,7 @@ from placer.units import counted
 )
 @click.argument("folder", metavar="DIR")
 @catalog_option
-@click.option("--force", is_flag=True, help="Replace files that are there.")
+@click.option("--force", is_flag=True, help="Replace existing files.")
 @json_option
 def command(folder: str, catalog: tuple[str, ...], force: bool, as_json: bool) -> None:
     """Write DIR/aws/vms.csv and so on, in the format of SkyPilot's catalogs v8.

@@ -167,7 +167,7 @@ def _toml(path: str) -> Mapping[str, Any]:
         wrong = next((cell for cell in flat if not isinstance(cell, str)), None)
         if wrong is not None:
             raise PlacerError(
-                f"{path}: '{wrong}' in [{name}] is no text",
+                f"{path}: '{wrong}' in [{name}] is not text",
                 'put it in quotes, as in provider = "aws"',
             )
     return tables
@@ -181,7 +181,8 @@ def _pair(word: str, option: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if not equals or not name.strip() or not value.strip():
         raise PlacerError(
-            f"{option} '{word}' is no pair", "write placer_column=value, as in usd_per_hour=Price"
+            f"{option} '{word}' is not a pair",
+            "write placer_column=value, as in usd_per_hour=Price",
         )
     return name.strip(), value.strip()
 

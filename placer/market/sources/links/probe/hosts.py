@@ -70,7 +70,7 @@ def read_hosts(path: str, regions: Mapping[str, Region]) -> ProbeHosts:
         twice = next((value for value in values if values.count(value) > 1), None)
         if twice is not None:
             raise PlacerError(
-                f"{path}: {kind} '{twice}' stands twice", f"give each host a {kind} of its own"
+                f"{path}: {kind} '{twice}' appears twice", f"give each host a {kind} of its own"
             )
     return ProbeHosts(here=_place(document["here"], path, regions), hosts=hosts)
 
@@ -87,7 +87,7 @@ def _host(entry: Any, where: str, regions: Mapping[str, Region]) -> ProbeHost:
     match = ADDRESS.fullmatch(address) if isinstance(address, str) else None
     if match is None or not 1 <= int(match["port"]) <= 65535:
         raise PlacerError(
-            f"{where}: address {address!r} is no host and port",
+            f"{where}: address {address!r} is not a host and port",
             "write it as 192.0.2.7:7447, [2001:db8::7]:7447 or name:7447",
         )
     return ProbeHost(

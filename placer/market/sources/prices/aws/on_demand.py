@@ -55,7 +55,7 @@ def list_prices(entries: list[str], region: str) -> list[ListPrice]:
     Raises
     ------
     PlacerError
-        With exit code 7 if an entry is no JSON document of this kind.
+        With exit code 7 if an entry is not a JSON document of this kind.
     """
     listed = []
     for entry in entries:

@@ -122,7 +122,7 @@ def write_lines(
     sources
         What `placer.market.sources.prices.skypilot.price_sources.source_rows` gave.
     force
-        Replace files that are there.
+        Replace existing files.
 
     Returns
     -------
@@ -263,7 +263,7 @@ def _region_lines(
     )
     for edge in left_out:
         tally.leave_out(
-            "machine whose price is no sum of a host's and its devices'", "+".join(edge)
+            "machine whose price is not a sum of a host's and its devices'", "+".join(edge)
         )
     kept = {edge: machine for edge, machine in edges.items() if edge not in left_out}
     for machine in plain.values():
