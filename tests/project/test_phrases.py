@@ -47,6 +47,16 @@ PHRASES = (
     r"[Bb]ooks lie over each other",
     r"stays as (below|in the layer below)",
     r"is no package\.module",
+    r"over alone",
+    r"are left beside",
+    r"to be had",
+    r"nothing to be robust",
+    r"is no (whole|finite) number",
+    r"a machine and hour",
+    r"an island stands for so long",
+    r"Goes to and from each place but one",
+    r"leads on to",
+    r"without anything that is to hold",
     r"\b1 to 1 (workers|regions|local steps)",
 )
 """Regular expressions; a `{` stands where a message has a figure."""
