@@ -21,7 +21,7 @@ def tail_share(asked: float) -> float:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rank:
-    """One placement of a plan: the first, or a fallback where those before it are not to be had.
+    """One placement of a plan: the first, or a fallback where those before it are not available.
 
     Notes
     -----

@@ -106,7 +106,7 @@ def expected_share(
 
         share = (1 - w/n x r R / (1 + r R)) x exp(-w r k T).
 
-    R takes for granted that another machine is to be had; `chance_all_lost` says how likely none
+    R takes for granted that another machine is available; `chance_all_lost` says how likely none
     is.
 
     Examples

@@ -85,7 +85,7 @@ def quota_gpus(text: str, where: str) -> int:
     Raises
     ------
     PlacerError
-        If it is no whole number of up to nine digits.
+        If it is not a whole number of up to nine digits.
 
     Examples
     --------

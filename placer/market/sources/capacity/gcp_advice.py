@@ -1,4 +1,4 @@
-"""Google Cloud's advice: how likely so many spot machines are to be had, for how long, and what
+"""Google Cloud's advice: how likely so many spot machines are available, for how long, and what
 they cost over a month.
 
 Formats: compute.googleapis.com, advice.capacity and advice.capacityHistory (REST, beta).
