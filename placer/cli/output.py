@@ -81,7 +81,11 @@ def _broken_pipe() -> None:
 
 
 def new_table(
-    headers: Sequence[str], *, right: Collection[str] = (), wrap: Collection[str] | None = None
+    headers: Sequence[str],
+    *,
+    right: Collection[str] = (),
+    wrap: Collection[str] | None = None,
+    unseen: Sequence[str] = (),
 ) -> Sheet:
     """Start a plain table.
 
@@ -93,8 +97,10 @@ def new_table(
         Columns of numbers.
     wrap
         Columns that are narrowed first; None: all.
+    unseen
+        Names of the columns without a header, in formats that name every column.
     """
-    return Sheet(headers, right=right, wrap=wrap)
+    return Sheet(headers, right=right, wrap=wrap, unseen=unseen)
 
 
 def print_json(document: Any) -> None:

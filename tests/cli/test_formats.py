@@ -71,6 +71,10 @@ def test_csv_and_jsonl_have_plain_numbers() -> None:
     one, other = map(json.loads, as_jsonl(["title", sheet()]).splitlines())
     assert (one["USD/h"], one["share"]) == (1234.5, -12)
     assert (other["machine"], other["USD/h"], other["share"]) == (HOSTILE, None, "")
+    named = Sheet(("", "USD", ""), unseen=("sign", "within"))
+    named.add_row("~", "$2", "ok")
+    assert as_csv([named]) == "sign,USD,within\n~,2,ok\n"
+    assert json.loads(as_jsonl([named])) == {"sign": "~", "USD": 2, "within": "ok"}
     numbered = [json.loads(line) for line in as_jsonl([sheet(), sheet()]).splitlines()]
     assert [row["table"] for row in numbered] == [1, 1, 2, 2]
 
@@ -115,7 +119,7 @@ def test_an_answer_has_its_considered_table(run: Run, tmp_path: Path) -> None:
     assert run(*words, "--format", "json").stdout.startswith("{")
     file = tmp_path / "answer.csv"
     assert run(*words, "--format", "csv", "-o", str(file)).returncode == 0
-    assert file.read_text().startswith("column1,workers,")
+    assert file.read_text().startswith("mark,workers,")
 
 
 @pytest.mark.parametrize(

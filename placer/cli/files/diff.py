@@ -62,7 +62,9 @@ def _print(document: Any) -> None:
     out = console()
     out.print(verdict(document))
     out.print()
-    table = new_table(HEADERS, right=HEADERS[2:], wrap=("what", "before", "after"))
+    table = new_table(
+        HEADERS, right=HEADERS[2:], wrap=("what", "before", "after"), unseen=("sign",)
+    )
     for row in difference_rows(document):
         table.add_row(*row)
     out.print(table)

@@ -172,6 +172,7 @@ def _print(rehearsal: Rehearsal, lines: list[Line], folder: Path, workers: int) 
     table = new_table(
         ("", "predicted", "measured", "difference", ""),
         right=("predicted", "measured", "difference"),
+        unseen=("figure", "within"),
     )
     for line in lines:
         off = line.difference

@@ -296,7 +296,9 @@ def _print(plan: RunPlan, comparison: dict[str, Any], folder: Path) -> None:
     )
     out.print(f"{plan.name}: {exchange}, {crew}; {rounds} measured")
     table = new_table(
-        ("", "predicted", "measured", "difference"), right=("predicted", "measured", "difference")
+        ("", "predicted", "measured", "difference"),
+        right=("predicted", "measured", "difference"),
+        unseen=("figure",),
     )
     for row in comparison["seconds"]:
         predicted, measured, change = _figures(row, f" {row['unit']}")

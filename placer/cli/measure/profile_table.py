@@ -64,7 +64,7 @@ def _print(out: Console, m: Measurement) -> None:
     if not any(p.fraction_of_peak for p in m.points):
         hidden.add("of peak")
     shown = [i for i, header in enumerate(HEADERS) if header not in hidden]
-    table = new_table([HEADERS[i] for i in shown], right=HEADERS[:-1], wrap=())
+    table = new_table([HEADERS[i] for i in shown], right=HEADERS[:-1], wrap=(), unseen=("mark",))
     for point in m.points:
         row = _row(point, m)
         table.add_row(*(row[i] for i in shown), style="bold" if point is m.best else None)

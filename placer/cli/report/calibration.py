@@ -103,7 +103,7 @@ def _summary(got: CalibrationReport) -> Sheet:
 
 def _table(headers: Iterable[str], text: Iterable[str]) -> Sheet:
     names, left = list(headers), set(text)
-    return Sheet(names, right=[name for name in names if name not in left])
+    return Sheet(names, right=[name for name in names if name not in left], unseen=("what",))
 
 
 def _published(parameter: Parameter) -> str:

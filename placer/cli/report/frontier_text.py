@@ -135,7 +135,9 @@ def _proof(frontier: Frontier) -> str:
 
 def _table(frontier: Frontier) -> Sheet:
     headers = ("", "USD/h", *_headings(frontier), "gap", "machines", "regions", "exchange")
-    table = Sheet(headers, right=[name for name in headers if name not in LEFT], wrap=LEFT)
+    table = Sheet(
+        headers, right=[name for name in headers if name not in LEFT], wrap=LEFT, unseen=("mark",)
+    )
     marginal = frontier.marginal_usd_per_million_samples
     for at, point in enumerate(frontier.points):
         mark, placement = frontier.mark(at), point.placement

@@ -69,7 +69,7 @@ def _asked(change: Change) -> str:
 
 
 def _table(got: WhatIf) -> RenderableType:
-    table = Sheet(("", "before", "after", "difference"), right=("difference",))
+    table = Sheet(("", "before", "after", "difference"), right=("difference",), unseen=("figure",))
     before, after = got.before, got.after
     table.add_row(
         "chosen",

@@ -21,7 +21,7 @@ from placer.errors import PlacerError
 NUMBER = re.compile(r"[+-]?\$?(?P<digits>\d{1,3}(,\d{3})+(\.\d+)?|\d+(\.\d+)?)(~| ?%)?")
 """A cell that is one number: with separators, dollars, a percent sign or a mark of an estimate."""
 COLUMN = "column"
-"""Name of a column without a header, before its number."""
+"""Name of a column that has none, before its number."""
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>placer</title></head>
 <body>
@@ -147,10 +147,10 @@ def tables_of(items: Sequence[Item]) -> list[Sheet]:
 
 
 def _names(sheet: Sheet) -> list[str]:
-    """Return headers, each once."""
+    """Return the names of the columns, each once."""
     names: list[str] = []
-    for number, header in enumerate(sheet.headers, start=1):
-        name = header or f"{COLUMN}{number}"
+    for number, known in enumerate(sheet.names, start=1):
+        name = known or f"{COLUMN}{number}"
         names.append(f"{name} {number}" if name in names else name)
     return names
 

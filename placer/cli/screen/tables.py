@@ -28,6 +28,8 @@ class Sheet:
         Headers of the columns of numbers.
     wrap
         Headers of the columns that are narrowed first; None: all.
+    unseen
+        Names of the columns without a header, in their order, for formats that name every column.
     """
 
     def __init__(
@@ -36,8 +38,11 @@ class Sheet:
         *,
         right: Collection[str] = (),
         wrap: Collection[str] | None = None,
+        unseen: Sequence[str] = (),
     ) -> None:
         self.headers = list(headers)
+        left = iter(unseen)
+        self.names = [header or next(left, "") for header in self.headers]
         self.right = [header in right for header in self.headers]
         self.wrap = [wrap is None or header in wrap for header in self.headers]
         self.rows: list[list[str]] = []

@@ -240,7 +240,12 @@ def bullet(text: str) -> RenderableType:
 
 def _table(headers: Sequence[str]) -> Sheet:
     text = ("", "workers", "exchange")
-    return Sheet(headers, right=[name for name in headers if name not in text], wrap=("workers",))
+    return Sheet(
+        headers,
+        right=[name for name in headers if name not in text],
+        wrap=("workers",),
+        unseen=("mark",),
+    )
 
 
 def _columns(problem: Problem) -> tuple[str, ...]:
