@@ -126,8 +126,9 @@ def _level(words: str, height: float, y: Any) -> list[Any]:
 def _linear_axis(*, zero: bool) -> dict[str, Any]:
     alt = altair()
     return {
-        "scale": alt.Scale(zero=zero, padding=14),
-        "axis": alt.Axis(tickCount=6, format=",~g"),
+        "scale": alt.Scale(zero=zero, nice=zero, padding=0 if zero else 14),
+        # "g" writes 70 between ticks of 10 as 7e+1.
+        "axis": alt.Axis(tickCount=6, format=",~r"),
     }
 
 
