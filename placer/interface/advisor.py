@@ -9,8 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from placer.advice.recommendation.recommend import recommend as recommend_problem
-from placer.cost_model.estimate import Estimate
-from placer.cost_model.estimate import estimate as estimate_placement
 from placer.errors import PlacerError
 from placer.interface.models import model_of
 from placer.interface.options import book_names, solve_options, text_of, whole_number
@@ -31,6 +29,7 @@ from placer.workload.profile import ModelProfile
 if TYPE_CHECKING:  # loaded by the verbs that need them: the main job takes half a second
     from placer.advice.explanation.answer import Explanation
     from placer.advice.frontier.points import Frontier
+    from placer.interface.by_hand import PlacementEstimate
     from placer.validation.simulation.replay import Simulation
 
 Books = str | Sequence[str] | Catalog | None
@@ -210,12 +209,11 @@ class Advisor:
         catalog: Books = None,
         quota: Quotas | None = None,
         **words: Unpack[TrainingWishes],
-    ) -> Estimate:
+    ) -> PlacementEstimate:
         """Time and price a placement given by hand; see `placer.estimate`."""
-        from placer.solving.by_hand import place_by_hand
+        from placer.interface.by_hand import estimate_by_hand
 
-        problem = self.problem(model, catalog, quota=quota, **words)
-        return estimate_placement(place_by_hand(workers, problem), problem)
+        return estimate_by_hand(workers, self.problem(model, catalog, quota=quota, **words))
 
     @with_wishes
     def simulate(
@@ -501,7 +499,7 @@ def estimate(
     catalog: Books = None,
     quota: Quotas | None = None,
     **words: Unpack[TrainingWishes],
-) -> Estimate:
+) -> PlacementEstimate:
     """Time and price a placement given by hand; no search.
 
     Parameters

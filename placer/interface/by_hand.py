@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from placer.advice.recommendation.notes import notes_of
@@ -13,11 +14,55 @@ from placer.documents.request import request_document
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.report.shown import Shown
 from placer.solving.by_hand import every_exchange, place_by_hand
 from placer.solving.result import Option
 
 ESTIMATE_SCHEMA = "placer.estimate/v1"
 COMPARISON_SCHEMA = "placer.comparison/v1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
+class PlacementEstimate(Estimate, Shown):
+    """An estimate with its placement and question, so that it has a document and a report.
+
+    Notes
+    -----
+    It equals an `Estimate` with the same figures.
+    """
+
+    placement: Placement
+    problem: Problem
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Estimate) and _figures(self) == _figures(other)
+
+    __hash__ = Estimate.__hash__
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``placer.estimate/v1`` document: plain types, ready for JSON; within v1 keys
+        are only added.
+        """
+        broken = violations(self.placement, self.problem)
+        return estimate_document(self.problem, self.placement, self, broken)
+
+
+def _figures(found: Estimate) -> tuple[Any, ...]:
+    return tuple(getattr(found, field.name) for field in fields(Estimate))
+
+
+def estimate_by_hand(workers: str, problem: Problem) -> PlacementEstimate:
+    """Time and price a placement given by hand; limits are not looked at.
+
+    Raises
+    ------
+    PlacerError
+        If the placement is not understood, or a figure that it needs is not known.
+    """
+    placement = place_by_hand(workers, problem)
+    found = estimate(placement, problem)
+    figures = {field.name: getattr(found, field.name) for field in fields(Estimate)}
+    return PlacementEstimate(**figures, placement=placement, problem=problem)
 
 
 def estimate_document(

@@ -76,6 +76,12 @@ def speed_of(estimate: Document, *, effective: bool = True) -> tuple[Document, s
     return estimate[key], "samples/s"
 
 
+def format_speed_of(estimate: Document) -> str:
+    """Write the speed with its unit."""
+    speed, unit = speed_of(estimate)
+    return f"{format_number(speed['value'])} {unit}"
+
+
 def price_of_work(estimate: Document) -> tuple[float | None, str]:
     """Return what a million samples or a billion tokens cost, and the words of that unit."""
     if "usd_per_billion_tokens" in estimate:

@@ -30,6 +30,9 @@ from placer.version import __version__
 KINDS = {
     "placer.result/v1": "result",
     "placer.pareto/v1": "pareto",
+    "placer.estimate/v1": "estimate",
+    "placer.replan/v1": "trials.replan",
+    "placer.run/v1": "trials.run",
     "placer.explanation/v1": "explanation",
     "placer.comparison/v1": "comparison",
     "placer.sweep/v1": "sweep",

@@ -25,6 +25,7 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Used
 from placer.problem.words.changes import Change, change_document, parse_changes
+from placer.report.shown import Shown
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result, answer_document
 from placer.solving.solve import solve
@@ -44,7 +45,7 @@ MOST_LINK_FACTOR = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replan:
+class Replan(Shown):
     """What was observed, and whether to keep the plan.
 
     Notes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -85,32 +84,16 @@ def command(
 ) -> None:
     """Replay a placement given by hand, event by event, and put it beside the closed form."""
     from placer.interface.advisor import Advisor
-    from placer.validation.simulation.replay import SCHEMA
 
     check_plot(plot)
     simulation = Advisor(catalog).simulate(model, workers, **words)
-    document = {"schema": SCHEMA, "workers": workers, **_document(simulation)}
+    document = {**simulation.to_dict(), "workers": workers}
     write_plot(plot, document)
     if as_json:
         print_json(document)
         return
     for line in _lines(simulation):
         click.echo(line)
-
-
-def _document(simulation: Simulation) -> dict[str, Any]:
-    links = [
-        {"src": src, "dst": dst, "bytes_per_round": size}
-        for src, dst, size in simulation.bytes_by_link
-    ]
-    waiting = [
-        {"place": place, "seconds_per_round": seconds}
-        for place, seconds in simulation.waiting_by_place
-    ]
-    document = {**asdict(simulation), "bytes_by_link": links, "waiting_by_place": waiting}
-    if simulation.tokens_per_sample is None:
-        del document["tokens_per_sample"]
-    return document
 
 
 def _lines(simulation: Simulation) -> list[str]:

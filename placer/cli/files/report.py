@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from placer.cli.output import check_targets, read_json, write_bytes
 from placer.errors import PlacerError
+from placer.files.bounded_file import MOST_LINES_BYTES, read_file
+from placer.files.json_text import parse_json
 
 EXAMPLE = """\b
 Examples:
@@ -15,7 +18,10 @@ Examples:
   placer report result.json
   placer report result.json frontier.json -o report.html --interactive
   placer report result.json --pdf report.pdf
+  placer report sweep.jsonl plan-run/run.jsonl -o both.html
 """
+LINES = ".jsonl"
+"""Ending of files of JSON lines."""
 
 
 @click.command("report", epilog=EXAMPLE)
@@ -32,8 +38,9 @@ Examples:
 def command(files: tuple[str, ...], output: str | None, interactive: bool, pdf: str | None) -> None:
     """Write a report of saved documents: one HTML file that opens offline and loads nothing.
 
-    FILE is what -o or --json wrote: a result, frontier, sweep, comparison, explanation, portfolio,
-    rehearsal, replay or difference. Several files make one report.
+    FILE is what -o or --json wrote: a result, frontier, estimate, sweep, comparison, explanation,
+    portfolio, rehearsal, replay, replan or difference; or run.jsonl of placer run. Several files
+    make one report.
     """
     from placer.report.page import page
     from placer.report.pdf import find_browser, pdf_of
@@ -45,7 +52,7 @@ def command(files: tuple[str, ...], output: str | None, interactive: bool, pdf: 
             raise PlacerError(f"'{path}' is the document itself", "give the page another name")
     if pdf:
         find_browser()
-    documents = {path: read_json(path) for path in files}
+    documents = {path: read_document(path) for path in files}
     text = page({Path(path).name: documents[path] for path in files}, interactive=interactive)
     if target:
         write_bytes(target, text.encode())
@@ -53,3 +60,41 @@ def command(files: tuple[str, ...], output: str | None, interactive: bool, pdf: 
     if pdf:
         write_bytes(pdf, pdf_of(text))
         click.echo(f"wrote {pdf}", err=True)
+
+
+def read_document(path: str) -> Any:
+    """Read a document; files of JSON lines, of a sweep or a run, become one.
+
+    Raises
+    ------
+    PlacerError
+        Names the file and the line that are wrong.
+    """
+    if Path(path).suffix.lower() != LINES:
+        return read_json(path)
+    from placer.advice.sweep.answer import Sweep
+    from placer.advice.sweep.file import SCHEMA, merged
+    from placer.validation.calibration.run_log import SCHEMA as RUN
+    from placer.validation.calibration.run_log import read_run
+
+    schema = first_schema(path)
+    if schema == SCHEMA:
+        header, rows = merged([path])
+        return Sweep(header=header, rows=tuple(rows)).to_dict()
+    if schema == RUN:
+        head, *records = read_run(Path(path))
+        return {**head, "records": records}
+    raise PlacerError(
+        f"{path}: neither the points of a sweep nor the log of a run",
+        "give what 'placer sweep -o' or 'placer run' wrote",
+    )
+
+
+def first_schema(path: str) -> str | None:
+    """Return the schema that the first line of a file names; None where it names none."""
+    first = read_file(path, most_bytes=MOST_LINES_BYTES).partition(b"\n")[0]
+    try:
+        header = parse_json(first)
+    except (ValueError, RecursionError):
+        return None
+    return str(header.get("schema")) if isinstance(header, dict) else None

@@ -47,7 +47,7 @@ def report(document: Document, today: date) -> Report:
         subtitle=_subtitle(document),
         verdict=_verdict(document),
         tone=_tone(document),
-        figures=tuple(_figures(document)),
+        figures=tuple(figures_of(document["estimate"])),
         sections=(
             *section(
                 "The answer",
@@ -59,7 +59,7 @@ def report(document: Document, today: date) -> Report:
             *parts.step(placement, estimate),
             *parts.considered(document["alternatives"], placement),
             *_why_not(document),
-            *parts.warnings_of(document, _spot(document), *_price_risk(document)),
+            *parts.warnings_of(document, spot_facts(document), *_price_risk(document)),
             *parts.wishes(document),
             *sources(document, [estimate], today),
             *parts.reproduce(document),
@@ -135,8 +135,8 @@ def proof_words(document: Document) -> str:
     return f"The search ended early: another placement may be better by up to {percent(gap)}."
 
 
-def _figures(document: Document) -> list[tuple[str, str, str]]:
-    estimate = document["estimate"]
+def figures_of(estimate: Document) -> list[tuple[str, str, str]]:
+    """List the key figures of a placement: value, unit and interval."""
     speed, unit = speed_of(estimate)
     price, work = price_of_work(estimate)
     usd = estimate["usd_per_hour_interval"]
@@ -155,8 +155,8 @@ def _figures(document: Document) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _facts(document: Document) -> list[tuple[str, str, str]]:
-    placement, estimate = document["placement"], document["estimate"]
+def facts_of(placement: Document, estimate: Document) -> list[tuple[str, str, str]]:
+    """List what a placement is: its workers, the plan inside them, and the exchange."""
     target = estimate["samples_to_target"]
     rows = [("workers", placement_words(placement), f"{placement['worker_count']} in all")]
     for group in placement["workers"]:
@@ -173,6 +173,11 @@ def _facts(document: Document) -> list[tuple[str, str, str]]:
                 f"{target['low']:.2f} to {target['high']:.2f}, {target['basis']}",
             )
         )
+    return rows
+
+
+def _facts(document: Document) -> list[tuple[str, str, str]]:
+    rows = facts_of(document["placement"], document["estimate"])
     rows += parts.totals_facts(document["totals"])
     solver = document["solver"]
     took = f"{solver['name']}, {format_seconds(solver['seconds'])}"
@@ -198,7 +203,7 @@ def _why_not(document: Document) -> tuple[Section, ...]:
     )
 
 
-def _spot(document: Document) -> Facts | None:
+def spot_facts(document: Document) -> Facts | None:
     """Show what is known of spot machines that are taken away."""
     spot = (document.get("outlook") or {}).get("spot")
     if not spot:

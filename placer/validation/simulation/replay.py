@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import fsum, inf
+from typing import Any
 
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.timing.step import hidden_seconds, overlap_window
@@ -13,6 +14,7 @@ from placer.errors import PlacerError
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.report.shown import Shown
 from placer.units import format_speed
 from placer.validation.simulation import peers, regions, serverless
 from placer.validation.simulation.event_loop import Process, Signal
@@ -39,7 +41,7 @@ EXCHANGES: dict[str, Callable[[Scene], Process]] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Simulation:
+class Simulation(Shown):
     """What a simulated placement did, beside what the closed form says of it.
 
     Notes
@@ -48,7 +50,8 @@ class Simulation:
     percentiles. ``bytes_by_link`` holds source, destination and bytes per round;
     ``waiting_by_place`` the mean seconds per round that a worker of a place waits at barriers.
     ``difference`` is the mean simulated round over the predicted one, less 1.
-    ``tokens_per_sample`` is the sequence length of a language model.
+    ``tokens_per_sample`` is the sequence length of a language model. ``workers`` are written as on
+    the command line.
     """
 
     strategy: str
@@ -68,6 +71,7 @@ class Simulation:
     predicted_round_seconds: float
     difference: float
     tokens_per_sample: int | None = None
+    workers: str = ""
 
     def __repr__(self) -> str:
         speed = format_speed(self.samples_per_second, self.tokens_per_sample)
@@ -78,6 +82,27 @@ class Simulation:
     def mean_round_seconds(self) -> float:
         """Mean of the simulated rounds in seconds."""
         return fsum(self.round_seconds) / self.rounds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the ``placer.simulation/v1`` document: plain types, ready for JSON."""
+        links = [
+            {"src": src, "dst": dst, "bytes_per_round": size}
+            for src, dst, size in self.bytes_by_link
+        ]
+        waiting = [
+            {"place": place, "seconds_per_round": seconds}
+            for place, seconds in self.waiting_by_place
+        ]
+        document = {
+            "schema": SCHEMA,
+            "workers": self.workers,
+            **asdict(self),
+            "bytes_by_link": links,
+            "waiting_by_place": waiting,
+        }
+        if self.tokens_per_sample is None:
+            del document["tokens_per_sample"]
+        return document
 
 
 def replay(
@@ -137,6 +162,7 @@ def replay(
         predicted_round_seconds=expected.step.total,
         difference=mean / expected.step.total - 1,
         tokens_per_sample=None if shape is None else shape.sequence_length,
+        workers=",".join(group.spec for group in placement.groups),
     )
 
 

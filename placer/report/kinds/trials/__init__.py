@@ -1,1 +1,1 @@
-"""Figures that were tried out: rehearsals, simulations, replays, reproduced papers."""
+"""Figures that were tried out: rehearsals, runs, simulations, replays, reproduced papers."""

@@ -1,0 +1,222 @@
+"""A plan beside what its run measured: keep it, or move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Literal
+
+from placer.report.blocks import Block, Chart, Facts, Report, Section, Text, section, table
+from placer.report.charts.intervals import Dot, interval_chart
+from placer.report.figures import Document, format_speed_of, percent, placement_words
+from placer.report.kinds import parts
+from placer.report.kinds.provenance import sources
+from placer.report.places import map_blocks
+from placer.units import (
+    counted,
+    format_duration,
+    format_number,
+    format_seconds,
+    format_usd,
+)
+
+MAXIMISED = ("throughput",)
+"""Objectives whose gain is a share of the new figure; of the others, of the old one."""
+MOVES = {"restore": "Start the lost machines again", "move": "Move"}
+RUNS = {
+    "real": "a run on the plan's machines",
+    "loopback": "a run on one machine",
+    "shaped": "a rehearsal",
+}
+
+
+def report(document: Document, today: date) -> Report:
+    """Build the report of a ``placer.replan/v1`` document."""
+    running, answer, data = document["running"], document["answer"], document["data"]
+    options = [
+        (name, side)
+        for name, side in (("what runs", running), ("best now", answer))
+        if side is not None and side["placement"] is not None
+    ]
+    shown = answer if answer["placement"] is not None else options[0][1] if options else None
+    changes = tuple(str(change["text"]) for change in document["changes"])
+    return Report(
+        title=f"{document['manifest']['name']} after {RUNS[document['observed']['links']]}",
+        subtitle=f"placer replan, prices of {data['oldest']} to {data['as_of']} "
+        f"({data['catalog']})",
+        verdict=_verdict(document),
+        tone=_tone(document),
+        sections=(
+            *_observed(document),
+            *section(
+                "What runs, and what is best now",
+                parts.option_table("Placements at the measured speeds", options),
+                Facts(rows=tuple(_move(document))) if any(_move(document)) else None,
+            ),
+            *section(
+                "Where",
+                *(
+                    []
+                    if shown is None
+                    else map_blocks(
+                        document,
+                        shown["placement"],
+                        shown["estimate"],
+                        [side["placement"] for _, side in options],
+                    )
+                ),
+            ),
+            *section("What has changed since the plan", Text(lines=changes) if changes else None),
+            *section("What may go wrong", *_doubts(document)),
+            *parts.wishes(document),
+            *sources(document, [side["estimate"] for _, side in options], today),
+        ),
+    )
+
+
+def _tone(document: Document) -> Literal["good", "warning", "bad"]:
+    if document["verdict"] == "nothing":
+        return "bad"
+    return "good" if document["verdict"] == "keep" else "warning"
+
+
+def _verdict(document: Document) -> str:
+    """Say in one sentence what to do."""
+    verdict, answer, running = document["verdict"], document["answer"], document["running"]
+    if verdict == "nothing":
+        return "Nothing fits and nothing can go on: relax a limit."
+    gain = _gain(document)
+    if verdict == "keep":
+        if answer["placement"] is None or gain is None or gain <= 0:
+            return "Keep what runs: nothing else is better."
+        return f"Keep what runs: the best is {percent(gain)} better, too little for a move."
+    to = f"{placement_words(answer['placement'])}: {_speed_and_price(answer['estimate'])}."
+    to = f"{MOVES[verdict]}{':' if verdict == 'restore' else ' to'} {to}"
+    if gain is None:
+        why = (
+            "Nothing runs any more."
+            if running is None
+            else "What runs cannot go on."
+            if running["estimate"] is None
+            else "What runs breaks a limit."
+        )
+        return f"{to} {why}"
+    after = document["break_even_seconds"]
+    paid = "" if after is None else f" The move has paid off after {format_duration(after)}."
+    return f"{to} That is {percent(gain)} better than what runs.{paid}"
+
+
+def _gain(document: Document) -> float | None:
+    """Return how much better the answer is, as a share of what runs."""
+    gain: float | None = document["gain"]
+    if gain is None or document["answer"]["objective"]["name"] not in MAXIMISED:
+        return gain
+    return gain / (1 - gain)
+
+
+def _speed_and_price(estimate: Document) -> str:
+    return f"{format_speed_of(estimate)} for {format_usd(estimate['usd_per_hour']['total'])}/h"
+
+
+def _observed(document: Document) -> tuple[Section, ...]:
+    """Show what the log tells: speeds of machines, the whole, the exchange, the lost."""
+    seen = document["observed"]
+    tokens = any(
+        "tokens_per_second" in side["estimate"]
+        for side in (document["running"], document["answer"])
+        if side is not None and side["estimate"] is not None
+    )
+    rows = [("log", RUNS[seen["links"]], f"{counted(seen['rounds'], 'round')} that count")]
+    if seen["samples_per_second"] is not None:
+        unit = "sequences/s" if tokens else "samples/s"
+        rows.append(("speed in all", f"{format_number(seen['samples_per_second'])} {unit}", ""))
+    if seen["exchange_s"] is not None:
+        rows.append(("exchange and waiting", f"{format_seconds(seen['exchange_s'])} a round", ""))
+    lost = table(
+        "Workers that were lost",
+        ("rank", "place", "step", "reason"),
+        [
+            [
+                (str(one["rank"]), one["rank"]),
+                one["place"] or "",
+                (str(one["step"]), one["step"]),
+                one["reason"],
+            ]
+            for one in seen["lost"]
+        ],
+        numbers=("rank", "step"),
+    )
+    return section(
+        "What the run measured",
+        Facts(rows=tuple(rows)),
+        _speeds(seen["speeds"], "sequences/s" if tokens else "samples/s"),
+        lost,
+    )
+
+
+def _speeds(speeds: list[Document], unit: str) -> Chart | None:
+    """Show how fast each kind of machine is, against the plan."""
+    listed = table(
+        "Speed of one machine",
+        ("machine", "workers", f"planned {unit}", f"measured {unit}", "difference"),
+        [
+            [
+                one["device"],
+                (str(one["workers"]), one["workers"]),
+                (format_number(one["planned"]), one["planned"]),
+                (format_number(one["measured"]), one["measured"]),
+                (percent(one["factor"] - 1, signed=True), one["factor"]),
+            ]
+            for one in speeds
+        ],
+        numbers=("workers", f"planned {unit}", f"measured {unit}", "difference"),
+    )
+    if listed is None:
+        return None
+    dots = [
+        Dot(
+            name=one["device"],
+            value=100 * (one["factor"] - 1),
+            text=percent(one["factor"] - 1, signed=True),
+            stands_out=True,
+        )
+        for one in speeds
+    ]
+    return Chart(
+        name="speeds",
+        title="Measured speed of a machine against the plan",
+        draw=lambda: interval_chart(dots, "% over the plan", line=0.0, zero=False),
+        table=listed,
+        table_open=True,
+    )
+
+
+def _move(document: Document) -> Iterator[tuple[str, str, str]]:
+    """Write what a move takes, and when it has paid off."""
+    if document["verdict"] not in MOVES:
+        return
+    running = document["running"]
+    if running is not None and running["placement"] is not None:
+        crew = running["placement"]["worker_count"]
+        yield (
+            "machines that stay",
+            f"{document['kept_machines']} of {counted(crew, 'machine')} in use",
+            "",
+        )
+    after = document["break_even_seconds"]
+    yield "the move stops the training for", format_duration(document["move_seconds"]), ""
+    if after is not None:
+        yield "it has paid off after", format_duration(after), "counted from its beginning"
+
+
+def _doubts(document: Document) -> list[Block]:
+    running = document["running"]
+    broken = () if running is None else tuple(running["violations"])
+    lines = [f"What runs breaks a limit: {words}" for words in broken]
+    notes = tuple(str(words) for words in document["notes"])
+    blocks: list[Block] = []
+    if lines:
+        blocks.append(Text(lines=tuple(lines), tone="warning"))
+    if notes:
+        blocks.append(Text(lines=notes))
+    return blocks

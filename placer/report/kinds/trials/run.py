@@ -1,0 +1,239 @@
+"""A run: its rounds, its losses, and what was predicted of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import date
+from math import isfinite
+from typing import Any
+
+from placer.report.blocks import Block, Chart, Facts, Report, Section, Text, section, table
+from placer.report.charts.curve import Point, curve_chart
+from placer.report.charts.intervals import Dot, interval_chart
+from placer.report.figures import Document, percent, placement_words
+from placer.units import counted, format_bytes, format_number, format_seconds
+
+LINKS = {
+    "real": "the plan's machines and links",
+    "loopback": "processes on one machine",
+    "shaped": "processes on one machine, their links shaped",
+}
+MOST_STEPS = 400
+"""Points of a curve: of a longer run, evenly spaced ones."""
+MOST_ROWS = 24
+"""Steps in the table below a curve: what fits on a printed page beside it."""
+COLUMNS = ("what", "predicted", "measured", "difference")
+
+
+def report(document: Document, today: date) -> Report:
+    """Build the report of a ``placer.run/v1`` log: its header, whose ``records`` are the others."""
+    records = document["records"]
+    ended = _of(records, "summary")
+    summary = ended[-1] if ended else None
+    lost = [*_of(records, "lost"), *_of(records, "fault")]
+    workers = sum(group["count"] for group in document["groups"])
+    whole = all(
+        rank in {record["rank"] for record in _of(records, "end")} for rank in range(workers)
+    )
+    crew = placement_words({"workers": [dict(group) for group in document["groups"]]})
+    return Report(
+        title=f"Run of {document['manifest']['name']}",
+        subtitle=f"placer run, {document['strategy']}, {counted(workers, 'worker')}, "
+        f"{counted(document['steps'], 'step')} of {document['train']}",
+        verdict=_verdict(document, summary, whole=whole, lost=len(lost)),
+        tone="bad" if not whole else "warning" if lost else "good",
+        sections=(
+            *section(
+                "The run",
+                Facts(
+                    rows=(
+                        ("planned workers", crew, ""),
+                        ("it ran on", LINKS[document["links"]], document["device"]),
+                        ("model", document["train"], f"planned: {document['model']}"),
+                        (
+                            "batch",
+                            f"{document['target_batch_size']:,} samples",
+                            f"{document['microbatch']:,} at a time",
+                        ),
+                        ("seed", str(document["seed"]), ""),
+                    )
+                ),
+            ),
+            *_compared(summary),
+            *section("Step by step", *_steps(records)),
+            *_traffic(summary),
+            *section("What went wrong", *_faults(records, summary)),
+        ),
+    )
+
+
+def _of(records: Sequence[Document], kind: str) -> list[Document]:
+    return [record for record in records if record["kind"] == kind]
+
+
+def _verdict(document: Document, summary: Document | None, *, whole: bool, lost: int) -> str:
+    done = {record["step"] for record in _of(document["records"], "step")}
+    steps = counted(document["steps"], "step")
+    ended = (
+        f"All {steps} are done."
+        if whole
+        else f"The log has {len(done)} of {steps}, and not the end of every worker."
+    )
+    gone = f" {counted(lost, 'worker')} stopped." if lost else ""
+    speed = next(
+        (row for row in (summary or {}).get("seconds", []) if row["what"] == "throughput"), None
+    )
+    if summary is None or speed is None or speed["measured"] is None:
+        return f"{ended}{gone}"
+    measured = f"{format_number(speed['measured'])} {speed['unit']}"
+    off = _difference(speed)
+    against = (
+        f", {percent(off, signed=True)} against the prediction"
+        if summary["seconds_compare"] and off is not None
+        else "; the prediction is of other machines, links or another model"
+    )
+    return f"{ended}{gone} {measured}{against}."
+
+
+def _difference(row: Document) -> float | None:
+    """Return the measured figure over the predicted one, less 1."""
+    predicted, measured = row["predicted"], row["measured"]
+    return None if not predicted or measured is None else measured / predicted - 1
+
+
+def _compared(summary: Document | None) -> tuple[Section, ...]:
+    """Show the seconds of a round beside those of the plan."""
+    if summary is None:
+        return ()
+    compares = summary["seconds_compare"]
+    rows = [
+        _cells(row["what"], row, lambda value, unit=row["unit"]: _figure(value, unit))
+        for row in summary["seconds"]
+    ]
+    if not compares:
+        rows = [[*row[:3], ("", None)] for row in rows]
+    listed = table(
+        f"One round, of {counted(summary['rounds'], 'round')} that count",
+        COLUMNS,
+        rows,
+        numbers=COLUMNS[1:],
+    )
+    if listed is None:
+        return ()
+    dots = [
+        Dot(name=row["what"], value=100 * off, text=percent(off, signed=True), stands_out=True)
+        for row in summary["seconds"]
+        for off in (_difference(row),)
+        if off is not None
+    ]
+    if not dots or not compares:
+        return section("Predicted and measured", listed)
+    return section(
+        "Predicted and measured",
+        Chart(
+            name="run",
+            title="Measured against predicted",
+            draw=lambda: interval_chart(dots, "% over the prediction", line=0.0, zero=False),
+            table=listed,
+            table_open=True,
+        ),
+    )
+
+
+def _figure(value: float, unit: str) -> str:
+    return format_seconds(value) if unit == "s" else f"{format_number(value)} {unit}"
+
+
+def _cells(name: str, row: Document, write: Any) -> list[Any]:
+    predicted, measured, off = row["predicted"], row["measured"], _difference(row)
+    return [
+        name,
+        ("", None) if predicted is None else (write(predicted), predicted),
+        ("", None) if measured is None else (write(measured), measured),
+        ("", None) if off is None else (percent(off, signed=True), off),
+    ]
+
+
+def _steps(records: Sequence[Document]) -> list[Block]:
+    """Draw the loss and the seconds of each step: the sum and the slowest of all workers."""
+    losses: defaultdict[int, float] = defaultdict(float)
+    seconds: defaultdict[int, float] = defaultdict(float)
+    for record in _of(records, "step"):
+        at = record["step"] + 1
+        seconds[at] = max(seconds[at], record["step_s"])
+        loss = record.get("loss")
+        # A loss that is no number any more stands in the log as NaN, which no axis has.
+        if loss is not None and isfinite(loss):
+            losses[at] += loss
+    blocks: list[Block] = []
+    for name, title, values, unit, write in (
+        ("losses", "Loss of each step", losses, "loss", format_number),
+        ("seconds", "Seconds of each step, of the slowest worker", seconds, "s", format_seconds),
+    ):
+        chart = _curve(name, title, dict(sorted(values.items())), unit, write)
+        if chart is not None:
+            blocks.append(chart)
+    return blocks
+
+
+def _curve(name: str, title: str, values: dict[int, float], unit: str, write: Any) -> Chart | None:
+    pairs = list(values.items())
+    rows, every = _spaced(pairs, MOST_ROWS)
+    caption = title if every == 1 else f"{title}; every {every} steps"
+    listed = table(
+        caption,
+        ("step", unit),
+        [((str(step), step), (write(value), value)) for step, value in rows],
+        numbers=("step", unit),
+    )
+    if listed is None:
+        return None
+    shown, _ = _spaced(pairs, MOST_STEPS)
+    points = [Point(x=step, y=value, words=write(value)) for step, value in shown]
+    return Chart(
+        name=name,
+        title=title,
+        draw=lambda: curve_chart(points, ("step", unit), zero=True),
+        table=listed,
+    )
+
+
+def _spaced(pairs: Sequence[Any], most: int) -> tuple[Sequence[Any], int]:
+    """Return every n-th of some pairs, the last among them, and n."""
+    every = max(1, -(-len(pairs) // most))
+    return pairs[(len(pairs) - 1) % every :: every], every
+
+
+def _traffic(summary: Document | None) -> tuple[Section, ...]:
+    """Show bytes and requests of a round beside those of the plan."""
+    if summary is None:
+        return ()
+    sent = [_cells(f"{row['src']} to {row['dst']}", row, format_bytes) for row in summary["bytes"]]
+    asked = [_cells(row["what"], row, format_number) for row in summary["requests"]]
+    return section(
+        "What the places send",
+        table("Bytes of a round", COLUMNS, sent, numbers=COLUMNS[1:]),
+        table("Requests of a round to object stores", COLUMNS, asked, numbers=COLUMNS[1:]),
+    )
+
+
+def _faults(records: Sequence[Document], summary: Document | None) -> list[Block]:
+    """List who was lost, who came back, and what must be known to read the figures."""
+    lines = [
+        f"Rank {one['rank']} ({one['place']}) stopped in step {one['step']}: {one['reason']}"
+        for one in _of(records, "lost")
+    ]
+    lines += [
+        f"Rank {one['rank']} lost rank {one['lost']} in step {one['step']}: {one['reason']}"
+        for one in _of(records, "fault")
+    ]
+    lines += [f"Rank {one['rank']}: {one['message']}" for one in _of(records, "error")]
+    lines += [str(one["message"]) for one in (*_of(records, "notice"), *_of(records, "back"))]
+    remarks = () if summary is None else tuple(str(words) for words in summary["remarks"])
+    blocks: list[Block] = []
+    if lines:
+        blocks.append(Text(lines=tuple(dict.fromkeys(lines)), tone="warning"))
+    if remarks:
+        blocks.append(Text(lines=remarks))
+    return blocks

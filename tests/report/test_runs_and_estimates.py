@@ -1,0 +1,196 @@
+"""Reports of placements by hand, of runs and of what a run says about its plan."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shlex
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import placer
+from conftest import Run
+from placer.report.blocks import Chart, Report, Table
+from placer.report.page import contents, page
+from report_documents import saved
+from run_logs import logged, planned
+
+TODAY = date(2026, 11, 23)
+TWO = "gcp/us-central1=2xT4:spot,gcp/europe-west1=2xT4:spot"
+
+
+def tables(report: Report) -> dict[str, Table]:
+    """Tables of a report by their caption, those of charts among them."""
+    blocks = [block for part in report.sections for block in part.blocks]
+    found = [block.table if isinstance(block, Chart) else block for block in blocks]
+    return {table.caption: table for table in found if isinstance(table, Table)}
+
+
+def estimated(**words: Any) -> Any:
+    """Estimate of two regions."""
+    return placer.estimate("roberta-xlm", TWO, catalog="erben-2023", **words)
+
+
+def test_an_estimate_has_the_document_of_the_command_line(command: Run) -> None:
+    """The page prints a command whose --json is the same document."""
+    document = json.loads(json.dumps(estimated(exchange="local-sgd", local_steps=4).to_dict()))
+    part = next(
+        part for part in contents(document, today=TODAY).sections if "reproduce" in part.title
+    )
+    words = shlex.split(part.blocks[0].lines[0])  # type: ignore[union-attr]
+    again = json.loads(command(*words[1:], "--json").stdout)
+    assert again["request"] == document["request"]
+    assert again["placement"] == document["placement"]
+    assert again["estimate"] == document["estimate"]
+
+
+def test_an_estimate_that_breaks_a_limit_says_so_first() -> None:
+    """Four T4 in two regions, but a quota of one each."""
+    report = contents(estimated(quota={"T4": 1}).to_dict(), today=TODAY)
+    assert report.tone == "bad"
+    assert "It breaks " in report.verdict
+    assert report.sections[0].title == "Limits that it breaks"
+    assert "nothing was searched" in contents(estimated().to_dict(), today=TODAY).verdict
+
+
+def test_an_estimate_equals_its_figures_and_travels() -> None:
+    """With a placement behind it, an estimate is still equal to that of a result."""
+    by_hand = estimated()
+    assert isinstance(by_hand, placer.Estimate)
+    assert pickle.loads(pickle.dumps(by_hand)) == by_hand
+    document = saved("one")
+    group = document["placement"]["workers"][0]
+    words = f"{group['place']}={group['count']}x{group['gpu']}:{group['market']}"
+    same = placer.estimate("roberta-xlm", words.replace("_", "-"), catalog="erben-2023")
+    result = placer.recommend("roberta-xlm", budget="5/h", catalog="erben-2023", gpu=["T4", "A10"])
+    assert same == result.estimate
+    assert result.estimate == same
+    assert hash(same) == hash(result.estimate)
+    assert same != by_hand
+
+
+def test_live_estimates_and_simulations_show_themselves(command: Run) -> None:
+    """A page, a card, and for the simulation the document of `placer simulate --json`."""
+    words = {"catalog": "erben-2023", "rounds": 2}
+    simulated = placer.simulate("roberta-xlm", TWO, **words)  # type: ignore[arg-type]
+    options = ("--workers", TWO, "--catalog", "erben-2023", "--rounds", "2", "--json")
+    done = command("simulate", "--model", "roberta-xlm", *options)
+    assert json.loads(done.stdout) == json.loads(json.dumps(simulated.to_dict()))
+    for one in (estimated(), simulated):
+        assert one.report().startswith("<!doctype html>")
+        assert "<svg" in (one._repr_html_() or "")
+
+
+def test_a_replan_says_move_with_its_gain(tmp_path: Path) -> None:
+    """T4 of 0.5 x the planned speed: the factor stands in the table, the gain in the sentence."""
+    plan = planned(tmp_path, regions="2")
+    got = placer.replan(plan, logged(plan, speed=0.5, exchange=2.0))
+    document = json.loads(json.dumps(got.to_dict()))
+    report = contents(document, today=TODAY)
+    assert tables(report)["Speed of one machine"].rows[0][-1] == "-50 %"
+    old, new = (
+        document[side]["estimate"]["effective_samples_per_second"]["value"]
+        for side in ("running", "answer")
+    )
+    assert report.verdict.startswith("Move to ")
+    assert f"That is {100 * (new / old - 1):.0f} % better than what runs." in report.verdict
+    assert "<svg" in (got._repr_html_() or "")
+    assert got.report().startswith("<!doctype html>")
+
+
+def test_a_replan_without_anything_left_is_bad(tmp_path: Path) -> None:
+    """All machines lost and a budget that buys none."""
+    plan = planned(tmp_path, workers="2", budget="1/h")
+    got = placer.replan(plan, logged(plan, lost=(0, 1)), set="budget=0.01/h")
+    report = contents(got.to_dict(), today=TODAY)
+    assert (report.tone, report.verdict[:12]) == ("bad", "Nothing fits")
+    assert len(tables(report)["Workers that were lost"].rows) == 2
+
+
+def test_logs_and_sweeps_in_lines_have_a_page(tmp_path: Path, command: Run) -> None:
+    """`placer report` reads run.jsonl and the file that a sweep grows."""
+    log = logged(planned(tmp_path, regions="2"))
+    points = tmp_path / "sweep.jsonl"
+    words = "sweep --model roberta-xlm --catalog erben-2023 --gpu T4 --over budget=1/h,2/h -o"
+    assert command(*words.split(), str(points)).returncode == 0
+    target = tmp_path / "page.html"
+    done = command("report", log, str(points), "-o", str(target))
+    assert done.returncode == 0, done.stderr
+    html = target.read_text(encoding="utf-8")
+    assert "Run of roberta-xlm" in html
+    assert "2 points over budget" in html
+    assert html.count('<header class="next">') == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "neither the points of a sweep nor the log of a run"),
+        ("[1]\n", "neither the points of a sweep nor the log of a run"),
+        ("{\n", "neither the points of a sweep nor the log of a run"),
+        ('{"kind": "run", "schema": "placer.run/v1"}\n', "manifest"),
+        ('{"schema": "placer.sweep-points/v1"}\n', "not the header of a sweep"),
+    ],
+)
+def test_other_lines_are_refused_in_one_line(
+    text: str, says: str, tmp_path: Path, command: Run
+) -> None:
+    """Empty, no object, torn, and headers without their parts."""
+    file = tmp_path / "x.jsonl"
+    file.write_text(text, encoding="utf-8")
+    done = command("report", str(file))
+    assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def run_document(**more: Any) -> dict[str, Any]:
+    """Log of one worker with three steps, as `placer report` reads it."""
+    group = {"place": "a/b", "count": 1, "gpu": "T4", "gpu_count": 1, "market": "spot"}
+    head = {
+        "kind": "run",
+        "schema": "placer.run/v1",
+        "manifest": {"name": "plan", "digest": "0"},
+        "groups": [group],
+        "strategy": "none",
+        "steps": 3,
+        "train": "m:f",
+        "model": "roberta-xlm",
+        "links": "real",
+        "device": "cpu",
+        "seed": 0,
+        "target_batch_size": 8,
+        "microbatch": 4,
+    }
+    steps = [
+        {"kind": "step", "step": at, "rank": 0, "step_s": 0.5, "loss": loss}
+        for at, loss in enumerate((2.0, float("nan"), 1.0))
+    ]
+    return {**head, "records": [*steps, *more.get("records", ())]}
+
+
+def test_a_run_beside_its_prediction() -> None:
+    """10 samples/s measured, 8 predicted: +25 %; a loss that is no number is left out."""
+    seconds = {"what": "throughput", "unit": "samples/s", "predicted": 8.0, "measured": 10.0}
+    summary = {
+        "kind": "summary",
+        "rounds": 3,
+        "seconds": [seconds],
+        "seconds_compare": True,
+        "bytes": [],
+        "requests": [],
+        "losses": [],
+        "remarks": ["a remark"],
+    }
+    document = run_document(records=[{"kind": "end", "rank": 0}, summary])
+    report = contents(document, today=TODAY)
+    assert report.verdict == "All 3 steps are done. 10 samples/s, +25 % against the prediction."
+    assert [row[0] for row in tables(report)["Loss of each step"].rows] == ["1", "3"]
+    assert "a remark" in page({"run.jsonl": document}, today=TODAY)
+    summary["seconds_compare"] = False
+    other = contents(run_document(records=[summary]), today=TODAY)
+    assert other.verdict.startswith("The log has 3 of 3 steps, and not the end of every worker.")
+    assert "+25 %" not in other.verdict
+    assert other.tone == "bad"
