@@ -260,7 +260,7 @@ TAMPERS: dict[str, tuple[Callable[[dict[str, Any]], None], str, str]] = {
     "method": (without_searches, "is said to need no search|is said to end by 'root'", ""),
     "method and counts": (without_nodes, "", "all-reduce: ruled out by the solver's relaxation"),
     "alternatives": (doubled, r"alternatives\[0\]\.estimate", ""),
-    "repeated alternatives": (repeated, "is there twice", ""),
+    "repeated alternatives": (repeated, "appears twice", ""),
     "verdict": (at("verdict", ["Leave at once."]), "", "verdict"),
     "date": (at("data/as_of", "2026-11-21"), "data.as_of is written as 2026-11-21", ""),
     "egress date": (at("data/egress_as_of", "2026-11-21"), "data.egress_as_of is written", ""),

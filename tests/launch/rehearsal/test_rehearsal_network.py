@@ -197,7 +197,7 @@ def test_missing_and_contradicting_links_are_named() -> None:
         shapes_between(["US", "EU", "US"], ways)
     with pytest.raises(PlacerError, match="no link EU -> US"):
         shapes_between(["US", "EU"], ways[:1])
-    with pytest.raises(PlacerError, match="US -> EU stands twice"):
+    with pytest.raises(PlacerError, match="US -> EU appears twice"):
         shapes_between(["US", "EU"], [*ways, shape("US", "EU", 5e9)])
     with (
         pytest.raises(PlacerError, match="method 'pigeons' is unknown"),

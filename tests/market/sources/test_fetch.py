@@ -126,7 +126,7 @@ def test_proxy_settings_that_cannot_be_used_are_one_line(monkeypatch: pytest.Mon
 
 
 def test_a_header_of_a_hundred_thousand_columns_is_read_at_once() -> None:
-    """Counting each name among all others would take minutes; the last name stands twice."""
+    """Counting each name among all others would take minutes; the last name appears twice."""
     header = ",".join(f"c{i}" for i in range(100_000)) + ",c7\n"
     document = Document(
         data=header.encode(), origin=Origin(place="wide.csv", sha256="", size_bytes=len(header))
