@@ -164,7 +164,7 @@ def test_show_fits_eighty_columns(run: Run) -> None:
     assert [
         line
         for line in lines
-        if line.startswith("provider  device      regions  demand  spot  mated")
+        if line.startswith("provider  device      regions      on  spot  esti-    USD/h of")
     ]
     assert [
         line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pickle
 from dataclasses import fields, replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -68,16 +68,19 @@ def test_a_copy_starts_empty() -> None:
 
 
 def test_what_is_kept_does_not_grow(advisor: Advisor) -> None:
-    """Many sets of admitted machines leave eight behind, and markets of some MB no more than
-    four.
-    """
+    """Many sets of admitted machines leave 32 behind, and markets of some MB no more than four."""
     places = sorted(advisor.problem("roberta-xlm", budget="9/h").catalog.regions)
-    for place in (places * 2)[:12]:
-        for most in (2, 3):
-            words: dict[str, Any] = {"not_places": place, "workers": f"1..{most}"}
-            advisor.recommend(
-                "roberta-xlm", budget="9/h", gpu="T4,A10,V100", alternatives=False, **words
-            )
+    sets = [",".join(pair) for pair in combinations(places, 2)][: KEPT_POOLS + 3]
+    assert len(sets) > KEPT_POOLS
+    for not_places in sets:
+        advisor.recommend(
+            "roberta-xlm",
+            budget="9/h",
+            gpu="T4,A10,V100",
+            alternatives=False,
+            not_places=not_places,
+            workers="1..2",
+        )
     memo = advisor.problem("roberta-xlm", budget="2/h").catalog.memo
     assert len(memo["pools"].items()) == KEPT_POOLS
     assert len(memo["markets"].items()) == shared.KEPT_MARKETS

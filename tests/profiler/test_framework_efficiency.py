@@ -219,7 +219,7 @@ def test_ddp_takes_models_with_unused_frozen_tied_and_sparse_parameters() -> Non
             "refused",
             {
                 "kind": "error",
-                "message": "framework_models:refused fails: PlacerError: no weights here "
+                "message": "framework_models:refused fails: BadInputError: no weights here "
                 "(download them)",
                 "hint": "correct the function, which is called without arguments",
                 "exit_code": 2,
