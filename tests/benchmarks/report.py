@@ -3,7 +3,7 @@
     python tests/benchmarks/report.py
 
 Each table has the machine, the date, the commit and the command that made it; a benchmark that was
-not run is named as missing.
+not run again keeps its table, and one that never ran is named as missing.
 """
 
 from __future__ import annotations
@@ -113,8 +113,18 @@ SECTIONS = (
 )
 
 
-def page(folder: Path) -> str:
-    """Build the page from a folder of measurements."""
+def page(folder: Path, former: str = "") -> str:
+    """Build the page from a folder of measurements.
+
+    Parameters
+    ----------
+    former
+        The page so far: a benchmark that was not run again keeps its table, which names its commit.
+    """
+    kept = {
+        part.partition("\n")[0]: part.partition("\n")[2].strip()
+        for part in former.split("\n## ")[1:]
+    }
     lines = [
         "# Benchmarks",
         "",
@@ -125,8 +135,12 @@ def page(folder: Path) -> str:
         "",
     ]
     for section in SECTIONS:
-        lines += [f"## {section.title}", "", section.note, ""]
         path = folder / section.file
+        lines += [f"## {section.title}", ""]
+        if not path.exists() and section.title in kept:
+            lines += [kept[section.title], ""]
+            continue
+        lines += [section.note, ""]
         if not path.exists():
             lines += [f"Not measured: no `{section.file}`.", ""]
             continue
@@ -164,7 +178,8 @@ def main() -> None:
     )
     words.add_argument("-o", "--output", type=Path, default=PAGE)
     given = words.parse_args()
-    text = page(given.folder)
+    former = given.output.read_text(encoding="utf-8") if given.output.exists() else ""
+    text = page(given.folder, former)
     given.output.parent.mkdir(parents=True, exist_ok=True)
     whole = given.output.with_suffix(".tmp")
     whole.write_text(text, encoding="utf-8")

@@ -307,3 +307,6 @@ def test_the_report_says_what_is_missing_and_what_was_cut_off(tmp_path: Path) ->
         "commit"
     ]
     assert f"commit {commit}." in text
+    (tmp_path / "solving.jsonl").unlink()
+    again = report.page(tmp_path, text)  # what was not run again keeps its table
+    assert again.count("| 20 x 20, 5 USD/h | 1/1 |") == 2
