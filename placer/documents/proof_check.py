@@ -268,9 +268,9 @@ def proof_words(document: Mapping[str, Any], whole: Problem | None) -> tuple[lis
             if objective["gap"] > SAME
             else ", and the value reaches it"
         )
+        many = f"best of the {len(modes)} bounds" if len(modes) > 1 else "only bound"
         confirmed.append(
-            f"the bound of {format_number(bound)} {asked.unit} "
-            f"is the best of the {len(modes)} bounds claimed{gap}"
+            f"the bound of {format_number(bound)} {asked.unit} is the {many} claimed{gap}"
         )
     relaxation = document["certificate"]["relaxation"]
     closed = (

@@ -127,9 +127,8 @@ def proof_words(document: Document) -> str:
     objective, status = document["objective"], document["status"]
     gap = objective["gap"]
     if status == "optimal":
-        return (
-            f"Proved: at these speeds, nothing that meets the wishes is over {percent(gap)} better."
-        )
+        better = "better" if percent(gap) == "0 %" else f"more than {percent(gap)} better"
+        return f"Proved: at these speeds, nothing that meets the wishes is {better}."
     if gap is None:
         return "Nothing is proved about what else there is."
     return f"The search ended early: another placement may be better by up to {percent(gap)}."
