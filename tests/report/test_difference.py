@@ -101,7 +101,7 @@ def test_a_placement_that_is_gone_is_not_accepted() -> None:
 )
 def test_words_that_are_no_condition_are_refused(text: str) -> None:
     """With the way to write one."""
-    with pytest.raises(PlacerError, match="is no condition") as refused:
+    with pytest.raises(PlacerError, match="is not a condition") as refused:
         parse_condition(text)
     assert "cost>10%" in refused.value.hint
 

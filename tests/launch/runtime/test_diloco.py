@@ -209,7 +209,7 @@ def test_a_run_that_ends_inside_a_round_sums_all_once_more(tmp_path: Path) -> No
 
 def test_a_streaming_plan_without_overlap_is_refused() -> None:
     """It runs beside the calculation or it is another strategy."""
-    with pytest.raises(PlacerError, match="always runs beside"):
+    with pytest.raises(PlacerError, match="always overlaps the calculation"):
         plan_of(document("streaming-diloco", (A, 2), local_steps=4))
 
 
