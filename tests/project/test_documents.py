@@ -155,6 +155,7 @@ def test_snippets_run(block: Block, tmp_path: Path) -> None:
     """As they stand; a session with ``>>>`` also prints what it shows."""
     if "import torch" in block.text:
         pytest.importorskip("torch")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
     file = tmp_path / "snippet"
     file.write_text(block.text, encoding="utf-8")
     how = ["-m", "doctest"] if block.text.startswith(">>>") else []
@@ -162,7 +163,7 @@ def test_snippets_run(block: Block, tmp_path: Path) -> None:
         [sys.executable, *how, str(file)],
         capture_output=True,
         text=True,
-        cwd=ROOT,
+        cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         timeout=PROCESS_TIMEOUT_S,
         check=False,
