@@ -12,7 +12,7 @@ import numpy as np
 
 from placer.solving import allowance
 
-from .arrays import Array
+from .arrays import Array, Indices
 
 MOST_COUPLED_GPUS = 16
 """Up to this quota the bound knows every mix of machines that the quota holds; above, it takes
@@ -50,21 +50,16 @@ def increments(
         return _best_units(values, caps, machines)
     if quota > MOST_COUPLED_GPUS:
         return _divisible(values, sizes, caps, quota, machines)
-    best = np.full((*values.shape[:2], machines + 1), -np.inf)
-    for mix in _mixes(sizes, caps, quota):
-        m = sum(mix)
-        allowance.check()
-        if m <= machines:
-            best[:, :, m] = np.maximum(best[:, :, m], values @ np.array(mix, dtype=float))
+    counts, starts = _mixes_by_machines(sizes, caps, quota, machines)
+    best = np.maximum.reduceat(values @ counts, starts, axis=2)
     # The majorant is at least the best value of m machines and its increments fall, so that the n
     # largest increments of all buckets are a sum that can be taken in order.
     hull = best.copy()
-    for low in range(machines + 1):
-        allowance.check()
-        for high in range(low + 2, machines + 1):
-            for m in range(low + 1, high):
-                chord = (best[:, :, low] * (high - m) + best[:, :, high] * (m - low)) / (high - low)
-                hull[:, :, m] = np.maximum(hull[:, :, m], chord)
+    if machines > 1:
+        low, middle, high, starts = _chords(machines)
+        chords = best[:, :, low] * (high - middle) + best[:, :, high] * (middle - low)
+        tops = np.maximum.reduceat(chords / (high - low), starts, axis=2)
+        hull[:, :, 1:machines] = np.maximum(hull[:, :, 1:machines], tops)
     return np.diff(hull, axis=2)
 
 
@@ -170,8 +165,18 @@ def _device_prices(values: Array, size: Array) -> Iterator[Array]:
 
 
 @lru_cache(maxsize=1024)
-def _mixes(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int) -> list[tuple[int, ...]]:
-    """Return the counts of each size that a quota holds."""
+def _mixes_by_machines(
+    sizes: tuple[int, ...], caps: tuple[int, ...], quota: int, machines: int
+) -> tuple[Array, Indices]:
+    """Return the counts of each size that a quota holds, in the order of their machines.
+
+    Returns
+    -------
+    Array
+        Shape (kinds, mixes): up to ``machines`` machines in all.
+    Indices
+        The first mix of 0, 1, ..., ``machines`` machines.
+    """
     mixes: list[tuple[tuple[int, ...], int]] = [((), quota)]
     for size, cap in zip(sizes, caps, strict=True):
         allowance.check()
@@ -180,7 +185,22 @@ def _mixes(sizes: tuple[int, ...], caps: tuple[int, ...], quota: int) -> list[tu
             for mix, left in mixes
             for n in range(min(cap, left // size) + 1)
         ]
-    return [mix for mix, _ in mixes]
+    counts = np.array([mix for mix, _ in mixes], dtype=float).T
+    total = counts.sum(axis=0)
+    order = np.argsort(total, kind="stable")
+    order = order[total[order] <= machines]
+    starts = np.searchsorted(total[order], np.arange(machines + 1))
+    return np.ascontiguousarray(counts[:, order]), starts
+
+
+@lru_cache(maxsize=64)
+def _chords(machines: int) -> tuple[Indices, Indices, Indices, Indices]:
+    """Return all low < middle < high up to so many machines in the order of the middle, and the
+    first of each middle.
+    """
+    every = sorted((m, low, high) for low, m, high in combinations(range(machines + 1), 3))
+    middle, low, high = np.array(every, dtype=np.intp).T
+    return low, middle, high, np.searchsorted(middle, np.arange(1, machines))
 
 
 def suffix_sums(values: Sequence[float], caps: Sequence[int], most: int) -> list[list[float]]:

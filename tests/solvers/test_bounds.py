@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,9 @@ relaxation, meeting, leader_pairs = (
     for name in ("relaxation", "meeting", "leader_pairs")
 )
 dendrogram = importlib.import_module("placer.solvers.exact.bounds.dendrogram")
-conjugate, increments, required = (
+conjugate, increments, place_units, required = (
     importlib.import_module(f"placer.solvers._market.{name}")
-    for name in ("conjugate", "increments", "required_machines")
+    for name in ("conjugate", "increments", "place_units", "required_machines")
 )
 market, target, modes = (
     importlib.import_module(f"placer.solvers.{name}")
@@ -247,6 +248,32 @@ def test_increments_are_a_concave_majorant_of_every_mix() -> None:
             judged += 1
             assert reached[m] >= best[m] - 1e-9
     assert judged >= 20 * DRAWS
+
+
+def test_buckets_of_a_place_have_the_increments_that_each_has_alone() -> None:
+    """Buckets alike in size and quota are worked out together: all steps, each as often as it has
+    machines, are those of one bucket after another.
+    """
+    draw, several = random.Random(7), 0
+    for _ in range(DRAWS):
+        shapes = [((1, 4, 8), 16), ((1, 8), 24), ((2, 4), 8), ((1,), 5)]
+        drawn = [draw.choice(shapes) for _ in range(draw.randint(2, 6))]
+        several += len(set(drawn)) < len(drawn)
+        pools = [SimpleNamespace(gpus=size, gpu_quota=q) for sizes, q in drawn for size in sizes]
+        cap = np.array([pool.gpu_quota // pool.gpus for pool in pools])
+        numbers = iter(range(len(pools)))
+        buckets = [[next(numbers) for _ in sizes] for sizes, _ in drawn]
+        units = place_units.PlaceUnits(buckets, pools, cap, 64)
+        worth = np.array([[draw.uniform(-2, 10) for _ in pools] for _ in range(2)])
+        steps, machines = units.increments(worth[:, units.pools], 64)
+        for row in range(2):
+            alone = [
+                increments_of(worth[row, bucket], sizes, tuple(cap[bucket].tolist()), quota, 64)
+                for bucket, (sizes, quota) in zip(buckets, drawn, strict=True)
+            ]
+            together = np.sort(np.repeat(steps[row], machines))
+            assert together.tolist() == pytest.approx(np.sort(np.concatenate(alone)).tolist())
+    assert several >= DRAWS // 2
 
 
 def test_a_quota_that_holds_every_choice_adds_nothing_to_the_bound() -> None:
