@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -53,6 +53,7 @@ class Target:
     deadline: float
     node_limit: int | None = None
     on_better: Callable[[float], None] | None = None
+    on_bound: Callable[[float | None], None] | None = None
     best: Placement | None = None
     best_value: float = math.nan
     best_key: tuple[float, float] = (math.inf, math.inf)
@@ -71,6 +72,7 @@ class Target:
         deadline: float,
         node_limit: int | None = None,
         on_better: Callable[[float], None] | None = None,
+        on_bound: Callable[[float | None], None] | None = None,
         first: bool = False,
         beat: float | None = None,
     ) -> Target:
@@ -88,9 +90,15 @@ class Target:
             deadline=deadline,
             node_limit=node_limit,
             on_better=on_better,
+            on_bound=on_bound,
             first=first,
             beat=beat,
         )
+
+    @property
+    def deaf(self) -> Target:
+        """Return the same target for a search that nobody listens to."""
+        return replace(self, on_better=None, on_bound=None)
 
     @property
     def short(self) -> bool:

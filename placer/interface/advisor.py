@@ -87,6 +87,7 @@ class Advisor:
         certificate: bool = False,
         alternatives: bool = True,
         on_better: Callable[[float], None] | None = None,
+        on_bound: Callable[[float | None], None] | None = None,
         memory_limit: str | float | None = None,
         cancel: Cancel | None = None,
         **words: Unpack[Wishes],
@@ -99,6 +100,7 @@ class Advisor:
                 time_limit=time_limit,
                 seed=seed,
                 on_better=on_better,
+                on_bound=on_bound,
                 memory_limit=memory_limit,
                 cancel=cancel,
             ),
@@ -288,6 +290,7 @@ def recommend(
     certificate: bool = False,
     alternatives: bool = True,
     on_better: Callable[[float], None] | None = None,
+    on_bound: Callable[[float | None], None] | None = None,
     memory_limit: str | float | None = None,
     cancel: Cancel | None = None,
     **words: Unpack[Wishes],
@@ -320,6 +323,9 @@ def recommend(
         nearest, verdict). Schedulers that read placement and estimate leave it out.
     on_better
         Called with the value of each better answer.
+    on_bound
+        Called a few times a second with the best bound so far, in the unit of the objective; with
+        None where a search begins. Only ``exact`` knows one before it ends.
     memory_limit
         Memory at which the search stops with the best answer so far: resident memory of the
         process, such as ``2GB``; a number is bytes. None: what the process holds, and beside it a
@@ -361,6 +367,7 @@ def recommend(
         certificate=certificate,
         alternatives=alternatives,
         on_better=on_better,
+        on_bound=on_bound,
         memory_limit=memory_limit,
         cancel=cancel,
         **words,

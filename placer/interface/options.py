@@ -21,6 +21,7 @@ def solve_options(
     time_limit: str | float = 30.0,
     seed: int = 0,
     on_better: Callable[[float], None] | None = None,
+    on_bound: Callable[[float | None], None] | None = None,
     memory_limit: str | float | None = None,
     cancel: Cancel | None = None,
 ) -> SolveOptions:
@@ -36,6 +37,8 @@ def solve_options(
         Of randomised solvers.
     on_better
         Called with the value of each better answer.
+    on_bound
+        Called a few times a second with the best bound so far; with None where a search begins.
     memory_limit
         Resident memory of the process, such as ``2GB``; a number is bytes. None: what the process
         holds and a quarter of the machine beside it, at most 2 GB.
@@ -63,6 +66,7 @@ def solve_options(
         ),
         seed=seed,
         on_better=on_better,
+        on_bound=on_bound,
         memory_limit_bytes=None if memory_limit is None else memory_bytes(memory_limit),
         cancel=cancel,
     )

@@ -49,6 +49,7 @@ def whatif(
     time_limit: str | float = 30.0,
     seed: int = 0,
     on_better: Callable[[float], None] | None = None,
+    on_bound: Callable[[float | None], None] | None = None,
     memory_limit: str | float | None = None,
     cancel: Cancel | None = None,
     advisor: Advisor | None = None,
@@ -65,7 +66,7 @@ def whatif(
         Changes such as ``price:gcp/*:T4=x0.5``; see ``placer whatif --help``.
     drop
         Offers that are gone, such as ``aws/us-east-1`` or ``aws/*:H100:spot``.
-    catalog, solver, gap, time_limit, seed, on_better, memory_limit, cancel
+    catalog, solver, gap, time_limit, seed, on_better, on_bound, memory_limit, cancel
         As in `placer.recommend`; the time limit is for each of the two searches.
     advisor
         An advisor that has read books and profiles already; None: they are read.
@@ -93,6 +94,7 @@ def whatif(
         time_limit=time_limit,
         seed=seed,
         on_better=on_better,
+        on_bound=on_bound,
         memory_limit=memory_limit,
         cancel=cancel,
     )
@@ -285,6 +287,7 @@ def replan(
     time_limit: str | float = 30.0,
     seed: int = 0,
     on_better: Callable[[float], None] | None = None,
+    on_bound: Callable[[float | None], None] | None = None,
     memory_limit: str | float | None = None,
     cancel: Cancel | None = None,
     move_s: float = MOVE_S,
@@ -304,7 +307,7 @@ def replan(
         Books to ask; empty: those of the plan, as they are today.
     move_s
         Seconds for which a move stops the training.
-    solver, gap, time_limit, seed, on_better, memory_limit, cancel
+    solver, gap, time_limit, seed, on_better, on_bound, memory_limit, cancel
         As in `placer.recommend`.
 
     Raises
@@ -333,6 +336,7 @@ def replan(
             time_limit=time_limit,
             seed=seed,
             on_better=on_better,
+            on_bound=on_bound,
             memory_limit=memory_limit,
             cancel=cancel,
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from placer.cost_model.objective import Objective
@@ -55,6 +55,8 @@ class SolveOptions:
     that is known: only a better placement is wanted, and infeasible then says that there is none
     (`exact` alone; others may return a worse one). ``memory_limit_bytes`` is resident memory of the
     process, None what `allowance.opened` takes; ``cancel`` ends the search when it is set.
+    ``on_bound`` hears None where a search begins, then a few times a second the best bound on the
+    whole question, from solvers that prove one on the way.
     """
 
     gap: float = 0.001
@@ -68,8 +70,14 @@ class SolveOptions:
     break_ties: bool = True
     beat: float | None = None
     on_better: Callable[[float], None] | None = None
+    on_bound: Callable[[float | None], None] | None = None
     memory_limit_bytes: int | None = None
     cancel: Cancel | None = None
+
+    @property
+    def deaf(self) -> SolveOptions:
+        """Return the options of a search that nobody listens to."""
+        return replace(self, on_better=None, on_bound=None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -82,7 +82,13 @@ def best_batch(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
     with allowance.opened(
         options.time_limit_s, options.memory_limit_bytes, options.cancel
     ) as allowed:
-        search = _Search(problem=problem, ask=ask, options=options, allowed=allowed)
+        search = _Search(
+            problem=problem,
+            ask=ask,
+            options=replace(options, on_bound=None),  # that of one batch is not that of all
+            allowed=allowed,
+            tell=options.on_bound,
+        )
         search.try_each(problem.requirements.open_batches)
         if search.proves and not options.first and not search.interrupted:
             search.close_spans()
@@ -104,6 +110,7 @@ class _Search:
     ask: Ask
     options: SolveOptions
     allowed: Allowance
+    tell: Callable[[float | None], None] | None = None
     best: Result | None = None
     last: Result | None = None
     rows: dict[int, BatchRow] = field(default_factory=dict)
@@ -184,7 +191,16 @@ class _Search:
             _, _, span = heapq.heappop(self.heap)
             if not self._closed_now(span):
                 self._work(span)
+                self._tell_bound()
         self.left += [span for _, _, span in self.heap if not self._closed_now(span)]
+
+    def _tell_bound(self) -> None:
+        """Tell whoever listens what no batch of the range beats, as far as spans cover it."""
+        if self.tell is None or self.best is None or not self.covered:
+            return
+        bound = self._bound(self.best, [*self.left, *(span for _, _, span in self.heap)])
+        if bound is not None:
+            self.tell(bound)
 
     def _first_spans(self) -> Iterator[Span]:
         """Yield spans that hold every batch of the range, or all that were not tried."""
@@ -331,7 +347,7 @@ class _Search:
         best = _smallest(self.best, self.problem)
         if best.problem.batch not in self.rows:
             best = self._solved(best)
-        bound = self._bound(best)
+        bound = self._bound(best, self.left)
         return replace(
             best,
             status=self._status(),
@@ -379,13 +395,13 @@ class _Search:
         """Return what stopped a search: memory if it was that once."""
         return Status.MEMORY_LIMIT if self.out_of_memory else Status.TIME_LIMIT
 
-    def _bound(self, best: Result) -> float | None:
-        """Return the best bound over all batches; None if some batch has none and may hold a
-        placement.
+    def _bound(self, best: Result, left: Sequence[Span]) -> float | None:
+        """Return the best bound over all batches, some spans of which are not closed; None if some
+        batch has none and may hold a placement.
         """
         assert best.value is not None
         if self.covered:
-            bounds = [*self.closed, *(span.bound for span in self.left)]
+            bounds = [*self.closed, *(span.bound for span in left)]
             singles = () if is_monotone(self.problem) else self.rows.values()
             bounds += [row.bound for row in singles if row.status is not Status.INFEASIBLE]
         else:

@@ -62,7 +62,7 @@ def verified(result: Result, verifier: str, options: SolveOptions) -> Result:
         one failed.
     """
     try:
-        second = solve(result.problem, verifier, replace(options, start=None, on_better=None))
+        second = solve(result.problem, verifier, replace(options.deaf, start=None))
     except (PlacerError, AssertionError) as error:
         warning = Warn(code="unverified", message=f"the answer was not verified: {error}")
         return replace(result, warnings=(*result.warnings, warning))

@@ -107,7 +107,7 @@ class Result(Shown):
         """Leave what heard of the search out of the pickle: functions and events stay where they
         are.
         """
-        deaf = self.limits and replace(self.limits, on_better=None, cancel=None)
+        deaf = self.limits and replace(self.limits.deaf, cancel=None)
         return {**self.__dict__, "limits": deaf}
 
     @property

@@ -67,6 +67,7 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
         internal error, never shown as an answer. The message names a file with the problem.
     """
     module, options = _module(solver), options or SolveOptions()
+    _say_begun(options)
     if problem.requirements.open_batches:
         from placer.solving.batch_range import best_batch  # few questions need it
 
@@ -104,7 +105,18 @@ def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, Solve
         return lambda asked, options: solve(asked, solver, options)
     module = _module(solver)
     run: Run = module.prepare(problem) if hasattr(module, "prepare") else module.solve
-    return lambda asked, options: _checked(asked, solver, options, run)
+
+    def answer(asked: Problem, options: SolveOptions) -> Result:
+        _say_begun(options)
+        return _checked(asked, solver, options, run)
+
+    return answer
+
+
+def _say_begun(options: SolveOptions) -> None:
+    """Tell whoever listens that nothing is proved of a question yet."""
+    if options.on_bound is not None:
+        options.on_bound(None)
 
 
 def check_solver(solver: str) -> None:
@@ -158,23 +170,23 @@ def _stopped_or_asked(run: Run, problem: Problem, options: SolveOptions) -> Answ
 
 def _asked(run: Run, problem: Problem, options: SolveOptions) -> Answer:
     """Ask a solver; the least time for a number of samples is found as the most samples/s."""
-    wish, tell = problem.requirements, options.on_better
+    wish, better, proved = problem.requirements, options.on_better, options.on_bound
     objective = objective_of(wish)
     if objective.searched == objective.name:
         return run(problem, options)
-    if tell is not None:
-        options = replace(
-            options, on_better=lambda searched: tell(objective.from_searched(searched))
-        )
+
+    def value(searched: float | None) -> float | None:
+        return None if searched is None else objective.from_searched(searched)
+
+    if better is not None:
+        options = replace(options, on_better=lambda found: better(objective.from_searched(found)))
+    if proved is not None:
+        options = replace(options, on_bound=lambda bound: proved(value(bound)))
     if options.beat is not None:  # seconds and samples/s are each other's reciprocal
         options = replace(options, beat=objective.from_searched(options.beat))
     answer = run(
         replace(problem, requirements=replace(wish, objective=objective.searched)), options
     )
-
-    def value(searched: float | None) -> float | None:
-        return None if searched is None else objective.from_searched(searched)
-
     proof = tuple(
         replace(mode, bound=value(mode.bound), root_bound=value(mode.root_bound))
         for mode in answer.proof
@@ -217,7 +229,7 @@ def _result(
         candidates=answer.candidates,
         nodes=answer.nodes,
         proof=answer.proof,
-        limits=replace(options, on_better=None, start=None, beat=None, cancel=None),
+        limits=replace(options.deaf, start=None, beat=None, cancel=None),
         interrupted=answer.interrupted,
         left_open=answer.left_open,
     )

@@ -220,7 +220,7 @@ def _tell(stream: IO[str] | None, text: str) -> None:
 
 
 def _plain(options: SolveOptions) -> dict[str, Any]:
-    built = msgspec.to_builtins(replace(options, on_better=None, cancel=None))
+    built = msgspec.to_builtins(replace(options.deaf, cancel=None))
     assert isinstance(built, dict)
     return built
 

@@ -137,6 +137,7 @@ class Prepared:
             deadline=time.monotonic() + options.time_limit_s,
             node_limit=options.node_limit,
             on_better=options.on_better,
+            on_bound=options.on_bound,
             first=options.first,
             beat=options.beat,
         )
@@ -156,10 +157,13 @@ class Prepared:
             elif not finished and options.bound_if_stopped:
                 self._bound_what_is_left(target, ledger)
         proof = ledger.proofs()
+        bound = None if best is None else total_bound(proof, target.objective)
+        if bound is not None and target.on_bound is not None:
+            target.on_bound(bound)
         return Answer(
             status=_status(target, finished=finished, stopped=self._stopped),
             placement=None if best is None else best.canonical(),
-            bound=None if best is None else total_bound(proof, target.objective),
+            bound=bound,
             candidates=target.candidates + (0 if second is None else second.candidates),
             nodes=target.ticks + (0 if second is None else second.ticks),
             proof=proof,
@@ -290,7 +294,7 @@ class Prepared:
         if target.beat is None or target.best is not None or not target.short:
             return False
         nodes = min(EXCLUDING_NODES, target.node_limit or EXCLUDING_NODES)
-        trial = replace(target, first=True, node_limit=nodes, on_better=None)
+        trial = replace(target.deaf, first=True, node_limit=nodes)
         try:
             for search in searches:
                 search.aim(trial)
@@ -329,7 +333,7 @@ class Prepared:
         objective, value = target.objective, target.best_value
         if objective.name == "cost-per-sample":
             return best, None
-        second = replace(target, objective=_tie_breaker(objective), tied=(objective, value))
+        second = replace(target.deaf, objective=_tie_breaker(objective), tied=(objective, value))
         limit = objective.ahead(value, -TOLERANCE)
         if objective.name == "throughput":
             second.floor_samples_per_second = limit
@@ -337,12 +341,7 @@ class Prepared:
             second.limit_carbon_g_per_hour = limit
         else:
             second.budget_usd_per_hour = limit
-        second.on_better, second.best, second.best_key, second.candidates = (
-            None,
-            None,
-            (float("inf"), float("inf")),
-            0,
-        )
+        second.best, second.best_key, second.candidates = None, (math.inf, math.inf), 0
         # A stopped second search leaves the answer optimal: only the tie stays undecided.
         second.ticks, second.node_limit = 0, TIE_NODES
         second.offer(best)
@@ -359,7 +358,7 @@ class Prepared:
         }
         if self._alone(target):
             bounds[NO_EXCHANGE, 1] = _best_single_machine(self.market, target)
-        trial = replace(target, gap=0.0, on_better=None, deadline=math.inf)
+        trial = replace(target.deaf, gap=0.0, deadline=math.inf)
         # What no time or memory is left for keeps the outermost value.
         with allowance.closing(), suppress(OutOfTimeError, MemoryError):
             for search in self.searches(_aimed(self.market, target), trial):
@@ -409,7 +408,7 @@ def _opening(problem: Problem, options: SolveOptions) -> SolveOptions | None:
     early = options.node_limit is not None and options.beat is None  # see `_heuristic_start`
     if known or options.first or early:
         return None
-    return replace(options, on_better=None)
+    return options.deaf
 
 
 def _tie_breaker(objective: Objective) -> Objective:
@@ -424,12 +423,11 @@ def _best_without_moving_data(problem: Problem, options: SolveOptions) -> Placem
     if not problem.requirements.data_moves:
         return None
     limits = replace(
-        options,
+        options.deaf,
         time_limit_s=options.time_limit_s / 3,
         start=None,
         bound_if_stopped=False,
         certificate=False,
-        on_better=None,
     )
     return solve(
         replace(problem, requirements=problem.requirements.with_data_staying()), limits
@@ -444,10 +442,10 @@ def _heuristic_start(problem: Problem, options: SolveOptions) -> Placement | Non
         return (
             None
             if options.start or options.beat is not None
-            else greedy.solve(problem, replace(options, on_better=None)).placement
+            else greedy.solve(problem, options.deaf).placement
         )
     return (
-        local_search.solve(problem, replace(options, start=None, on_better=None)).placement
+        local_search.solve(problem, replace(options.deaf, start=None)).placement
         if problem.requirements.used
         else None
     )

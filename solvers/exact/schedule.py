@@ -5,10 +5,13 @@ towards the gap that is asked for.
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from placer.solving.answer import total_bound
 
 from .._target import STRICT, Target
 from .bounds.ledger import Ledger
@@ -20,6 +23,8 @@ TURN = 250
 """Nodes of the first turn of a mode, twice as many in each later one."""
 NEAR = 1.002
 """A bound is sharp enough where the relaxation allows a value that is less than this worse."""
+TELL_EVERY_S = 0.25
+"""Seconds between two bounds that are told."""
 FACTORS = tuple(1.05**k for k in (1, 2, 4, 8, 16, 32, 64, 128))
 """Values that the relaxation of a mode is asked for first, over the incumbent's."""
 
@@ -67,6 +72,7 @@ class Schedule:
         self.target, self.ledger, self.searches = target, ledger, searches
         self._open_at: dict[tuple[str, int], float] = {}
         self._stage = self._last = Stage(target.gap)
+        self._tell_at = 0.0
 
     def run(self) -> bool:
         """Search all modes; return whether each of them is closed.
@@ -133,6 +139,7 @@ class Schedule:
                 for _ in own.turns:
                     if target.ticks > last:
                         return False
+                    self._tell(search)
         finally:
             own.skipped = entry.skipped
             proved = search.proved()
@@ -140,6 +147,7 @@ class Schedule:
                 self.ledger.root(mode, proved)
         self.ledger.end(mode)
         del pending[mode]
+        self._tell()
         return True
 
     def _all_turns(self, nodes: float = math.inf) -> bool:
@@ -274,7 +282,36 @@ class Schedule:
             self._open_at[mode] = value
         else:
             self.ledger.root(mode, value)
+            self._tell()
         return allowed
+
+    def _tell(self, search: Search | None = None) -> None:
+        """Tell the bound of the question to whoever listens, a few times a second at most.
+
+        Parameters
+        ----------
+        search
+            One that is under way, whose own bound is not in the ledger yet.
+        """
+        if self.target.on_bound is None or time.monotonic() < self._tell_at:
+            return
+        objective, proofs = self.target.objective, self.ledger.proofs()
+        proved = None if search is None else search.proved()
+        if search is not None and proved is not None:  # not noted: clocks must not steer a search
+            proofs = tuple(
+                replace(proof, bound=self._tighter(proof.bound, proved))
+                if proof.method == "stopped" and _key(search) == (proof.strategy, proof.local_steps)
+                else proof
+                for proof in proofs
+            )
+        bound = total_bound(proofs, objective)
+        if bound is not None:
+            self.target.on_bound(bound)
+        self._tell_at = time.monotonic() + TELL_EVERY_S
+
+    def _tighter(self, known: float | None, proved: float) -> float:
+        better = known is not None and self.target.objective.better(proved, known)
+        return known if known is not None and better else proved
 
     def _slack(self, factor: float) -> float:
         return factor - 1 if self.target.objective.maximised else 1 - 1 / factor

@@ -109,9 +109,8 @@ def test_a_result_is_read_in_another_process(large: placer.Result, tmp_path: Pat
 
 def test_what_listens_to_a_search_stays_behind() -> None:
     """A function that hears of better answers and an event cannot be pickled, the result can."""
-    result = placer.recommend(
-        "roberta-xlm", budget="1/h", on_better=print, cancel=threading.Event(), **BOOK
-    )
+    heard: dict[str, Any] = {"on_better": print, "on_bound": print, "cancel": threading.Event()}
+    result = placer.recommend("roberta-xlm", budget="1/h", **heard, **BOOK)
     again = pickle.loads(pickle.dumps(result))
     assert again.limits is not None
     assert (again.limits.on_better, again.limits.cancel) == (None, None)

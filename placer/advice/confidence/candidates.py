@@ -99,12 +99,11 @@ def candidates(result: Result, solver: str, options: SolveOptions) -> Candidates
     seconds = SHARE_S * max(0.0, allowance.current().seconds_left)
     questions = list(_questions(result.problem))
     short = replace(
-        options,
+        options.deaf,
         node_limit=NODES,
         time_limit_s=seconds / sum(others for _, _, others in questions),
         certificate=False,
         break_ties=False,
-        on_better=None,
         start=None,
     )
     least: float | None = None

@@ -93,13 +93,12 @@ class Asker:
         if self.seconds_left <= 0:
             return NOTHING
         options = replace(
-            self.options,
+            self.options.deaf,
             start=start,
             first=first,
             node_limit=self.nodes,
             time_limit_s=min(self.options.time_limit_s, self.seconds_left),
             bound_if_stopped=False,
-            on_better=None,
         )
         result = solve(problem, self.solver, options)
         proved = result.status in (Status.OPTIMAL, Status.INFEASIBLE) or (

@@ -303,7 +303,7 @@ class Trace:
             break_ties=False,
         )
         if not objective_named(objective).by_speed:
-            options = replace(options, on_better=None)  # it hears samples/s
+            options = options.deaf  # it hears samples/s
         result = self.answer(replace(self.problem, requirements=limits), options)
         self.solves += 1
         self.interrupted |= result.interrupted

@@ -167,10 +167,9 @@ def short_search(options: SolveOptions, nodes: int, start: Placement | None = No
     bound, nothing shown.
     """
     return replace(
-        options,
+        options.deaf,
         start=start,
         node_limit=nodes,
         bound_if_stopped=False,
         certificate=False,
-        on_better=None,
     )

@@ -358,9 +358,7 @@ def _baselines(
         within = replace(
             problem, requirements=replace(problem.requirements, min_regions=1, max_regions=1)
         )
-        single = solve(
-            within, solver, replace(options, certificate=False, on_better=None)
-        ).placement
+        single = solve(within, solver, replace(options.deaf, certificate=False)).placement
         if single is not None:
             yield Option(
                 placement=single, estimate=estimate(single, problem), label="single-region"

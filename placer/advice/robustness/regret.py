@@ -254,7 +254,7 @@ def assess(
     """
     require_pools(problem)
     check_count("worlds", worlds, MOST_WORLDS)
-    options = replace(options or SolveOptions(), on_better=None)
+    options = (options or SolveOptions()).deaf
     result = solve(problem, solver, options)
     if result.placement is None:
         return Robustness(result=result)

@@ -59,7 +59,7 @@ def options_of_each(options: SolveOptions, jobs: int, *, elsewhere: bool) -> Sol
     or may cancel it stays here.
     """
     if jobs == 1 and not elsewhere:
-        return replace(options, on_better=None)
+        return options.deaf
     limit = options.memory_limit_bytes
     if jobs > 1:
         share = int((default_memory_bytes() if limit is None else limit) / jobs)
@@ -70,7 +70,7 @@ def options_of_each(options: SolveOptions, jobs: int, *, elsewhere: bool) -> Sol
                 f"give {format_bytes(LEAST_BYTES * jobs)} or more, or fewer --jobs",
             )
         limit = max(share, LEAST_BYTES)
-    return replace(options, on_better=None, cancel=None, memory_limit_bytes=limit)
+    return replace(options.deaf, cancel=None, memory_limit_bytes=limit)
 
 
 def stopping(options: SolveOptions, interrupted: Callable[[], bool]) -> Callable[[], bool]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from io import FileIO
 from typing import Any
 
@@ -160,7 +159,7 @@ def run_sweep(
         If a range or the solver is wrong, or the file is another question's.
     """
     check_solver(solver)
-    options = replace(options or SolveOptions(), on_better=None)
+    options = (options or SolveOptions()).deaf
     points = points_of(axes)
     check_axes(problem, axes)
     header = header_of(problem, axes, solver, options)

@@ -60,9 +60,10 @@ def command(ctx: click.Context, /, model: str, as_json: bool, **words: Any) -> N
     output, table, plot = (words.pop(name) for name in ("output", "table", "plot"))
     check_targets(output, table, plot)
     check_plot(plot)
-    asked = {**words, "objective": "throughput"}  # the search tells samples/s
-    with progress("tracing the frontier", asked, keeps=True) as better:
-        frontier = Advisor().pareto(model, on_better=better, **words)
+    # The searches tell samples/s; each has a gap of its own.
+    asked = {**words, "objective": "throughput", "gap": ""}
+    with progress("tracing the frontier", asked, keeps=True) as heard:
+        frontier = Advisor().pareto(model, on_better=heard.better, **words)
     written = _write(frontier, output, table)
     write_plot(plot, frontier.to_dict())
     if as_json:

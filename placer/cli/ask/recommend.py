@@ -104,9 +104,13 @@ def command(
     check_targets(output, manifest)
     limit = words["memory_limit"]
     most = None if limit is None else memory_bytes(limit)
-    with progress("searching", words, keeps=True) as better, bounded_address_space(most):
+    with progress("searching", words, keeps=True) as heard, bounded_address_space(most):
         result = Advisor().recommend(
-            model, on_better=better, certificate=certificate or output is not None, **words
+            model,
+            on_better=heard.better,
+            on_bound=heard.bound,
+            certificate=certificate or output is not None,
+            **words,
         )
     if output:
         write_json(output, result.to_saved(whole=certificate))

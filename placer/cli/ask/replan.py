@@ -188,14 +188,15 @@ def _replan(
 
     check_targets(target)
     move_s = parse_seconds(words.pop("move"))
-    with progress("searching twice") as better:
+    with progress("searching twice") as heard:
         replanned = replan(
             manifest,
             observed,
             set=words.pop("sets"),
             catalog=catalog,
             move_s=move_s,
-            on_better=better,
+            on_better=heard.better,
+            on_bound=heard.bound,
             **words,
         )
     if target is not None:

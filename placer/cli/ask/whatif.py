@@ -70,8 +70,15 @@ def command(
     """Solve a question as it is and as changed, and say what not reacting would cost."""
     from placer.interface.worlds import whatif
 
-    with progress("searching twice", words) as better:
-        answer = whatif(model, set=sets, drop=drop, on_better=better, **words)
+    with progress("searching twice", words) as heard:
+        answer = whatif(
+            model,
+            set=sets,
+            drop=drop,
+            on_better=heard.better,
+            on_bound=heard.bound,
+            **words,
+        )
     if as_json:
         print_json(answer.to_dict())
     else:

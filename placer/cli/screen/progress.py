@@ -12,6 +12,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.text import Text
 
+MOST_GAP = 10.0
+"""A gap of more than 1,000 % says nothing: an objective near zero, or a first rough bound."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listener:
+    """What hears of a search: its better values, and bounds on the whole question; None where
+    nobody looks.
+    """
+
+    better: Callable[[float], None] | None = None
+    bound: Callable[[float | None], None] | None = None
+
 
 @dataclass(kw_only=True)
 class SearchProgress:
@@ -19,9 +32,10 @@ class SearchProgress:
 
     Notes
     -----
-    Mutable: ``best`` is the value of the best placement so far, in the unit of ``objective``.
-    ``gap`` and ``limit`` are what ends the search, as they were written. ``keeps`` says that the
-    best so far is the answer where the user stops it.
+    Mutable: ``best`` is the value of the best placement so far, ``bound`` what no placement beats,
+    in the unit of ``objective``. ``gap`` and ``limit`` are what ends the search, as they were
+    written; without a gap nothing is said of proofs. ``keeps`` says that the best so far is the
+    answer where the user stops it.
     """
 
     what: str
@@ -30,27 +44,49 @@ class SearchProgress:
     limit: str = ""
     keeps: bool = False
     best: float | None = None
+    bound: float | None = None
     begun: float = field(default_factory=time.monotonic)
 
+    def heard(self, value: float) -> None:
+        """Keep the value of a better placement."""
+        self.best = value
+
+    def proved(self, bound: float | None) -> None:
+        """Keep a bound; None where another search begins."""
+        if bound is None:
+            self.best = None
+        self.bound = bound
+
     def words(self, now: float) -> str:
-        """Say what is done, for how long, what was found, and what Ctrl-C does.
+        """Say what is done, for how long, what was found, what is proved of it, and what Ctrl-C
+        does.
 
         Examples
         --------
         >>> search = SearchProgress(what="searching", objective="cost", gap="0.1%", limit="30s")
-        >>> search.begun, search.best, search.keeps = 0.0, 4.8, True
+        >>> search.begun, search.best, search.bound, search.keeps = 0.0, 4.8, 4.656, True
         >>> search.words(2.4)
-        'searching 2 s of 30s; best $4.80/h, to be proved to 0.1%; Ctrl-C keeps the best'
+        'searching 2 s of 30s; best $4.80/h, gap 3 % (0.1% asked); Ctrl-C keeps the best'
         """
         seconds = f"{self.what} {now - self.begun:.0f} s{f' of {self.limit}' if self.limit else ''}"
         parts = [seconds]
         if self.best is not None:
-            proof = f", to be proved to {self.gap}" if self.gap else ""
-            parts.append(f"best {self._value(self.best)}{proof}")
+            parts.append(f"best {self._value(self.best)}{self._proof(self.best)}")
         parts.append(
             "Ctrl-C keeps the best" if self.keeps and self.best is not None else "Ctrl-C stops"
         )
         return "; ".join(parts)
+
+    def _proof(self, best: float) -> str:
+        """Return the gap that is reached, and the one that was asked for."""
+        from placer.cost_model.objective import gap_between
+
+        if not self.gap:
+            return ""
+        reached = None if self.bound is None else gap_between(best, self.bound)
+        if reached is None or reached > MOST_GAP:
+            return f", no bound yet ({self.gap} asked)"
+        return f", gap {100 * reached:.2g} % ({self.gap} asked)"
 
     def _value(self, value: float) -> str:
         from placer.cli.report.values import value_text
@@ -71,7 +107,7 @@ class SearchProgress:
 @contextmanager
 def progress(
     what: str, asked: Mapping[str, Any] | None = None, *, keeps: bool = False
-) -> Iterator[Callable[[float], None]]:
+) -> Iterator[Listener]:
     """Show one transient line on a terminal while a search runs; elsewhere show nothing.
 
     Parameters
@@ -85,11 +121,11 @@ def progress(
 
     Yields
     ------
-    Callable[[float], None]
-        Call it with the value of the best placement so far.
+    Listener
+        Its functions go to the search; it has none where nothing is shown.
     """
     if not sys.stderr.isatty():
-        yield lambda value: None
+        yield Listener()
         return
     from placer.cli.output import console
 
@@ -102,11 +138,8 @@ def progress(
         keeps=keeps,
     )
 
-    def better(value: float) -> None:
-        search.best = value
-
     with console(stderr=True).status(search, spinner="line"):
-        yield better
+        yield Listener(better=search.heard, bound=search.proved)
 
 
 def _objective(words: Mapping[str, Any]) -> str:

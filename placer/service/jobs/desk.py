@@ -129,7 +129,6 @@ class Desk:
             words=checked,
             seconds=search_seconds(chosen, checked, self.settings.job_seconds),
             searches=chosen.searches,
-            in_slices=True,
         )
 
     def _hand_in(self, id_: str, verb: str, words: Mapping[str, Any]) -> None:

@@ -15,15 +15,13 @@ class Question:
     Notes
     -----
     ``name`` is a verb or a list, ``words`` are as `placer.service.questions.body` returns them.
-    ``seconds`` limits each of its ``searches``. ``in_slices`` asks for a bound now and then: a
-    search is ended after a while, its bound is told, and it begins anew with four times as long.
+    ``seconds`` limits each of its ``searches``.
     """
 
     name: str
     words: Mapping[str, Any]
     seconds: float = 30.0
     searches: int = 0
-    in_slices: bool = False
 
     @property
     def longest_s(self) -> float:

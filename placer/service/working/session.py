@@ -27,19 +27,17 @@ from placer.problem.words.wishes import WISHES
 from placer.service.questions.body import WordError, check_books
 from placer.service.working.messages import Better, Book, Outcome, Question, Reply
 from placer.solving.allowance import Cancel, resident_bytes
-from placer.solving.result import Result
 from placer.units import parse_seconds
 from placer.workload.overlay import overlay_from
 from placer.workload.profile import profile_from_json
 
-FIRST_SLICE_S = 2.0
-LONGER = 4.0
-"""Each slice of a search is so many times as long as the one before."""
 MOST_BOOKS = 8
 """Stacks of price books that a worker keeps; then it begins anew."""
 MOST_MODELS = 64
 WORN_SHARE = 0.6
 """Share of its memory that a worker may hold between questions; then it is replaced."""
+LEAST_STEP = 1e-4
+"""A gap that is closer by less is not told."""
 LEAST_PAUSE_S = 0.05
 """Better placements that follow each other faster are not told one by one."""
 FLAGS = {wish.flag: wish.name for wish in WISHES.values()}
@@ -175,21 +173,9 @@ def _recommend(session: Session, question: Question, tell: Tell, cancel: Cancel)
     words |= session.limits(question)
     objective = objective_of(session.advisor.problem(model, **_wishes(words)).requirements)
     teller = _Teller(objective, tell)
-    left = question.seconds
-    slice_s = FIRST_SLICE_S if question.in_slices else left
-    kept = None
-    while True:
-        words["time_limit"] = min(slice_s, left)
-        result = session.advisor.recommend(model, on_better=teller.heard, cancel=cancel, **words)
-        left -= words["time_limit"]
-        if kept is not None and _worse(result, kept):  # an earlier slice was luckier
-            result = kept
-        kept = result
-        stopped = str(result.status) == "time_limit" and not cancel.is_set()
-        if not (stopped and left > 0):
-            break
-        teller.proved(result.value, result.bound)
-        slice_s *= LONGER
+    result = session.advisor.recommend(
+        model, on_better=teller.heard, on_bound=teller.proved, cancel=cancel, **words
+    )
     manifest = b"" if result.placement is None else _json(result.to_manifest())
     document = result.to_dict()
     return Reply(
@@ -197,15 +183,8 @@ def _recommend(session: Session, question: Question, tell: Tell, cancel: Cancel)
     )
 
 
-def _worse(result: Result, other: Result) -> bool:
-    """Tell whether a result is worse than another one of the same question."""
-    if result.value is None or other.value is None:
-        return result.value is None and other.value is not None
-    return result.objective.better(other.value, result.value)
-
-
 class _Teller:
-    """Hears better values, and tells them with the best bound that is known."""
+    """Hears values and bounds, and tells the best and the tightest of them."""
 
     def __init__(self, objective: Objective, tell: Tell) -> None:
         self.objective = objective
@@ -213,39 +192,42 @@ class _Teller:
         self.started = time.monotonic()
         self.best: float | None = None
         self.bound: float | None = None
-        self.told = -LEAST_PAUSE_S
+        self.told: Better | None = None
 
     def heard(self, value: float) -> None:
-        """Tell a value if it is the best so far."""
-        if self.best is not None and not self.objective.better(value, self.best):
-            return
-        self.best = value
-        seconds = time.monotonic() - self.started
-        if seconds > self.told + LEAST_PAUSE_S:
-            self._tell(seconds)
+        """Keep a value if it is the best so far."""
+        if self.best is None or self.objective.better(value, self.best):
+            self.best = value
+            self._tell()
 
-    def proved(self, value: float | None, bound: float | None) -> None:
-        """Tell a bound: the tightest one holds."""
+    def proved(self, bound: float | None) -> None:
+        """Keep a bound if it is the tightest so far; None says nothing."""
         if bound is not None and (self.bound is None or self.objective.better(self.bound, bound)):
             self.bound = bound
-        if value is not None and (self.best is None or self.objective.better(value, self.best)):
-            self.best = value
-        self._tell(time.monotonic() - self.started)
+        self._tell()
 
-    def _tell(self, seconds: float) -> None:
+    def _tell(self) -> None:
         if self.best is None:
             return
-        self.told = seconds
-        gap = None if self.bound is None else gap_between(self.best, self.bound)
-        self.tell(
-            Better(
-                value=self.best,
-                unit=self.objective.unit,
-                seconds=seconds,
-                bound=self.bound,
-                gap=gap,
-            )
+        now = Better(
+            value=self.best,
+            unit=self.objective.unit,
+            seconds=time.monotonic() - self.started,
+            bound=self.bound,
+            gap=None if self.bound is None else gap_between(self.best, self.bound),
         )
+        if self.told is None or self._is_news(now, self.told):
+            self.told = now
+            self.tell(now)
+
+    @staticmethod
+    def _is_news(now: Better, told: Better) -> bool:
+        """Return whether something has changed, and the last news is a moment ago."""
+        if now.seconds < told.seconds + LEAST_PAUSE_S:
+            return False
+        gaps = now.gap, told.gap
+        closer = None in gaps or abs((now.gap or 0.0) - (told.gap or 0.0)) > LEAST_STEP
+        return now.value != told.value or (gaps != (None, None) and closer)
 
 
 def _wishes(words: Mapping[str, Any]) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def best_within_shares(
             solver=solver,
             seconds=0.0,
             candidates=0,
-            limits=replace(options, on_better=None, start=None, beat=None, cancel=None),
+            limits=replace(options.deaf, start=None, beat=None, cancel=None),
         )
     with allowance.opened(
         options.time_limit_s, options.memory_limit_bytes, options.cancel
@@ -147,8 +147,17 @@ class _Search:
                 self.closed.append(bound)
             else:
                 self._work(low, high, bound)
+                self._tell_bound()
         self.left += [bound for *_, bound in self.open if not self._hopeless(bound)]
         return self._result()
+
+    def _tell_bound(self) -> None:
+        """Tell whoever listens what nothing beats, of all ranges together."""
+        if self.options.on_bound is None:
+            return
+        bound = self._bound([*self.left, *(bound for *_, bound in self.open)])
+        if bound is not None:
+            self.options.on_bound(bound)
 
     @cached_property
     def _highest(self) -> int:
@@ -195,11 +204,10 @@ class _Search:
         answer = self.ask(
             replace(self.problem, requirements=self._relaxed(low, high)),
             replace(
-                own,
+                own.deaf,
                 time_limit_s=SHARE_S * max(0.0, self.allowed.seconds_left),
                 beat=known,
                 start=self._start(low, high),
-                on_better=None,
             ),
         )
         self._count(answer)
@@ -345,7 +353,7 @@ class _Search:
         """Return the best answer with what is proved of all."""
         assert self.last is not None
         found = self.last if self.best is None else self.best
-        bound = self._bound()
+        bound = self._bound(self.left)
         return replace(
             found,
             problem=self.problem,
@@ -368,12 +376,12 @@ class _Search:
             return Status.FEASIBLE if heuristic and self.best is not None else Status.TIME_LIMIT
         return Status.INFEASIBLE if self.best is None else Status.OPTIMAL
 
-    def _bound(self) -> float | None:
+    def _bound(self, left: Sequence[float | None]) -> float | None:
         """Return what no placement beats; None where something open has no bound."""
         value = None if self.best is None else self.best.value
-        if any(bound is None for bound in self.left):
+        if any(bound is None for bound in left):
             return None
-        known = [*self.closed, *(bound for bound in self.left if bound is not None)]
+        known = [*self.closed, *(bound for bound in left if bound is not None)]
         if value is not None:
             known.append(value)
         return self.objective.best(known)
