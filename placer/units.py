@@ -369,6 +369,17 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else _digits(value)
 
 
+def format_rough(value: float) -> str:
+    """Print a number that nobody measured: three digits that count, thousands separated.
+
+    Examples
+    --------
+    >>> format_rough(534_116.0), format_rough(8_163.0), format_rough(12.34)
+    ('534,000', '8,160', '12.3')
+    """
+    return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 1000 else format_number(value)
+
+
 def format_plain(value: float, digits: int = 3) -> str:
     """Print a number with so many digits that count, without an exponent or separators, so that it
     can be pasted.

@@ -25,7 +25,7 @@ def test_recommend_says_plan_software_days_and_dollars(run: Run) -> None:
         "by NCCL inside a zone",
         "tokens/s (",
         "per billion tokens",
-        "in all 10 B tokens",
+        "total 10 B tokens",
         "in total",
         "proof optimal",
         "quota 8 GPUs per region, type and market",

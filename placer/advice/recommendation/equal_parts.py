@@ -40,13 +40,12 @@ def unlike_workers(problem: Problem, placement: Placement, got: Estimate) -> Ite
         return
     speed = equal_parts_speed(problem, placement, got)
     names = ", ".join(sorted({group.worker_name for group in placement.groups}))
-    equal = "a launcher that gives every worker an equal part reaches only"
     text = format_speed(speed, got.tokens_per_sample)
     share = 100 * (1 - speed / got.samples_per_second.value)
     yield Warn(
         code="mixed-devices",
-        message=f"{names} share each step in proportion to their speeds; {equal} {text} "
-        f"({share:.0f} % less)",
+        message=f"{names} share each step by their speeds; with equal parts only {text} "
+        f"(-{share:.0f} %)",
     )
 
 

@@ -212,14 +212,22 @@ def notes_of(problem: Problem, placement: Placement, got: Estimate) -> tuple[War
     )
 
 
-def _quota(problem: Problem, placement: Placement) -> Iterator[Warn]:
-    """Yield the GPUs that an account must be allowed to rent, where nobody said what it is and new
-    ones often are not.
+def needed_quotas(problem: Problem, placement: Placement) -> dict[tuple[str, str, str], int]:
+    """Return the GPUs by place, GPU and market that an account must be allowed to rent, where
+    nobody said what it is and new ones often are not.
     """
-    needed = [
-        f"{gpus} {gpu} in {place} ({market.replace('_', '-')})"
+    return {
+        (place, gpu, market): gpus
         for (place, gpu, market), gpus in sorted(quota_use(placement, problem).items())
         if gpus > SMALL_QUOTA_GPUS and problem.quota(place, gpu, market) == NO_QUOTA_GPUS
+    }
+
+
+def _quota(problem: Problem, placement: Placement) -> Iterator[Warn]:
+    """Yield the quotas that are needed."""
+    needed = [
+        f"{gpus} {gpu} in {place} ({market.replace('_', '-')})"
+        for (place, gpu, market), gpus in needed_quotas(problem, placement).items()
     ]
     if needed:
         what = "a quota" if len(needed) == 1 else "quotas"

@@ -472,14 +472,14 @@ def _miss_words(code: str, other: Estimate, got: Estimate, wish: Requirements) -
     if code == "budget" and wish.budget_usd_per_hour is not None and other_speed > speed * CLEARLY:
         over = other_usd - wish.budget_usd_per_hour
         return (
-            f"{format_usd(over)}/h over the budget, {gain}"
+            f"{format_usd(over)}/h over budget, {gain}"
             if other_usd <= wish.budget_usd_per_hour * NEAR
             else ""
         )
     if code == "total-budget" and wish.budget_usd is not None and other_speed > speed * CLEARLY:
         total = totals_of(other, wish.samples or 0).usd.value
         return (
-            f"{format_usd(total - wish.budget_usd)} over the budget in total, {gain}"
+            f"{format_usd(total - wish.budget_usd)} over budget in total, {gain}"
             if total <= wish.budget_usd * NEAR
             else ""
         )

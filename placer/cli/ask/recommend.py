@@ -148,7 +148,7 @@ def _print(
 ) -> None:
     """Print the result on stdout; warnings, errors and next commands on stderr."""
     if result.placement is None:
-        print_no_placement(result)
+        print_no_placement(result, whole=whole)
         if output:
             click.echo(f"wrote result to {output}", err=True)
         if manifest:
@@ -162,9 +162,9 @@ def _print(
         if path and path != STDOUT:
             click.echo(f"wrote {what} to {path}", err=True)
     if not (output or manifest):
-        words = "placer explain | -o answer.json for placer report | --manifest plan.json to launch"
+        words = "-o answer.json: to explain, report, diff | --manifest plan.json: to launch"
         if not (whole or certificate):
-            words += " | -v for everything"
+            words = f"-v: everything | {words}"
         print_labelled([("next", words)], stderr=True, column=LABELS)
 
 
@@ -187,25 +187,30 @@ def _print_default(result: Any) -> None:
     where, price, speed = default_screen.title(result)
     width = screen_width(out)
     figures = f"{price}   {speed}"
-    if len(where) + len(figures) + 3 <= width:
-        click.echo(styled(where, out, fg="green", bold=True) + f"   {figures}")
+    *lines, last = wrapped(where, width)
+    for line in lines:
+        click.echo(styled(line, out, fg="green", bold=True))
+    if len(last) + len(figures) + 3 <= width:
+        click.echo(styled(last, out, fg="green", bold=True) + f"   {figures}")
     else:
-        for line in wrapped(where, width):
-            click.echo(styled(line, out, fg="green", bold=True))
+        click.echo(styled(last, out, fg="green", bold=True))
         click.echo(figures)
-    lines = [*default_screen.answer_lines(result), *default_screen.advice_lines(result)]
-    print_labelled(lines, column=LABELS)
+    facts = [*default_screen.answer_lines(result), *default_screen.advice_lines(result)]
+    print_labelled(facts, column=LABELS)
     warnings = default_screen.warnings_left(result.warnings)
     print_labelled(
         (("warning", w.message) for w in warnings), stderr=True, style="yellow", column=LABELS
     )
 
 
-def print_no_placement(result: Any) -> None:
+def print_no_placement(result: Any, *, whole: bool = True) -> None:
     """Say why there is no placement, and what would fit."""
-    from placer.cli.report.recommend import sentences, terminal
+    from placer.cli.report.recommend import default_screen, sentences, terminal
 
-    console().print(terminal.reading(result.problem))
+    if whole:
+        console().print(terminal.reading(result.problem))
+    else:
+        print_labelled([("model", default_screen.asked_words(result.problem))], column=LABELS)
     if str(result.status) in LIMITS:
         error = PlacerError(
             f"{LIMITS[str(result.status)]} before any placement was found",
@@ -224,12 +229,15 @@ def print_no_placement(result: Any) -> None:
     if str(result.status) == "infeasible":
         for sentence in sentences.infeasible_lines(result):
             _tell(sentence, "  ")
-        for option in result.nearest:
-            _tell(f"tip: a change that works: {option.note}", "  ")
-        _tell(
-            "tip: 'placer explain' with the same words says which wishes contradict each other",
-            "  ",
-        )
+        works = [option.note for option in result.nearest]
+        if works:
+            text = f"a change that works: {', or '.join(works)}"
+            _tell(f"tip: {text}; 'placer explain' says what binds", "  ")
+        else:
+            _tell(
+                "tip: 'placer explain' with the same words says which wishes contradict each other",
+                "  ",
+            )
     elif error.hint:
         _tell(f"tip: {error.hint}", "  ")
     if result.verification is not None:

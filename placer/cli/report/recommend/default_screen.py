@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from placer.advice.recommendation.notes import needed_quotas
 from placer.cli.report.recommend.confidence_words import confidence_lines
-from placer.cli.report.recommend.figures import COMPRESSION_NAMES, target_words, total_words
+from placer.cli.report.recommend.figures import (
+    COMPRESSION_NAMES,
+    short_total_words,
+    target_words,
+)
 from placer.cli.report.recommend.inner_words import short_inner_lines, software_words
-from placer.cli.report.recommend.proof_words import doubt_words, proof_words, unmeasured
+from placer.cli.report.recommend.proof_words import short_proof_words, unmeasured
 from placer.cli.report.recommend.request_words import (
-    batch_words,
     limits_of,
     objective_words,
+    short_batch_words,
 )
-from placer.cli.report.recommend.risk_words import risk_line
-from placer.cli.report.recommend.sentences import brief, headline
+from placer.cli.report.recommend.risk_words import short_risk_words
+from placer.cli.report.recommend.sentences import brief, headline, signed_percent
+from placer.cost_model.dollars.components import UsdPerHour
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.outlook.outlook import spot_outlook
 from placer.problem.placement import Placement
@@ -26,8 +32,8 @@ from placer.units import (
     Interval,
     format_bytes,
     format_number,
+    format_rough,
     format_seconds,
-    format_speed,
     format_usd,
 )
 
@@ -36,6 +42,8 @@ MOST_FALLBACKS = 1
 """Fallbacks of a plan that are named."""
 SAID = ("spot", "estimated-rate", "estimated-price")
 """Warnings whose facts the lines above them have already."""
+CENT = 0.005
+"""USD/h that are shown as nothing below."""
 SAME_PRICE = 1e-3
 """A price whose ends are closer together is shown without them."""
 
@@ -60,10 +68,19 @@ def speed_words(got: Estimate) -> str:
     """
     speed = got.tokens_per_second or got.samples_per_second
     unit = "samples/s" if got.tokens_per_sample is None else "tokens/s"
-    between = f"{format_number(speed.low)} to {format_number(speed.high)}"
     if unmeasured(got):
-        return f"{between} {unit} ({format_number(speed.value)} expected)"
+        between = f"{format_rough(speed.low)} to {format_rough(speed.high)}"
+        return f"{between} {unit} ({format_rough(speed.value)} expected)"
+    between = f"{format_number(speed.low)} to {format_number(speed.high)}"
     return f"{format_number(speed.value)} {unit} ({between})"
+
+
+def _speed(got: Estimate) -> str:
+    """Write the speed at equal progress, with as many digits as its basis bears."""
+    factor = got.tokens_per_sample or 1
+    unit = "samples/s" if got.tokens_per_sample is None else "tokens/s"
+    write = format_rough if unmeasured(got) else format_number
+    return f"{write(got.effective_samples_per_second.value * factor)} {unit}"
 
 
 def answer_lines(result: Result) -> Lines:
@@ -71,36 +88,41 @@ def answer_lines(result: Result) -> Lines:
     placement, got, problem = result.placement, result.estimate, result.problem
     assert placement is not None
     assert got is not None
-    yield "model", _asked_words(problem)
+    yield "model", asked_words(problem)
     yield from _estimate_lines(placement, got, problem)
-    yield "proof", proof_words(result)
-    doubt = doubt_words(result)
-    if doubt:
-        yield "", doubt
+    yield "proof", short_proof_words(result)
     if result.verification is not None:
         yield "verified", verification_words(result.verification)
     if result.confidence is not None:
         yield from confidence_lines(result.confidence, MOST_FALLBACKS)
     spot = spot_outlook(placement, got, problem)
-    yield "risk", risk_line(spot, placement, got.tokens_per_sample)
+    quota = _quota_words(problem, placement)
+    yield "risk", short_risk_words(spot, placement, got.tokens_per_sample, quota)
     yield from _price_risk_lines(result)
     for note in result.notes:
-        if note.code == "quota":
-            yield "quota", note.message.replace("a quota of ", "").replace("quotas of ", "")
-        elif note.code in ("own", "renting", "one-pass"):
+        if note.code in ("own", "renting", "one-pass"):
             yield {"one-pass": "data"}.get(note.code, note.code), note.message
+
+
+def _quota_words(problem: Problem, placement: Placement) -> str:
+    """Count the GPUs for which an account needs a quota, by type; empty if few."""
+    gpus: dict[str, int] = {}
+    for (_, gpu, _), count in needed_quotas(problem, placement).items():
+        gpus[gpu] = gpus.get(gpu, 0) + count
+    return ", ".join(f"{count} {gpu}" for gpu, count in gpus.items())
 
 
 def _estimate_lines(placement: Placement, got: Estimate, problem: Problem) -> Lines:
     """Yield step, plan of the workers, price, and what is due once or in all."""
     yield "step", _step_words(placement, got, problem)
-    for text in short_inner_lines(placement, problem):
-        yield "inside", text
+    inside = list(short_inner_lines(placement, problem))
+    if inside:
+        yield "inside", inside[0] + (" (others: -v)" if len(inside) > 1 else "")
     if round(got.samples_to_target.value, 2) != 1:
         yield "target", target_words(got)
     yield "price", _price_words(got, problem)
     if problem.requirements.samples is not None:
-        yield "total", total_words(got, problem.requirements.samples)
+        yield "total", short_total_words(got, problem.requirements.samples)
     for move in got.moves:
         size = f"{format_number(move.samples)} samples from {move.src} to {move.dst}"
         yield "moves", f"{size}, once: {format_usd(move.usd)}, {format_seconds(move.seconds)}"
@@ -110,8 +132,9 @@ def _estimate_lines(placement: Placement, got: Estimate, problem: Problem) -> Li
 
 def advice_lines(result: Result) -> Lines:
     """Yield what else was looked at: simpler tools, several regions, a near miss."""
-    if result.baselines:
-        yield "compare", baseline_words(result.baselines)
+    others = [option for option in result.baselines if not option.same]
+    if others:
+        yield "compare", baseline_words(others)
     yield from (("regions", text) for text in _region_words(result))
     yield from (("better", text) for text in result.verdict if text.startswith("Better still"))
     if result.near_misses:
@@ -123,12 +146,11 @@ def warnings_left(warnings: Iterable[Warn]) -> list[Warn]:
     return [warning for warning in warnings if warning.code not in SAID]
 
 
-def _asked_words(problem: Problem) -> str:
+def asked_words(problem: Problem) -> str:
     """Echo the request, so that a misread wish is seen."""
     wish = problem.requirements
-    batch = batch_words(problem).removesuffix(" (TBS)")
-    parts = [f"{problem.profile.name}, {batch}", objective_words(problem)]
-    parts += limits_of(problem)
+    parts = [f"{problem.profile.name}, {short_batch_words(problem)}", objective_words(problem)]
+    parts += limits_of(problem, defaults=False)
     if wish.data_store:
         size = "data" if wish.data_bytes is None else f"{format_bytes(wish.data_bytes)} of data"
         parts.append(f"{size} in {wish.data_store}")
@@ -161,13 +183,14 @@ def _price_words(got: Estimate, problem: Problem) -> str:
     """Split the price, and say how old it is."""
     usd, range_, each = got.usd_per_hour, got.usd_per_hour_interval, got.usd_per_billion_tokens
     names = ("compute", "egress", "storage", "functions", "data")
-    split = " + ".join(
-        f"{name} {format_usd(getattr(usd, name))}"
-        for name in names
-        if getattr(usd, name) or name in names[:2]
-    )
+    paid = [(name, getattr(usd, name)) for name in names]
+    only = sum(value for name, value in paid if name != "compute") < CENT
+    split = " + ".join(f"{name} {format_usd(value)}" for name, value in paid if value)
     if range_.high > range_.low * (1 + SAME_PRICE):
-        split += f" (in all {format_usd(range_.low)} to {format_usd(range_.high)}/h)"
+        between = f"{format_usd(range_.low)} to {format_usd(range_.high)}/h"
+        split = f"{between}, no egress" if only else f"{split} ({between})"
+    elif only:
+        split += ", no egress"
     parts = [split]
     parts.append(
         f"{format_usd(got.usd_per_million_samples)} per million samples"
@@ -187,9 +210,9 @@ def _price_risk_lines(result: Result) -> Lines:
     offer, off = risk.offer, risk.outlier
     yield (
         "outlier",
-        f"{offer.device} spot in {offer.place} at {format_usd(offer.usd_per_hour)}/h is "
-        f"{100 * (1 - off.share):.0f} % below on-demand (usual: {100 * (1 - off.usual.share):.0f} "
-        f"%); above {format_usd(risk.changes_at)}/h the answer changes",
+        f"spot {offer.device} at {format_usd(offer.usd_per_hour)}/h: "
+        f"{100 * (1 - off.share):.0f} % below on-demand, usually {100 * (1 - off.usual.share):.0f} "
+        f"%; above {format_usd(risk.changes_at)}/h the answer changes",
     )
 
 
@@ -201,12 +224,11 @@ def baseline_words(options: Sequence[Option]) -> str:
         if option.same:
             parts.append(f"{name} tool: the same")
             continue
-        usd, speed = option.estimate.usd_per_hour, option.estimate.effective_samples_per_second
-        length = option.estimate.tokens_per_sample
+        usd = option.estimate.usd_per_hour
         note = f" ({option.note})" if option.note else ""
         parts.append(
-            f"{name} tool: {brief(option.placement)}, {format_speed(speed.value, length)} at a "
-            f"true cost of {format_usd(usd.total)}/h, {format_usd(usd.egress)}/h of it egress{note}"
+            f"{name} tool: {brief(option.placement, types=False)}, {_speed(option.estimate)} at a "
+            f"true cost of {format_usd(usd.total)}/h{_egress_words(usd)}{note}"
         )
     return "; ".join(parts)
 
@@ -232,19 +254,27 @@ def _region_words(result: Result) -> Iterator[str]:
         else:
             faster = ""
         count = {2: "two"}.get(len(other.placement.places), str(len(other.placement.places)))
+        if result.objective.name == "carbon":
+            here, there = result.objective.value(got), result.objective.value(other.estimate)
+            more = f" ({signed_percent(there / here - 1)})" if here else ""
+            yield f"one is best: {count} regions emit {format_number(there)} g CO2e/h{more}"
+            return
         yield (
-            f"one is best: {count} regions reach "
-            f"{format_speed(speed, other.estimate.tokens_per_sample)}{faster} for "
-            f"{format_usd(usd.total)}/h{dearer}, {format_usd(usd.egress)}/h of it egress"
+            f"one is best: {count} regions reach {_speed(other.estimate)}{faster} for "
+            f"{format_usd(usd.total)}/h{dearer}{_egress_words(usd)}"
         )
 
 
+def _egress_words(usd: UsdPerHour) -> str:
+    """Say what egress takes of a price where it takes a cent."""
+    return "" if usd.egress < CENT else f", {format_usd(usd.egress)}/h of it egress"
+
+
 def _near_words(option: Option) -> str:
-    speed, usd = option.estimate.effective_samples_per_second.value, option.estimate.usd_per_hour
-    return (
-        f"{brief(option.placement)}: {format_speed(speed, option.estimate.tokens_per_sample)} for "
-        f"{format_usd(usd.total)}/h; {option.note}"
-    )
+    """Say which limit a placement just misses, and what it gives for that."""
+    miss, _, gain = option.note.partition(", ")
+    gives = f" ({gain.rpartition(' ')[0]})" if gain.endswith("/s") else f", {gain}" if gain else ""
+    return f"{miss}: {brief(option.placement, types=False)}, {_speed(option.estimate)}{gives}"
 
 
 def _interval(value: Interval) -> str:

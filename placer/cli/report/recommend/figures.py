@@ -57,7 +57,7 @@ def figures(placement: Placement, got: Estimate, problem: Problem) -> list[tuple
         lines.append(("target", target_words(got)))
     lines += [("step", _step_words(got)), ("price", _price_words(got))]
     if problem.requirements.samples is not None:
-        lines.append(("in all", total_words(got, problem.requirements.samples)))
+        lines.append(("total", total_words(got, problem.requirements.samples)))
     lines.append(("carbon", _carbon_words(got)))
     paid = [use for use in got.links if use.src != use.dst or use.usd_per_hour > 0]
     lines += [
@@ -84,20 +84,31 @@ def _speed_words(got: Estimate) -> str:
 
 def total_words(got: Estimate, samples: int) -> str:
     """Give time and money for all samples, with their intervals."""
-    totals = totals_of(got, samples)
-    time, usd = totals.seconds, totals.usd
     count = (
         f"{samples:,} samples"
         if got.tokens_per_sample is None
         else f"{format_tokens(samples * got.tokens_per_sample)} ({samples:,} sequences)"
     )
-    took = f"{count}: {format_duration(time.value)}"
+    time, usd = _totals(got, samples)
+    return f"{count}: {time}, {usd[0]} in total{usd[1]}"
+
+
+def short_total_words(got: Estimate, samples: int) -> str:
+    """Give time and money for all samples, with their intervals, without the samples."""
+    time, usd = _totals(got, samples)
+    return f"{time}, {''.join(usd)}"
+
+
+def _totals(got: Estimate, samples: int) -> tuple[str, tuple[str, str]]:
+    """Return the time with its interval, and the money and its interval."""
+    totals = totals_of(got, samples)
+    time, usd = totals.seconds, totals.usd
+    took, between = format_duration(time.value), ""
     if format_duration(time.low) != format_duration(time.high):
         took += f" ({format_duration(time.low)} to {format_duration(time.high)})"
-    cost = f"{format_usd(usd.value)} in total"
     if usd.high > usd.low * (1 + SAME_PRICE):
-        cost += f" ({format_usd(usd.low)} to {format_usd(usd.high)})"
-    return f"{took}, {cost}"
+        between = f" ({format_usd(usd.low)} to {format_usd(usd.high)})"
+    return took, (format_usd(usd.value), between)
 
 
 def _carbon_words(got: Estimate) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placer.cli.report.recommend.sentences import brief
+from placer.cli.report.recommend.sentences import brief, machines_words
 from placer.cost_model.estimate import Estimate
 from placer.solving.confident_plan import ConfidentPlan
 from placer.solving.result import Option, Result
@@ -54,6 +54,24 @@ def _confident_words(result: Result, plan: ConfidentPlan) -> str:
     return f"{early}best of {plan.tried} plans {seeds}{least}"
 
 
+def short_proof_words(result: Result) -> str:
+    """Say in one line what is proved, and that the ranking is not certain where it is not."""
+    got, doubt = result.estimate, doubt_words(result)
+    if got is None or not doubt:
+        return proof_words(result)
+    unknown, rival = unmeasured(got), _rival(result)
+    proved = proof_words(result).partition(" (")[0]
+    text = f"{proved}; ranking not certain: "
+    if _wide(got.effective_samples_per_second) and unknown:
+        bases = " and ".join(dict.fromkeys(unknown.values()))
+        if not result.objective.by_speed:
+            return f"{proved}; speed {bases}: {doubt.rpartition('; ')[2]}"
+        return f"{text}the speed of {', '.join(unknown)} is {bases}"
+    if rival is not None and not _wide(got.effective_samples_per_second):
+        return f"{text}{machines_words(rival.placement)} may be faster"
+    return text + doubt.removeprefix("ranking not certain: ").partition("; ")[0]
+
+
 def doubt_words(result: Result) -> str:
     """Say that the ranking is not certain, and which unmeasured speed decides; empty if it is."""
     got = result.estimate
@@ -69,24 +87,34 @@ def doubt_words(result: Result) -> str:
         floor = result.problem.requirements.floor_samples_per_second or 0.0
         short = "the floor may be missed" if speed.low < floor else "the price of a sample may vary"
         return f"ranking not certain: {why}; {short}" if _wide(speed) else ""
-    others = [option for option in result.options if option.placement != result.placement]
-    rivals = [
-        option
-        for option in others
-        if _wide(option.estimate.effective_samples_per_second)
-        and option.estimate.effective_samples_per_second.high > speed.value
-    ]
-    length = got.tokens_per_sample
+    rival, length = _rival(result), got.tokens_per_sample
     if _wide(speed):
-        near = [o for o in others if o.estimate.effective_samples_per_second.high > speed.low]
         text = f"ranking not certain: {why}"
-        if not near:
+        if rival is None:
             return text
-        return f"{text}; {brief(near[0].placement)} may be faster ({_between(near[0], length)})"
-    if rivals:
-        named, between = brief(rivals[0].placement), _between(rivals[0], length)
+        return f"{text}; {brief(rival.placement)} may be faster ({_between(rival, length)})"
+    if rival is not None:
+        named, between = brief(rival.placement), _between(rival, length)
         return f"ranking not certain: nobody measured {named}, which may be faster ({between})"
     return ""
+
+
+def _rival(result: Result) -> Option | None:
+    """Return the best placement that may be faster than the answer by its interval; None without
+    one.
+    """
+    assert result.estimate is not None
+    speed = result.estimate.effective_samples_per_second
+    for option in result.options:
+        other = option.estimate.effective_samples_per_second
+        beyond = speed.low if _wide(speed) else speed.value
+        if (
+            option.placement != result.placement
+            and other.high > beyond
+            and (_wide(speed) or _wide(other))
+        ):
+            return option
+    return None
 
 
 def _between(option: Option, length: int | None) -> str:

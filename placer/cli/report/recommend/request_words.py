@@ -27,6 +27,8 @@ is sent.
 """
 MOST_PLACES = 6
 """Places that a line names one by one."""
+NO_WISH = Requirements()
+"""What holds where a request says nothing."""
 OBJECTIVE_WORDS = {
     "throughput": "most samples/s",
     "cost": "lowest USD/h",
@@ -47,8 +49,10 @@ def request_lines(problem: Problem, wanted: str = "") -> list[tuple[str, str]]:
     ]
 
 
-def limits_of(problem: Problem) -> list[str]:
-    """Return the limits of a request, a few words each."""
+def limits_of(problem: Problem, *, defaults: bool = True) -> list[str]:
+    """Return the limits of a request, a few words each; ``defaults``: those that hold for every
+    request that says nothing else too.
+    """
     wish, shape = problem.requirements, problem.profile.architecture
     length = None if shape is None else shape.sequence_length
     limits = []
@@ -64,10 +68,7 @@ def limits_of(problem: Problem) -> list[str]:
     if wish.places_not_in:
         limits.append(f"not in {_places(wish.places_not_in, problem)}")
     limits += [f"using {rule.spec}" for rule in wish.used]
-    limits.append(
-        _any_market(problem) if wish.market == "any" else f"{wish.market.replace('_', '-')} only"
-    )
-    limits.append(counted_range(wish.min_workers, wish.max_workers, "worker"))
+    limits += _market_limits(problem, defaults)
     limits += _inner_limits(wish)
     if wish.min_regions > 1 or wish.max_regions < ALL_REGIONS:
         limits.append(
@@ -87,6 +88,19 @@ def limits_of(problem: Problem) -> list[str]:
     ]
     if wish.require_measured:
         limits.append("measured devices only")
+    return limits
+
+
+def _market_limits(problem: Problem, defaults: bool) -> list[str]:
+    """Say on which markets, and how many workers."""
+    wish, limits = problem.requirements, []
+    if wish.market != "any":
+        limits.append(f"{wish.market.replace('_', '-')} only")
+    elif defaults:
+        limits.append(_any_market(problem))
+    any_number = (NO_WISH.min_workers, NO_WISH.max_workers)
+    if defaults or (wish.min_workers, wish.max_workers) != any_number:
+        limits.append(counted_range(wish.min_workers, wish.max_workers, "worker"))
     return limits
 
 
@@ -187,6 +201,14 @@ def context_lines(problem: Problem) -> list[tuple[str, str]]:
         ),
         ("prices", f"catalog {problem.catalog.name}, {_ages(problem)}, {fitting} offers fit"),
     ]
+
+
+def short_batch_words(problem: Problem) -> str:
+    """Give the samples of a step in few words."""
+    shape = problem.profile.architecture
+    if problem.requirements.open_batches or shape is None:
+        return batch_words(problem).removesuffix(" (TBS)")
+    return f"{format_tokens(problem.batch * shape.sequence_length)} a step"
 
 
 def batch_words(problem: Problem) -> str:

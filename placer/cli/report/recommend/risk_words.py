@@ -24,6 +24,8 @@ BASIS_WORDS = {
 """Who knows how often spot machines are taken away."""
 SURE = 0.99
 """A chance per month that is higher says less than the losses an hour."""
+WORTH_A_WORD = 0.005
+"""A share of the speed from which a loss is named in few words."""
 LITTLE = 1e-4
 """A share of the speed below which nothing is lost that matters."""
 
@@ -50,6 +52,53 @@ def risk_line(spot: SpotOutlook | None, placement: Placement, tokens_per_sample:
     return f"{market_words(placement)}: {'; '.join(parts)}"
 
 
+def short_risk_words(
+    spot: SpotOutlook | None, placement: Placement, tokens_per_sample: int | None, quota: str
+) -> str:
+    """Say the same in few words, with the quota that is needed; without intervals and bases.
+
+    Parameters
+    ----------
+    spot, placement, tokens_per_sample
+        As for `risk_line`.
+    quota
+        Such as ``32 L4``; empty if none is needed.
+    """
+    market = "none of it spot" if spot is None else market_words(placement)
+    head = f"{market} (quota {quota})" if quota else market
+    if spot is None:
+        return head
+    parts = [_lost_words(spot), *floor_parts(spot, tokens_per_sample), _short_launch(spot)]
+    return f"{head}; {'; '.join(parts)}"
+
+
+def _lost_words(spot: SpotOutlook) -> str:
+    """Say how often a machine is reclaimed, and the speed that costs where it is worth a word."""
+    often = spot.risk is not None and spot.chance_per_month > SURE
+    if spot.risk is not None and often:
+        text = f"a reclaim every {hours_words(1 / spot.risk.losses_per_hour)}"
+    else:
+        text = f"{format_number(100 * spot.chance_per_month)} % reclaimed a month"
+    lost = 1 - spot.share.value
+    return text if lost < WORTH_A_WORD else f"{text} (-{100 * lost:.0f} % speed)"
+
+
+def _short_launch(spot: SpotOutlook) -> str:
+    """Say how often all machines launch, without an interval."""
+    if spot.risk is None:
+        return f"no capacity {format_plain(100 * spot.all_lost, 2)} % of the time (assumed)"
+    subject, chance = _launch_subject(spot.risk), spot.risk.chance_all
+    if chance is None:
+        return f"nobody observed whether {subject}"
+    assumed = " (assumed)" if any(s.basis == "assumed" for s in spot.risk.stocks) else ""
+    return f"{subject} {_percent(chance.value)} of the time{assumed}"
+
+
+def _launch_subject(risk: Risk) -> str:
+    few = {1: "it launches", 2: "both launch"}
+    return few.get(risk.machines, f"all {risk.machines} launch")
+
+
 def market_words(placement: Placement) -> str:
     """Name the markets whose machines may be taken away."""
     kinds = sorted({group.market for group in placement.groups} - {"on_demand"}, reverse=True)
@@ -61,7 +110,7 @@ def floor_parts(spot: SpotOutlook, tokens_per_sample: int | None) -> list[str]:
     if not spot.floor_samples_per_second:
         return []
     floor = format_speed(spot.floor_samples_per_second, tokens_per_sample)
-    return [f"on-demand floor {floor}"]
+    return [f"on-demand machines alone: {floor}"]
 
 
 def risk_words(risk: Risk, tokens_per_sample: int | None) -> str:
@@ -117,9 +166,7 @@ def _machine(stock: StockRisk) -> str:
 
 def launch_words(risk: Risk) -> str:
     """Say how often all of the machines launch."""
-    few = {1: "it launches", 2: "both launch"}
-    subject = few.get(risk.machines, f"all {risk.machines} launch")
-    chance = risk.chance_all
+    subject, chance = _launch_subject(risk), risk.chance_all
     if chance is None:
         most = min(stock.observed for stock in risk.stocks if stock.machines > stock.observed)
         return f"whether {subject} is not observed (at most {most} were asked for)"

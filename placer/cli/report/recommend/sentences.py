@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from placer.cost_model.outlook.totals import totals_of
 from placer.problem.placement import Placement, WorkerGroup
@@ -16,16 +17,24 @@ DIRECT = ("budget", "throughput", "deadline", "total-budget", "carbon")
 """Limits whose nearest placement has a sentence of its own."""
 
 
-def headline(placement: Placement) -> str:
-    """Name the machines of a placement in one line, and where a central exchange runs."""
-    parts = [
-        (
-            f"{g.count} x {worker_words(g)} {g.market.replace('_', '-')} in "
-            f"{g.place} ({g.instance_type})"
-        )
-        for g in placement.groups
-    ]
+def headline(placement: Placement, *, types: bool = True) -> str:
+    """Name the machines of a placement in one line, and where a central exchange runs; ``types``:
+    with the provider's names for them.
+    """
+    parts = []
+    for (market, place), machines in groupby(placement.groups, lambda g: (g.market, g.place)):
+        groups = list(machines)
+        each = " + ".join(f"{g.count} x {worker_words(g)}" for g in groups)
+        named = f" ({', '.join(g.instance_type for g in groups)})" if types else ""
+        parts.append(f"{each} {market.replace('_', '-')} in {place}{named}")
     return " + ".join(parts) + hub_words(placement)
+
+
+def machines_words(placement: Placement) -> str:
+    """Name the machines alone: ``19 x (4 x H100)``."""
+    if len(placement.groups) > BRIEF_GROUPS:
+        return f"{placement.workers} workers of {len(placement.groups)} kinds"
+    return " + ".join(f"{group.count} x {worker_words(group)}" for group in placement.groups)
 
 
 def hub_words(placement: Placement) -> str:
@@ -43,10 +52,10 @@ def hub_words(placement: Placement) -> str:
     return f", hub in {exchange.aggregator}"
 
 
-def brief(placement: Placement) -> str:
+def brief(placement: Placement, *, types: bool = True) -> str:
     """Return the headline, or with many groups only how many machines where."""
     if len(placement.groups) <= BRIEF_GROUPS:
-        return headline(placement)
+        return headline(placement, types=types)
     where = (
         placement.places[0] if len(placement.places) == 1 else f"{len(placement.places)} regions"
     )
