@@ -4,7 +4,11 @@ the other has too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+
+from typing import Any
 
 import numpy as np
 
@@ -13,24 +17,33 @@ from .node import Box, Node
 from .pricing import SPEED
 from .work import LOWEST, Work
 
-ACTIVE = 2
-"""Crews of each place that are looked at while prices of pairs are improved."""
-STEPS = 8
-"""Steps before other prices are tried."""
-MOVED = 1
-"""How often they are, between looks at all crews."""
 TINY = 1e-12
-"""Disagreement of pairs that is none."""
-LOOKS = 1
+"""Disagreement of pairs, and relative width of a chord, that is none."""
+ENDS = (1.0, 1.12, 1.4, 2.0, np.inf)
+"""Ends of the chords of what a crew is worth, over the shortest mean that it waits."""
+ACTIVE = 3
+"""Chords of each place that are looked at while prices are improved."""
+LOOKS = 2
 """Looks at all crews, after the first."""
-PATIENCE = 3
-"""Steps in a row without gain after which they are halved."""
-GIVEN = 1e15
-"""Taken from the costs of partners that a node gives, so that they come first."""
-MOVES = ((1.06, 0.0), (1 / 1.06, 0.0), (1.0, 0.02), (1.0, -0.02))
-"""Factors of the price of a dollar, and steps of that of a samples/s, that are tried in between."""
-NEAREST = 0.995
+APART = 0.1
+"""Steps go on with other chords where those at hand miss this much of what they gained."""
+STEPS = 80
+"""Steps of one descent at most."""
+KEPT_STEP = 0.7
+"""Share of the last direction that the next one keeps."""
+AIM = 0.96
 """Share of the best bound that steps aim at, at least."""
+PATIENCE = 6
+"""Steps in a row without gain after which they are halved."""
+SHORTEST = 0.05
+"""Share of a whole step below which they end."""
+CHECKED, GAINED = 20, 0.1
+"""Steps after which those end that gained less than this of what the bound is above what is needed.
+"""
+GIVEN = 1e15
+"""Taken from the costs of partners that a node gives, so that they come first; what too few partners
+cost.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,15 +149,58 @@ class Rules:
         at = np.arange(len(cost))[:, None]
         return chosen, cost[at, chosen].mean(axis=1)
 
+    def least(self, cost: Array) -> Array:
+        """Return the mean of the costs of the cheapest partners, infinite where there are too few;
+        shape (rows,).
+        """
+        built = np.where(self.barred, np.inf, cost)
+        if not self.given.any() and not self.classes:
+            ranked = np.sort(built, axis=1)[:, : self.count]
+            enough = ranked.shape[1] == self.count
+            return ranked.sum(axis=1) / self.count if enough else np.full(len(cost), np.inf)
+        own = built[:, self.given]
+        theirs = np.isfinite(own)
+        total = np.where(theirs, own, 0.0).sum(axis=1)
+        left = self.count - theirs.sum(axis=1)
+        built[:, self.given] = np.inf
+        for rule in self.classes:
+            block = np.sort(built[:, rule.members], axis=1)
+            rank = np.arange(len(rule.members))
+            must = rank < rule.low[:, None]
+            total += np.where(must, block, 0.0).sum(axis=1)
+            left = left - np.clip(rule.low, 0, len(rule.members))
+            built[:, rule.members] = np.where(must | (rank >= rule.high[:, None]), np.inf, block)
+        ranked = np.sort(built, axis=1)
+        rank = np.arange(ranked.shape[1])
+        total += np.where(rank < left[:, None], ranked, 0.0).sum(axis=1)
+        total = np.where(left > ranked.shape[1], np.inf, total)
+        return np.where(left < 0, np.inf, total) / self.count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines:
+    """What some crews are worth by what they wait, as lines of which the highest one counts.
+
+    Notes
+    -----
+    A crew is worth ``worth`` less ``slope`` times its mean; ``low`` and ``high`` are the means at
+    which a line is as much as the crew is worth. Shape (lines, crews).
+    """
+
+    worth: Array
+    slope: Array
+    low: Array
+    high: Array
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """What crews are worth at some prices, and their partners."""
+    """What crews are worth at some prices, and each of their lines."""
 
     prices: tuple[float, float]
     transfers: Array
     worth: Array
-    partners: Indices
+    each: Array
 
 
 @dataclass(kw_only=True)
@@ -156,8 +212,8 @@ class Pairs(Work):
     ``transfers`` says what each place pays the other of a pair; what one pays the other gets, so
     that nothing changes for regions that all have each other, and a partner that only one of both
     wants is not had for less than it costs both. Shape (places, places), opposite across the
-    diagonal. What a crew is worth is convex in the mean that it waits, so a chord between the
-    shortest and the longest mean errs high, and is a sum over partners.
+    diagonal. What a crew is worth is convex in the mean that it waits, so chords from the shortest
+    to the longest mean err high, and each of them is a sum over partners.
     """
 
     sends: Sends
@@ -165,48 +221,36 @@ class Pairs(Work):
     transfers: Array
     _kept: Kept | None = None
 
+    @cached_property
+    def ends(self) -> Array:
+        """Means between which chords are drawn; shape (lines + 1, crews)."""
+        shortest, longest = self.sends.shortest, self.sends.longest
+        built: Array = np.minimum(np.array(ENDS)[:, None] * shortest, longest)
+        return built
+
     def values(self, dollars: Array, speeds: Array) -> Array:
         """Return what each crew is worth at some prices; shape (prices, crews)."""
         prices = zip(dollars.tolist(), speeds.tolist(), strict=True)
-        return np.array([self._at(*each)[0] for each in prices])
+        return np.array([self._at(*each).worth for each in prices])
 
-    def _at(self, dollar: float, speed: float) -> tuple[Array, Indices]:
-        """Return what crews are worth at some prices, and their partners; the last ones are
-        kept.
-        """
+    def _at(self, dollar: float, speed: float) -> Kept:
+        """Return what crews are worth at some prices; the last ones are kept."""
         kept = self._kept
         if kept is None or kept.prices != (dollar, speed) or kept.transfers is not self.transfers:
-            worth, partners = self._chosen(*self._parts(dollar, speed))
-            self._kept = kept = Kept(
-                prices=(dollar, speed), transfers=self.transfers, worth=worth, partners=partners
-            )
-        return kept.worth, kept.partners
+            self._kept = kept = self._looked(dollar, speed)
+        return kept
 
-    def _parts(self, dollar: float, speed: float) -> tuple[Array, Array]:
-        """Return what crews are worth before their partners, and what each of these costs them;
-        shapes (crews,), (crews, places).
-        """
-        sends, price = self.sends, np.array(dollar)
-        most = self.crews.values(np.maximum(0.0, 1 / sends.shortest - speed), price)
-        least = self.crews.values(np.maximum(0.0, 1 / sends.longest - speed), price)
-        slope = np.maximum(0.0, (most - least) / (sends.longest - sends.shortest))
-        cost = slope[:, None] * sends.waits
-        if dollar > 0:
-            cost += dollar * sends.usd
-        return most + slope * sends.shortest - dollar * sends.home_usd, cost
-
-    def _chosen(self, worth: Array, cost: Array) -> tuple[Array, Indices]:
-        """Return what crews are worth with the cheapest partners that the boxes allow, and these;
-        shapes (crews,), (crews, partners).
-        """
-        cost = cost + self.transfers[self.crews.place]
-        partners, mean = self.rules[0].cheapest(cost)
-        for rules in self.rules[1:]:
-            others, figures = rules.cheapest(cost)
-            dearer = figures > mean
-            partners = np.where(dearer[:, None], others, partners)
-            mean = np.where(dearer, figures, mean)
-        return worth - mean, partners
+    def _looked(self, dollar: float, speed: float) -> Kept:
+        lines = lines_of(self.crews, self.ends, dollar, speed)
+        fixed = self.transfers[self.crews.place] + dollar * self.sends.usd
+        home = dollar * self.sends.home_usd
+        each = np.array([
+            worth - home - least_of(self.rules, fixed + slope[:, None] * self.sends.waits)
+            for worth, slope in zip(lines.worth, lines.slope, strict=True)
+        ])  # fmt: skip
+        return Kept(
+            prices=(dollar, speed), transfers=self.transfers, worth=each.max(axis=0), each=each
+        )
 
     def relax(self, needed: float) -> None:
         """Improve the prices until the bound is below what is needed."""
@@ -214,82 +258,28 @@ class Pairs(Work):
         for _ in range(LOOKS):
             if self.reached < needed:
                 return
-            some = self._active()
-            some.descend(needed)
             before = self.transfers, self.prices, self.reached, self._kept
-            self.transfers, self.prices = some.transfers, some.prices
+            descent = Descent(self, self._active())
+            descent.run(needed)
+            self.transfers, self.prices = descent.transfers, descent.prices
             self.look()
+            gained, missed = before[2] - descent.reached, self.reached - descent.reached
             if self.reached >= before[2]:
                 self.transfers, self.prices, self.reached, self._kept = before
+            if missed <= APART * gained:
                 return
 
-    def _active(self) -> Pairs:
-        """Return the node with the best crews of each place alone: no bound, but quick to try."""
-        values, _ = self._at(*self.prices)
-        order = np.lexsort((-values, self.crews.place))
-        place = self.crews.place[order]
-        rank = np.arange(len(order)) - np.searchsorted(place, place)
-        kept = np.sort(order[rank < ACTIVE])
-        return replace(
-            self,
-            node=replace(self.node, prices=self.prices),
-            crews=self.crews.among(kept),
-            weight=self.weight[kept],
-            usd=self.usd[kept],
-            sends=self.sends.among(kept),
-            rules=tuple(rules.among(kept) for rules in self.rules),
-            _kept=None,
-        )
-
-    def descend(self, needed: float) -> None:
-        """Take steps along what pairs do not agree on, then try other prices."""
-        for _ in range(MOVED):
-            self._step(needed)
-            if self.reached < needed:
-                return
-            self._move()
-
-    def _step(self, needed: float) -> None:
-        """Improve the transfers."""
-        worth, cost = self._parts(*self.prices)
-        vain, share, best, transfers = 0, 1.0, np.inf, self.transfers
-        for _ in range(STEPS):
-            values, partners = self._chosen(worth, cost)
-            by_place = np.maximum.reduceat(values, self.starts)
-            reached = self._reached(by_place)
-            if reached < best * (1 - 1e-6):
-                best, transfers, vain = reached, self.transfers, 0
-                if best < needed:
-                    break
-            else:
-                vain += 1
-            if vain == PATIENCE:
-                share, vain, self.transfers = share / 2, 0, transfers
-                continue
-            apart = self._apart(values, by_place, partners)
-            norm = float((apart**2).sum()) / 2
-            if norm < TINY:
-                break
-            aim = max(needed, NEAREST * best)
-            self.transfers = self.transfers + share * max(0.0, reached - aim) / norm * apart
-        self.transfers, self.reached = transfers, best
-
-    def _apart(self, values: Array, by_place: Array, partners: Indices) -> Array:
-        """Return by how much more often a place that is used has another one than the other way
-        round; shape (places, places).
+    def _active(self) -> tuple[Indices, Indices]:
+        """Return the best lines of each place, and of which crews they are, those of one place side
+        by side.
         """
-        first, last = self.node.regions
-        used = int(np.clip((by_place > 0).sum(), first, last))
-        order = np.argsort(-np.where(self.forced, np.inf, by_place), kind="stable")[:used]
-        best = np.flatnonzero(values == by_place[self.rank()])
-        place = self.crews.place[best]
-        own = np.full(len(self.transfers), -1)
-        own[place[::-1]] = best[::-1]  # the first one where several are equal
-        rows = own[self.places[order]]
-        has = np.zeros_like(self.transfers)
-        has[self.places[order][:, None], partners[rows]] = 1 / partners.shape[1]
-        built: Array = has - has.T
-        return built
+        values = self._at(*self.prices).each
+        line, crew = (each.ravel() for each in np.indices(values.shape))
+        order = np.lexsort((-values.ravel(), self.crews.place[crew]))
+        place = self.crews.place[crew[order]]
+        rank = np.arange(len(order)) - np.searchsorted(place, place)
+        kept = order[rank < ACTIVE]
+        return line[kept], crew[kept]
 
     def lost(self, crews: Indices, weight: Array, usd: Array) -> float:
         """Return by how much the bound of some crews is above what they are worth among each
@@ -298,21 +288,155 @@ class Pairs(Work):
         dollar, speed = self.prices
         among = self.crews.among(crews)
         real = among.values(np.maximum(0.0, weight - speed), np.array(dollar)) - dollar * usd
-        values, _ = self._at(dollar, speed)
-        return max(0.0, float((values[crews] - real).sum()))
+        return max(0.0, float((self._at(dollar, speed).worth[crews] - real).sum()))
 
-    def _move(self) -> None:
-        """Try prices of a dollar and of a samples/s beside those at hand."""
+
+def lines_of(crews: Crews, ends: Array, dollar: float, speed: float) -> Lines:
+    """Return the chords of what some crews are worth before their partners.
+
+    Parameters
+    ----------
+    ends
+        Means that they wait, in rising order; shape (lines + 1, crews).
+    """
+    values = crews.values(np.maximum(0.0, 1 / ends - speed), np.array(dollar))
+    low, high = ends[:-1], ends[1:]
+    wide = high - low > TINY
+    fall = np.maximum(0.0, values[:-1] - values[1:])
+    slope = np.where(wide, fall / np.where(wide, high - low, 1.0), 0.0)
+    # No line where the longest mean is passed: what is left of it is level, and the least.
+    return Lines(
+        worth=np.where(wide, values[:-1] + slope * low, values[1:]), slope=slope, low=low, high=high
+    )
+
+
+def least_of(rules: Sequence[Rules], cost: Array) -> Array:
+    """Return the mean of the costs of the cheapest partners, by the rules that say most."""
+    built: Array = np.minimum(np.max([each.least(cost) for each in rules], axis=0), GIVEN)
+    return built
+
+
+def cheapest_of(rules: Sequence[Rules], cost: Array) -> Indices:
+    """Return the cheapest partners, by the rules that say most."""
+    partners, mean = rules[0].cheapest(cost)
+    for each in rules[1:]:
+        others, figures = each.cheapest(cost)
+        dearer = figures > mean
+        partners = np.where(dearer[:, None], others, partners)
+        mean = np.where(dearer, figures, mean)
+    return partners
+
+
+class Descent:
+    """Steps of all prices of a node at once, along what a choice disagrees on.
+
+    Parameters
+    ----------
+    pairs
+        The node, with the prices to begin at.
+    rows
+        Lines and crews that are looked at, those of one place side by side: less than the bound,
+        but quick to try.
+
+    Notes
+    -----
+    Subgradient steps with the length of Polyak, each with a part of the direction before
+    (Camerini, Fratta & Maffioli, 1975). Prices of pairs are taken as they are, that of a samples/s
+    over the most of the slice, that of a dollar over the budget, so that all are alike.
+    """
+
+    def __init__(self, pairs: Pairs, rows: tuple[Indices, Indices]) -> None:
+        self.pairs = pairs
+        line, crew = rows
+        self.crews, sends = pairs.crews.among(crew), pairs.sends.among(crew)
+        self.sends, self.place = sends, self.crews.place
+        self.ends = np.array([pairs.ends[line, crew], pairs.ends[line + 1, crew]])
+        self.rules = tuple(each.among(crew) for each in pairs.rules)
+        self.starts = np.flatnonzero(np.diff(self.place, prepend=-1))
+        self.places = self.place[self.starts]
+        self.transfers, self.prices, self.reached = pairs.transfers, pairs.prices, np.inf
+        self.scale = pairs.node.speeds[1], pairs.most_usd
+        self.most = max(float(pairs.weight.max(initial=0.0)), 1e-9)
+
+    def run(self, needed: float) -> None:
+        """Take steps until the bound is below what is needed, or they gain little."""
+        share, vain, last = 1.0, 0, np.inf
+        best = self.transfers, self.prices
+        direction: tuple[Array, float, float] | None = None
+        for step in range(STEPS):
+            reached, found = self._look()
+            if reached < self.reached * (1 - 1e-6):
+                self.reached, best, vain = reached, (self.transfers, self.prices), 0
+                if reached < needed:
+                    break
+            else:
+                vain += 1
+            if step % CHECKED == CHECKED - 1:
+                if last - self.reached < GAINED * (self.reached - needed):
+                    break
+                last = self.reached
+            if vain == PATIENCE:
+                share, vain, direction = share / 2, 0, None
+                self.transfers, self.prices = best
+                if share < SHORTEST:
+                    break
+                continue
+            direction = found if direction is None else _bent(found, direction)
+            norm = float((direction[0] ** 2).sum()) / 2 + direction[1] ** 2 + direction[2] ** 2
+            if norm < TINY:
+                break
+            aim = max(needed * (1 - 1e-3), AIM * self.reached)
+            self._move(share * max(0.0, reached - aim) / norm, direction)
+        self.transfers, self.prices = best
+
+    def _move(self, length: float, direction: tuple[Array, float, float]) -> None:
+        apart, per_dollar, per_speed = direction
         dollar, speed = self.prices
-        most = float(self.weight.max(initial=1e-9))
-        speed = min(speed, SPEED * most)
-        steps = np.array([0.0, *(add for _, add in MOVES)])
-        speeds = np.clip(speed + steps, LOWEST * most, SPEED * most)
-        factors = np.array([1.0, *(factor for factor, _ in MOVES)])
-        dollars = dollar * factors * (most - speeds) / (most - speed)
-        at = int(np.argmin(self.bounds(dollars, speeds)))
-        self.prices = float(dollars[at]), float(speeds[at])
+        dollar += length * per_dollar / self.scale[1]
+        speed += length * per_speed / self.scale[0]
+        self.transfers = self.transfers + length * apart
+        self.prices = max(0.0, dollar), float(np.clip(speed, LOWEST * self.most, SPEED * self.most))
 
-    def _reached(self, by_place: Array) -> float:
-        dollar, speed = (np.array([price]) for price in self.prices)
-        return float(self.within(by_place[None, :], dollar, speed)[0])
+    def _look(self) -> tuple[float, tuple[Array, float, float]]:
+        """Return the bound by the lines at hand, and the direction in which it falls."""
+        (dollar, speed), pairs, sends = self.prices, self.pairs, self.sends
+        lines = lines_of(self.crews, self.ends, dollar, speed)
+        cost = lines.slope[0][:, None] * sends.waits
+        cost += dollar * sends.usd
+        cost += self.transfers[self.place]
+        values = lines.worth[0] - least_of(self.rules, cost) - dollar * sends.home_usd
+        by_place = np.maximum.reduceat(values, self.starts)
+        reached = pairs.within(by_place[None, :], np.array([dollar]), np.array([speed]))
+        first, last = pairs.node.regions
+        used = int(np.clip((by_place > 0).sum(), first, last))
+        order = np.argsort(-np.where(pairs.forced, np.inf, by_place), kind="stable")[:used]
+        rank = np.searchsorted(self.places, self.place)
+        tops = np.flatnonzero(values == by_place[rank])
+        own = np.empty(len(self.places), dtype=np.intp)
+        own[rank[tops[::-1]]] = tops[::-1]  # the first one where several are equal
+        rows = own[order]
+        partners = cheapest_of(tuple(each.among(rows) for each in self.rules), cost[rows])
+        has = np.zeros_like(self.transfers)
+        has[self.place[rows][:, None], partners] = 1 / partners.shape[1]
+        total, paid = self._used(rows, partners)
+        fewest, most = pairs.node.speeds
+        per_dollar = (paid - pairs.most_usd) / self.scale[1] if np.isfinite(self.scale[1]) else 0.0
+        per_speed = (total - (fewest if speed < 0 else most)) / self.scale[0]
+        return float(reached[0]), (has - has.T, per_dollar, per_speed)
+
+    def _used(self, rows: Indices, partners: Indices) -> tuple[float, float]:
+        """Return samples/s and USD/h of a choice of lines with their partners."""
+        (dollar, speed), sends = self.prices, self.sends
+        crews, (low, high) = self.crews.among(rows), self.ends[:, rows]
+        mean = sends.waits[rows[:, None], partners].mean(axis=1)
+        wide = high - low > TINY
+        share = np.where(wide, (high - mean) / np.where(wide, high - low, 1.0), 0.0)
+        fast, dear = crews.best(np.maximum(0.0, 1 / low - speed), dollar)
+        slow, cheap = crews.best(np.maximum(0.0, 1 / high - speed), dollar)
+        usd = share * dear + (1 - share) * cheap + sends.home_usd[rows]
+        usd += sends.usd[rows[:, None], partners].mean(axis=1)
+        return float((share * fast + (1 - share) * slow).sum()), float(usd.sum())
+
+
+def _bent(found: tuple[Array, float, float], last: tuple[Array, float, float]) -> Any:
+    return tuple(new + KEPT_STEP * old for new, old in zip(found, last, strict=True))

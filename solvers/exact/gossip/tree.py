@@ -20,6 +20,7 @@ from .guess import Guess
 from .node import Box, Chosen, Node, least_partners
 from .packing import NEAR, Packing
 from .pairs import Pairs, Rules, Sends
+from .pricing import SPEED
 from .root import GossipRoot, Slice
 from .sends import near_classes, price_classes
 from .settled import Limits, Place, Settled
@@ -198,6 +199,8 @@ class GossipTree:
         """
         self.nodes += 1
         needed, last = self.needed, None
+        if node.transfers is not None:
+            return self._paired(node, np.inf)
         for again in range(ROUNDS):
             work = self._work(node)
             if work is None:
@@ -245,14 +248,21 @@ class GossipTree:
         pairs = self._pairs(work)
         for _ in range(pairs.sends.waits.size // PAIRS):
             self.root.target.tick()
+        if node.transfers is None:
+            pairs.prices = _level(pairs)
         pairs.relax(needed)
         if pairs.reached < needed:
             return None
         left = pairs.reduced(needed)
         if left is None:
             return None
-        left = replace(left, transfers=pairs.transfers)
-        return Bounded(reached=min(reached, pairs.reached), node=left, chosen=self._chosen(pairs))
+        left, chosen = replace(left, transfers=pairs.transfers), self._chosen(pairs)
+        spare, reached = pairs.reached - needed, min(reached, pairs.reached)
+        if node.transfers is not None and spare < NEAR * needed and chosen.lost < PACKED * spare:
+            reached = min(reached, self._packed(left, needed))
+            if reached < needed:
+                return None
+        return Bounded(reached=reached, node=left, chosen=chosen)
 
     @property
     def _rounds(self) -> float:
@@ -514,6 +524,13 @@ class GossipTree:
                 )
             )
         return places
+
+
+def _level(pairs: Pairs) -> tuple[float, float]:
+    """Return prices at which a samples/s costs nothing and a dollar buys as much."""
+    most = float(pairs.weight.max())
+    dollar, speed = pairs.prices
+    return dollar * most / max(most - speed, (1 - SPEED) * most), min(speed, 0.0)
 
 
 def _weight(sends: Array, per_second: float, averaging_s: float) -> float:
