@@ -19,9 +19,9 @@ from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 
-root, node, settled, crews, pairs = (
+root, node, settled, crews, pairs, lines, rules = (
     importlib.import_module(f"placer.solvers.exact.gossip.{name}")
-    for name in ("root", "node", "settled", "crews", "pairs")
+    for name in ("root", "node", "settled", "crews", "pairs.bound", "pairs.lines", "pairs.rules")
 )
 gossip_search, targets, markets, modes = (
     importlib.import_module(f"placer.solvers.{name}")
@@ -205,10 +205,10 @@ def drawn_pairs(draw: np.random.Generator, places: int = 5) -> Any:
         usd=np.zeros(count),
         most_usd=float(draw.uniform(4, 12)),
         rules=tuple(
-            pairs.Rules.of(at, kind, box, own, able) for kind, box in zip(kinds, boxes, strict=True)
+            rules.Rules.of(at, kind, box, own, able) for kind, box in zip(kinds, boxes, strict=True)
         ),
         transfers=before - before.T,
-        sends=pairs.Sends(
+        sends=lines.Sends(
             waits=waits,
             usd=paid[at],
             shortest=nearest,

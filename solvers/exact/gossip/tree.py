@@ -19,7 +19,9 @@ from ..._market.arrays import Array, Indices, Mask
 from .guess import Guess
 from .node import Box, Chosen, Node, least_partners
 from .packing import NEAR, Packing
-from .pairs import Pairs, Rules, Sends
+from .pairs.bound import Pairs
+from .pairs.lines import Sends
+from .pairs.rules import Rules
 from .pricing import SPEED
 from .root import GossipRoot, Slice
 from .sends import near_classes, price_classes

@@ -1,0 +1,1 @@
+"""The bound of one node with what pairs of regions cost each other."""
