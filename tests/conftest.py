@@ -50,10 +50,20 @@ PROCESS_TIMEOUT_S = 150.0
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def pytest_collection_finish() -> None:
-    """Keep what collection made out of the garbage collector, which the profiler calls often.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+"""Threads that wait for each other on cores that several workers share burn time."""
+gc.set_threshold(20_000, 20, 20)
+"""To look for rings after every 700 objects took a tenth of a search."""
 
-    A worker holds four thousand tests: to walk them all took most of the time of a short test.
+
+@pytest.fixture(autouse=True, scope="module")
+def without_old_garbage() -> None:
+    """Keep what collection and earlier modules made out of the garbage collector, which the
+    profiler calls often.
+
+    A worker holds seven thousand tests and PyTorch: to walk them all took most of the time of a
+    short test, and five times as long as alone for the file of a profiled model.
     """
     gc.collect()
     gc.freeze()
