@@ -93,6 +93,22 @@ def question_of(problem: Problem, span: Span) -> Problem:
     return replace(own, catalog=catalog, requirements=_looser(wish, slower, dearer))
 
 
+def is_of_its_end(problem: Problem, span: Span) -> bool:
+    """Tell whether the question of a span asks what that of its largest batch asks of the strategy:
+    no machine is free, and no limit is looser.
+    """
+    wish = problem.requirements
+    slower, dearer = _factors(problem, span, span.low)
+    paced = (
+        wish.min_samples_per_second,
+        wish.deadline_s,
+        wish.budget_usd,
+        wish.most_usd_per_million_samples,
+    )
+    same = dearer == 1 and (slower == 1 or all(limit is None for limit in paced))
+    return same and traits(span.strategy or NO_EXCHANGE).hub != "function"
+
+
 def value_ahead(problem: Problem, span: Span, low: int, value: float) -> float:
     """Return the value that no batch from some one to the end of a span beats, if nothing beats a
     value in the question of the span.

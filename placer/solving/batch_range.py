@@ -26,6 +26,7 @@ from placer.solving.answer import BatchProof, BatchRow, SolveOptions, Status
 from placer.solving.batch_interval import (
     Span,
     is_monotone,
+    is_of_its_end,
     least_closed,
     question_of,
     slack,
@@ -48,6 +49,8 @@ SPAN_TIME_SHARE = 0.25
 """Share of the time left that one span may take."""
 TRIED_SHARE = 0.5
 """Share of the time for the batches that are solved one by one."""
+MOST_PARTS = 3
+"""Where most batches are excluded by what others reach, one may take this part of the time left."""
 MOST_SINGLE = 64
 """Batches of a range that are solved one by one where no question covers several."""
 LOOKS = 8
@@ -76,8 +79,9 @@ def best_batch(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
 
     Notes
     -----
-    Largest first: where nobody says that large batches need more samples, the largest wins, and one
-    question for each strategy proves it.
+    Where nobody says that large batches need more samples, the largest wins: it comes first, and
+    one question for each strategy proves it. Else the best placement of a batch is priced at all
+    others, and the batch nearest to where it is best comes next.
     """
     with allowance.opened(
         options.time_limit_s, options.memory_limit_bytes, options.cancel
@@ -157,8 +161,13 @@ class _Search:
         return self.best.placement if self.best is not None and known else self.options.start
 
     def try_each(self, batches: tuple[int, ...]) -> None:
-        """Solve for some batches, the largest first, each with an equal part of the time."""
-        for done, batch in enumerate(batches[::-1]):
+        """Solve for some batches one by one, each but the first for what beats the best so far."""
+        left = list(batches)
+        while left:
+            batch = self._next(left)
+            share = max(0.0, self.seconds_left - self.options.time_limit_s * (1 - TRIED_SHARE))
+            parts = min(len(left), MOST_PARTS) if self._has_peak else len(left)
+            left.remove(batch)
             asked, best = with_batch(self.problem, batch), self.best
             limit = (
                 None
@@ -170,14 +179,28 @@ class _Search:
                     target_batch_size=batch, value=None, bound=0.0, status=Status.INFEASIBLE
                 )
                 continue
-            share = self.seconds_left - self.options.time_limit_s * (1 - TRIED_SHARE)
-            own = replace(self.options, time_limit_s=max(0.0, share) / (len(batches) - done))
-            own = replace(own, start=self._start)
+            own = replace(self.options, time_limit_s=share / parts, start=self._start)
             answer = self.ask(asked if limit is None else limited(asked, limit), own)
             self._note(batch, answer, limit)
             if answer.interrupted:
                 self.interrupted = True
                 return
+            if self._has_peak and answer.placement is not None:
+                self._price(answer.placement)
+
+    @property
+    def _has_peak(self) -> bool:
+        """Whether the best batch lies inside the range: large batches need more samples."""
+        return self.problem.requirements.critical_batch is not None
+
+    def _next(self, left: list[int]) -> int:
+        """Return which batch to solve next: the largest, or where large ones need more samples the
+        nearest to the best so far, from the middle outwards.
+        """
+        if not self._has_peak:
+            return max(left)
+        known = left[len(left) // 2] if self.best is None else self.best.problem.batch
+        return min(left, key=lambda batch: (abs(math.log(batch / known)), batch))
 
     def close_spans(self) -> None:
         """Close and cut spans until none is open, or the time is up."""
@@ -186,7 +209,7 @@ class _Search:
         self.covered = is_monotone(self.problem)
         for span in self._first_spans():
             self.covered = True
-            self._push(span)
+            self._push(self._known(span))
         while self.heap and self.seconds_left > 0 and not self.interrupted:
             _, _, span = heapq.heappop(self.heap)
             if not self._closed_now(span):
@@ -215,6 +238,13 @@ class _Search:
         elif high - low < MOST_SINGLE:
             for batch in range(low, high + 1):
                 yield Span(strategy=None, low=batch, high=batch)
+
+    def _known(self, span: Span) -> Span:
+        """Return a span with what the batch at its end has proved of it already."""
+        row = self.rows.get(span.high)
+        if row is None or row.bound is None or not is_of_its_end(self.problem, span):
+            return span
+        return replace(span, bound=value_ahead(self.problem, span, span.low, row.bound))
 
     def _push(self, span: Span) -> None:
         rank = -math.inf if span.bound is None else -self.objective.sign * span.bound

@@ -16,7 +16,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from placer.cost_model.convergence import batch_factor
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.objective import Objective, objective_named
@@ -37,6 +36,7 @@ from .._market.shared_tables import APART
 from .._mode import Mode
 from .._target import FirstPlacementError, Target
 from .bounds.ledger import Ledger, root_bound
+from .bounds.outermost import least_multiplier, unbeatable_value
 from .butterfly_search import ButterflySearch
 from .gossip_search import GossipSearch
 from .hubs_search import HubSearch
@@ -59,8 +59,8 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     -------
     Answer
         Optimal within the gap, or infeasible. When the time or the nodes are up or Ctrl-C is
-        pressed: the incumbent, with a bound on every placement. With ``options.first``: feasible,
-        the first placement that keeps every limit.
+        pressed: the incumbent, if there is one, with a bound on every placement. With
+        ``options.first``: feasible, the first placement that keeps every limit.
     """
     with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
         return _kept(problem).solve(problem, options)
@@ -157,8 +157,11 @@ class Prepared:
             elif not finished and options.bound_if_stopped:
                 self._bound_what_is_left(target, ledger)
         proof = ledger.proofs()
-        bound = None if best is None else total_bound(proof, target.objective)
-        if bound is not None and target.on_bound is not None:
+        if best is not None:
+            bound = total_bound(proof, target.objective)
+        else:  # whatever there may be
+            bound = None if finished else unbeatable_value(self.market, target)
+        if best is not None and bound is not None and target.on_bound is not None:
             target.on_bound(bound)
         return Answer(
             status=_status(target, finished=finished, stopped=self._stopped),
@@ -278,7 +281,7 @@ class Prepared:
         pass through its workers.
         """
         return self.market.with_data(
-            target.min_speed * _least_multiplier(self.market.problem), target.max_usd_per_hour
+            target.min_speed * least_multiplier(self.market.problem), target.max_usd_per_hour
         )
 
     @staticmethod
@@ -352,7 +355,7 @@ class Prepared:
         """Note the bound that the relaxation of each mode proves alone; None where it proves that
         the mode holds no placement.
         """
-        outermost = _unbeatable_value(self.market, target.objective)
+        outermost = unbeatable_value(self.market, target)
         bounds: dict[tuple[str, int], float | None] = {
             **dict.fromkeys(self.market.problem.modes, outermost)
         }
@@ -379,7 +382,7 @@ class Prepared:
             searches = self._begun or self.searches(_aimed(self.market, target), target)
             Schedule(target, ledger, searches).bound_all()
         # What no time or memory is left for keeps the outermost value.
-        outermost = _unbeatable_value(self.market, target.objective)
+        outermost = unbeatable_value(self.market, target)
         for mode in self.market.problem.modes:
             if not ledger.of(mode).worked_out:
                 ledger.root(mode, outermost)
@@ -473,15 +476,6 @@ def _aimed(market: Market, target: Target) -> Market:
     )
 
 
-def _least_multiplier(problem: Problem) -> float:
-    """Return the least samples to target of any mode: what passes through the workers for each
-    sample that counts.
-    """
-    return min(
-        (Mode(problem, name, steps).multiplier for name, steps in problem.modes), default=1.0
-    )
-
-
 def _searches(market: Market, target: Target) -> list[Search]:
     searches, plain = [], market.without_ways()
     for name, steps in market.problem.modes:
@@ -567,17 +561,3 @@ def _best_single_machine(market: Market, target: Target) -> float | None:
         and market.alone[i] >= target.floor_samples_per_second * (1 - TOLERANCE)
     ]
     return target.objective.best(values)
-
-
-def _unbeatable_value(market: Market, objective: Objective) -> float:
-    """Return a value that no placement beats: as many of the fastest machine as may run, without
-    any exchange, or 0 where less is better.
-    """
-    if not objective.maximised:
-        return 0.0
-    fastest = max((max(pool.alone.value, pool.shared.value) for pool in market.pools), default=0.0)
-    return (
-        fastest
-        * market.problem.requirements.max_workers
-        / min(batch_factor(market.problem), _least_multiplier(market.problem))
-    )

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instances import exchange_problem, island_problem
+from instances import (
+    carbon_problem,
+    exchange_problem,
+    island_problem,
+    loading_problem,
+    random_problem,
+)
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
@@ -105,6 +111,28 @@ def test_no_placement_is_excluded(strategy: str, draw: Any) -> None:
         if judged >= LEAST_JUDGED:
             return
     assert judged >= LEAST_JUDGED
+
+
+@pytest.mark.parametrize("draw", [random_problem, carbon_problem, loading_problem])
+def test_a_search_without_time_has_a_bound(draw: Any) -> None:
+    """A search that is stopped at its first node has a bound by the prices and speeds of machines,
+    which the best placement does not beat; it is no worse than some multiple of the best in most
+    instances, where it was 0, or what as many of the fastest machine do.
+    """
+    judged = near = 0
+    for seed in range(40):
+        problem = draw(seed)
+        best = solve(problem, "exact", SolveOptions(gap=0.0, break_ties=False))
+        market = EXACT.Market.of(problem)
+        if best.value is None or not market.pools or problem.requirements.objective == "time":
+            continue
+        target = EXACT.Target.of(problem, gap=0.0, deadline=time.monotonic() + 1e6)
+        bound = EXACT.unbeatable_value(market, target)
+        assert not best.objective.better(best.value, bound, 1e-8), seed
+        low, high = sorted([best.value, bound])
+        judged, near = judged + 1, near + (high <= 10 * low)
+    assert judged >= LEAST_JUDGED
+    assert near >= judged / 2
 
 
 @pytest.mark.parametrize("strategy", ["model-averaging", "local-sgd"])
