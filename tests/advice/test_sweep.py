@@ -66,6 +66,16 @@ def test_a_token_ends_a_sweep() -> None:
     assert (len(got.rows), got.interrupted) == (1, True)
 
 
+def test_a_sweep_that_is_stopped_at_once_says_that_nothing_is_solved() -> None:
+    """Not that the choice never changes."""
+    cancel = threading.Event()
+    cancel.set()
+    got = run_sweep(
+        two_places(), [parse_axis("budget=0.5/h..8/h:4")], options=SolveOptions(cancel=cancel)
+    )
+    assert str(sweep_view(got)) == "no point is solved; 4 points still to do"
+
+
 def test_processes_share_the_memory_limit() -> None:
     """400 MB for two processes are 200 MB each, less than placer and a book with some room."""
     options = SolveOptions(memory_limit_bytes=400_000_000)

@@ -1,9 +1,13 @@
 """What if: changed worlds, the two answers, and what keeping the old choice would do."""
 
 import json
+import os
 import random
+import signal
+import time
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import jsonschema
 import msgspec
@@ -426,3 +430,29 @@ def test_a_pattern_that_matches_nothing_is_refused(run: Run) -> None:
     assert done.returncode == 2
     assert "unknown place 'gcp/us-central'" in done.stderr
     assert "gcp/us-central1" in done.stderr
+
+
+def test_one_ctrl_c_ends_both_searches() -> None:
+    """The second search of a hard question does not begin: the choice before is what is known."""
+    hard: dict[str, Any] = {"exchange": "asgd-ga", "local_steps": "1..16", "gpu": ["T4", "A10"]}
+    pressed: list[float] = []
+
+    def press(value: float) -> None:
+        if not pressed:
+            os.kill(os.getpid(), signal.SIGINT)
+        pressed.append(value)
+
+    before = time.process_time()
+    got = placer.whatif(
+        "roberta-xlm",
+        set=["price:gcp/*:T4=x0.9"],
+        catalog="erben-2023",
+        budget="20/h",
+        on_better=press,
+        time_limit=60,
+        **hard,
+    )
+    assert time.process_time() - before < 10  # of 120
+    assert got.before.interrupted
+    assert [str(result.status) for result in (got.before, got.after)] == ["time_limit"] * 2
+    assert got.after.placement is not None

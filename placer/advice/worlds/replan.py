@@ -26,6 +26,7 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Used
 from placer.problem.words.changes import Change, change_document, parse_changes
 from placer.report.shown import Shown
+from placer.solving import allowance
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result, answer_document
 from placer.solving.solve import solve
@@ -205,7 +206,9 @@ def replan(
     world = apply(problem, changes)
     left = _without(planned, seen.lost, manifest, world)
     running = None if left is None else keep(left, world)
-    answer = _answer(world, running, solver, options)
+    # One Ctrl-C ends both searches.
+    with allowance.opened(memory_limit_bytes=options.memory_limit_bytes, cancel=options.cancel):
+        answer = _answer(world, running, solver, options)
     gain = None
     if (
         running is not None

@@ -20,6 +20,7 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.words.changes import Change, change_document
 from placer.report.shown import Shown
+from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result, answer_document
 from placer.solving.solve import require_pools, solve
@@ -184,8 +185,11 @@ def what_if(
     changed = apply(problem, changes)
     for world in (problem, changed):
         require_pools(world)
-    before = solve(problem, solver, options)
-    kept = None if before.placement is None else keep(before.placement, changed)
-    start = None if kept is None or kept.broken else kept.placement
-    after = _at_least(kept, solve(changed, solver, replace(options or SolveOptions(), start=start)))
+    options = options or SolveOptions()
+    # One Ctrl-C ends both searches.
+    with allowance.opened(memory_limit_bytes=options.memory_limit_bytes, cancel=options.cancel):
+        before = solve(problem, solver, options)
+        kept = None if before.placement is None else keep(before.placement, changed)
+        start = None if kept is None or kept.broken else kept.placement
+        after = _at_least(kept, solve(changed, solver, replace(options, start=start)))
     return WhatIf(changes=tuple(changes), before=before, after=after, kept=kept)

@@ -22,6 +22,8 @@ MOST_ROWS = 60
 
 def sweep_view(sweep: Sweep) -> RenderableType:
     """Build the table of stretches with one choice each, and say where it changes."""
+    if not sweep.rows:
+        return Text(f"no point is solved; {counted(sweep.points, 'point')} still to do")
     order = sorted(range(len(sweep.header["over"])), key=lambda i: (i == along(sweep), i))
     text = (*(sweep.header["over"][i]["what"] for i in order), "chosen")
     language = any("usd_per_billion_tokens" in row for row in sweep.rows)

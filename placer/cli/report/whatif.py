@@ -14,6 +14,8 @@ from placer.cli.report.recommend.terminal import reading
 from placer.cli.screen.tables import Sheet
 from placer.problem.placement import Placement
 from placer.problem.words.changes import Change
+from placer.solving.answer import Status
+from placer.solving.result import Result
 from placer.units import format_number, format_speed, format_usd
 
 NOTHING = "nothing fits"
@@ -73,8 +75,8 @@ def _table(got: WhatIf) -> RenderableType:
     before, after = got.before, got.after
     table.add_row(
         "chosen",
-        _chosen(before.placement),
-        _chosen(after.placement),
+        _chosen(before),
+        _chosen(after),
         "the same" if got.same else "another",
         style="bold",
     )
@@ -97,9 +99,10 @@ def _table(got: WhatIf) -> RenderableType:
     return table
 
 
-def _chosen(placement: Placement | None) -> str:
+def _chosen(result: Result) -> str:
+    placement = result.placement
     if placement is None:
-        return NOTHING
+        return NOTHING if result.status is Status.INFEASIBLE else "nothing was found"
     return (
         headline(placement)
         if len(placement.groups) == 1
