@@ -2,14 +2,16 @@
 
 import contextlib
 import json
+import random
 import sqlite3
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from served import LONG, QUESTION, serving
+from served import LONG, QUESTION, Served, serving
 
 from placer.errors import PlacerError
 from placer.service.jobs.store import State, Store
@@ -144,6 +146,66 @@ def test_what_was_accepted_survives_a_kill(tmp_path: Path) -> None:
         assert (job["state"], job["attempts"]) == ("interrupted", 2)
         assert client.get(job["answer"]).json()["type"] == "/problems/interrupted"
         assert third.end() == 0
+
+
+def hand_in(served: Served, seed: int, accepted: list[tuple[str, bool]], after: int) -> None:
+    """Hand in jobs, and ask questions between them, until the service is killed after so many."""
+    chance = random.Random(seed)
+    with contextlib.suppress(httpx2.TransportError), served.client() as client:
+        while True:
+            right = chance.random() < 0.8
+            gpu = {} if right else {"gpu": "T44"}  # is refused by the worker
+            question = {**QUESTION, "budget": f"{chance.randint(1, 9)}/h", **gpu}
+            body = {"question": {**question, "alternatives": False}}
+            answer = client.post("/v1/jobs", json=body)
+            if answer.status_code == 202:
+                accepted.append((answer.json()["id"], right))
+            else:
+                assert answer.status_code == 429
+            if len(accepted) >= after:
+                served.process.kill()
+            if chance.random() < 0.3:
+                assert client.post("/v1/recommend", json=body["question"]).status_code in (200, 422)
+
+
+@pytest.mark.timeout(175)
+def test_no_accepted_job_is_lost_by_a_kill_under_load(tmp_path: Path) -> None:
+    """Eight clients hand in jobs and ask questions while the service is killed: each job that was
+    accepted ends with its answer, or says why it has none.
+    """
+    accepted = killed_under_load(tmp_path, after=24)
+    assert len({id_ for id_, _ in accepted}) == len(accepted) >= 24
+    assert lost(tmp_path, accepted) == []
+
+
+def killed_under_load(folder: Path, after: int) -> list[tuple[str, bool]]:
+    """Return the jobs that a service had accepted when it was killed, and whether each is right."""
+    accepted: list[tuple[str, bool]] = []
+    with serving(folder, "--workers", "2") as served:
+        clients = [
+            threading.Thread(target=hand_in, args=(served, seed, accepted, after))
+            for seed in range(8)
+        ]
+        for thread in clients:
+            thread.start()
+        for thread in clients:
+            thread.join()
+    return accepted
+
+
+def lost(folder: Path, accepted: list[tuple[str, bool]]) -> list[dict[str, Any]]:
+    """List the jobs that do not end as they should once the service runs again."""
+    found = []
+    with serving(folder, "--workers", "2") as served, served.client() as client:
+        for id_, right in accepted:
+            job = finished(client, id_)
+            answer = client.get(job["answer"]).status_code
+            ends = ("done", None, 200) if right else ("failed", "/problems/words", 422)
+            given_up = ("interrupted", "/problems/interrupted", 503)
+            problem = job["problem"] and job["problem"]["type"]
+            if (job["state"], problem, answer) not in (ends, given_up):
+                found.append(job)
+    return found
 
 
 def test_a_shutdown_ends_streams_and_keeps_jobs(tmp_path: Path) -> None:
