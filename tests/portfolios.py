@@ -94,29 +94,53 @@ def _job(draw: random.Random, number: int, base: Problem, quotas: tuple[Quota, .
     )
 
 
+def speed_portfolio(seed: int) -> Portfolio:
+    """Draw a tiny portfolio with a budget in which speed counts: the most work, the least hours or
+    fair shares; some jobs have no floor.
+    """
+    draw, base = random.Random(f"speed {seed}"), tiny_portfolio(seed, alike=seed % 3 == 0)
+    jobs = []
+    for job in base.jobs[:3]:
+        wish = replace(job.problem.requirements, samples=draw.choice((10**6, 10**7)))
+        if draw.random() < 0.4:
+            wish = replace(wish, min_samples_per_second=None)
+        jobs.append(replace(job, problem=replace(job.problem, requirements=wish)))
+    objective, fair = draw.choice(
+        [("throughput", False), ("time", False), ("cost", True), ("throughput", True)]
+    )
+    budget = round(draw.uniform(1, 6), 2)
+    return replace(base, jobs=tuple(jobs), budget_usd=budget, objective=objective, fair=fair)
+
+
 def brute_force(portfolio: Portfolio) -> tuple[float, ...]:
     """Return the best key of all combinations: weight left out from the highest priority on, then
-    USD/h.
+    the least share of a job (times -1, where shares are to be fair), then the value.
     """
     limits = Limits(portfolio=portfolio)
     lists = [_choices(job, limits) for job in portfolio.jobs]
+    if portfolio.budget_usd is not None:
+        most = portfolio.budget_usd * (1 + 1e-9)
+        lists = [[choice for choice in choices if choice[0] <= most] for choices in lists]
+    alone = [max((choice[1] for choice in choices), default=inf) for choices in lists]
+    if not portfolio.by_speed:
+        lists = [_cheaper(choices, speed=False) for choices in lists]
     priorities = sorted({job.priority for job in portfolio.jobs}, reverse=True)
     best: tuple[float, ...] = (inf,)
     for combination in product(*([*choices, None] for choices in lists)):
         usd = sum(choice[0] for choice in combination if choice is not None)
+        rows = [*zip(portfolio.jobs, combination, alone, strict=True)]
+        missed = [
+            sum(
+                job.weight for job, choice, _ in rows if choice is None and job.priority == priority
+            )
+            for priority in priorities
+        ]
+        running = [(job, choice, top) for job, choice, top in rows if choice is not None]
+        least = min((min(1.0, choice[1] / top) for _, choice, top in running), default=0.0)
         key = (
-            *(
-                round(
-                    sum(
-                        job.weight
-                        for job, choice in zip(portfolio.jobs, combination, strict=True)
-                        if choice is None and job.priority == priority
-                    ),
-                    9,
-                )
-                for priority in priorities
-            ),
-            usd,
+            *(round(weight, 9) for weight in missed),
+            *([-round(least, 9)] if portfolio.fair else []),
+            sum(portfolio.value(job, choice[0], choice[1]) for job, choice, _ in running),
         )
         if key < best and _fits(combination, usd, portfolio, limits):
             best = key
@@ -136,17 +160,23 @@ def _fits(
 
 
 def _choices(job: Job, limits: Limits) -> list[Choice]:
-    """List the placements of a job of which no other costs and takes less."""
+    """List the placements of a job of which no other costs and takes less and is as fast."""
     every: list[Choice] = []
     for placement in placements(job.problem):
         outcome, broken = evaluated(placement, job.problem)
         if outcome is not None and not broken:
             use = dict(limits.use(placement, job.problem))
             every.append((outcome.usd.total, outcome.samples_per_second, use))
-    every.sort(key=lambda choice: choice[0])
+    return _cheaper(every, speed=True)
+
+
+def _cheaper(every: list[Choice], *, speed: bool) -> list[Choice]:
+    """Leave out what costs and takes no less than another and, if speed counts, is no faster."""
     kept: list[Choice] = []
-    for choice in every:
-        if not any(_covers(choice[2], other[2]) for other in kept):
+    for choice in sorted(every, key=lambda choice: (choice[0], -choice[1])):
+        if not any(
+            _covers(choice[2], other[2]) and (not speed or choice[1] <= other[1]) for other in kept
+        ):
             kept.append(choice)
     return kept
 

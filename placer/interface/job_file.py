@@ -20,6 +20,8 @@ SHARED_WORDS = (
     "catalog",
     "quota",
     "budget",
+    "objective",
+    "fair",
     "slot",
     "horizon",
     "defaults",
@@ -112,6 +114,8 @@ def portfolio_from_file(
     *,
     catalog: tuple[str, ...] = (),
     budget: str | None = None,
+    objective: str | None = None,
+    fair: bool | None = None,
     gap: str | float = 0.01,
     time_limit: str | float = 60.0,
     memory_limit: str | float | None = None,
@@ -122,7 +126,7 @@ def portfolio_from_file(
     ----------
     path
         TOML with ``[[job]]``, the shared words, and ``[defaults]`` for words of every job.
-    catalog, budget
+    catalog, budget, objective, fair
         In place of those of the file.
     gap, time_limit, memory_limit
         As in `placer.portfolio`.
@@ -148,6 +152,8 @@ def portfolio_from_file(
         blocks_file=shared.get("blocks-file"),
         begins=shared.get("begins"),
         reservations=shared.get("reservation", ()),
+        objective=objective or shared.get("objective", "cost"),
+        fair=shared.get("fair", False) if fair is None else fair,
         gap=gap,
         time_limit=time_limit,
         memory_limit=memory_limit,

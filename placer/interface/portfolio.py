@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from placer.advice.portfolio.answer import PortfolioAnswer, answered
-from placer.advice.portfolio.generation import solved
+from placer.advice.portfolio.choice import chosen
 from placer.advice.portfolio.question.jobs import HOUR_S, Block, Job, Portfolio, Slots
 from placer.advice.portfolio.question.resources import kind_of
 from placer.errors import PlacerError, unknown
@@ -36,7 +36,7 @@ OWN_WORDS = ("name", "model", "priority", "weight", "max_share", "earliest", "du
 """Words of a job beside those of a request."""
 SHARED = {
     "quota": "quotas are shared: give them for all jobs",
-    "objective": "leave it out: a portfolio costs as little as it can",
+    "objective": "it is of all jobs together: give it once, for all of them",
 }
 """Words of a request that a job does not take, and why."""
 COMMAND_WORDS = {
@@ -44,6 +44,8 @@ COMMAND_WORDS = {
 }
 """Words of a request as the command line and files write them, by their name in Python."""
 MACHINE_WORDS = ("name", "place", "device", "machines", "usd", "start", "duration")
+OBJECTIVES = ("cost", "throughput", "time")
+"""What all jobs together may be for."""
 MOST_SLOTS = 400
 """More slots than that are too many to search."""
 Where = Callable[[int, str | None], str]
@@ -61,6 +63,8 @@ def portfolio(
     blocks_file: str | Path | None = None,
     begins: str | None = None,
     reservations: Sequence[Mapping[str, Any]] = (),
+    objective: str = "cost",
+    fair: bool = False,
     gap: str | float = 0.01,
     time_limit: str | float = 60.0,
     memory_limit: str | float | None = None,
@@ -96,6 +100,13 @@ def portfolio(
         now.
     reservations
         Machines that are paid for anyway: ``name``, ``place``, ``device``, ``machines``.
+    objective
+        ``cost`` for the least dollars, ``throughput`` for the most samples/s, each job's times its
+        weight, or ``time`` for the least hours of all jobs, each job's times its weight. The last
+        two need a budget and jobs that run side by side.
+    fair
+        First make the least share of any job as large as possible, of the speed that it would have
+        with budget and quotas to itself; then follow the objective. Needs a budget too.
     gap
         Relative gap to reach, such as ``1%``.
     time_limit
@@ -130,13 +141,14 @@ def portfolio(
     >>> round(answer.worths[0].usd, 2)  # of one more A10, in USD per hour
     1.44
     """
+    slots = _slots(slot, horizon)
+    _check_objective(objective, fair, budget, slots)
     options = solve_options(
         gap=gap, time_limit=time_limit, memory_limit=memory_limit, cancel=cancel
     )
     at = where or (lambda number, word: f"job '{_name(jobs[number], number)}'")
     if not jobs:
         raise PlacerError("a portfolio without a job", "give at least one job")
-    slots = _slots(slot, horizon)
     if blocks and slots is None:
         raise PlacerError("blocks without slots", "say how long a slot is: slot and horizon")
     advisor = Advisor(catalog)
@@ -152,7 +164,7 @@ def portfolio(
     book = with_offers(book, (*book.offers, *(offer for offer, _ in made)))
     quotas, quota_gpus = _quotas(quota, book)
     asked = tuple(
-        _job(advisor, book, row, number, at, quotas, quota_gpus, slots)
+        _job(advisor, book, row, number, at, quotas, quota_gpus, slots, _needed(objective, fair))
         for number, row in enumerate(jobs)
     )
     _check_names(asked, at)
@@ -163,8 +175,34 @@ def portfolio(
         budget_usd=_budget(budget, slots),
         slots=slots,
         blocks=tuple(block for _, block in made),
+        objective=objective,
+        fair=fair,
     )
-    return answered(solved(question, options))
+    return answered(chosen(question, options))
+
+
+def _check_objective(objective: str, fair: bool, budget: str | None, slots: Slots | None) -> None:
+    """Refuse an objective that does not exist, or that has nothing to limit it."""
+    if objective not in OBJECTIVES:
+        raise unknown("objective", str(objective), OBJECTIVES)
+    if not isinstance(fair, bool):
+        raise PlacerError(f"fair {fair!r} is neither true nor false", "write fair = true")
+    if objective == "cost" and not fair:
+        return
+    what = "fair shares" if objective == "cost" else f"objective '{objective}'"
+    if slots is not None:
+        raise PlacerError(f"{what} with slots", "leave out slot and horizon, or minimise the cost")
+    if budget is None:
+        raise PlacerError(f"{what} without a budget", "say what all jobs may cost: budget 60/h")
+
+
+def _needed(objective: str, fair: bool) -> str:
+    """Return what a job must say that runs side by side with others: a ``floor``, an ``amount`` or
+    nothing.
+    """
+    if objective == "time":
+        return "amount"
+    return "" if fair or objective == "throughput" else "floor"
 
 
 def _name(row: Mapping[str, Any], number: int) -> str:
@@ -189,6 +227,7 @@ def _job(
     quotas: tuple[Quota, ...],
     quota_gpus: int | None,
     slots: Slots | None,
+    needed: str,
 ) -> Job:
     """Read one job.
 
@@ -210,7 +249,7 @@ def _job(
     if "model" not in row:
         raise PlacerError(f"{at(number, None)} has no model", "name one of 'placer models'")
     try:
-        return _read(advisor, book, row, number, quotas, quota_gpus, slots)
+        return _read(advisor, book, row, number, quotas, quota_gpus, slots, needed)
     except PlacerError as error:
         message = f"{at(number, None)}: {error.message}"
         raise PlacerError(message, error.hint, error.exit_code) from None
@@ -224,6 +263,7 @@ def _read(
     quotas: tuple[Quota, ...],
     quota_gpus: int | None,
     slots: Slots | None,
+    needed: str,
 ) -> Job:
     words = {word: value for word, value in row.items() if word not in OWN_WORDS}
     weight = _number(row.get("weight", 1.0), "weight")
@@ -240,7 +280,7 @@ def _read(
         quota_gpus=None if quota_gpus is None else math.floor(share * quota_gpus),
     )
     duration = _seconds(row.get("duration"), "duration")
-    _check_amount(wish, duration, slots)
+    _check_amount(wish, duration, slots, needed)
     return Job(
         name=_name(row, number),
         problem=replace(problem, requirements=wish),
@@ -253,12 +293,18 @@ def _read(
     )
 
 
-def _check_amount(wish: Requirements, duration: float | None, slots: Slots | None) -> None:
+def _check_amount(
+    wish: Requirements, duration: float | None, slots: Slots | None, needed: str
+) -> None:
     """Refuse a job that does not say how much it has to do."""
     if slots is None:
         if duration is not None:
             raise PlacerError("duration without slots", "say how long a slot is: slot and horizon")
-        if not wish.floor_samples_per_second:
+        if needed == "amount" and wish.samples is None:
+            raise PlacerError(
+                "nothing says how much it has to do", "give tokens or samples: hours count"
+            )
+        if needed == "floor" and not wish.floor_samples_per_second:
             raise PlacerError(
                 "nothing says how fast it must be",
                 "give min_throughput, or tokens or samples with a deadline",

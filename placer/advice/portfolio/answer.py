@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import fsum
 from typing import Any
 
 from msgspec import to_builtins
@@ -11,6 +12,7 @@ from msgspec import to_builtins
 from placer.advice.portfolio.displaced import (
     Displacement,
     Worth,
+    budget_displacement,
     displacements,
     giving_way,
     worths,
@@ -29,6 +31,11 @@ from placer.solving.answer import Status
 from placer.solving.result import Result, answer_document
 from placer.units import format_usd
 
+UNITS = {"throughput": "weighted samples/s", "time": "weighted h"}
+"""Units of objectives that are not dollars."""
+SAME_SHARE = 1e-9
+"""Relative slack of equal shares."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
@@ -37,7 +44,8 @@ class Placed:
     Notes
     -----
     ``result`` is None where the job is left out, for ``reason``. ``usd`` and ``alone_usd`` are what
-    it costs here and with the market to itself; per hour, or in total with slots.
+    it costs here and with the market to itself; per hour, or in total with slots. ``share`` is its
+    speed over the one that it would have alone, where speed counts.
     """
 
     job: Job = field(repr=False)
@@ -49,6 +57,8 @@ class Placed:
     slots: int = 1
     displaced: tuple[Displacement, ...] = ()
     reason: str = ""
+    alone_samples_per_second: float | None = None
+    share: float | None = None
 
     @property
     def name(self) -> str:
@@ -76,9 +86,11 @@ class PortfolioAnswer(Shown):
 
     Notes
     -----
-    ``usd`` is what all jobs cost, ``bound`` what the same jobs cost at least. ``greedy_usd`` and
+    ``usd`` is what all jobs cost, ``value`` the objective: the same dollars, weighted samples/s or
+    weighted hours; ``bound`` is on the value of the same jobs. ``greedy_usd``, ``greedy_value`` and
     ``greedy_left_out`` are those of jobs placed one by one. ``left_out_proved``: no choice of jobs
-    leaves out less.
+    leaves out less. ``least_share`` is that of the job that is held back most, and
+    ``least_share_bound`` what no choice gives all of them; None unless shares are to be fair.
     """
 
     portfolio: Portfolio = field(repr=False)
@@ -95,6 +107,11 @@ class PortfolioAnswer(Shown):
     rounds: int
     searches: int
     machines: tuple[dict[str, Any], ...] = ()
+    value: float = 0.0
+    greedy_value: float = 0.0
+    per_dollar: float | None = None
+    least_share: float | None = None
+    least_share_bound: float | None = None
 
     def __repr__(self) -> str:
         runs = len(self.jobs) - len(self.left_out)
@@ -109,16 +126,31 @@ class PortfolioAnswer(Shown):
     @property
     def gap(self) -> float | None:
         """Relative distance of the value from its bound."""
-        return None if self.bound is None else gap_between(self.usd, self.bound)
+        return None if self.bound is None else gap_between(self.value, self.bound)
 
     @property
     def saving(self) -> float | None:
-        """What is saved against jobs placed one by one, as a share; None if they differ in which
-        jobs run.
+        """What is saved against jobs placed one by one, or done more, as a share; None if they
+        differ in which jobs run.
         """
-        if self.greedy_left_out != len(self.left_out) or not self.greedy_usd:
+        if self.greedy_left_out != len(self.left_out) or not self.greedy_value:
             return None
-        return (self.greedy_usd - self.usd) / self.greedy_usd
+        sign = -1 if self.portfolio.objective == "throughput" else 1
+        return sign * (self.greedy_value - self.value) / self.greedy_value
+
+    @property
+    def held_back(self) -> tuple[str, ...]:
+        """Names of the jobs that have the least share."""
+        least = self.least_share
+        if least is None:
+            return ()
+        rows = (job for job in self.jobs if job.share is not None)
+        return tuple(job.name for job in rows if (job.share or 0.0) <= least * (1 + SAME_SHARE))
+
+    @property
+    def unit(self) -> str:
+        """Unit of the objective."""
+        return UNITS.get(self.portfolio.objective, self.portfolio.unit)
 
     def __getitem__(self, name: str) -> Placed:
         """Return the job of a name."""
@@ -129,17 +161,20 @@ class PortfolioAnswer(Shown):
         return {
             "schema": PORTFOLIO_SCHEMA,
             "objective": {
-                "name": "cost",
-                "unit": self.portfolio.unit,
-                "value": self.usd,
+                "name": self.portfolio.objective,
+                "unit": self.unit,
+                "value": self.value,
                 "bound": self.bound,
                 "gap": self.gap,
+                "per_dollar": self.per_dollar,
             },
+            "fair": self._fair(),
             "status": self.status,
             "usd": self.usd,
             "unit": self.portfolio.unit,
             "one_by_one": {
                 "usd": self.greedy_usd,
+                "value": self.greedy_value,
                 "left_out": self.greedy_left_out,
                 "saving": self.saving,
             },
@@ -153,6 +188,16 @@ class PortfolioAnswer(Shown):
                 "rounds": self.rounds,
                 "searches": self.searches,
             },
+        }
+
+    def _fair(self) -> dict[str, Any] | None:
+        """Build the part of a document about shares."""
+        if self.least_share is None:
+            return None
+        return {
+            "least_share": self.least_share,
+            "bound": self.least_share_bound,
+            "held_back": list(self.held_back),
         }
 
     @property
@@ -215,6 +260,8 @@ def job_document(placed: Placed) -> dict[str, Any]:
         "usd": placed.usd,
         "alone_usd": placed.alone_usd,
         "alone_workers": list(placed.alone_workers),
+        "alone_samples_per_second": placed.alone_samples_per_second,
+        "share": placed.share,
         "displaced": [to_builtins(row) for row in placed.displaced],
         "placement": None if answer is None else answer["placement"],
         "estimate": None if answer is None else answer["estimate"],
@@ -237,14 +284,21 @@ def answered(found: Found) -> PortfolioAnswer:
         group = next(g for g in columns.groups if number in g.members)
         placed.append(_placed(found, assigned, held, number, job, found.alone.get(group.number)))
     key, greedy = worth(columns, found.counts), worth(columns, found.greedy)
+    sign = -1.0 if portfolio.objective == "throughput" else 1.0
+    cost, flat = portfolio.objective == "cost", not found.duals.budget
     answer = PortfolioAnswer(
         portfolio=portfolio,
         jobs=tuple(placed),
-        usd=key[-1],
-        bound=found.bound,
-        greedy_usd=greedy[-1],
+        usd=key[-1] if cost else _dollars(found.counts),
+        value=sign * key[-1],
+        bound=None if found.bound is None else sign * found.bound,
+        greedy_usd=greedy[-1] if cost else _dollars(found.greedy),
+        greedy_value=sign * greedy[-1],
+        per_dollar=None if cost or flat else found.duals.budget,
+        least_share=None if found.shares is None else found.shares[0],
+        least_share_bound=None if found.shares is None else found.shares[1],
         greedy_left_out=len(portfolio.jobs) - sum(found.greedy.values()),
-        worths=worths(found.duals),
+        worths=worths(found.duals, portfolio.objective),
         giving_way=giving_way(columns, sorted(assigned)),
         left_out_proved=found.proved_out,
         stopped=found.stopped,
@@ -257,6 +311,10 @@ def answered(found: Found) -> PortfolioAnswer:
     if wrong:
         raise AssertionError(f"the portfolio breaks a shared limit: {wrong}")
     return answer
+
+
+def _dollars(counts: Mapping[Column, int]) -> float:
+    return fsum(count * column.usd for column, count in counts.items())
 
 
 def _assigned(found: Found) -> Iterator[tuple[int, Column]]:
@@ -276,9 +334,12 @@ def _placed(
     alone: Column | None,
 ) -> Placed:
     columns, column = found.columns, assigned.get(number)
-    displaced = () if alone is None else displacements(columns, assigned, held, number, alone)
-    if column is not None and alone is not None and column.usd <= alone.usd:
-        displaced = ()
+    displaced: tuple[Displacement, ...] = ()
+    by_speed = columns.portfolio.by_speed
+    if alone is not None and (column is None or _worse(column, alone, by_speed=by_speed)):
+        displaced = displacements(columns, assigned, held, number, alone)
+        displaced += budget_displacement(columns, assigned, number, alone)
+    speed = None if alone is None else alone.samples_per_second
     return Placed(
         job=job,
         result=None if column is None else _result(job, column),
@@ -291,7 +352,18 @@ def _placed(
         slots=0 if column is None else column.slots,
         displaced=displaced,
         reason="" if column is not None else _reason(found, alone, displaced),
+        alone_samples_per_second=speed if by_speed else None,
+        share=min(1.0, column.samples_per_second / speed)
+        if by_speed and column is not None and speed
+        else None,
     )
+
+
+def _worse(column: Column, alone: Column, *, by_speed: bool) -> bool:
+    """Tell whether a column is dearer than the one that its job would have alone, or slower."""
+    if by_speed:
+        return column.samples_per_second < alone.samples_per_second * (1 - SAME_SHARE)
+    return column.usd > alone.usd
 
 
 def _machines(columns: Columns, held: dict[Held, float]) -> Iterator[dict[str, Any]]:

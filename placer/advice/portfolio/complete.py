@@ -12,8 +12,10 @@ from placer.advice.portfolio.question.columns import Column, Columns, Group
 from placer.advice.portfolio.question.resources import Resource
 from placer.solving import allowance
 
-MOST_QUESTIONS = 200
-"""Questions about one group of jobs; more are given up."""
+FASTER = 1 + 1e-7
+"""Least speed over that of a placement by which the next one is faster."""
+MOST_QUESTIONS, MOST_LIMITS = 1_000, 20_000
+"""Questions about one group of jobs, and limits that are looked at; more are given up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +44,11 @@ def completed(
     -----
     A column in the way of a better choice can be replaced by one that takes no more of anything
     and costs no more. Such columns are found by asking for the best one, and again with less of
-    each resource that it takes.
+    each resource that it takes; where speed counts, also for a faster one.
     """
     columns, whole = pricing.columns, True
     for group in columns.groups:
-        whole = _complete(pricing, group, threshold.values[group.number], gap) and whole
+        whole = all_columns(pricing, group, threshold.values[group.number], gap) and whole
     chosen = chosen_whole(columns)
     if chosen is None:
         return best, False
@@ -55,24 +57,30 @@ def completed(
     return best, whole and chosen.proved
 
 
-def _complete(pricing: Pricing, group: Group, threshold: float, gap: float) -> bool:
+def all_columns(pricing: Pricing, group: Group, threshold: float, gap: float) -> bool:
     """Add all columns of a group below a value that no other column replaces; tells whether none is
     missing.
     """
     waiting, seen = [Within()], set[tuple[object, ...]]()
-    for _ in range(MOST_QUESTIONS):
+    answers: list[tuple[Within, Column]] = []
+    for _ in range(MOST_LIMITS):
         if not waiting:
             return True
-        if allowance.current().spent:
+        if allowance.current().spent or len(answers) >= MOST_QUESTIONS:
             return False
         limit = waiting.pop()
-        bound, made = pricing.within(group, limit, gap)
-        if bound >= threshold:
-            continue
-        if not made:  # the solver was stopped, or its placement breaks a limit of the portfolio
-            return False
-        for child in _less(pricing.columns, made[0], limit):
-            key = tuple(sorted(child.caps.items())), child.slots
+        # The best column within wider limits is the best within these, if it keeps them.
+        column = next((c for wide, c in answers if limit.inside(wide) and limit.admits(c)), None)
+        if column is None:
+            bound, made = pricing.within(group, limit, gap)
+            if bound >= threshold:
+                continue
+            if not made:  # the solver was stopped, or its placement breaks a limit of the portfolio
+                return False
+            column = made[0]
+            answers.append((limit, column))
+        for child in _less(pricing.columns, column, limit):
+            key = tuple(sorted(child.caps.items())), child.slots, child.floor
             if key not in seen:
                 seen.add(key)
                 waiting.append(child)
@@ -80,12 +88,14 @@ def _complete(pricing: Pricing, group: Group, threshold: float, gap: float) -> b
 
 
 def _less(columns: Columns, column: Column, limit: Within) -> Iterator[Within]:
-    """Yield what excludes a column: less of each thing that others may want, or of dollars."""
+    """Yield what excludes a column: less of each thing that others may want, or more speed."""
     used: dict[Resource, float] = {}
     for (resource, _), amount in column.use.items():
         used[resource] = amount
     for resource, amount in used.items():
         yield limit.less_of(resource, amount - 1)
+    if columns.portfolio.by_speed:
+        yield replace(limit, floor=column.samples_per_second * FASTER)
     if columns.portfolio.slots is not None and column.slots > 1:
         yield replace(limit, slots=column.slots - 1)
 

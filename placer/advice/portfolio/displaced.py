@@ -90,11 +90,43 @@ def displacements(
     return tuple(rows.values())
 
 
-def worths(duals: Duals) -> tuple[Worth, ...]:
-    """List what is scarce, the dearest first."""
+def budget_displacement(
+    columns: Columns, assigned: Mapping[int, Column], job: int, alone: Column
+) -> tuple[Displacement, ...]:
+    """Say who has the dollars that a job would spend by itself; empty if they are left."""
+    budget = columns.portfolio.budget_usd
+    if budget is None or not columns.portfolio.by_speed:
+        return ()
+    others = [
+        (-column.usd, columns.portfolio.jobs[number].name)
+        for number, column in assigned.items()
+        if number != job
+    ]
+    left = budget + sum(usd for usd, _ in others)
+    if alone.usd <= left * (1 + SLACK):
+        return ()
+    row = Displacement(
+        resource="of the budget",
+        unit="USD/h",
+        place="",
+        wanted=alone.usd,
+        left=max(0.0, left),
+        by=tuple(name for _, name in sorted(others)),
+        slot=0,
+    )
+    return (row,)
+
+
+def worths(duals: Duals, objective: str) -> tuple[Worth, ...]:
+    """List what is scarce, the dearest first; where it is not cost that counts, in dollars of the
+    budget that are worth as much.
+    """
+    if objective != "cost" and not duals.budget:
+        return ()
+    dollar = 1.0 if objective == "cost" else duals.budget
     prices: dict[tuple[str, str], dict[int, float]] = {}
     for (resource, slot), usd in duals.prices.items():
-        prices.setdefault((resource.words, resource.unit), {})[slot] = usd
+        prices.setdefault((resource.words, resource.unit), {})[slot] = usd / dollar
     rows = (
         Worth(resource=words, unit=unit, usd=sum(usd.values()), slots=tuple(sorted(usd)))
         for (words, unit), usd in prices.items()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
+from signal import SIGINT, signal
+from threading import current_thread, main_thread
 
 from placer.advice.portfolio.complete import completed, threshold_of
 from placer.advice.portfolio.greedy import Ledger, one_by_one
@@ -45,9 +48,13 @@ KEEP = 0.5
 """Share of the best prices so far in the next ones: prices of the program alone swing (Wentges,
 1997).
 """
+BETWEEN = (0.25, 0.5, 0.75)
+"""Shares of the best prices so far in prices that are looked at with all that is proved by now."""
+LATEST = 6
+"""Prices of the latest rounds that are looked at again."""
 CLOSED = 1e-6
 """Relative gap of a choice among all columns, at least."""
-CHOOSING_S = 2.0
+CHOOSING_S = 0.8
 """Seconds after the end in which whole numbers of the known columns are chosen."""
 OUT = 10.0
 """Leaving out a job costs so many times what all jobs cost alone: any job is worth its place."""
@@ -76,6 +83,7 @@ class Found:
     searches: int
     seconds: float
     stopped: bool
+    shares: tuple[float, float] | None = None
 
 
 @dataclass(kw_only=True)
@@ -217,6 +225,18 @@ class Generation:
         if bound > self.best_bound:
             self.best_bound, self.best = bound, duals
 
+    def settle(self) -> None:
+        """Take the prices at which what is proved by now gives the best bound: those of the latest
+        programs, and prices between them and the best so far.
+        """
+        if allowance.current().spent or not self.tried:
+            return
+        out, last = self.out(), relaxed(self.columns, self.out()).duals
+        between = [last.mixed(self.best, share) for share in BETWEEN]
+        for duals in (*self.tried[-LATEST:], last, *between):
+            self._bounded(duals, out)
+        self.tried.append(self.best)
+
     def tighten(self, value: float) -> None:
         """Search the jobs that are proved worst to the end, at the best prices so far.
 
@@ -226,6 +246,7 @@ class Generation:
             Of the choice so far: a bound within the gap of it is enough.
         """
         self.pricing.hard.clear()
+        self.settle()
         out, done = self.out(), set[int]()
         while not allowance.current().spent:
             bound = lagrangean(self.columns, self.known, self.best, out)
@@ -275,10 +296,29 @@ def solved(portfolio: Portfolio, options: SolveOptions) -> Found:
         Gap of the portfolio and time for all of it.
     """
     started = time.perf_counter()
-    with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel) as own:
+    with interruptible(options) as own:
         found = _solved(portfolio, options, started)
         stopped = own.spent is not None
     return replace(found, stopped=stopped)
+
+
+@contextmanager
+def interruptible(options: SolveOptions) -> Iterator[Allowance]:
+    """Open the allowance of a portfolio; Ctrl-C uses it up, so that the best so far is returned.
+
+    Notes
+    -----
+    Outside of the main thread a caller cancels with ``options.cancel``.
+    """
+    with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel) as own:
+        if current_thread() is not main_thread():
+            yield own
+            return
+        before = signal(SIGINT, lambda *_: own.interrupt())
+        try:
+            yield own
+        finally:
+            signal(SIGINT, before)
 
 
 def _solved(portfolio: Portfolio, options: SolveOptions, started: float) -> Found:
@@ -348,16 +388,17 @@ def _large(
     def best_of(*choices: dict[Column, int]) -> dict[Column, int]:
         return min(choices, key=lambda choice: worth(columns, choice))
 
-    with _part(ROUNDS_TIME):
+    with part(ROUNDS_TIME):
         _rounds(state)
     counts = best_of(greedy, _whole(columns))
-    with _part(PROOFS_TIME):
+    with part(PROOFS_TIME):
         before = len(columns.kept)
         state.tighten(worth(columns, counts)[-1])
         if len(columns.kept) > before:
             _rounds(state)
             counts = best_of(counts, _whole(columns))
-    with _part(ONE_BY_ONE_TIME):
+            state.settle()
+    with part(ONE_BY_ONE_TIME):
         greedy = best_of(greedy, one_by_one(state.pricing, order))
     counts = best_of(counts, greedy)
     return improved(state.pricing, counts, state.known, state.best, _enough(state)), greedy
@@ -371,8 +412,8 @@ def _least(columns: list[Column]) -> float:
     return min((column.usd for column in columns), default=0.0)
 
 
-def _part(share: float) -> AbstractContextManager[Allowance]:
-    """Open a share of the time that is left."""
+def part(share: float) -> AbstractContextManager[Allowance]:
+    """Open a share of the time that is left as an allowance of its own."""
     return allowance.opened(share * allowance.current().seconds_left)
 
 

@@ -22,10 +22,17 @@ class Ledger:
         self.held: dict[Held, float] = {}
         self.bought: set[int] = set()
         self.usd = 0.0
+        self._value = 0.0
+
+    @property
+    def total(self) -> float:
+        """Value of all that is taken; blocks are paid for in dollars."""
+        return self.usd if self.columns.portfolio.objective == "cost" else self._value
 
     def take(self, column: Column, count: int = 1) -> None:
         """Take what a column holds, so many times; a negative count gives it back."""
         self.usd += count * column.usd
+        self._value += count * column.value
         for block in self._needed(column):
             self.bought.add(block)
             self.usd += self.columns.portfolio.blocks[block].usd
@@ -45,7 +52,7 @@ class Ledger:
 
     def value(self, column: Column) -> float:
         """Return the value of a column with the blocks that it would be the first to use."""
-        return self._usd(column)
+        return column.value + self._usd(column) - column.usd
 
     def caps(self, slots: Iterable[int]) -> dict[Resource, float]:
         """Return what is left of each resource throughout some slots, where anything is taken."""

@@ -30,7 +30,7 @@ def worth(columns: Columns, counts: Mapping[Column, int]) -> tuple[float, ...]:
     ledger = Ledger(columns)
     for column, count in counts.items():
         ledger.take(column, count)
-    return (*(round(missed[priority], 9) for priority in sorted(missed)), ledger.usd)
+    return (*(round(missed[priority], 9) for priority in sorted(missed)), ledger.total)
 
 
 def improved(

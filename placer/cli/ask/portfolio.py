@@ -17,6 +17,7 @@ from placer.errors import PlacerError
 EXAMPLE = """\b
 Examples:
   placer portfolio examples/jobs.toml
+  placer portfolio examples/jobs.toml --objective throughput --fair
   placer portfolio jobs.toml --time-limit 5min -o portfolio.json --manifests plans
 """
 
@@ -31,6 +32,18 @@ Examples:
 )
 @click.option(
     "--budget", metavar="USD[/h]", help="Budget of all jobs, in place of the one in the file."
+)
+@click.option(
+    "--objective",
+    type=click.Choice(["cost", "throughput", "time"]),
+    help="Least cost, or for a budget the most weighted samples/s or the least weighted hours, in "
+    "place of the one in the file.",
+)
+@click.option(
+    "--fair/--no-fair",
+    default=None,
+    help="First make the least share of any job as large as possible, of the speed that it would "
+    "have with the budget and the quotas to itself.",
 )
 @click.option(
     "--gap", default="1%", show_default=True, metavar="SHARE", help="Relative gap to reach."

@@ -76,8 +76,24 @@ def _wrong(document: Mapping[str, Any]) -> Iterator[str]:
     usd, budget = fsum(job["usd"] for job in jobs) + bought, shared["budget_usd"]
     if budget is not None and usd > budget * (1 + SAME):
         yield f"{usd:g} USD are above the budget of {budget:g}"
+    yield from _wrong_value(document, jobs)
     if abs(document["usd"] - usd) > SAME * max(1.0, usd):
         yield f"all jobs cost {usd:g}, not {document['usd']:g}"
+
+
+def _wrong_value(document: Row, jobs: list[Row]) -> Iterator[str]:
+    """Yield what of an objective in speed does not follow from the jobs."""
+    objective = document["objective"]
+    if objective["name"] == "throughput":
+        total = fsum(
+            job["weight"] * job["estimate"]["effective_samples_per_second"]["value"] for job in jobs
+        )
+        if abs(objective["value"] - total) > SAME * max(1.0, total):
+            yield f"all jobs do {total:g} weighted samples/s, not {objective['value']:g}"
+    shares = [job["share"] for job in jobs if job.get("share") is not None]
+    fair = document.get("fair")
+    if fair is not None and shares and abs(fair["least_share"] - min(shares)) > SAME:
+        yield f"the least share is {min(shares):g}, not {fair['least_share']:g}"
 
 
 def _wrong_slot(jobs: list[Row], shared: Row, slot: int, when: str) -> Iterator[str]:

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from math import inf
 
 from placer.advice.portfolio.question.columns import Columns, Duals, Group
-from placer.advice.portfolio.question.resources import Limits
+from placer.advice.portfolio.question.resources import Held, Limits
+
+TINY = 1e-12
+"""Dollars of a unit below are none."""
 
 
 @dataclass(kw_only=True)
@@ -17,7 +20,7 @@ class Known:
     Notes
     -----
     Mutable. What a job takes costs no less at higher prices, so what is proved at lower ones holds;
-    where a price was higher, it loses the difference for all that there is of the resource.
+    where a price was higher, it loses the difference for what a column can take of the resource.
     """
 
     group: Group
@@ -29,19 +32,51 @@ class Known:
         return max((self._moved(*proof, duals) for proof in self.proofs), default=-inf)
 
     def _moved(self, there: Duals, bound: float, duals: Duals) -> float:
+        """Return a bound at some prices that follows from one at other prices.
+
+        Notes
+        -----
+        A column that is worth less than ``bound`` at these prices takes no more of a resource than
+        that pays for: its machines at their true price and at the price of the resource.
+        """
         if bound == inf:
             return inf
         loss = max(0.0, there.budget - duals.budget)
         loss *= self.limits.portfolio.budget_usd or 0.0
+        dropped = []
         for held, usd in there.prices.items():
-            dropped = usd - duals.prices.get(held, 0.0)
-            if dropped > 0:
-                loss += dropped * self.limits.capacity(held)
-        return bound - loss
+            price = duals.prices.get(held, 0.0)
+            if usd > price:
+                each = (1 + duals.budget) * self.limits.usd_of_unit(held[0]) + price
+                dropped.append((usd - price, each, held))
+        return bound - loss - self._most_lost(dropped, max(0.0, bound))
+
+    def _most_lost(self, dropped: list[tuple[float, float, Held]], usd: float) -> float:
+        """Return the most that lower prices take off a column of no more than some dollars.
+
+        Parameters
+        ----------
+        dropped
+            By how much a price is lower, what a unit of the resource costs at least, and which.
+        """
+        if self.limits.portfolio.objective != "cost":
+            return sum(drop * self.limits.capacity(held) for drop, _, held in dropped)
+        # No machine counts in two quotas of one place each, so its dollars are spent once.
+        apart = all(held[0].kind == "quota" for _, _, held in dropped)
+        lost, left = 0.0, usd
+        for drop, each, held in sorted(dropped, key=lambda row: -row[0] / max(row[1], TINY)):
+            most = self.limits.capacity(held)
+            taken = min(most, (left if apart else usd) / each) if each > TINY else most
+            lost += drop * taken
+            left -= taken * each
+            if apart and left <= 0:
+                break
+        return lost
 
     def learn(self, duals: Duals, bound: float) -> None:
-        """Keep what was proved at some prices."""
-        self.proofs.append((duals, bound))
+        """Keep what was proved at some prices, if that does not follow from what is known."""
+        if bound > self.at(duals):
+            self.proofs.append((duals, bound))
 
 
 def lagrangean(

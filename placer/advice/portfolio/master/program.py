@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from placer.version import install_line
 
 WRONG_HIGHS = (1, 14, 0)
 """A version of HiGHS that returns wrong optima of tiny programs as optimal."""
+SHARE_DIGITS = 9
+"""Digits of a share that tell it from others."""
 TINY = 1e-9
 """Prices below are rounding."""
 
@@ -70,8 +72,8 @@ class Program:
 
     def goal(self) -> list[float]:
         """Return what is minimised."""
-        usd = [column.usd for column in self.choices]
-        return [*usd, *self.out, *(block.usd for block in self.portfolio.blocks)]
+        values = [column.value for column in self.choices]
+        return [*values, *self.out, *(block.usd for block in self.portfolio.blocks)]
 
     def budget(self) -> dict[int, float]:
         """Return the row of the budget."""
@@ -152,14 +154,19 @@ def relaxed(columns: Columns, out: Sequence[float]) -> Relaxed:
     )
 
 
-def whole(columns: Columns, seconds: float) -> Chosen:
+def whole(
+    columns: Columns, seconds: float, share: Callable[[Column], float] | None = None
+) -> Chosen:
     """Choose a whole number of each column: the most weight of the highest priority runs, then of
-    the next, and then the value is the least.
+    the next, then the least share of any job is as large as possible, and then the value is the
+    least.
 
     Parameters
     ----------
     seconds
         For each of these steps.
+    share
+        Of what its job would have alone; None: shares do not count.
     """
     program = Program(columns, [0.0] * len(columns.groups))
     goal = program.goal()
@@ -175,13 +182,50 @@ def whole(columns: Columns, seconds: float) -> Chosen:
             proved = proved and ended
             least = round(sum(v * step[i] for i, v in missed.items()), 9)
             fixed.append((missed, least + 1e-9 * max(1.0, least)))
+    if share is not None:
+        return _fair(program, fixed, seconds, share, out=solution is None)
     if solution is None:
         solution, ended = _solved(program, goal, fixed, seconds)
         proved = proved and ended
+    return _chosen(program, solution, proved=proved)
+
+
+def _chosen(program: Program, solution: Any, *, proved: bool) -> Chosen:
+    """Return what a solution takes."""
     if solution is None:
         return Chosen(counts={}, proved=False)
     counts = {c: round(n) for c, n in zip(program.choices, solution, strict=False) if n > 0.5}
     return Chosen(counts=counts, proved=proved)
+
+
+def _fair(
+    program: Program,
+    fixed: Sequence[tuple[dict[int, float], float]],
+    seconds: float,
+    share: Callable[[Column], float],
+    *,
+    out: bool,
+) -> Chosen:
+    """Choose with the largest least share, found by halving the shares that columns have.
+
+    Parameters
+    ----------
+    out
+        Jobs may be left out, as many as before.
+    """
+    shares = [share(column) for column in program.choices]
+    levels = sorted({round(s, SHARE_DIGITS) for s in shares})
+    best, proved, low, high = None, True, 0, len(levels) - 1
+    while low <= high:
+        middle = (low + high) // 2
+        barred = [j for j, s in enumerate(shares) if round(s, SHARE_DIGITS) < levels[middle]]
+        solution, ended = _solved(program, program.goal(), fixed, seconds, out=out, barred=barred)
+        proved = proved and ended
+        if solution is None:
+            high = middle - 1
+        else:
+            best, low = solution, middle + 1
+    return _chosen(program, best, proved=proved)
 
 
 def _missed(program: Program, priority: int) -> dict[int, float]:
@@ -197,6 +241,7 @@ def _solved(
     seconds: float,
     *,
     out: bool = True,
+    barred: Sequence[int] = (),
 ) -> tuple[Any, bool]:
     """Minimise over whole numbers; returns the solution, None if there is none, and whether it is
     proved.
@@ -218,6 +263,7 @@ def _solved(
     upper = np.array(program.upper())
     if not out:
         upper[program.first_out : program.first_block] = 0.0
+    upper[list(barred)] = 0.0
     constraints = [optimize.LinearConstraint(jobs, counts, counts)]
     if len(most):
         constraints.append(optimize.LinearConstraint(limits, -np.inf, most))

@@ -17,16 +17,25 @@ HARD = 0.97
 
 @dataclass(frozen=True, kw_only=True)
 class Within:
-    """What a placement may take at most: of some resources, and of slots."""
+    """What a placement may take of some resources and of slots, and how fast it must be."""
 
     caps: Mapping[Resource, float] = field(default_factory=dict)
     slots: int | None = None
+    floor: float = 0.0
 
     def admits(self, column: Column) -> bool:
         """Tell whether a column keeps these limits."""
-        return all(
-            amount <= self.caps.get(held[0], inf) for held, amount in column.use.items()
-        ) and column.slots <= (self.slots or column.slots)
+        if column.samples_per_second < self.floor or column.slots > (self.slots or column.slots):
+            return False
+        return all(amount <= self.caps.get(held[0], inf) for held, amount in column.use.items())
+
+    def inside(self, other: Within) -> bool:
+        """Tell whether whatever keeps these limits keeps others too."""
+        return (
+            self.floor >= other.floor
+            and (self.slots or inf) <= (other.slots or inf)
+            and all(self.caps.get(key, inf) <= most for key, most in other.caps.items())
+        )
 
     def less_of(self, resource: Resource, amount: float) -> Within:
         """Return the same with less of a resource."""
@@ -99,7 +108,7 @@ class Pricing:
                 self.search, self.columns, group, limit.caps, limit.slots, gap
             )
         else:
-            floor = portfolio.floor(group.job)
+            floor = max(portfolio.floor(group.job), limit.floor)
             kept = (c for c in self.columns.of(group.number) if limit.admits(c))
             best = min(kept, key=lambda column: column.usd, default=None)
             if best is not None and gap is None and group.number in self.hard:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -28,6 +28,14 @@ MONEY = ("budget_usd", "budget_usd_per_hour", "most_usd_per_million_samples")
 @dataclass(frozen=True, kw_only=True)
 class Cheapest:
     """The least dollars of one question: a bound, and a placement if one is known."""
+
+    bound: float
+    placement: Placement | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fastest:
+    """The most samples/s of one question: a bound, and a placement if one is known."""
 
     bound: float
     placement: Placement | None = None
@@ -100,6 +108,31 @@ class Search:
         found = self.asked(asked, problem, priced, gap, start)
         return replace(found, bound=min(max(found.bound, relaxed), known))
 
+    def fastest(self, problem: Problem, usd: float) -> Fastest:
+        """Find the most samples/s of a job for so many USD per hour, with the market to itself."""
+        self.searches += 1
+        wish = problem.requirements
+        most = min(usd, wish.budget_usd_per_hour or inf)
+        asked = replace(
+            problem,
+            requirements=replace(wish, objective="throughput", budget_usd_per_hour=most),
+        )
+        result = solve(asked, "exact", self._options())
+        if result.status is Status.INFEASIBLE:
+            return Fastest(bound=0.0)
+        bound = inf if result.bound is None else result.bound
+        return Fastest(bound=bound, placement=result.placement)
+
+    def _options(self, gap: float | None = None, start: Placement | None = None) -> SolveOptions:
+        """Return the options of one search."""
+        return replace(
+            self.options,
+            gap=self.options.gap if gap is None else gap,
+            time_limit_s=max(LEAST_S, min(self.most_s, allowance.current().seconds_left)),
+            break_ties=False,
+            start=start,
+        )
+
     def relaxed(
         self,
         problem: Problem,
@@ -115,6 +148,14 @@ class Search:
             return kinds.least_usd_per_rate(usd, floor) / HOUR_S * 1e6
         return kinds.least_usd(usd, floor)
 
+    def curve(
+        self, problem: Problem, surcharges: Mapping[Resource, float]
+    ) -> Callable[[float], float]:
+        """Return bounds on the USD/h with surcharges that fractions of workers prove, by floor."""
+        kinds = self._kinds_of(problem)
+        usd = kinds.surcharged(surcharge_of(surcharges))
+        return lambda floor: kinds.least_usd(usd, floor)
+
     def asked(
         self,
         asked: Problem,
@@ -125,14 +166,8 @@ class Search:
     ) -> Cheapest:
         """Ask the solver, and take off the bound what is surcharged but not taken."""
         self.searches += 1
-        options = replace(
-            self.options,
-            gap=self.options.gap if gap is None else gap,
-            time_limit_s=max(LEAST_S, min(self.most_s, allowance.current().seconds_left)),
-            break_ties=False,
-            start=start if start is not None and _rented(start, asked) else None,
-        )
-        result = solve(asked, "exact", options)
+        known = start if start is not None and _rented(start, asked) else None
+        result = solve(asked, "exact", self._options(gap, known))
         if result.status is Status.INFEASIBLE:
             return Cheapest(bound=inf)
         bound = max(0.0, (result.bound or 0.0) - _server_surcharge(asked, problem, surcharges))

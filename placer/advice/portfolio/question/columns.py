@@ -17,8 +17,8 @@ SLACK = 1e-9
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Duals:
-    """Prices of what jobs share: USD for a unit of each resource in each slot, and USD for each
-    dollar of the budget.
+    """Prices of what jobs share, in the unit of the objective: for a unit of each resource in each
+    slot, and for each dollar of the budget.
     """
 
     prices: Mapping[Held, float] = field(default_factory=dict)
@@ -43,21 +43,23 @@ class Column:
 
     Notes
     -----
-    ``usd`` are true dollars: per hour, or in total with slots.
+    ``usd`` are true dollars: per hour, or in total with slots. ``value`` is what it adds to the
+    objective, of which the least is best: the same dollars where cost is what counts.
     """
 
     group: int
     placement: Placement
     usd: float
+    value: float
     samples_per_second: float
     use: Mapping[Held, float]
     start: int = 0
     slots: int = 1
 
     def reduced(self, duals: Duals) -> float:
-        """Return its dollars with what it takes at some prices."""
+        """Return its value with what it takes at some prices."""
         taken = sum(duals.prices.get(held, 0.0) * amount for held, amount in self.use.items())
-        return (1 + duals.budget) * self.usd + taken
+        return self.value + duals.budget * self.usd + taken
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -165,6 +167,7 @@ class Columns:
             group=group.number,
             placement=placement,
             usd=usd,
+            value=self.portfolio.value(group.job, usd, outcome.samples_per_second),
             samples_per_second=outcome.samples_per_second,
             use={
                 (resource, slot): amount

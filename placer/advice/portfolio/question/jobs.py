@@ -112,6 +112,9 @@ class Portfolio:
     Without ``slots`` all jobs run side by side, and dollars are per hour; with slots each job runs
     once from a slot on, and dollars are in total. ``quotas`` and ``quota_gpus`` are as in
     `Requirements`. ``budget_usd`` is for all jobs: per hour without slots, else in total.
+    ``objective`` is ``cost``, ``throughput`` (most samples/s, each job's times its weight) or
+    ``time`` (least hours of all jobs, each job's times its weight). ``fair``: the least share of
+    any job is as large as possible first, of the speed that it would have alone.
     """
 
     jobs: tuple[Job, ...]
@@ -120,6 +123,24 @@ class Portfolio:
     budget_usd: float | None = None
     slots: Slots | None = None
     blocks: tuple[Block, ...] = ()
+    objective: str = "cost"
+    fair: bool = False
+
+    @property
+    def by_speed(self) -> bool:
+        """Tell whether a faster placement of a job may be better than a slower one."""
+        return self.fair or self.objective != "cost"
+
+    def value(self, job: Job, usd: float, samples_per_second: float) -> float:
+        """Return what a placement of a job adds to the objective, of which the least is best: USD,
+        weighted samples/s times -1, or weighted hours.
+        """
+        if self.objective == "throughput":
+            return -job.weight * samples_per_second
+        if self.objective == "time":
+            assert job.wish.samples is not None
+            return job.weight * job.wish.samples / samples_per_second / HOUR_S
+        return usd
 
     @property
     def slot_count(self) -> int:
