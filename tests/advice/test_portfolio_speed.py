@@ -59,7 +59,7 @@ def test_most_work_least_hours_and_fair_shares_agree_with_brute_force() -> None:
     do not fit, and jobs that are slower than alone.
     """
     drawn: Counter[str] = Counter()
-    for seed in (0, 1, 2, 5, 6, 8, 9, 14):
+    for seed in (5, 10, 12, 17, 37, 43, 66, 78):
         portfolio = speed_portfolio(seed)
         found = chosen(portfolio, SolveOptions(gap=1e-6, time_limit_s=60))
         *missed, value = worth(found.columns, found.counts)
@@ -75,8 +75,8 @@ def test_most_work_least_hours_and_fair_shares_agree_with_brute_force() -> None:
         drawn["left out"] += bool(answer.left_out)
         drawn["slower than alone"] += any((job.share or 1.0) < 0.99 for job in answer.jobs)
     assert min(drawn[kind] for kind in ("throughput", "time", "cost", "fair")) >= 1
-    assert drawn["left out"] >= 2
-    assert drawn["slower than alone"] >= 3
+    assert drawn["left out"] >= 3
+    assert drawn["slower than alone"] >= 4
 
 
 @pytest.mark.parametrize("seed", [1, 2, 8])
