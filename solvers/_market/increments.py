@@ -18,6 +18,8 @@ MOST_COUPLED_GPUS = 16
 """Up to this quota the bound knows every mix of machines that the quota holds; above, it takes
 parts of machines too.
 """
+AT_ONCE = 500_000
+"""Slopes that are worked out at once: 4 MB."""
 
 
 def increments(
@@ -51,16 +53,34 @@ def increments(
     if quota > MOST_COUPLED_GPUS:
         return _divisible(values, sizes, caps, quota, machines)
     counts, starts = _mixes_by_machines(sizes, caps, quota, machines)
-    best = np.maximum.reduceat(values @ counts, starts, axis=2)
-    # The majorant is at least the best value of m machines and its increments fall, so that the n
-    # largest increments of all buckets are a sum that can be taken in order.
-    hull = best.copy()
-    if machines > 1:
-        low, middle, high, starts = _chords(machines)
-        chords = best[:, :, low] * (high - middle) + best[:, :, high] * (middle - low)
-        tops = np.maximum.reduceat(chords / (high - low), starts, axis=2)
-        hull[:, :, 1:machines] = np.maximum(hull[:, :, 1:machines], tops)
-    return np.diff(hull, axis=2)
+    return _falling(np.maximum.reduceat(values @ counts, starts, axis=2))
+
+
+def _falling(best: Array) -> Array:
+    """Return the increments of the least concave majorant along the last axis.
+
+    Notes
+    -----
+    It is at least the best value of m machines and its increments fall, so that the n largest
+    increments of all buckets are a sum that can be taken in order. From m to m + 1 it grows by
+    min over a <= m of max over b > m of (best_b - best_a) / (b - a): the slope of the chord over
+    this step that nothing passes.
+    """
+    at = np.arange(best.shape[2])
+    flat = np.moveaxis(best, 2, 0).reshape(len(at), -1)
+    built = np.empty((len(at) - 1, flat.shape[1]))
+    apart, before = np.maximum(at - at[:, None], 1)[:, :, None], at[:-1, None] <= at[:-1]
+    step = max(1, AT_ONCE // len(at) ** 2)
+    for first in range(0, flat.shape[1], step):
+        allowance.check()
+        some = flat[:, first : first + step]
+        slopes = (some - some[:, None]) / apart
+        slopes[at <= at[:, None]] = -np.inf
+        steepest = np.maximum.accumulate(slopes[:-1, :0:-1], axis=1)[:, ::-1]
+        built[:, first : first + step] = steepest.min(
+            axis=0, where=before[:, :, None], initial=np.inf
+        )
+    return np.moveaxis(built.reshape(-1, *best.shape[:2]), 0, 2)
 
 
 @lru_cache(maxsize=4096)
@@ -191,16 +211,6 @@ def _mixes_by_machines(
     order = order[total[order] <= machines]
     starts = np.searchsorted(total[order], np.arange(machines + 1))
     return np.ascontiguousarray(counts[:, order]), starts
-
-
-@lru_cache(maxsize=64)
-def _chords(machines: int) -> tuple[Indices, Indices, Indices, Indices]:
-    """Return all low < middle < high up to so many machines in the order of the middle, and the
-    first of each middle.
-    """
-    every = sorted((m, low, high) for low, m, high in combinations(range(machines + 1), 3))
-    middle, low, high = np.array(every, dtype=np.intp).T
-    return low, middle, high, np.searchsorted(middle, np.arange(1, machines))
 
 
 def suffix_sums(values: Sequence[float], caps: Sequence[int], most: int) -> list[list[float]]:
