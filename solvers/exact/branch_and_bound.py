@@ -301,8 +301,7 @@ class Prepared:
         try:
             for search in searches:
                 search.aim(trial)
-            left = [search for search in searches if search.may_improve()]
-            excluded = Schedule(trial, Ledger(trial), left).run()
+            excluded = Schedule(trial, Ledger(trial), searches).run()
         except FirstPlacementError:
             excluded = False
         except OutOfTimeError as why:
@@ -319,15 +318,16 @@ class Prepared:
     @staticmethod
     def _open(target: Target, searches: list[Search], opening: SolveOptions) -> set[int]:
         """Make a first incumbent if some search needs one, and return which searches cannot improve
-        it, by identity.
+        it, by identity; where nodes are few, only those before the first that needs one.
         """
         some = next((k for k, search in enumerate(searches) if search.may_improve()), None)
         if some is None:
             return {id(search) for search in searches}
         _offer_draft(target, opening, searches[some:])
-        return {
-            id(search) for k, search in enumerate(searches) if k < some or not search.may_improve()
-        }
+        closed, left = {id(search) for search in searches[:some]}, searches[some:]
+        if target.short:  # the schedule asks the others when it comes to them
+            return closed
+        return closed | {id(search) for search in left if not search.may_improve()}
 
     def _break_tie(self, target: Target, best: Placement) -> tuple[Placement, Target | None]:
         """Find the cheapest of the placements that are as good as the best, or the fastest where

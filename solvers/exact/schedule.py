@@ -85,7 +85,11 @@ class Schedule:
         target = self.target
         if target.tied is not None or target.first or target.beat is not None:
             for search in self.searches:
-                self._turn(search, math.inf)
+                # Asked no sooner: a short search may run out of nodes before it comes to this mode.
+                if target.short and not search.may_improve():
+                    self.ledger.end(_key(search))
+                else:
+                    self._turn(search, math.inf)
             return self._closed()
         self._look()
         if target.best is not None and not self._closed():
