@@ -134,37 +134,54 @@ def _checked_rows(
             else f"unknown column '{extra[0] if extra else header}'"
         )
         raise PlacerError(f"{path}:1: {wrong}", f"the columns are {', '.join(columns)}")
-    parsers = [(name, columns[name]) for name in header]
-    key_at = [header.index(name) for name in KEYS[file] if name in header]
+    parsed = [_Parsed(columns[name]) for name in header]
+    keys = [name for name in KEYS[file] if name in header]
     seen: dict[tuple[Any, ...], int] = {}
     for cells in lines:
         if not cells:
             continue
-        where = f"{path}:{lines.line_num}"
-        if len(cells) != len(parsers):
+        if len(cells) != len(header):
             raise PlacerError(
-                f"{where}: {len(cells)} cells instead of {len(parsers)}",
+                f"{path}:{lines.line_num}: {len(cells)} cells instead of {len(header)}",
                 "check the commas of this line",
             )
-        row = {
-            name: _cell(parse, cell, name, where)
-            for (name, parse), cell in zip(parsers, cells, strict=True)
-        }
-        key = tuple(row[header[i]] for i in key_at)
+        try:
+            row = {name: of[cell] for name, of, cell in zip(header, parsed, cells, strict=True)}
+        except ValueError:
+            raise _wrong_cell(header, parsed, cells, f"{path}:{lines.line_num}") from None
+        key = tuple([row[name] for name in keys])
         if key and key in seen:
-            words = "/".join(cells[i] for i in key_at)
+            words = "/".join(cells[header.index(name)] for name in keys)
             raise PlacerError(
-                f"{where}: {words} is already in line {seen[key]}", "keep one of the two rows"
+                f"{path}:{lines.line_num}: {words} is already in line {seen[key]}",
+                "keep one of the two rows",
             )
         seen[key] = lines.line_num
         yield lines.line_num, row
 
 
-def _cell(parse: Callable[[str], Any], cell: str, name: str, where: str) -> Any:
-    try:
-        return parse(cell)
-    except ValueError as error:
-        raise PlacerError(f"{where}: {name} '{cell}' {error}", "correct this cell") from None
+def _wrong_cell(
+    header: list[str], parsed: list[_Parsed], cells: list[str], where: str
+) -> PlacerError:
+    """Say which cell of a line is wrong: the first one."""
+    for name, values, cell in zip(header, parsed, cells, strict=True):
+        try:
+            values[cell]
+        except ValueError as error:
+            return PlacerError(f"{where}: {name} '{cell}' {error}", "correct this cell")
+    raise AssertionError(f"{where}: no cell is wrong")
+
+
+class _Parsed(dict[str, Any]):
+    """Values of the cells of one column by their text: most cells of a book repeat others."""
+
+    def __init__(self, parse: Callable[[str], Any]) -> None:
+        super().__init__()
+        self._parse = parse
+
+    def __missing__(self, cell: str) -> Any:
+        value = self[cell] = self._parse(cell)
+        return value
 
 
 @lru_cache(maxsize=16)
