@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from placer.advice.recommendation.recommend import recommend as recommend_problem
+from placer.advice.recommendation.wider_proofs import WiderProofs
 from placer.errors import PlacerError
 from placer.interface.models import model_of
 from placer.interface.options import book_names, solve_options, text_of, whole_number
@@ -54,6 +55,7 @@ class Advisor:
         self.catalog = catalog if isinstance(catalog, Catalog) else book_names(catalog)
         self._catalogs: dict[tuple[str, ...], Catalog] = {}
         self._profiles: dict[str, ModelProfile] = {}
+        self._proofs = WiderProofs()
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -118,7 +120,14 @@ class Advisor:
         started, solver = time.monotonic(), text_of("solver", solver)
         problem = self.problem(model, catalog, **words)
         with allowance.opened(_left_s(options, started), options.memory_limit_bytes, cancel):
-            result = recommend_problem(problem, solver, options, top, alternatives=alternatives)
+            result = recommend_problem(
+                problem,
+                solver,
+                options,
+                top,
+                alternatives=alternatives,
+                proofs=self._proofs if self._holds(problem) else None,
+            )
         if verify is None:
             return result
         from placer.solving.cross_check import verified
@@ -257,6 +266,15 @@ class Advisor:
             if chosen not in self._catalogs:
                 self._catalogs[chosen] = load_catalog(chosen or None)
             return self._catalogs[chosen]
+
+    def _holds(self, problem: Problem) -> bool:
+        """Return whether a question is about a catalog and a profile that are read once, as they
+        are.
+        """
+        with self._lock:
+            profiles, catalogs = [*self._profiles.values()], [*self._catalogs.values()]
+        own = any(problem.catalog is each for each in (*catalogs, self.catalog))
+        return own and any(problem.profile is each for each in profiles)
 
     def _profile(self, model: str | ModelProfile) -> ModelProfile:
         if isinstance(model, ModelProfile):

@@ -24,6 +24,7 @@ from placer.advice.recommendation.notes import (
 from placer.advice.recommendation.one_pass import one_pass_notes
 from placer.advice.recommendation.price_risk import outlier_sentences, price_risk
 from placer.advice.recommendation.renting import check_own_pools, own_notes, renting_notes
+from placer.advice.recommendation.wider_proofs import WiderProofs
 from placer.cost_model.convergence import multiplier_of
 from placer.cost_model.estimate import Estimate, Outcome, estimate, evaluate, pool_of
 from placer.cost_model.limits import LIMIT_CODES, TOLERANCE, Violation, evaluated, violations
@@ -63,6 +64,7 @@ def recommend(
     top: int = 8,
     *,
     alternatives: bool = True,
+    proofs: WiderProofs | None = None,
 ) -> Result:
     """Find the best placement and what there is to say about it.
 
@@ -77,6 +79,8 @@ def recommend(
     alternatives
         Whether to look for anything beside the answer. Without, options, baselines, near misses,
         nearest and verdict are empty; answer, proof, notes and warnings are the same.
+    proofs
+        Answers of earlier questions, one of which may be the answer here; what is proved is added.
 
     Returns
     -------
@@ -92,13 +96,27 @@ def recommend(
     check_own_pools(problem)
     options = options or SolveOptions()
     with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
-        return _recommended(problem, solver, options, top, alternatives=alternatives)
+        result = _answer(problem, solver, options, proofs)
+        return _recommended(result, solver, options, top, alternatives=alternatives)
+
+
+def _answer(
+    problem: Problem, solver: str, options: SolveOptions, proofs: WiderProofs | None
+) -> Result:
+    """Solve a problem, unless an earlier answer of the same solver is one of it."""
+    known = None if proofs is None else proofs.answer(problem, solver, options)
+    if known is not None:
+        return known
+    result = solve(problem, solver, options)
+    if proofs is not None and result.problem is problem:  # not of a batch that was chosen
+        proofs.keep(result, options)
+    return result
 
 
 def _recommended(
-    problem: Problem, solver: str, options: SolveOptions, top: int, *, alternatives: bool
+    result: Result, solver: str, options: SolveOptions, top: int, *, alternatives: bool
 ) -> Result:
-    result = solve(problem, solver, options)
+    problem = result.problem
     if result.placement is None or result.estimate is None:
         near = nearest(problem, solver, options) if alternatives else ()
         return replace(result, nearest=near, warnings=warnings_of(problem, None, None))
