@@ -264,6 +264,52 @@ def test_no_choice_of_regions_exceeds_the_bound_that_knows_pairs() -> None:
     assert judged > 30
 
 
+def test_least_costs_are_those_of_the_cheapest_partners_one_by_one() -> None:
+    """Over drawn boxes and places that are given: the mean of the least costs is that of the best
+    of all sets of partners that the rules allow.
+    """
+    judged = 0
+    for seed in range(40):
+        draw = np.random.default_rng(seed)
+        drawn, places = drawn_pairs(draw), 5
+        cost = draw.uniform(0, 9, size=drawn.sends.waits.shape)
+        own = drawn.node
+        known = own.regions[0] == own.regions[1]
+        for each, kinds, box in zip(drawn.rules, drawn.kinds, own.boxes, strict=True):
+            least = each.least(cost)
+            for row, place in enumerate(drawn.crews.place.tolist()):
+                others = [other for other in range(places) if other != place]
+                allowed = []
+                for some in itertools.combinations(others, each.count):
+                    counts = np.bincount(kinds[[*some, place]], minlength=2)
+                    given = not known or set(np.flatnonzero(own.forced)) <= {*some, place}
+                    enough = not known or np.all(counts >= box.low)
+                    if given and enough and np.all(counts <= box.high):
+                        allowed.append(cost[row, list(some)].mean())
+                if allowed:
+                    assert least[row] <= min(allowed) + 1e-9, seed
+                    judged += 1
+    assert judged > 100
+
+
+def test_chords_are_above_what_a_crew_is_worth_at_any_mean() -> None:
+    """At drawn prices and means between the ends, the highest line is not below the worth of the
+    crew, and at the ends it is the worth.
+    """
+    for seed in range(20):
+        draw = np.random.default_rng(seed)
+        drawn = drawn_pairs(draw)
+        dollar, speed = float(draw.uniform(0, 1)), float(draw.uniform(-0.5, 0.8))
+        found = lines.lines_of(drawn.crews, drawn.ends, dollar, speed)
+        for share in (0.0, 0.1, 0.37, 0.8, 1.0):
+            mean = drawn.ends[0] + share * (drawn.ends[-1] - drawn.ends[0])
+            worth = drawn.crews.values(np.maximum(0.0, 1 / mean - speed), np.array(dollar))
+            highest = (found.worth - found.slope * mean).max(axis=0)
+            assert np.all(highest >= worth - 1e-9), seed
+            if share in (0.0, 1.0):
+                assert highest == pytest.approx(worth, abs=1e-6), seed
+
+
 def test_pairs_make_a_bound_lower() -> None:
     """Over drawn nodes, the bound after steps is on average below that at the first prices."""
     lower = []
