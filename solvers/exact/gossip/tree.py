@@ -542,7 +542,7 @@ def _weight(sends: Array, per_second: float, averaging_s: float) -> float:
 
 def _fewer_and_more(node: Node, regions: int) -> Iterator[Node]:
     first, last = node.regions
-    at = int(np.clip(regions, first, last - 1))
+    at = regions if first <= regions < last else (first + last) // 2
     yield replace(node, regions=(first, at))
     yield replace(node, regions=(at + 1, last))
 
