@@ -226,9 +226,16 @@ class GossipTree:
             last.reached = min(last.reached, self._packed(node, needed))
             if last.reached < needed:
                 return None
-        if node.regions[1] < 3 or chosen.lost < PAIRED * (last.reached - needed):
+        least = PAIRED * (last.reached - needed)
+        if node.regions[1] < 3 or max(chosen.lost, self._lost_at_level(last)) < least:
             return Bounded(reached=last.reached, node=node, chosen=chosen)
         return self._paired(node, last.reached)
+
+    def _lost_at_level(self, work: Work) -> float:
+        """Return what sends lose in what a bound would choose if a samples/s cost nothing: at a
+        price that is near its weight, no loss counts.
+        """
+        return self._chosen(replace(work, node=replace(work.node, prices=_level(work)))).lost
 
     def _packed(self, node: Node, needed: float) -> float:
         """Return what whole machines of a node reach at most; offer those that come close."""
@@ -528,10 +535,10 @@ class GossipTree:
         return places
 
 
-def _level(pairs: Pairs) -> tuple[float, float]:
+def _level(work: Work) -> tuple[float, float]:
     """Return prices at which a samples/s costs nothing and a dollar buys as much."""
-    most = float(pairs.weight.max())
-    dollar, speed = pairs.prices
+    most = float(work.weight.max())
+    dollar, speed = work.prices
     return dollar * most / max(most - speed, (1 - SPEED) * most), min(speed, 0.0)
 
 
