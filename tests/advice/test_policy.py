@@ -37,7 +37,7 @@ def seen(launched: list[list[int]], usd: list[float]) -> list[Observation]:
     """What a policy knows at each tick of half an hour."""
     counts = np.array(launched)
     lives = lives_h(counts >= JOB.machines, HALF_H)
-    rows = zip(launched, steady(counts).tolist(), lives.tolist(), strict=True)
+    rows = zip(launched, steady(counts, HALF_H).tolist(), lives.tolist(), strict=True)
     return [
         Observation(
             launched=tuple(there), steady=tuple(held), life_h=tuple(life), usd_per_hour=tuple(usd)
@@ -178,6 +178,32 @@ def test_who_has_more_slack_waits_longer(slack: float, waited_h: float) -> None:
         for hours in (waited_h - 0.01, waited_h + 0.01)
     ]
     assert held == [(0, 0, 0), (0, 0, 4)]
+
+
+def test_on_demand_machines_run_until_spot_machines_have_started() -> None:
+    """Zone a comes back at 2 h and has been there for three ticks at 3 h: its machines start beside
+    the on-demand ones, which work at 0.95 of the speed for 0.25 h; then all work, at the speed of
+    four, and from 3.5 h on those of zone a alone. A rule that stops first would do nothing for the
+    0.25 h.
+    """
+    job = replace(JOB, work_h=8.0, deadline_h=9.1, exchange_gib_per_h=0.0)
+    trace = seen([*([[0]] * 4), *([[4]] * 20)], [1.0])
+    state, held, done = start(market(1)), [], []
+    for tick in trace[:9]:
+        decided, state = step(state, tick, HALF_H, span, job, market(1))
+        held.append(decided.machines)
+        done.append(state.done_h)
+    assert held[:2] == [(0, 0), (0, 4)]
+    assert held[4:] == [(0, 4), (0, 4), (4, 4), (4, 0), (4, 0)]
+    assert done[6] - done[5] == pytest.approx(0.25 * 0.95 + 0.25)
+    assert done[7] - done[6] == pytest.approx(HALF_H)
+
+
+def test_steady_is_half_an_hour_and_three_ticks() -> None:
+    """Of ticks of 5 minutes six count, of 10 or 30 minutes three."""
+    counts = np.array([[0], *([[4]] * 7)])
+    for tick_h, first in ((1 / 12, 6), (1 / 6, 3), (0.5, 3)):
+        assert np.flatnonzero(steady(counts, tick_h)[:, 0])[0] == first
 
 
 def test_lives_begin_with_three_hours() -> None:

@@ -1,6 +1,6 @@
 """Replay policies over launches of spot machines: fitted on the first days, judged on the last.
 
-    python tests/benchmarks/policies.py DIR [--days fit] [--every 3]
+    python tests/benchmarks/policies.py DIR [--days fit] [--every 3] [--causes]
 
 DIR has gcp_h100_launch_probes.csv (16 H100 machines asked for in 13 zones every 10 minutes),
 gcp_h100_spot_prices.csv and aws_v100_16_nodes_alive.csv (16 V100 machines kept alive in 3 zones).
@@ -8,6 +8,7 @@ Jobs of 8, 16 and 32 machines with 24 h of work and 10, 25 and 50 % of slack beg
 on-demand and egress prices are those of the default catalog. It prints mean dollars of each policy,
 the distance to the better migrating rule, to on-demand and to the offline optimum, and what span
 costs where islands re-form slowly or go together badly; then whether the acceptance holds.
+``--causes`` prints instead what the dollars of span and of the migrating rules were paid for.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import csv
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,10 +26,12 @@ from statistics import fmean
 import numpy as np
 from ledger import markdown
 
-from placer.advice.policy.job import Job
+from placer.advice.policy.job import Job, Market
+from placer.advice.policy.policies import policy_named, step
 from placer.advice.policy.replay import Replay, replay
 from placer.advice.policy.simulator import starts_of
-from placer.advice.policy.trace import trace_of
+from placer.advice.policy.state import start
+from placer.advice.policy.trace import Trace, trace_of
 from placer.advice.policy.zone_prices import (
     ZonePrices,
     catalog_prices,
@@ -50,6 +54,13 @@ HEADERS = (
     "|over on-demand, %|optimum, one place|bound, any places|over the optimum, %|re-form 0.2 h"
     "|efficiency 0.85|moves|on-demand h|missed"
 )
+
+CAUSES = [
+    *("USD", "spot work", "on-demand work", "spot waits", "on-demand waits"),
+    *("of the work: lost to several places", "checkpoints", "exchange"),
+    *("on-demand h", "idle h", "h in several places", "starts", "re-forms", "for good"),
+]
+"""What dollars are paid for; a wait is a start or a re-form. Then hours and counts, all means."""
 
 
 def h100(folder: Path, book: Catalog, only: str) -> tuple[LaunchLog, ZonePrices]:
@@ -88,10 +99,10 @@ def v100(folder: Path, book: Catalog) -> tuple[LaunchLog, ZonePrices]:
     return log, catalog_prices(log.zones, "V100", book)
 
 
-def cells(
+def asked(
     log: LaunchLog, prices: ZonePrices, book: Catalog, window: tuple[float, float], every_h: float
-) -> Iterator[tuple[int, float, Replay]]:
-    """Replay every gang and slack with starts and deadlines within a window of hours."""
+) -> Iterator[tuple[Trace, Market, Job, float, list[int]]]:
+    """Yield every gang and slack, with starts and deadlines within a window of hours."""
     trace = trace_of(log, prices.usd_per_hour)
     market = market_of(log.zones, prices, book, None)
     low, high = (min(trace.ticks, round(hours / trace.tick_h)) for hours in window)
@@ -99,7 +110,53 @@ def cells(
         for slack in SLACKS:
             job = Job(machines=gang, work_h=WORK_H, deadline_h=WORK_H * (1 + slack))
             starts = [low + at for at in starts_of(high - low, trace.tick_h, job, every_h)]
-            yield gang, slack, replay(trace, job, market, starts=starts)
+            yield trace, market, job, slack, starts
+
+
+def causes(trace: Trace, market: Market, job: Job, starts: Sequence[int], name: str) -> list[float]:
+    """Return what one policy pays for, as in `CAUSES`."""
+    sums: Counter[str] = Counter()
+    seen = trace.observations(job)
+    for first in starts:
+        usd = trace.usd_per_hour[first]
+        rule, state, tick = policy_named(name).rule(int(usd.argmin())), start(market), first
+        while not state.finished(job) and state.now_h < job.deadline_h - 1e-9:
+            held, after = step(state, seen[tick], trace.tick_h, rule, job, market)
+            hours, work_usd, worked = after.now_h - state.now_h, 0.0, 0.0
+            for place, count in enumerate(held.machines):
+                on_demand = place == market.on_demand
+                kind = "on-demand" if on_demand else "spot"
+                price = (*seen[tick].usd_per_hour, market.on_demand_usd_per_hour)[place]
+                waits = min(hours, held.wait_h[place]) if count else 0.0
+                sums[f"{kind} waits"] += waits * count * price
+                sums[f"{kind} work"] += (hours - waits) * count * price
+                work_usd += (hours - waits) * count * price
+                worked += (hours - waits) * count / job.machines
+                new = bool(count) and not state.machines[place]
+                sums["starts"] += new
+                sums["re-forms"] += not new and held.wait_h[place] > state.wait_h[place] + 1e-9
+            if worked:
+                lost = 1 - (after.done_h - state.done_h) / worked
+                sums["of the work: lost to several places"] += work_usd * lost
+            state, tick = after, tick + 1
+        sums["USD"] += state.usd
+        sums["checkpoints"] += state.checkpoint_usd
+        sums["exchange"] += state.exchange_usd
+        sums["on-demand h"] += state.on_demand_h / job.machines
+        sums["idle h"] += state.idle_h
+        sums["h in several places"] += state.spread_h
+        sums["for good"] += state.for_good
+    return [sums[cause] / len(starts) for cause in CAUSES]
+
+
+def cause_table(name: str, every: Iterator[tuple[Trace, Market, Job, float, list[int]]]) -> None:
+    """Print side by side what span and the migrating rules pay for."""
+    rows: list[list[object]] = []
+    for trace, market, job, slack, starts in every:
+        case = f"{name}, {job.machines} machines, slack {slack:.0%}"
+        rules = ("migrate", "migrate-pace", "span") if job.machines < 32 else ("span",)
+        rows += [[f"{case}: {rule}", *causes(trace, market, job, starts, rule)] for rule in rules]
+    print("\n".join(markdown(["case", *CAUSES], rows)), "\n", flush=True)
 
 
 def row(name: str, got: Replay) -> tuple[str, list[float]]:
@@ -148,15 +205,32 @@ def main() -> None:
     words.add_argument("folder", type=Path, metavar="DIR")
     words.add_argument("--days", choices=("fit", "last"), default="last")
     words.add_argument("--every", type=float, default=3.0, metavar="HOURS")
+    words.add_argument("--causes", action="store_true", help="what dollars are paid for")
     given = words.parse_args()
     book = load_catalog(None)
     window = (WARM_H, FIT_H) if given.days == "fit" else (FIT_H, 1e6)
     for name, only in (("H100, US zones", "us-"), ("H100, all zones", "")):
         log, prices = h100(given.folder, book, only)
-        table(name, [*cells(log, prices, book, window, given.every)])
+        show(name, asked(log, prices, book, window, given.every), given.causes)
     log, prices = v100(given.folder, book)
     window = (WARM_H, V100_FIT_H) if given.days == "fit" else (V100_FIT_H, 1e6)
-    table("V100", [*cells(log, prices, book, window, 2 * given.every)])
+    show("V100", asked(log, prices, book, window, 2 * given.every), given.causes)
+
+
+def show(
+    name: str, every: Iterator[tuple[Trace, Market, Job, float, list[int]]], paid: bool
+) -> None:
+    """Print the table of one trace."""
+    if paid:
+        cause_table(name, every)
+        return
+    table(
+        name,
+        [
+            (job.machines, slack, replay(trace, job, market, starts=starts))
+            for trace, market, job, slack, starts in every
+        ],
+    )
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ class Observation:
 
     Notes
     -----
-    ``launched``: spot machines that there are. ``steady``: the fewest of the last ticks.
+    ``launched``: spot machines that there are. ``steady``: the fewest of the last half hour.
     ``life_h``: how long enough machines have lasted lately. ``usd_per_hour``: price of one.
     """
 
@@ -136,18 +136,20 @@ class Observation:
     usd_per_hour: tuple[float, ...]
 
 
-STEADY_TICKS = 3
-"""Ticks over which an island must find machines before it grows into them."""
+STEADY_TICKS, STEADY_H = 3, 0.5
+"""Ticks and hours over which machines must be there before a job that runs takes them."""
 MEMORY_H = 48.0
 """Hours over which lives are averaged."""
 PRIOR_H = 3.0
 """One life of so many hours is assumed before any is seen."""
 
 
-def steady(launched: Array, ticks: int = STEADY_TICKS) -> Array:
-    """Return the fewest machines of the last ticks, at each tick; shape (ticks, zones)."""
+def steady(launched: Array, tick_h: float) -> Array:
+    """Return the fewest machines of the last half hour, at least of three ticks, at each tick;
+    shape (ticks, zones).
+    """
     built: Array = launched.copy()
-    for back in range(1, ticks):
+    for back in range(1, max(STEADY_TICKS, round(STEADY_H / tick_h))):
         built[back:] = np.minimum(built[back:], launched[: len(launched) - back])
     return built
 

@@ -159,9 +159,10 @@ def span(state: State, seen: Observation, tick_h: float, job: Job, market: Marke
     Notes
     -----
     Machines that are held stay while they last. Islands grow where machines have been there for
-    three ticks, and new islands take what is missing. Everything moves into one zone if that saves
-    several times what it costs. On-demand machines fill the
-    gap while the job is behind a uniform pace. Below the quorum nothing is held.
+    half an hour, and new islands take what is missing. Everything moves into one zone if that saves
+    several times what it costs. On-demand machines fill the gap while the job is behind a uniform
+    pace, and run on beside spot machines that are starting: make before break. Below the quorum
+    nothing is held.
     """
     room = _room(seen)
     held = {
@@ -169,7 +170,7 @@ def span(state: State, seen: Observation, tick_h: float, job: Job, market: Marke
         for zone, count in enumerate(state.machines[: market.on_demand])
         if count >= _least(job)
     }
-    held = _grown(held, state, room, seen, job)
+    held = _grown(held, state, room, seen, job, market)
     held = _moved(held, state, room, seen, tick_h, job, market)
     filled = _filled(held, state, job, market)
     if sum(held.values()) + filled < job.quorum * job.machines - EPSILON_H:
@@ -184,7 +185,7 @@ def _rates(seen: Observation, job: Job) -> list[float]:
 
 
 def _room(seen: Observation) -> list[int]:
-    """Return the machines that each zone has had for some ticks."""
+    """Return the machines that each zone has had for half an hour."""
     return [min(pair) for pair in zip(seen.launched, seen.steady, strict=True)]
 
 
@@ -220,9 +221,17 @@ def _is_behind(state: State, job: Job) -> bool:
     return state.done_h < _pace_h(state, job) - EPSILON_H
 
 
-def _grown(held: Held, state: State, room: Sequence[int], seen: Observation, job: Job) -> Held:
-    """Grow islands where machines have been steady; then open new ones, the cheapest first."""
-    grown, usd = dict(held), _rates(seen, job)
+def _grown(
+    held: Held, state: State, room: Sequence[int], seen: Observation, job: Job, market: Market
+) -> Held:
+    """Grow islands where machines have been steady; then open new ones, the cheapest first.
+
+    Notes
+    -----
+    A job that holds nothing takes what is there; one that runs, on-demand or not, what is steady:
+    zones that have just come back are often gone within minutes.
+    """
+    grown, usd, runs = dict(held), _rates(seen, job), bool(held or state.machines[market.on_demand])
     for zone in sorted(held, key=lambda at: seen.usd_per_hour[at]):
         missing = _wanted(len(grown), state, job) - sum(grown.values())
         grown[zone] += max(0, min(missing, room[zone] - grown[zone]))
@@ -230,7 +239,7 @@ def _grown(held: Held, state: State, room: Sequence[int], seen: Observation, job
         if sum(grown.values()) >= job.machines or len(grown) >= MOST_ZONES:
             break
         missing = _wanted(len(grown) + 1, state, job) - sum(grown.values())
-        count = min(missing, room[zone] if grown else seen.launched[zone])
+        count = min(missing, room[zone] if runs or grown else seen.launched[zone])
         if zone not in grown and count >= _least(job):
             grown[zone] = count
     return grown
@@ -275,12 +284,27 @@ def _moved(
 
 
 def _filled(held: Held, state: State, job: Job, market: Market) -> int:
-    """Return the on-demand machines: those that are missing, while the job is behind its pace."""
-    spot, before = sum(held.values()), state.machines[market.on_demand]
-    missing = max(0, _wanted(len(held) + 1, state, job) - spot) if spot < job.machines else 0
+    """Return the on-demand machines: those that are missing, while the job is behind its pace.
+
+    Notes
+    -----
+    Those that run are kept until the spot machines in their place have started, so that a return to
+    spot machines costs no slack.
+    """
+    before = state.machines[market.on_demand]
+    working = {
+        z: count for z, count in held.items() if state.machines[z] and state.wait_h[z] <= EPSILON_H
+    }
+    kept = min(before, _missing(working, len(held), state, job))
     if _is_behind(state, job):
-        return missing
-    return min(before, missing) if state.done_h < _pace_h(state, job) + AHEAD_H else 0
+        return max(kept, _missing(held, len(held), state, job))
+    return kept if state.done_h < _pace_h(state, job) + AHEAD_H else 0
+
+
+def _missing(held: Held, zones: int, state: State, job: Job) -> int:
+    """Return the machines that are missing beside islands in so many zones."""
+    spot = sum(held.values())
+    return max(0, _wanted(zones + 1, state, job) - spot) if spot < job.machines else 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from placer.advice.policy.job import Job, Market, Observation
 
@@ -127,33 +128,33 @@ def checkpoint_usd(state: State, place: int, job: Job, market: Market) -> float:
 
 
 def work_in(state: State, hours: float, job: Job) -> float:
-    """Return the hours of work that the machines do in so many hours."""
+    """Return the hours of work that the machines do in so many hours.
+
+    Notes
+    -----
+    Between two ends of a wait the speed is one; it is never more than that of all machines.
+    """
     if sum(state.machines) < job.quorum * job.machines - EPSILON_H:
         return 0.0
-    working = sum(
-        count * max(0.0, hours - wait)
-        for count, wait in zip(state.machines, state.wait_h, strict=True)
-        if count
-    )
-    return min(hours, job.speed(working, places_of(state.machines)))
+    held = [pair for pair in zip(state.wait_h, state.machines, strict=True) if pair[1]]
+    edges = sorted({0.0, hours, *(wait for wait, _ in held if 0 < wait < hours)})
+    work = 0.0
+    for begin, end in pairwise(edges):
+        working = sum(count for wait, count in held if wait <= begin)
+        work += (end - begin) * job.speed(working, len(held))
+    return work
 
 
 def hours_for(state: State, work_h: float, most_h: float, job: Job) -> float:
     """Return the hours after which so much work is done; at most ``most_h``."""
     if work_in(state, most_h, job) <= work_h:
         return most_h
-    low, high = 0.0, most_h
     edges = sorted({min(wait, most_h) for wait in state.wait_h} | {0.0, most_h})
-    for edge in edges:  # between edges work grows evenly, but for the limit of the speed
-        if work_in(state, edge, job) <= work_h:
-            low = edge
-        else:
-            high = edge
-            break
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if work_in(state, middle, job) <= work_h else (low, middle)
-    return high
+    for begin, end in pairwise(edges):  # between edges work grows evenly
+        before, after = work_in(state, begin, job), work_in(state, end, job)
+        if after > work_h:
+            return begin + (end - begin) * (work_h - before) / (after - before)
+    return most_h
 
 
 def ran(

@@ -59,7 +59,7 @@ class Trace:
         enough = launched >= min(job.machines, int(launched.max(initial=1)))
         rows = zip(
             launched.tolist(),
-            steady(launched).tolist(),
+            steady(launched, self.tick_h).tolist(),
             lives_h(enough, self.tick_h).tolist(),
             self.usd_per_hour.tolist(),
             strict=True,

@@ -216,7 +216,7 @@ def _seen(rows: deque[list[int]], prices: Array, tick_h: float, job: Job) -> Obs
     enough = launched >= min(job.machines, int(launched.max(initial=1)))
     return Observation(
         launched=tuple(launched[-1].tolist()),
-        steady=tuple(steady(launched)[-1].tolist()),
+        steady=tuple(steady(launched, tick_h)[-1].tolist()),
         life_h=tuple(lives_h(enough, tick_h)[-1].tolist()),
         usd_per_hour=tuple(prices.tolist()),
     )
