@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import csv
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -115,7 +115,7 @@ def asked(
 
 def causes(trace: Trace, market: Market, job: Job, starts: Sequence[int], name: str) -> list[float]:
     """Return what one policy pays for, as in `CAUSES`."""
-    sums: Counter[str] = Counter()
+    sums: dict[str, float] = defaultdict(float)
     seen = trace.observations(job)
     for first in starts:
         usd = trace.usd_per_hour[first]
