@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import re
+from collections.abc import Mapping
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ WIDTH = 680
 """Of every chart in pixels."""
 SCALE = 2
 """Pixels of a PNG over those of the chart."""
+LAND = "land"
+"""Stands for the outlines of `land` until a chart is written: Altair copies what it is given."""
 FONT = "Liberation Sans, Helvetica, Arial, sans-serif"
 LIGHT = {
     "ink": "#1b2430",
@@ -101,6 +105,9 @@ def specification(chart: Any) -> dict[str, Any]:
     """Build the Vega-Lite specification of a chart in placer's style."""
     ink, soft, line = colour("ink"), colour("soft"), colour("line")
     written: dict[str, Any] = chart.to_dict(validate=False)
+    for layer in written.get("layer", ()):
+        if layer.get("data", {}).get("values") == LAND:
+            layer["data"]["values"] = land()
     written["config"] = {
         "background": None,
         "font": FONT,
@@ -128,6 +135,14 @@ def specification(chart: Any) -> dict[str, Any]:
         "aria": False,
     }
     return written
+
+
+@cache
+def land() -> Mapping[str, Any]:
+    """Read the outlines of land: TopoJSON with the object ``land``."""
+    text = files("placer.report").joinpath("land/land-110m.json").read_text(encoding="utf-8")
+    outlines: Mapping[str, Any] = json.loads(text)
+    return outlines
 
 
 def as_svg(chart: Any) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
-from placer.report.charts.drawing import WIDTH, altair, colour
+from placer.report.charts.drawing import LAND, WIDTH, altair, colour
 
 LOWEST, HIGHEST = -57.0, 77.0
 """Latitudes of the map: Antarctica has no region."""
@@ -146,18 +143,10 @@ def world_map(sites: Sequence[Site], links: Sequence[Link]) -> Any:
     )
 
 
-@cache
-def land() -> Mapping[str, Any]:
-    """Read the outlines of land: TopoJSON with the object ``land``."""
-    text = files("placer.report").joinpath("land/land-110m.json").read_text(encoding="utf-8")
-    outlines: Mapping[str, Any] = json.loads(text)
-    return outlines
-
-
 def _land(window: Window) -> Any:
     alt = altair()
     # Antarctica and all else that the window leaves out is clipped, and not written.
-    data = alt.Data(values=land(), format={"type": "topojson", "feature": "land"})
+    data = alt.Data(values=LAND, format={"type": "topojson", "feature": "land"})
     return alt.Chart(data).mark_geoshape(fill=colour("land"), stroke=None, clip=True)
 
 
