@@ -207,7 +207,7 @@ def test_one_limit_in_two_spellings_has_one_answer(
     first, second = (solve(problem) for problem in problems)
     assert first.placement == second.placement
     assert first.value == second.value
-    shares = [assess(problem, BOXES, worlds=16) for problem in problems]
+    shares = [assess(problem, BOXES, worlds=8) for problem in problems]
     assert [w.broken for w in shares[0].worlds] == [w.broken for w in shares[1].worlds]
     assert [w.regret for w in shares[0].worlds] == [w.regret for w in shares[1].worlds]
     lines = [frontier(problem, points=4).points for problem in problems]
@@ -284,10 +284,10 @@ def test_robust_breaks_and_values_as_each_world_says(objective: str, limit: str)
     arithmetic, the regret against the best candidate that keeps the limits.
     """
     problem = asked(objective, limit)
-    got = assess(problem, BOXES, worlds=12)
+    got = assess(problem, BOXES, worlds=6)
     placement = got.result.placement
     assert placement is not None
-    assert len(got.sample) == 12
+    assert len(got.sample) == 6
     for world in got.worlds:
         there = apply(problem, changes_of(got.factors, world.shares))
         values: list[float | None] = []
@@ -307,7 +307,7 @@ def test_robust_breaks_and_values_as_each_world_says(objective: str, limit: str)
             best = max(known) if objective == HIGHEST else min(known)
             assert world.regret == pytest.approx(worse_by(objective, values[0], best), abs=1e-9)
             assert world.best_value == pytest.approx(best)
-    assert got.share("broken") == sum(w.broken for w in got.sample) / 12
+    assert got.share("broken") == sum(w.broken for w in got.sample) / 6
     assert_finite(got.to_dict())
     text = printed(robust_view(got))
     assert ("of the worlds" in text) == bool(got.share("broken") or got.share("bad") > 0.1)
@@ -540,9 +540,11 @@ def test_a_second_solver_agrees_and_a_forged_bound_is_contradicted(objective: st
 
 @every_objective
 def test_the_best_batch_of_a_range_is_the_best_of_its_batches(objective: str) -> None:
-    """Solved for the range, and for each batch alone; the bound holds for all of them."""
+    """Solved for the range, and for each batch alone; the bound holds for all of them. The default
+    gap is the tolerance: to the last digit, see tests/solving/test_batch_range.py.
+    """
     problem = market(objective=objective, min_workers=2, batch_range=(1024, 4096))
-    got = solve(problem, options=SolveOptions(gap=0.0))
+    got = solve(problem)
     values = []
     for batch in problem.requirements.open_batches:
         wish = replace(problem.requirements, target_batch_size=batch)
