@@ -75,7 +75,10 @@ def solve(
 def _improve(judge: Judge, start: Start, seed: int) -> None:
     from ._drafts.zones import ZoneSearch  # a proof of few nodes goes without
 
-    ZoneSearch(judge).run(seed)
+    zones = ZoneSearch(judge)
+    zones.run(seed)
+    if zones.leads:
+        return  # it has taken machines away and chosen them again, many at once
     around = Neighbourhood(judge, start.near)
     descent = Descent(
         judge, (around.moved, around.swapped, around.grown, around.shrunk, around.exchanged)

@@ -29,8 +29,12 @@ PAIRED = 40
 """Pools whose pairs are tried to begin with."""
 TAKEN = (0.1, 0.2, 0.35)
 """Shares of the machines that are taken away, and chosen again."""
-KEPT = 0.8
-"""Chance that a pool may join again."""
+KEPT = (0.8, 0.4)
+"""Chances that a pool may join again."""
+EVEN = 0.5
+"""Chance of one of two ways to take machines away, or to choose them again."""
+BEHIND = 5
+"""Divides the rebuilt plans where another strategy has a better plan already."""
 FILLED = 0.9
 """Share of the budget that fleets spend on machines to begin with."""
 FEWER = (0.0, 0.2)
@@ -73,8 +77,8 @@ class Effort:
     vain: int
 
 
-EFFORT = Effort(work=6e7, zones=2, deepened=4, vain=12)
-"""About a second at most."""
+EFFORT = Effort(work=2.5e8, zones=2, deepened=4, vain=60)
+"""About three seconds at most."""
 
 
 class ZoneSearch:
@@ -119,6 +123,12 @@ class ZoneSearch:
             pass
         finally:
             self._offer()
+
+    @property
+    def leads(self) -> bool:
+        """Whether the best plan so far is one of these strategies' and was found here."""
+        best = self.judge.best
+        return best is not None and self._suits and best.mode[0] in self.modes
 
     @property
     def _suits(self) -> bool:
@@ -257,18 +267,26 @@ class ZoneSearch:
     def _rebuild(self, zone: Zone, draw: np.random.Generator) -> None:
         """Take some machines from the best plan and climb again, until many in a row do not
         help.
+
+        Notes
+        -----
+        Machines are taken anywhere or all near each other, and chosen again in the zone or
+        anywhere, each half of the time: a plan of one zone is often short of a region beyond it.
         """
         ascent, vain = self.ascent, 0
-        while ascent.best is not None and vain < self.effort.vain:
+        most = self.effort.vain if self.leads else self.effort.vain // BEHIND
+        anywhere = np.arange(len(self.market.places))
+        while ascent.best is not None and vain < most:
             best = ascent.best
-            taken = draw.random(len(best.fleet.pools)) < draw.choice(TAKEN)
+            taken = self._taken(best.fleet, draw)
             rest = dict(
                 zip(best.fleet.pools[~taken].tolist(), best.fleet.n[~taken].tolist(), strict=True)
             )
-            if len(rest) > 1:
+            if rest:
                 price = best.value / max(best.fleet.usd, LEAST_USD) / 2
-                pools = self._kinds(np.array(zone.places), price, best.mode)
-                pools = pools[draw.random(len(pools)) < KEPT]
+                places = anywhere if draw.random() < EVEN else np.array(zone.places)
+                pools = self._kinds(places, price, best.mode)
+                pools = pools[draw.random(len(pools)) < draw.choice(KEPT)]
                 ascent.climb(
                     Fleet(self.stock, rest),
                     best.mode,
@@ -278,6 +296,18 @@ class ZoneSearch:
                     GROUPS,
                 )
             vain = 0 if ascent.best is not best else vain + 1
+
+    def _taken(self, fleet: Fleet, draw: np.random.Generator) -> Mask:
+        """Draw which pools of a fleet are taken away; shape (pools of the fleet,)."""
+        share = draw.choice(TAKEN)
+        if draw.random() < EVEN:
+            built: Mask = draw.random(len(fleet.pools)) < share
+            return built
+        place = self.market.place_of[fleet.pools]
+        apart = self.stock.rounds.apart_s[place[draw.integers(len(place))], place]
+        taken = np.zeros(len(place), dtype=bool)
+        taken[np.argsort(apart, kind="stable")[: max(1, round(share * len(place)))]] = True
+        return taken
 
     def _offer(self) -> None:
         """Evaluate the best plan in full, and keep it if it is within the limits and better."""
