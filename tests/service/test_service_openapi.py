@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -14,11 +16,12 @@ from placer.documents.schemas import SCHEMA_NAMES, schema_text
 from placer.problem.words.wishes import WISHES
 from placer.service import openapi
 from placer.service.application import ROUTES
+from placer.service.questions.body import check_body
 from placer.service.questions.verbs import LISTS, VERBS
 
 pytest.importorskip("schemathesis")
 sys.path.insert(0, str(ROOT / "tests" / "benchmarks"))
-from service_fuzz import failures
+from service_fuzz import failures, real_failures
 
 DOCUMENT: dict[str, Any] = json.loads(openapi.text())
 
@@ -64,4 +67,28 @@ def test_made_up_requests_find_no_failure(service: Served) -> None:
 
     A short run; tests/benchmarks/service_fuzz.py runs as long as it is told.
     """
-    assert failures(service.address, examples=4, seconds=40) == []
+    assert failures(service.address, examples=4, seconds=30) == []
+
+
+@pytest.mark.timeout(170)
+def test_requests_of_real_values_are_mostly_answered(service: Served) -> None:
+    """Of questions made of examples and of names that exist at least a third are accepted, and all
+    answers are as described.
+    """
+    seen: Counter[int] = Counter()
+    assert real_failures(service.address, examples=3, seconds=30, seen=seen) == []
+    assert seen[200] + seen[202] >= sum(seen.values()) / 3 > 10
+
+
+def test_examples_follow_their_schemas() -> None:
+    """Of every word of every question, and of every parameter of a list."""
+    words = [(verb.name, *item) for verb in VERBS.values() for item in verb.words.items()]
+    words += [(name, *item) for name, list_ in LISTS.items() for item in list_.items()]
+    shown = 0
+    for verb, name, schema in words:
+        for example in schema.get("examples", ()):
+            jsonschema.validate(example, schema)
+            if verb in VERBS and name != "manifest":
+                check_body(replace(VERBS[verb], needed=()), {name: example})
+            shown += 1
+    assert shown > 40

@@ -28,16 +28,19 @@ def count(least: int, most: int) -> Schema:
     return {"type": "integer", "minimum": least, "maximum": most}
 
 
-def said(schema: Schema, description: str) -> Schema:
-    """Return a schema with its description."""
-    return {**schema, "description": description}
+def said(schema: Schema, description: str, *examples: object) -> Schema:
+    """Return a schema with its description, and examples where it has some."""
+    shown = {"examples": list(examples)} if examples else {}
+    return {**schema, "description": description, **shown}
 
 
+PLACED = ("gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot", "gcp/us-central1=2xT4:spot")
+"""Placements by hand, as examples."""
 MODEL: Schema = {
     "description": "Name of a model of GET /v1/models, a number of parameters such as 7B, or a "
     "whole placer.profile/v1 document.",
     "anyOf": [{"type": "string", "minLength": 1, "maxLength": 200}, {"type": "object"}],
-    "examples": ["roberta-xlm"],
+    "examples": ["roberta-xlm", "resnet50", "7B"],
 }
 CATALOG: Schema = {
     "description": "Name of a price book of GET /v1/catalogs, or several of them, of which later "
@@ -51,13 +54,17 @@ CATALOG: Schema = {
             "maxItems": 4,
         },
     ],
-    "examples": ["default"],
+    "examples": ["default", "erben-2023"],
 }
-SOLVER: Schema = said(TEXT, "Solver; exact proves.")
+SOLVER: Schema = said(TEXT, "Solver; exact proves.", "exact", "greedy")
 LIMITS: Mapping[str, Schema] = {
-    "gap": said(AMOUNT, "Relative gap to prove, such as 0.1% or 0.001."),
-    "time_limit": said(AMOUNT, "Time after which a search stops with the best so far, as 20s."),
-    "memory_limit": said(AMOUNT, "Memory at which a search stops with the best so far, as 500MB."),
+    "gap": said(AMOUNT, "Relative gap to prove, such as 0.1% or 0.001.", "0.1%", 0.01),
+    "time_limit": said(
+        AMOUNT, "Time after which a search stops with the best so far, as 20s.", "20s", 5
+    ),
+    "memory_limit": said(
+        AMOUNT, "Memory at which a search stops with the best so far, as 500MB.", "500MB"
+    ),
 }
 SOLVING: Mapping[str, Schema] = {
     "solver": SOLVER,
@@ -65,8 +72,10 @@ SOLVING: Mapping[str, Schema] = {
     "seed": said(count(0, 2**31 - 1), "Seed of randomised solvers."),
 }
 CHANGES: Mapping[str, Schema] = {
-    "set": said(TEXTS, "Changes of the world, such as 'price:gcp/*:T4=x0.5'."),
-    "drop": said(TEXTS, "Offers that are gone, such as 'aws/*:H100:spot'."),
+    "set": said(
+        TEXTS, "Changes of the world, such as 'price:gcp/*:T4=x0.5'.", ["price:gcp/*:T4=x0.5"]
+    ),
+    "drop": said(TEXTS, "Offers that are gone, such as 'aws/*:H100:spot'.", ["aws/*:T4:spot"]),
 }
 QUESTION: Mapping[str, Schema] = {"model": MODEL, "catalog": CATALOG}
 
@@ -106,8 +115,8 @@ _VERBS = (
         words={
             **QUESTION,
             **SOLVING,
-            "verify": said(TEXT, "A second solver that is asked too."),
-            "top": said(count(1, MOST_ROWS), "Rows of the considered table."),
+            "verify": said(TEXT, "A second solver that is asked too.", "exhaustive"),
+            "top": said(count(1, MOST_ROWS), "Rows of the considered table.", 8),
             "certificate": said(FLAG, "Whether to keep what was proved about each strategy."),
             "alternatives": said(
                 FLAG, "False leaves out what is only compared with the answer: ten times faster."
@@ -121,7 +130,9 @@ _VERBS = (
         schema="estimate",
         words={
             **QUESTION,
-            "workers": said(TEXT, "Such as gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot."),
+            "workers": said(
+                TEXT, "Such as gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot.", *PLACED
+            ),
         },
         wishes=(*_TRAINING, "quota"),
         needed=("model", "workers"),
@@ -139,6 +150,7 @@ _VERBS = (
                 "items": TEXT,
                 "minItems": 1,
                 "maxItems": MOST_PLACEMENTS,
+                "examples": [list(PLACED)],
             },
             "every_exchange": said(FLAG, "One row for each exchange that can run."),
         },
@@ -153,7 +165,12 @@ _VERBS = (
         words={
             **QUESTION,
             **LIMITS,
-            "why_not": said(TEXTS, "Places, GPUs, exchanges or machines that were not chosen."),
+            "why_not": said(
+                TEXTS,
+                "Places, GPUs, exchanges or machines that were not chosen.",
+                "gcp/us-west1",
+                "T4",
+            ),
         },
         wishes=_ALL,
     ),
@@ -164,7 +181,7 @@ _VERBS = (
         words={
             **QUESTION,
             **SOLVING,
-            "points": said(count(1, MOST_POINTS), "The most points."),
+            "points": said(count(1, MOST_POINTS), "The most points.", 4),
         },
         wishes=tuple(name for name in _ALL if name != "objective"),
     ),
@@ -195,7 +212,7 @@ _VERBS = (
             "catalog": CATALOG,
             **CHANGES,
             **SOLVING,
-            "move": said(AMOUNT, "For so long a move stops the training, as 10min."),
+            "move": said(AMOUNT, "For so long a move stops the training, as 10min.", "10min"),
         },
         needed=("manifest", "observed"),
         searches=2,
@@ -206,11 +223,11 @@ VERBS: Mapping[str, Verb] = MappingProxyType({verb.name: verb for verb in _VERBS
 LISTS: Mapping[str, Mapping[str, Schema]] = MappingProxyType(
     {
         "offers": {
-            "catalog": said(FILTER, "Name of a price book; repeat it for several."),
-            "gpu": said(FILTER, "Only these GPUs, with commas."),
-            "in": said(FILTER, "Only these places, with commas; wildcards allowed."),
-            "market": said(FILTER, "spot, on-demand, community or any."),
-            "sort": said(FILTER, "price, place, gpu or age."),
+            "catalog": said(FILTER, "Name of a price book; repeat it for several.", "erben-2023"),
+            "gpu": said(FILTER, "Only these GPUs, with commas.", "T4,A10"),
+            "in": said(FILTER, "Only these places, with commas; wildcards allowed.", "gcp/*"),
+            "market": said(FILTER, "spot, on-demand, community or any.", "spot"),
+            "sort": said(FILTER, "price, place, gpu or age.", "price"),
             "limit": said(count(1, MOST_ROWS), "Most rows; default: 30."),
         },
         "models": {},
