@@ -31,6 +31,10 @@ FINE_MULTIPLIERS = 8
 """Prices of a dollar near what the best machine makes of it, where the largest speed lies."""
 TIGHTER = 0.98
 """Share of the largest speed below which another time is worth it."""
+SHARES = 64
+"""Times that the least share of calculation is worked out with what the one before charges."""
+ROUNDING = 1e-9
+"""A share of the time is taken to be less by this, for sums in floating point."""
 KEPT_EXCHANGES = 512
 """Exchanges in one place that a market keeps, of some hundred bytes each."""
 OF_WEIGHTS = ("weights", "values", "_best", "grids")
@@ -239,14 +243,17 @@ class Market:
         """Whether `with_data` puts anything into the prices of machines."""
         return bool(np.any(self._moved_usd) or np.any(self._dearer_ways_usd))
 
-    def with_data(self, samples_per_second: float, usd_per_hour: float) -> Market:
+    def with_data(
+        self, samples_per_second: float, usd_per_hour: float, usd_per_sample: float = np.inf
+    ) -> Market:
         """Put the price of data that must move, or that comes a dearer way than other data, into
         the prices of the machines that it goes to.
 
         Parameters
         ----------
-        samples_per_second, usd_per_hour
-            What passes through the workers at least, and what all machines cost at most.
+        samples_per_second, usd_per_hour, usd_per_sample
+            What passes through the workers at least, what all machines cost at most, and what one
+            sample that passes through them costs at most.
 
         Notes
         -----
@@ -254,9 +261,9 @@ class Market:
         limit pays for: the smallest over the multipliers of (best sum of v - lambda c) + lambda
         USD/h. With these prices the limit pays for less, so the step is done again.
         """
-        if not self.charges_data or samples_per_second <= 0:
+        dear = self._least_share(usd_per_sample)
+        if not self.charges_data or max(samples_per_second, dear) <= 0:
             return self
-        each = self._moved_usd[self.place_of] + self._dearer_ways_usd
         paid, most = self, np.inf
         for _ in range(CHARGES):
             reached = paid._most_speed(usd_per_hour)
@@ -265,11 +272,42 @@ class Market:
             most = reached
             # The largest speed that the limit pays for errs high, so the share of a machine, and
             # with it the price of its data, errs low.
-            moving = SECONDS_PER_HOUR * samples_per_second * self.speed / most * each
+            moving = max(samples_per_second / most, dear) * self._full_data_usd
             paid = replace(self, moving_usd=tuple(moving.tolist()), tables={})
             dearest = float((paid.speed / np.maximum(paid.usd, 1e-6)).max())
             paid = paid.with_multipliers(dearest * np.geomspace(0.5, 1.02, FINE_MULTIPLIERS))
         return paid
+
+    @property
+    def _full_data_usd(self) -> Array:
+        """USD/h of the data of each pool's machine beyond the cheapest way, while it calculates;
+        shape (pools,).
+        """
+        each = self._moved_usd[self.place_of] + self._dearer_ways_usd
+        built: Array = SECONDS_PER_HOUR * self.speed * each
+        return built
+
+    def _least_share(self, usd_per_sample: float) -> float:
+        """Return the least share of their time in which workers calculate, so that a sample costs
+        no more than a limit.
+
+        Notes
+        -----
+        With a share k of the time, machines for C USD/h of V samples/s pay C + k E an hour for
+        themselves and their data, and pass k V samples/s: k is at least (C + k E) / V over what a
+        sample may cost beside the cheapest way, and the best machine has the least such ratio. The
+        share on the right errs low, so each time gives a larger one.
+        """
+        worth = SECONDS_PER_HOUR * (usd_per_sample - self._ways_usd.min(initial=np.inf))
+        if not 0 < worth < np.inf:
+            return 0.0
+        usd, full, share = self.usd, self._full_data_usd, 0.0
+        for _ in range(SHARES):
+            least = float(((usd + share * full) / (self.speed * worth)).min(initial=1.0))
+            if least <= share / TIGHTER**0.1:
+                break
+            share = least
+        return share * (1 - ROUNDING)
 
     def without_ways(self) -> Market:
         """Return the market for strategies whose workers get equal parts of a step: there a fast

@@ -278,10 +278,11 @@ class Prepared:
 
     def _charged(self, target: Target) -> Market:
         """Return the market in which data is charged for the least samples that an improvement has
-        pass through its workers.
+        pass through its workers, and for the most that one of them may cost.
         """
+        passed = least_multiplier(self.market.problem)
         return self.market.with_data(
-            target.min_speed * least_multiplier(self.market.problem), target.max_usd_per_hour
+            target.min_speed * passed, target.max_usd_per_hour, target.max_usd_per_sample / passed
         )
 
     @staticmethod
