@@ -160,7 +160,8 @@ class Prepared:
         if best is not None:
             bound = total_bound(proof, target.objective)
         else:  # whatever there may be
-            bound = None if finished else unbeatable_value(self.market, target)
+            known = not finished and options.bound_if_stopped
+            bound = unbeatable_value(self.market, target) if known else None
         if best is not None and bound is not None and target.on_bound is not None:
             target.on_bound(bound)
         return Answer(
