@@ -160,6 +160,7 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     from placer.launch.runtime.log.run_log import append
     from placer.launch.runtime.processes.run import ranks_from, run_here, run_ranks
     from placer.launch.runtime.run_plan import plan_from, read_document
+    from placer.validation.calibration.run_log import SCHEMA
 
     document = read_document(manifest)
     plan = plan_from(document, manifest)
@@ -191,7 +192,7 @@ def command(manifest: str, as_json: bool, **words: Any) -> None:
     comparison = summary(plan, settings, records)
     append(folder / "run.jsonl", comparison)
     if as_json:
-        print_json(comparison)
+        print_json({"schema": SCHEMA, **comparison})
     else:
         _print(plan, comparison, folder)
 

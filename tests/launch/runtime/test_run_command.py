@@ -22,6 +22,7 @@ from conftest import INTERRUPTIBLE, PROCESS_TIMEOUT_S, ROOT, Run, free_port
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder
+from placer.report.page import contents
 
 torch: Any = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
@@ -222,21 +223,25 @@ def test_a_wrong_train_function_is_said_once(command: Run, tmp_path: Path) -> No
 
 def test_a_job_that_is_restarted_begins_or_goes_on(command: Run, tmp_path: Path) -> None:
     """--resume-if-any: the first start begins with step 0, the second goes on before step 2; plain
-    --resume refuses the first.
+    --resume refuses the first. --json prints the last line of the log, with its schema.
     """
     path = saved(tmp_path, document("none", (A, 1)))
     more = ["--train", "run_plans:tiny", "--local", "-o", "out"]
     refused = command("run", path, *more, "--steps", "2", "--resume", cwd=tmp_path, **PATHS)
     assert (refused.returncode, "no checkpoint in" in refused.stderr) == (2, True)
     for steps, start in ((2, 0), (3, 2)):
-        done = command(
-            "run", path, *more, "--steps", str(steps), "--resume-if-any", cwd=tmp_path, **PATHS
-        )
+        words = [*more, "--steps", str(steps), "--resume-if-any", "--json"]
+        done = command("run", path, *words, cwd=tmp_path, **PATHS)
         assert done.returncode == 0, done.stderr
+        printed = json.loads(done.stdout)
+        Draft202012Validator(json.loads(schema_text("run"))).validate(printed)
+        with pytest.raises(PlacerError, match=r"give its run\.jsonl"):
+            contents(printed)
         records = [
             json.loads(line) for line in (tmp_path / "out" / "run.jsonl").read_text().splitlines()
         ]
         assert [record["start"] for record in records if record["kind"] == "ready"] == [start]
+        assert printed == {"schema": "placer.run/v1", **records[-1]}
     refused = command("run", path, *more, "--steps", "1", "--resume", cwd=tmp_path, **PATHS)
     assert refused.returncode == 2
     assert "begin with one after step 2, the run ends after 1" in refused.stderr

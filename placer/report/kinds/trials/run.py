@@ -8,6 +8,7 @@ from datetime import date
 from math import isfinite
 from typing import Any
 
+from placer.errors import PlacerError
 from placer.report.blocks import Block, Chart, Facts, Report, Section, Text, section, table
 from placer.report.charts.curve import Point, curve_chart
 from placer.report.charts.intervals import Dot, interval_chart
@@ -27,7 +28,15 @@ COLUMNS = ("what", "predicted", "measured", "difference")
 
 
 def report(document: Document, today: date) -> Report:
-    """Build the report of a ``placer.run/v1`` log: its header, whose ``records`` are the others."""
+    """Build the report of a ``placer.run/v1`` log: its header, whose ``records`` are the others.
+
+    Raises
+    ------
+    PlacerError
+        If it is the last line of a log alone, as ``placer run --json`` prints it.
+    """
+    if document.get("kind") == "summary":
+        raise PlacerError("the comparison of a run without its steps", "give its run.jsonl")
     records = document["records"]
     ended = _of(records, "summary")
     summary = ended[-1] if ended else None
