@@ -22,6 +22,8 @@ from typing import Any
 
 COLD = ("completion", "doctor", "profile", "rehearse", "run", "serve", "sweep")
 """Commands that load PyTorch or start processes, which would begin as this module."""
+SHARED = ("--jobs", "--dask")
+"""Options with which alone a sweep starts processes."""
 LEFT_OUT = (
     "placer.__main__",
     "placer.launch.re",
@@ -31,6 +33,13 @@ LEFT_OUT = (
     "placer.service",
 )
 """What the other commands do not load, by the beginning of its name."""
+
+
+def is_cold(arguments: Sequence[str]) -> bool:
+    """Whether a command needs a process that no server has forked."""
+    if arguments[:1] == ("sweep",):
+        return not {*SHARED}.isdisjoint(arguments)
+    return not arguments or arguments[0] in COLD
 
 
 def serve() -> int:

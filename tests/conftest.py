@@ -19,7 +19,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from command_server import COLD, CommandServer
+from command_server import CommandServer, is_cold
 from hypothesis import settings
 from served import Served, serving
 
@@ -196,7 +196,7 @@ def run() -> Iterator[Run]:
         *arguments: str, columns: int = 80, cwd: Path | None = None, **extra: str
     ) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, **usual, "COLUMNS": str(columns), **extra}
-        if "PYTHONPATH" not in extra and not {*arguments[:1]} <= {*COLD}:
+        if "PYTHONPATH" not in extra and not is_cold(arguments):
             return server.run(arguments, cwd or Path.cwd(), environment, PROCESS_TIMEOUT_S)
         return subprocess.run(
             [sys.executable, "-m", "placer", *arguments],

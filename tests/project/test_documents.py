@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import click
 import pytest
-from command_server import COLD
+from command_server import is_cold
 
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from placer.cli import cli
@@ -153,7 +153,7 @@ def test_commands_run(run: Run, command: Run, example: Example, tmp_path: Path) 
     if any("pin" in words for words, _ in example.commands):
         settings["PLACER_HOME"] = str(tmp_path / "home")
     for words, shown in example.commands:
-        call = command if words[0] in COLD else run
+        call = command if is_cold(words) else run
         done = call(*words, columns=100, cwd=tmp_path, **settings)
         assert done.returncode == 0, f"placer {shlex.join(words)}\n{done.stdout}{done.stderr}"
         printed = " ".join(done.stdout.split())
