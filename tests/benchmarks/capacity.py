@@ -6,8 +6,9 @@ DIR has gcp_h100_launch_probes.csv: how many of 16 machines each zone launched, 
 For sets of one to four zones it compares the chance that enough machines are there with what
 happened: the gap of the means, the Brier score beside those of persistence and of the usual shares,
 the mean error over tenths of the chance, and the worst of ten equal groups. Then plans for 95 %:
-the fewest zones, and the barest set, whose machines are enough in 95 % of the scenarios, judged in
-fresh scenarios and on the last days. Then what the table of capacity says without any launches:
+the fewest zones, the barest set, and every set whose machines are enough in 95 to 96 % of the
+scenarios, unlike days among them, judged in fresh scenarios and on the last days (``--days fit``:
+on each of the first days, by what the others give). Then what the table says without any launches:
 whether its ranges hold the last days, and how long machines stay. ``--fit`` prints the weights that
 the first days give, and ``--part forecast|plans|table`` one part alone.
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import combinations, product
 from pathlib import Path
@@ -28,7 +29,7 @@ import numpy.typing as npt
 from ledger import markdown
 
 from placer.cost_model.capacity import forecast as model
-from placer.cost_model.capacity.scenarios import RESIDUAL, Likeness, latent, launchable
+from placer.cost_model.capacity.scenarios import RESIDUAL, Likeness, latent, launchable, unlike_day
 from placer.cost_model.capacity.supply import ENDS, chance_of
 from placer.cost_model.capacity.survival import stay_of
 from placer.cost_model.capacity.zone_sets import best_sets
@@ -38,6 +39,7 @@ Array = npt.NDArray[Any]
 FILE = "gcp_h100_launch_probes.csv"
 ASKED = 16
 FIT_DAYS = 7
+DAY_TICKS = 144
 TICK_H = 1 / 6
 LEADS = {"10 min": 1, "1 h": 6, "6 h": 36, "24 h": 144}
 """Ticks ahead."""
@@ -66,10 +68,14 @@ class Probes:
         """Region of each zone."""
         return [zone.rsplit("-", 1)[0] for zone in self.zones]
 
+    left_out: int = -1
+    """A day that is not to fit on either."""
+
     @property
     def usual(self) -> Array:
         """Shares of 0, 1, ... machines in the first days."""
-        counts = np.bincount(self.launched[: self.fit][self.launched[: self.fit] >= 0])
+        known = self.launched[: self.fit][np.arange(self.fit) // DAY_TICKS != self.left_out]
+        counts = np.bincount(known[known >= 0], minlength=ASKED + 1)
         built: Array = counts / counts.sum()
         return built
 
@@ -121,6 +127,7 @@ def fitted(probes: Probes, ahead: int) -> Array:
     from scipy.optimize import nnls
 
     at = probes.ticks(72, probes.fit, ahead, every=2)
+    at = at[(at + ahead) // DAY_TICKS != probes.left_out]
     x = at_least(np.moveaxis(parts(probes, at), -1, 0)).reshape(4, -1).T
     y = (probes.launched[at + ahead][..., None] > np.arange(ASKED)).reshape(-1)
     root = np.linalg.cholesky(x.T @ x / len(y) + 1e-9 * np.eye(4))
@@ -238,31 +245,49 @@ def _worst_decile(p: Array, o: Array) -> float:
     return float(max(abs(said.mean() - was.mean()) for said, was in groups))
 
 
-def planned(probes: Probes) -> list[list[object]]:
-    """Choose zones for 95 % every hour of the last days, and see what became of them: the fewest
-    zones, and of all sets the barest, which promises the least that is enough.
+def moments(probes: Probes, ahead: int, days: str) -> Iterator[tuple[Array, Array]]:
+    """Yield chances of every third hour and what came of them: of the last days, or of each day to
+    fit on, by what the other days of those give.
+    """
+    if days == "last":
+        at = probes.ticks(probes.fit, len(probes.launched), ahead, EVERY_TICKS)
+        chances = (parts(probes, at) * weights(ahead * TICK_H)).sum(-1)
+        yield from zip(chances, probes.launched[at + ahead], strict=True)
+        return
+    for day in range(1, FIT_DAYS):
+        others = replace(probes, left_out=day)
+        at = probes.ticks(72, probes.fit, ahead, EVERY_TICKS)
+        at = at[(at + ahead) // DAY_TICKS == day]
+        if len(at):
+            chances = (parts(others, at) * fitted(others, ahead)).sum(-1)
+            yield from zip(chances, probes.launched[at + ahead], strict=True)
+
+
+def planned(probes: Probes, days: str) -> list[list[object]]:
+    """Choose zones for 95 % every third hour, and see what became of them: the fewest zones, of all
+    sets the barest, which promises the least that is enough, and every set of 95 to 96 %.
     """
     rows: list[list[object]] = []
-    states = latent(probes.regions, FRESH_DRAWS, 1)
-    fresh_states = latent(probes.regions, FRESH_DRAWS, 2)
+    states, fresh_states = (
+        unlike_day(latent(probes.regions, FRESH_DRAWS, seed), seed) for seed in (1, 2)
+    )
     for name, ahead in LEADS.items():
         if name == "10 min":
             continue
-        at = probes.ticks(probes.fit, len(probes.launched), ahead, EVERY_TICKS)
-        chances = (parts(probes, at) * weights(ahead * TICK_H)).sum(-1)
-        for (what, needed), choose in product(PLANNED.items(), (fewest, barest)):
+        every = [
+            (launchable(row, states), launchable(row, fresh_states), later)
+            for row, later in moments(probes, ahead, days)
+        ]
+        for (what, needed), choose in product(PLANNED.items(), (fewest, barest, alike)):
             promised, fresh, held, zones, none = [], [], [], [], 0
-            for row, later in zip(chances, probes.launched[at + ahead], strict=True):
-                chosen = choose(launchable(row, states), needed)
-                if chosen is None:
-                    none += 1
-                    continue
-                one, promise = chosen
-                drawn = launchable(row[one], fresh_states[:, one])
-                promised.append(promise)
-                fresh.append(float((drawn.sum(1) >= needed).mean()))
-                held.append(float(later[one].sum() >= needed))
-                zones.append(len(one))
+            for drawn, again, later in every:
+                chosen = choose(drawn, needed)
+                none += not chosen
+                for one, promise in chosen:
+                    promised.append(promise)
+                    fresh.append(float((again[:, one].sum(1) >= needed).mean()))
+                    held.append(float(later[one].sum() >= needed))
+                    zones.append(len(one))
             if not held:
                 continue
             off = np.array(fresh) - np.array(promised)
@@ -280,25 +305,36 @@ def planned(probes: Probes) -> list[list[object]]:
     return rows
 
 
-def fewest(machines: Array, needed: int) -> tuple[list[int], float] | None:
+Chosen = list[tuple[list[int], float]]
+"""Zones and what they promise."""
+
+
+def fewest(machines: Array, needed: int) -> Chosen:
     """Return the best set of the fewest zones, and its promise."""
     sets = best_sets(machines, needed, MOST_ZONES)
     enough = [one for one in sets if one.together >= CONFIDENCE]
-    return ([*enough[0].zones], enough[0].together) if enough else None
+    return [([*enough[0].zones], enough[0].together)] if enough else []
 
 
-def barest(machines: Array, needed: int) -> tuple[list[int], float] | None:
+def barest(machines: Array, needed: int) -> Chosen:
     """Return the set that promises the least of those that are enough, and its promise."""
-    best: tuple[float, tuple[int, ...]] | None = None
+    enough = [one for one in promises(machines, needed) if one[1] >= CONFIDENCE]
+    return [min(enough, key=lambda one: (one[1], len(one[0]), one[0]))] if enough else []
+
+
+def alike(machines: Array, needed: int) -> Chosen:
+    """Return every set that promises up to a point more than is enough."""
+    return [one for one in promises(machines, needed) if CONFIDENCE <= one[1] < CONFIDENCE + 0.01]
+
+
+def promises(machines: Array, needed: int) -> Chosen:
+    """Return every set of at most `MOST_ZONES` zones with what it promises."""
+    every: Chosen = []
     for size in range(1, MOST_ZONES + 1):
-        every = np.array(list(combinations(range(machines.shape[1]), size)), dtype=np.intp)
-        found = (machines[:, every].sum(2) >= needed).mean(0)
-        kept = np.nonzero(found >= CONFIDENCE)[0]
-        if len(kept):
-            at = kept[np.argmin(found[kept])]
-            here = float(found[at]), tuple(every[at].tolist())
-            best = here if best is None else min(best, here)
-    return None if best is None else ([*best[1]], best[0])
+        sets = list(combinations(range(machines.shape[1]), size))
+        found = (machines[:, np.array(sets, dtype=np.intp)].sum(2) >= needed).mean(0)
+        every += [([*one], share) for one, share in zip(sets, found.tolist(), strict=True)]
+    return every
 
 
 def ranges(probes: Probes) -> list[list[object]]:
@@ -386,6 +422,7 @@ def main() -> None:
     words.add_argument("folder", type=Path, metavar="DIR")
     words.add_argument("--fit", action="store_true", help="print what the first days give")
     words.add_argument("--part", choices=("forecast", "plans", "table"), help="one part alone")
+    words.add_argument("--days", choices=("fit", "last"), default="last", help="days of the plans")
     given = words.parse_args()
     probes = read(given.folder)
     if given.fit:
@@ -404,9 +441,9 @@ def main() -> None:
     if given.part in (None, "plans"):
         heads = (
             "plan for 95 %|plans|no set of four zones|zones|promised|fresh, points off in the mean"
-            "|worst|least in fresh scenarios|held on the last days"
+            "|worst|least in fresh scenarios|held"
         )
-        print("\n".join(markdown(heads.split("|"), planned(probes))), "\n")
+        print("\n".join(markdown(heads.split("|"), planned(probes, given.days))), "\n")
     if given.part in (None, "table"):
         heads = (
             "without launches|class row|its range|range of the first days|happened|in its range"

@@ -32,6 +32,8 @@ def test_the_document_follows_its_schema(capsys: pytest.CaptureFixture[str]) -> 
     assert all(row["chance"] <= row["chance_any"] for row in document["zones"])
     together = [row["together"] for row in document["sets"]]
     assert together == sorted(together)
+    assert all(0 < row["planned"] <= row["together"] for row in document["sets"])
+    assert any(row["planned"] < row["together"] for row in document["sets"])
 
 
 def test_more_machines_than_one_zone_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

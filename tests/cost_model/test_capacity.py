@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from placer.cost_model.capacity import zone_sets
 from placer.cost_model.capacity.forecast import LEADS_H, expected_now, forecast, weights_at
-from placer.cost_model.capacity.scenarios import Likeness, latent, launchable
+from placer.cost_model.capacity.scenarios import DAY, Likeness, latent, launchable, unlike_day
 from placer.cost_model.capacity.zone_sets import best_sets
 from placer.errors import PlacerError
 
@@ -90,6 +90,19 @@ def test_likeness_is_between_independent_and_all_or_nothing() -> None:
     assert both_short(0.5, 0.1, ["x", "x"]) > both_short(0.5, 0.1, ["x", "y"]) + 0.02
     with pytest.raises(PlacerError, match="not possible"):
         Likeness(region=0.1, across=0.2, source="test")
+
+
+def test_a_day_unlike_others_makes_what_is_likely_less_so() -> None:
+    """A zone with a chance of 95 % has Phi(1.645 / sqrt(1 + 0.3^2)) = 94.2 % on such a day; two
+    zones of independent states are then short together more often than 0.05^2, with a correlation
+    of 0.09 / 1.09 = 0.083 between them: in about 0.5 % (0.4 to 0.7 in 40,000 scenarios).
+    """
+    assert DAY == 0.3
+    states = latent(["x", "y"], 40_000, 5, Likeness(region=0.0, across=0.0, source="test"))
+    chances = np.array([[0.05, 0.95]] * 2)
+    there = launchable(chances, unlike_day(states, 5))
+    assert there.mean(0) == pytest.approx([0.942, 0.942], abs=0.004)
+    assert 0.004 < float((there == 0).all(1).mean()) < 0.007
 
 
 def test_certain_counts_stay_certain() -> None:

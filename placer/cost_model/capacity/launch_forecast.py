@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placer.cost_model.capacity.forecast import forecast
-from placer.cost_model.capacity.scenarios import RESIDUAL, latent, launchable
+from placer.cost_model.capacity.scenarios import RESIDUAL, latent, launchable, unlike_day
 from placer.cost_model.capacity.zone_sets import best_sets
 from placer.errors import PlacerError
 from placer.market.launch_log import LaunchLog
@@ -39,10 +39,17 @@ class ZoneForecast:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetForecast:
-    """Zones together: the chance that they have enough in sum, and that one of them alone has."""
+    """Zones together: the chance that they have enough in sum, and that one of them alone has.
+
+    Notes
+    -----
+    ``planned`` is the chance in sum to plan with: days unlike those of the log are among its
+    scenarios.
+    """
 
     zones: tuple[str, ...]
     together: float
+    planned: float
     one_zone: float
 
 
@@ -86,7 +93,12 @@ class CapacityForecast:
                 for zone in self.zones
             ],
             "sets": [
-                {"zones": [*of.zones], "together": of.together, "one_zone": of.one_zone}
+                {
+                    "zones": [*of.zones],
+                    "together": of.together,
+                    "planned": of.planned,
+                    "one_zone": of.one_zone,
+                }
                 for of in self.sets
             ],
             "scenarios": self.scenarios,
@@ -125,11 +137,15 @@ def forecast_launches(
             f"give at most {log.most * len(log.zones)}, or log launches of more machines",
         )
     chances = forecast(log.launched, log.hours, hours_ahead, log.usual)
-    drawn = launchable(chances, latent(log.regions, DRAWS, SEED))
+    states = latent(log.regions, DRAWS, SEED)
+    drawn, unlike = (launchable(chances, of) for of in (states, unlike_day(states, SEED)))
     sets = tuple(
         SetForecast(
             zones=tuple(log.zones[zone] for zone in found.zones),
             together=found.together,
+            planned=min(
+                found.together, float((unlike[:, [*found.zones]].sum(1) >= machines).mean())
+            ),
             one_zone=found.one_zone,
         )
         for found in best_sets(drawn, machines, most_zones)

@@ -46,6 +46,12 @@ RESIDUAL = Likeness(
 )
 
 
+DAY = 0.3
+"""Standard deviation of what all zones have in common on a day that is unlike those of the log, in
+units of a latent state: fitted on seven days of the same launches, each left out in turn.
+"""
+
+
 def latent(
     regions: Sequence[str],
     draws: int,
@@ -81,6 +87,17 @@ def latent(
         for region, name in zip(regions, names, strict=True)
     ]
     built: Array = np.stack(own, 1) + np.sqrt(likeness.across) * _normal("", draws, seed)[:, None]
+    return built
+
+
+def unlike_day(states: Array, seed: int) -> Array:
+    """Add to latent states what all zones have in common on a day that is unlike those of the log.
+
+    Notes
+    -----
+    A plan is for one day to come, and days differ by more than forecasts of their zones say.
+    """
+    built: Array = states + DAY * _normal("day", len(states), seed)[:, None]
     return built
 
 

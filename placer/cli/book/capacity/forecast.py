@@ -79,16 +79,18 @@ def _print(found: CapacityForecast) -> None:
     if len(found.zones) > SHOWN:
         out.print(f"and {len(found.zones) - SHOWN} more zones")
     out.print()
-    headers = ["zones together", f"{machines} in all", f"{machines} in one of them"]
+    headers = ["zones together", f"{machines} in all", "to plan with", f"{machines} in one of them"]
     table = new_table(headers, right=headers[1:])
     for one in found.sets:
-        table.add_row(", ".join(one.zones), percent(one.together), percent(one.one_zone))
+        chances = (one.together, one.planned, one.one_zone)
+        table.add_row(", ".join(one.zones), *map(percent, chances))
     out.print(table)
     out.print()
     out.print(
         f"estimated: each zone from its own log, zones together in {found.scenarios:,} "
         f"scenarios with a correlation of {found.corr_region:g} in a region and "
-        f"{found.corr_across:g} across, {found.corr_source}"
+        f"{found.corr_across:g} across, {found.corr_source}; to plan with: days "
+        f"unlike those of the log are among the scenarios"
     )
 
 
