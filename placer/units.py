@@ -227,7 +227,7 @@ def parse_seconds(text: str) -> float:
     factor = _DURATION.get(match["unit"]) if match else None
     if match is None or factor is None:
         raise PlacerError(
-            f"duration '{text}' is not a time", "write it as 200ms, 90s, 15min or 36h"
+            f"duration '{text}' is not a time", "write it as 200ms, 90s, 15min, 36h or 3d"
         )
     return _positive(text, "duration", float(match["number"]) * factor)
 

@@ -202,9 +202,10 @@ def _usage(error: click.UsageError) -> PlacerError:
         return unknown_word("option", error.option_name, options)
     if isinstance(error, click.MissingParameter) and error.param is not None:
         name = error.param.opts[-1]
-        return PlacerError(
-            f"{name} is missing", f"see {error.ctx.command_path} --help" if error.ctx else ""
-        )
+        help_ = f"see {error.ctx.command_path} --help" if error.ctx else ""
+        if name == "--model":
+            help_ = f"such as --model Qwen2.5-7B ('placer models' lists names); {help_}"
+        return PlacerError(f"{name} is missing", help_)
     message = error.format_message().rstrip(".")
     return PlacerError(
         message[:1].lower() + message[1:],

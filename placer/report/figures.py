@@ -7,6 +7,7 @@ from datetime import date
 from typing import Any
 
 from placer.units import format_number, format_usd, parse_date
+from placer.workload.inner_plan import InnerPlan
 
 Document = Mapping[str, Any]
 """A JSON document or a part of one."""
@@ -63,9 +64,14 @@ def exchange_words(placement: Document) -> str:
 
 
 def spec(group: Document) -> str:
-    """Write a group as it is given on a command line."""
+    """Write a group as it is given on a command line, an island with its machines and plan."""
     size = "" if group["gpu_count"] == 1 else f":{group['gpu_count']}"
-    return f"{group['place']}={group['count']}x{group['gpu']}{size}:{market_words(group)}"
+    machines = group.get("machines", 1)
+    island = "" if machines == 1 else f"{machines}x"
+    plan = group.get("inner")
+    inner = "" if plan is None else InnerPlan(**plan).spec
+    worker = f"{island}{group['gpu']}{size}"
+    return f"{group['place']}={group['count']}x{worker}:{market_words(group)}{inner}"
 
 
 def speed_of(estimate: Document, *, effective: bool = True) -> tuple[Document, str]:

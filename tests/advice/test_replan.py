@@ -20,8 +20,10 @@ import placer
 from conftest import ROOT, Run
 from placer.advice.worlds.replan import break_even_seconds
 from placer.cli.report.replan import replan_view
+from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
 from placer.documents.manifest import read_manifest
+from placer.documents.manifest.question import question_of
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.problem.requirements import Requirements
@@ -372,6 +374,20 @@ def test_a_log_of_one_machine_leaves_all_as_planned(
     assert got.verdict == "keep"
     assert got.observed.speeds == ()
     assert got.notes[-1].startswith(f"the log is of {what}: ")
+
+
+def test_a_plan_averages_with_the_software_of_its_book() -> None:
+    """The shipped book averages with NCCL: a plan that is read again is the one that was written,
+    and breaks no limit.
+    """
+    result = placer.recommend(
+        "roberta-xlm", gpu="T4", places="gcp/us-central1", workers="2", alternatives=False
+    )
+    assert result.placement is not None
+    assert result.placement.exchange.transport == "nccl"
+    problem, again = question_of(read_manifest(result.to_manifest(), "plan"), "plan")
+    assert again.canonical() == result.placement.canonical()
+    assert not violations(again, problem)
 
 
 def test_a_local_run_and_replan_in_sequence(run: Run, tmp_path: Path) -> None:

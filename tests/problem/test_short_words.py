@@ -1,6 +1,7 @@
 """Words as users type them: --spot, other money, counts in billions, devices by number."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
@@ -9,6 +10,8 @@ from conftest import Run
 from placer.documents.request import request_document
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
+from placer.problem.words.changes import parse_changes
+from placer.problem.words.deadline import read_deadline
 from placer.problem.words.values import check_words
 from placer.units import parse_budget, parse_count
 
@@ -92,3 +95,55 @@ def test_a_number_of_gpus_is_kept_by_answer_and_document() -> None:
     assert {group.gpu_count for group in result.placement.groups} == {8}
     assert result.to_dict()["request"]["gpus"] == ["V100:8"]
     check_result(result.to_saved(whole=True), "saved")
+
+
+WEDNESDAY = datetime(2026, 11, 25, 18, 30, 20, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("36h", 36 * 3600.0),
+        ("friday", (2 * 24 + 5.5) * 3600 - 60),  # midnight after Friday, in whole minutes
+        ("Wednesday", 5.5 * 3600 - 60),  # today
+        ("tuesday", (6 * 24 + 5.5) * 3600 - 60),  # of next week
+        ("2026-12-04", (9 * 24 + 5.5) * 3600 - 60),
+    ],
+)
+def test_deadlines_are_times_or_days(text: str, seconds: float) -> None:
+    """A day lasts until midnight UTC."""
+    assert read_deadline(text, WEDNESDAY) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("2026-11-24", "deadline 2026-11-24 is over"),
+        ("2026-02-30", "deadline '2026-02-30' is not a date"),
+        ("someday", "duration 'someday' is not a time"),
+    ],
+)
+def test_deadlines_that_are_over_or_no_day_are_refused(text: str, message: str) -> None:
+    """In one line."""
+    with pytest.raises(PlacerError, match=message):
+        read_deadline(text, WEDNESDAY)
+
+
+def test_the_price_of_a_market_changes_everywhere() -> None:
+    """`price:spot` is short for all places and devices."""
+    short, long = parse_changes(["price:spot=+100%", "price:*:*:spot=+100%"])
+    assert (short.target, short.factor) == (long.target, 2.0)
+
+
+def test_an_owned_device_of_several_kinds_is_written_out() -> None:
+    """The tip can be pasted."""
+    with pytest.raises(PlacerError) as raised:
+        advisor.problem("resnet50", own="office=2xA100@Berlin")
+    assert raised.value.hint == "write office=2xA100-40@Berlin or office=2xA100-80@Berlin"
+
+
+def test_places_are_compared_by_a_sweep(run: Run) -> None:
+    """`compare` takes placements, and names the command for places."""
+    done = run("compare", "--model", "resnet50", "aws", "gcp")
+    assert done.returncode == 2
+    assert "placer sweep --over in=aws,gcp" in done.stderr

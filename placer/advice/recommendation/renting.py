@@ -75,12 +75,15 @@ def renting_notes(result: Result, solver: str, options: SolveOptions) -> Iterato
     other = estimate(found, problem)
     usd, mine = other.usd_per_hour.total, got.usd_per_hour.total
     times = f", {usd / mine:.1f} x" if mine else ""
-    groups = " + ".join(group.spec for group in found.groups)
+    groups = " + ".join(
+        f"{group.count} x {group.worker_name} {group.market.replace('_', '-')} in {group.place}"
+        for group in found.groups
+    )
     speed = format_speed(other.effective_samples_per_second.value, other.tokens_per_sample)
     yield Warn(
         code="renting",
         message=f"the same speed from rented machines: {groups}, {speed} for {format_usd(usd)}/h"
-        f"{times} (the cheapest that a short search finds)",
+        f"{times} (by a short search)",
     )
 
 

@@ -9,7 +9,9 @@ import click
 
 from placer.cli.options import request_options, table_option
 from placer.cli.output import console, print_json
+from placer.cli.screen.labelled_lines import print_labelled
 from placer.cli.screen.option_groups import GroupedCommand
+from placer.errors import PlacerError
 
 if TYPE_CHECKING:
     from placer.problem.problem import Problem
@@ -48,6 +50,7 @@ def command(
     from placer.interface.advisor import Advisor
     from placer.interface.by_hand import check_every, comparison_document, side_by_side
 
+    _check_placements(placements)
     check_every(words["exchange"], every=every)
     problem = Advisor(catalog).problem(model, **words)
     options = side_by_side(problem, placements, every=every)
@@ -57,15 +60,26 @@ def command(
     out = console()
     out.print(terminal.context(problem))
     out.print(terminal.comparison(options, problem))
-    for line in _risk_lines(options, problem):
-        out.print(line)
+    print_labelled(_risk_lines(options, problem))
     for line in _warning_lines(
         [(o.label, warnings_of(problem, o.placement, o.estimate)) for o in options]
     ):
         console(stderr=True).print(line, style="yellow")
 
 
-def _risk_lines(options: Sequence[Option], problem: Problem) -> Iterator[str]:
+def _check_placements(placements: Sequence[str]) -> None:
+    """Refuse places without machines, with the command that compares the best of each."""
+    places = [text for text in placements if "=" not in text]
+    if places:
+        raise PlacerError(
+            f"'{places[0]}' names no machines: compare takes placements, such as "
+            f"gcp/us-central1=4xT4:spot",
+            f"for the best of each place: placer sweep --over in={','.join(places)} with the same "
+            f"words",
+        )
+
+
+def _risk_lines(options: Sequence[Option], problem: Problem) -> Iterator[tuple[str, str]]:
     """Yield the risk of each placement in one line; nothing where all machines are on demand."""
     from placer.cli.report.recommend.risk_words import risk_line
     from placer.cost_model.outlook.outlook import spot_outlook
@@ -74,7 +88,7 @@ def _risk_lines(options: Sequence[Option], problem: Problem) -> Iterator[str]:
     if any(spot is not None for _, spot in found):
         for option, spot in found:
             words = risk_line(spot, option.placement, option.estimate.tokens_per_sample)
-            yield f"risk of {option.label}  {words}"
+            yield f"risk of {option.label}", words
 
 
 def _warning_lines(rows: Sequence[tuple[str, Sequence[Warn]]]) -> Iterator[str]:

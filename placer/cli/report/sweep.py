@@ -54,7 +54,7 @@ def _summary(sweep: Sweep, runs: int) -> str:
         lines.append(f"{counted(len(between), 'change')} of the choice along {what}")
     else:
         lines.append(
-            f"the choice changes between {what} {', '.join(between)}"
+            f"the choice changes between {what} = {', '.join(between)}"
             if between
             else "the choice never changes"
         )

@@ -4,6 +4,8 @@ from the file alone.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from placer.documents.manifest.types import Group, Manifest
 from placer.errors import PlacerError
 from placer.market.checks.agreement import check_figures
@@ -38,9 +40,12 @@ def question_of(manifest: Manifest, where: str) -> tuple[Problem, Placement]:
         raise PlacerError(
             f"{where}: {error.message}", error.hint, exit_code=error.exit_code
         ) from None
-    return problem, Placement(
+    placement = Placement(
         groups=tuple(_workers(group) for group in manifest.groups), exchange=exchange
     )
+    if placement.workers > 1:  # the manifest's question says which software averages
+        placement = replace(placement, exchange=replace(exchange, transport=problem.transport))
+    return problem, placement
 
 
 def _workers(group: Group) -> WorkerGroup:

@@ -156,5 +156,6 @@ def check_runtime(plan: ExportPlan, target: str) -> None:
             raise PlacerError(
                 f"{group.name} has {group.offer.gpu_count} GPUs a machine, placer run uses one of "
                 f"them",
-                "plan with islands or machines of one GPU, or give --train a script of your own",
+                f"plan with machines of one GPU (--gpu {group.offer.gpu}:1) or islands, or give "
+                "--train a script of your own",
             )

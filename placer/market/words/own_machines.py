@@ -192,16 +192,18 @@ def own_sentences(catalog: Catalog) -> Iterator[str]:
             each = f"one {own.gpu}" if own.gpu_count == 1 else f"{own.gpu_count} x {own.gpu}"
             machines = f"{own.count} machine{'s' * (own.count > 1)} with {each}"
             parts = (
-                ("power", f"electricity {format_usd(own.usd_per_kwh)}/kWh"),
-                ("line", f"a line of {format_bandwidth(own.line_gbps * 1e9 / 8)} to the world"),
+                ("watts", f"{kilowatts:.2f} kW each"),
+                ("power", f"{format_usd(own.usd_per_kwh)}/kWh"),
+                ("line", f"{format_bandwidth(own.line_gbps * 1e9 / 8)} to the world"),
                 ("lan", f"{format_bandwidth(own.lan_gbps * 1e9 / 8)} between machines"),
             )
-            said = ", ".join(f"{w}{' (assumed)' * (name in own.assumed)}" for name, w in parts)
-            yield (
-                f"{own.place} near {own.where.city}: {machines}; they cost their electricity "
-                f"alone, {kilowatts:.2f} kW a machine{' (assumed)' * (own.watts is None)}; {said}; "
-                f"no egress (assumed)"
+            guessed = {*own.assumed, *(("watts",) if own.watts is None else ())}
+            every = len(guessed) == len(KEYS)
+            said = ", ".join(
+                f"{words}{' (assumed)' * (name in guessed and not every)}" for name, words in parts
             )
+            rest = "no egress (all assumed)" if every else "no egress (assumed)"
+            yield f"{own.place} near {own.where.city}: {machines}, for electricity; {said}, {rest}"
 
 
 def machine_watts(own: OwnMachines, gpu: Gpu) -> float:
@@ -259,7 +261,8 @@ def _device(word: str, text: str, catalog: Catalog) -> str:
         error = unknown("GPU", word, catalog.gpus)
         raise PlacerError(f"own '{text}': {error.message}", error.hint)
     if len(found) > 1:
-        raise PlacerError(f"own '{text}': {word} is {' or '.join(found)}", "name one of them")
+        whole = " or ".join(text.replace(word, name, 1) for name in found)
+        raise PlacerError(f"own '{text}': {word} is {' or '.join(found)}", f"write {whole}")
     return found[0]
 
 

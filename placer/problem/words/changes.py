@@ -211,6 +211,8 @@ def _set_of(text: str) -> Change:
         factor = _factor(right, text) if CHANGES[what].scales else None
         return Change(text=text, what=what, factor=factor, value=None if factor else right)
     least, most = PARTS[what]
+    if what == "price" and len(target) == 1 and target[0].replace("-", "_") in MARKETS:
+        target = ["*", "*", *target]  # of all places and devices
     if not least <= len(target) <= most or not all(target):
         raise PlacerError(f"change '{text}' is not complete", f"write {TARGETS[what]}")
     if what == "own":

@@ -20,6 +20,7 @@ from placer.problem.requirements import ALL_REGIONS, EXCHANGES, OBJECTIVES
 from placer.problem.shares import AREAS, ShareLimit
 from placer.problem.words.budget import read_budget
 from placer.problem.words.data import parse_datasets, parse_kept, parse_multipliers, store_named
+from placer.problem.words.deadline import read_deadline
 from placer.problem.words.machines import parse_used
 from placer.problem.words.quotas import quota_gpus, quotas_of, read_quotas
 from placer.problem.words.wishes import Wish
@@ -243,6 +244,7 @@ READERS: Mapping[str, Reader] = {
     "confidence": lambda value, asked: (parse_fraction(value, asked.wish.word, MOST_SURE),),
     "count": lambda value, asked: (parse_count(value, asked.wish.word),),
     "data": _data,
+    "deadline": lambda value, asked: (read_deadline(value),),
     "exchange": _exchange,
     "flag": _flag,
     "floor": lambda value, asked: (parse_fraction(value, asked.wish.word, 1.0),),

@@ -587,11 +587,12 @@ class Wishes(TrainingWishes, total=False):
         Wish(
             group="limits",
             fields=("deadline_s",),
-            reader="seconds",
-            metavar="TIME",
+            reader="deadline",
+            metavar="TIME|DAY",
             example="12h",
-            help="Time for all --samples or --tokens, such as 12h.",
-            more="A number is seconds.",
+            help="Time for all --samples or --tokens, such as 12h or 3d, or the last day of it: "
+            "friday, 2026-12-04.",
+            more="A number is seconds. A day ends at midnight UTC.",
             number="{}s",
             keys=("deadline_seconds",),
             scales=True,

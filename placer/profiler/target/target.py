@@ -209,10 +209,15 @@ def _called(target: str) -> Any:
         ) from error
 
 
+ANY_NAME = ("profile", "workload", "make", "build", "main", "model", "train")
+"""Functions that say nothing of what they make: the model is called like their file."""
+
+
 def _made(returned: Any, target: str) -> Workload | StepFunction:
     """Read what a function returned."""
     torch = load_torch()
-    name = target.partition(":")[2]
+    file, _, function = target.partition(":")
+    name = file.rpartition(".")[2] if function in ANY_NAME else function
     if isinstance(returned, Workload):
         _check(returned, target)
         return returned if returned.source else replace(returned, source=target)

@@ -16,6 +16,8 @@ from placer.units import counted, format_number, format_usd
 
 UNITS = {"/h": "USD/h", "/s": "samples/s"}
 """Units in full."""
+TOKENS = "effective_tokens_per_second"
+"""Speed in the rows of a language model."""
 MOST_BREAKS = 20
 """Changes that are listed."""
 
@@ -57,11 +59,12 @@ def speeds(document: Document) -> tuple[Section, ...]:
     """Show the speed over the range: as a line where its values are numbers, else a row each."""
     rows = sorted(document["rows"], key=lambda row: int(row["point"]))
     answered = [row for row in rows if "samples_per_second" in row]
+    speed = "tokens/s" if any(TOKENS in row for row in rows) else "samples/s"
     listed = table(
         "Every point",
-        ("where", "workers", "exchange", "samples/s", "USD/h", "egress/h", "status"),
+        ("where", "workers", "exchange", speed, "USD/h", "egress/h", "status"),
         [_cells(row) for row in rows],
-        numbers=("samples/s", "USD/h", "egress/h"),
+        numbers=(speed, "USD/h", "egress/h"),
     )
     if not answered or listed is None:
         return section("The answers", listed)
@@ -72,25 +75,22 @@ def speeds(document: Document) -> tuple[Section, ...]:
     def draw() -> Any:
         if single:
             points = [
-                Point(x=place, y=row["samples_per_second"], words="; ".join(row["workers"]))
+                Point(x=place, y=speed_of_row(row), words="; ".join(row["workers"]))
                 for place, row in zip(places, answered, strict=True)
                 if place is not None
             ]
             unit = unit_of(answered[0]["set"][0])
             logs = min(min(p.x, p.y) for p in points) > 0
-            return curve_chart(
-                points, (f"{where} ({unit})" if unit else where, "samples/s"), log=logs
-            )
+            return curve_chart(points, (f"{where} ({unit})" if unit else where, speed), log=logs)
         dots = [
             Dot(
                 name=" ".join(row["set"]),
-                value=row["samples_per_second"],
-                text=f"{format_number(row['samples_per_second'])} for "
-                f"{format_usd(row['usd_per_hour'])}/h",
+                value=speed_of_row(row),
+                text=f"{format_number(speed_of_row(row))} for {format_usd(row['usd_per_hour'])}/h",
             )
             for row in answered
         ]
-        return interval_chart(dots, "samples/s")
+        return interval_chart(dots, speed)
 
     chart = Chart(
         name="sweep",
@@ -100,6 +100,11 @@ def speeds(document: Document) -> tuple[Section, ...]:
         table_open=True,
     )
     return section("The answers", chart)
+
+
+def speed_of_row(row: Document) -> float:
+    """Return the speed of a point: tokens/s of a language model, else samples/s."""
+    return float(row.get(TOKENS, row["samples_per_second"]))
 
 
 def number_of(word: str) -> float | None:
@@ -137,7 +142,7 @@ def _cells(row: Document) -> list[Any]:
         (where, row["point"]),
         " + ".join(row["workers"]),
         f"{row['exchange']}{steps}",
-        (format_number(row["samples_per_second"]), row["samples_per_second"]),
+        (format_number(speed_of_row(row)), speed_of_row(row)),
         (format_usd(row["usd_per_hour"]), row["usd_per_hour"]),
         (format_usd(row["egress_usd_per_hour"]), row["egress_usd_per_hour"]),
         row["status"],

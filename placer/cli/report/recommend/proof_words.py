@@ -8,6 +8,7 @@ from placer.solving.confident_plan import ConfidentPlan
 from placer.solving.result import Option, Result
 from placer.units import (
     Interval,
+    counted,
     format_number,
     format_plain,
     format_seconds,
@@ -25,7 +26,7 @@ def unmeasured(got: Estimate) -> dict[str, str]:
 def proof_words(result: Result) -> str:
     """Say in one line what is proved."""
     admitted = len({id(pool.offer) for pool in result.problem.pools})
-    over = f"over {admitted:,} offers"
+    over = f"over {counted(admitted, 'offer')}"
     took = f"({format_seconds(result.seconds)})"
     known = unmeasured(result.estimate) if result.estimate is not None else {}
     bases = " and ".join(dict.fromkeys(known.values())) or "measured"

@@ -11,6 +11,8 @@ from placer.problem.requirements import Requirements
 from placer.solving.result import Option, Result
 from placer.units import format_duration, format_number, format_usd
 
+OWN = "own machine"
+"""Name of the type of machines of one's own, which are of no market."""
 BRIEF_GROUPS = 3
 """More groups are counted, not listed, inside a sentence."""
 DIRECT = ("budget", "throughput", "deadline", "total-budget", "carbon")
@@ -26,7 +28,8 @@ def headline(placement: Placement, *, types: bool = True) -> str:
         groups = list(machines)
         each = " + ".join(f"{g.count} x {worker_words(g)}" for g in groups)
         named = f" ({', '.join(g.instance_type for g in groups)})" if types else ""
-        parts.append(f"{each} {market.replace('_', '-')} in {place}{named}")
+        kind = "" if all(g.instance_type == OWN for g in groups) else f" {market.replace('_', '-')}"
+        parts.append(f"{each}{kind} in {place}{named}")
     return " + ".join(parts) + hub_words(placement)
 
 

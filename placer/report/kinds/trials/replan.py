@@ -118,18 +118,25 @@ def _speed_and_price(estimate: Document) -> str:
     return f"{format_speed_of(estimate)} for {format_usd(estimate['usd_per_hour']['total'])}/h"
 
 
+def _tokens_per_sample(document: Document) -> float | None:
+    """Return the tokens of a sequence of a language model; None for other models."""
+    for side in (document["running"], document["answer"]):
+        got = None if side is None else side["estimate"]
+        if got is not None and "tokens_per_second" in got:
+            samples = got["samples_per_second"]["value"]
+            return float(round(got["tokens_per_second"]["value"] / samples))
+    return None
+
+
 def _observed(document: Document) -> tuple[Section, ...]:
     """Show what the log tells: speeds of machines, the whole, the exchange, the lost."""
     seen = document["observed"]
-    tokens = any(
-        "tokens_per_second" in side["estimate"]
-        for side in (document["running"], document["answer"])
-        if side is not None and side["estimate"] is not None
-    )
+    length = _tokens_per_sample(document)
+    unit = "samples/s" if length is None else "tokens/s"
     rows = [("log", RUNS[seen["links"]], f"{counted(seen['rounds'], 'round')} that count")]
     if seen["samples_per_second"] is not None:
-        unit = "sequences/s" if tokens else "samples/s"
-        rows.append(("speed in all", f"{format_number(seen['samples_per_second'])} {unit}", ""))
+        speed = seen["samples_per_second"] * (length or 1)
+        rows.append(("speed in all", f"{format_number(speed)} {unit}", ""))
     if seen["exchange_s"] is not None:
         rows.append(("exchange and waiting", f"{format_seconds(seen['exchange_s'])} a round", ""))
     lost = table(
@@ -149,13 +156,13 @@ def _observed(document: Document) -> tuple[Section, ...]:
     return section(
         "What the run measured",
         Facts(rows=tuple(rows)),
-        _speeds(seen["speeds"], "sequences/s" if tokens else "samples/s"),
+        _speeds(seen["speeds"], unit, length or 1),
         lost,
     )
 
 
-def _speeds(speeds: list[Document], unit: str) -> Chart | None:
-    """Show how fast each kind of machine is, against the plan."""
+def _speeds(speeds: list[Document], unit: str, factor: float) -> Chart | None:
+    """Show how fast each kind of machine is, against the plan, in ``factor`` units a sample."""
     listed = table(
         "Speed of one machine",
         ("machine", "workers", f"planned {unit}", f"measured {unit}", "difference"),
@@ -163,8 +170,8 @@ def _speeds(speeds: list[Document], unit: str) -> Chart | None:
             [
                 one["device"],
                 (str(one["workers"]), one["workers"]),
-                (format_number(one["planned"]), one["planned"]),
-                (format_number(one["measured"]), one["measured"]),
+                (format_number(one["planned"] * factor), one["planned"]),
+                (format_number(one["measured"] * factor), one["measured"]),
                 (percent(one["factor"] - 1, signed=True), one["factor"]),
             ]
             for one in speeds
