@@ -53,7 +53,7 @@ class LinkUse:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What a placement does and costs in the mean, without intervals and sources: all that a solver
+    """What a placement does and costs on average, without intervals and sources: all that a solver
     compares.
 
     Notes

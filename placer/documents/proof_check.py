@@ -337,7 +337,7 @@ def _believed(mode: Mapping[str, Any], again: Mapping[str, float | None]) -> str
 
 
 METHOD_WORDS = {
-    "alone": "every single machine was looked at",
+    "alone": "every single machine was tried",
     "root": "ruled out by the solver's relaxation, without a search",
     "search": "searched, {nodes:,} nodes, {priced:,} priced",
     "stopped": "not finished; the bound is that of the solver's relaxation",

@@ -41,7 +41,7 @@ def offer_carbon(offer: VmOffer, catalog: Catalog) -> Interval | None:
     Notes
     -----
     (devices x board power x load + vCPUs x watts of a vCPU) x PUE x g/kWh of the grid / 1000.
-    Location-based: what the grid of the place emits in the mean of a year. What making the machines
+    Location-based: what the grid of the place emits on average of a year. What making the machines
     emitted, the network, stores and functions are not in it.
 
     Examples

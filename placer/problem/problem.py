@@ -127,7 +127,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     -----
     ``host`` names its class of averaging time. ``machines`` of the offer are one worker, an
     island, that works by the plan ``inner``; ``alone`` and ``shared`` are samples/s of the whole
-    island, in the mean over all passes of what ``loader`` reads (None: the data is with the
+    island, on average over all passes of what ``loader`` reads (None: the data is with the
     workers). ``speed_cap`` limits the speed of all workers of this kind.
     """
 

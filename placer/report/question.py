@@ -67,7 +67,7 @@ def wish_words(document: Document) -> list[tuple[str, str]]:
     objective = str(request.get("objective", ""))
     wanted = OBJECTIVES.get(objective, objective)
     if request.get("expected"):
-        wanted += ", in the mean over scenarios of spot capacity"
+        wanted += ", on average over scenarios of spot capacity"
     rows = [("wanted", wanted)] if objective else []
     done = {"objective", "expected"}
     for key, value in _asked(document).items():

@@ -26,7 +26,7 @@ class Rank:
     Notes
     -----
     ``alone`` is the chance that this placement alone would do; ``hours`` are what the plan spends
-    on it in the mean. ``certain``: all of it is on demand, which is assumed to be there.
+    on it on average. ``certain``: all of it is on demand, which is assumed to be there.
     """
 
     placement: Placement

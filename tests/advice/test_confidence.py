@@ -55,7 +55,7 @@ def test_a_plan_costs_no_less_than_its_bound_and_its_tail_no_less_than_its_mean(
 
 
 def test_more_confidence_never_cheapens(plan: placer.Result) -> None:
-    """The plan for 50 % costs no more in the mean of its runs than that for 90 %."""
+    """The plan for 50 % costs no more on average of its runs than that for 90 %."""
     less = placer.recommend("llama-3.1-8b", confidence="50%", time_limit="60s", **QUESTION)
     assert less.confidence is not None
     assert plan.confidence is not None
@@ -163,7 +163,7 @@ def objectives() -> dict[str, placer.Result]:
 
 
 def test_plans_are_ranked_by_the_objective(objectives: dict[str, placer.Result]) -> None:
-    """The least time is the fewest hours in the mean, the least carbon the fewest grams, the least
+    """The least time is the fewest hours on average, the least carbon the fewest grams, the least
     cost the fewest dollars; all hold, and all keep the proved least cost.
     """
     sure = {name: result.confidence for name, result in objectives.items()}
@@ -185,7 +185,7 @@ def test_plans_are_ranked_by_the_objective(objectives: dict[str, placer.Result])
 
 
 def test_emissions_of_a_plan_are_in_its_document(objectives: dict[str, placer.Result]) -> None:
-    """Grams in the mean, beside dollars; the schema knows them."""
+    """Grams on average, beside dollars; the schema knows them."""
     document = objectives["carbon"].to_dict()
     sure = objectives["carbon"].confidence
     assert sure is not None

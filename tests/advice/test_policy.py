@@ -136,7 +136,7 @@ def test_a_move_must_pay_twice() -> None:
 
 
 def test_joiners_wait_and_their_island_re_forms() -> None:
-    """Two machines at work and two that join for 0.25 h: 0.125 h each in the mean, and 0.05 h. One
+    """Two machines at work and two that join for 0.25 h: 0.125 h each on average, and 0.05 h. One
     that joins three: 0.0625 + 0.05. Never more than to start the whole island anew.
     """
     state = replace(start(market(1)), machines=(2, 0), last=0)

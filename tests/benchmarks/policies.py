@@ -191,7 +191,7 @@ def table(name: str, replays: Sequence[tuple[int, float, Replay]]) -> None:
     large = [figures[6] for gang, figures in pairs if gang == 32]
     print(f"\n{name}: {sum(figures[-1] for _, figures in pairs):.0f} missed")
     print(
-        f"8 and 16 machines: {fmean(small):+.1f} % in the mean and {max(small):+.1f} % at worst "
+        f"8 and 16 machines: {fmean(small):+.1f} % on average and {max(small):+.1f} % at worst "
         f"over the better migrating rule; 32: {max(large):+.1f} % at worst over on-demand\n",
         flush=True,
     )

@@ -20,6 +20,7 @@ RECORDS = (
 )
 """What tells of the past or lists the phrases themselves."""
 PHRASES = (
+    r"(?<!convex )in the mean(?! that)",
     r"with interruptions while there is\s+capacity",
     r"the others ruled out",
     r"by their bounds alone",

@@ -121,7 +121,7 @@ def test_logs_and_sweeps_in_lines_have_a_page(tmp_path: Path, command: Run) -> N
     assert done.returncode == 0, done.stderr
     html = target.read_text(encoding="utf-8")
     assert "Run of roberta-xlm" in html
-    assert "2 points over budget" in html
+    assert "2 values of budget" in html
     assert html.count('<header class="next">') == 1
 
 

@@ -116,7 +116,7 @@ def test_held_out_runs_are_met(t4: CalibrationReport, erben: Catalog, tmp_path: 
     """Six T4 runs calibrate; over the 28 other T4 and A10 runs samples/s are off by 1.7 % in the
     mean, 5.3 % at worst.
 
-    Exchange times of the 12 held-out T4 runs are off by 4.7 % in the mean. Required: 3 %, 10 % and
+    Exchange times of the 12 held-out T4 runs are off by 4.7 % on average. Required: 3 %, 10 % and
     9 %.
     """
     path = published(
@@ -166,7 +166,7 @@ def test_the_report_counts_errors_before_after_and_left_out(t4: CalibrationRepor
 
 def test_a10_hosts_with_tensor_counts(a10: CalibrationReport) -> None:
     """Eight models tell seconds per tensor: 7 ms; samples/s of their 16 runs are met within 1.4 %
-    in the mean (required: 2 %).
+    on average (required: 2 %).
     """
     assert a10.after is not None
     assert a10.after.mean <= 0.018
@@ -177,7 +177,7 @@ def test_a10_hosts_with_tensor_counts(a10: CalibrationReport) -> None:
 
 
 def test_leaving_a_model_out(erben: Catalog, tmp_path: Path) -> None:
-    """Both runs of a model by host constants fitted to the other seven: 2.4 % off in the mean, 10.9
+    """Both runs of a model by host constants fitted to the other seven: 2.4 % off on average, 10.9
     % at worst (ResNet-152 on 8).
 
     The speed of the device is the published one of the left-out model, so only the averaging time

@@ -123,7 +123,7 @@ def test_held_out_runs_are_within_four_percent(erben_again: Reproduction) -> Non
 
 
 def test_calibrating_runs_are_reproduced(erben_again: Reproduction) -> None:
-    """T4 runs A-2 and A-8 within 4 %; the eight models on 2 and 8 x A10 within 2 % in the mean, 6 %
+    """T4 runs A-2 and A-8 within 4 %; the eight models on 2 and 8 x A10 within 2 % on average, 6 %
     at worst.
     """
     errors = {
@@ -141,7 +141,7 @@ def test_calibrating_runs_are_reproduced(erben_again: Reproduction) -> None:
 
 
 def test_every_series_is_within_its_tolerance(erben_again: Reproduction) -> None:
-    """One zone 2 %, two continents and two clouds 4 %, mixed GPUs (two runs) 8 % in the mean."""
+    """One zone 2 %, two continents and two clouds 4 %, mixed GPUs (two runs) 8 % on average."""
     most = {
         "Lambda, one zone": 0.02,
         "A: one zone": 0.02,
@@ -162,7 +162,7 @@ def test_intervals_hold_most_runs(erben_again: Reproduction) -> None:
 
 
 def test_bytes_of_the_t4_runs_are_those_of_the_logs(erben_again: Reproduction) -> None:
-    """2 (N - 1) / N gradients: 4 % at worst, 2 % in the mean of each series; Lambda's counters are
+    """2 (N - 1) / N gradients: 4 % at worst, 2 % on average of each series; Lambda's counters are
     not held to that.
     """
     for name, group in groups(erben_again, SENT).items():

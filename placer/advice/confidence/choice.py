@@ -50,7 +50,7 @@ ROUNDING = 1e-9
 
 def confident(result: Result, solver: str, options: SolveOptions) -> ConfidentPlan:
     """Choose the cheapest ladder that reaches the confidence of the question, or the one that comes
-    nearest; the best in the mean where that is the objective.
+    nearest; the best on average where that is the objective.
 
     Parameters
     ----------

@@ -426,13 +426,13 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
     if placement.exchange.server is not None and placement.exchange.server.market != "on_demand":
         yield Warn(
             code="spot-server",
-            message="the parameter server can be taken away: when it goes, everything stops; "
+            message="the parameter server can be reclaimed: when it goes, everything stops; "
             "allow on-demand",
         )
     if any(offer.market == "spot" for offer in offers):
         yield Warn(
             code="spot",
-            message="spot machines can be taken away at any time; a rejoin costs about two steps",
+            message="spot machines can be reclaimed at any time; a rejoin costs about two steps",
         )
     if any(offer.market == "community" for offer in offers):
         yield Warn(

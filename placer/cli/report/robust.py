@@ -193,7 +193,7 @@ def _worst(got: Robustness) -> list[tuple[str, str]]:
 
 
 def _steadier(got: Robustness) -> list[tuple[str, str]]:
-    """Name a candidate that loses less in the mean, a broken limit counted as a full loss."""
+    """Name a candidate that loses less on average, a broken limit counted as a full loss."""
     same = (
         got.steadiest is None
         or got.result.placement is None

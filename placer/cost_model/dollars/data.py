@@ -37,7 +37,7 @@ def data_usd_per_sample(
 
 
 def worker_sample_usd(pool: Pool, problem: Problem) -> float:
-    """Price the way of one sample to a kind of worker, in the mean over all passes."""
+    """Price the way of one sample to a kind of worker, on average over all passes."""
     return pool.streamed * sample_usd(pool.place, problem)
 
 

@@ -203,7 +203,8 @@ def own_sentences(catalog: Catalog) -> Iterator[str]:
                 f"{words}{' (assumed)' * (name in guessed and not every)}" for name, words in parts
             )
             rest = "no egress (all assumed)" if every else "no egress (assumed)"
-            yield f"{own.place} near {own.where.city}: {machines}, for electricity; {said}, {rest}"
+            where = f"{own.place} near {own.where.city}"
+            yield f"{where}: {machines}; electricity alone: {said}, {rest}"
 
 
 def machine_watts(own: OwnMachines, gpu: Gpu) -> float:

@@ -19,7 +19,7 @@ TRAITS = Traits(transport="region-gossip", local_steps=True, least_regions=2, st
 
 def phases(workers: Workers, gradient_bytes: float, exchange: Exchange) -> tuple[Phase, ...]:
     """Return H averages inside the regions and one send of S for each region, spread over its
-    partners in the mean.
+    partners on average.
     """
     share = gradient_bytes / max(1, len(workers) - 1)
     pairs = [(a, b) for a, _ in workers for b, _ in workers if a != b]

@@ -40,7 +40,7 @@ MOST_DAYS = 36_500
 """Prices older than a century are a slip of the keyboard."""
 MOST_SHARE = 0.99
 EXPECTED = "expected"
-"""The usual objective in the mean over scenarios of spot capacity."""
+"""The usual objective on average over scenarios of spot capacity."""
 MOST_SURE = 0.9999
 """More is not seen in a thousand scenarios."""
 
@@ -213,7 +213,7 @@ def default_objective(given: Mapping[str, Any]) -> str:
 
 
 def _objective(value: str, asked: Reading) -> tuple[object, ...]:
-    """Read an objective; ``expected`` is the usual one in the mean over scenarios of capacity."""
+    """Read an objective; ``expected`` is the usual one on average over scenarios of capacity."""
     if value == EXPECTED:
         return default_objective(asked.words), True
     if value not in OBJECTIVES:

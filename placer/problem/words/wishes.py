@@ -470,7 +470,7 @@ class TrainingWishes(TypedDict, total=False):
             reader="share",
             metavar="SHARE",
             example="30%",
-            help="Chance per month that a spot machine is taken away; default: the table of "
+            help="Chance per month that a spot machine is reclaimed; default: the table of "
             "capacity, else the provider's band, else 20 % (assumed).",
             number="{}",
             removable=True,

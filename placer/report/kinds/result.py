@@ -210,7 +210,7 @@ def spot_facts(document: Document) -> Facts | None:
     expected, unit = _in_tokens(spot["expected_samples_per_second"], document["estimate"])
     rows = [
         (
-            "spot machines taken away",
+            "spot machines reclaimed",
             f"{percent(spot['chance_per_month'])} a month",
             str(spot.get("chance_basis", "")),
         ),
@@ -245,7 +245,7 @@ def _gang(risk: Document | None, estimate: Document) -> list[tuple[str, str, str
         rows.append(("half of such gangs lose a machine within", time, risk["stay_basis"]))
     mean, unit = _in_tokens(risk["expected_samples_per_second"], estimate)
     words = f"{format_number(mean['value'])} {unit}"
-    return [*rows, ("speed in the mean over scenarios of capacity", words, spread_words(mean))]
+    return [*rows, ("average speed over scenarios of capacity", words, spread_words(mean))]
 
 
 def _in_tokens(speed: Document, estimate: Document) -> tuple[Document, str]:

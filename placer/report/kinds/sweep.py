@@ -43,7 +43,7 @@ def report(document: Document, today: date) -> Report:
         title=f"{document['request']['model']} over {axes}",
         subtitle=f"placer sweep, prices of {document['data']['oldest']} to "
         f"{document['data']['as_of']} ({document['data']['catalog']})",
-        verdict=f"{counted(len(rows), 'point')} over {axes} have "
+        verdict=f"{counted(len(rows), 'value')} of {axes} have "
         f"{counted(different, 'answer')}. {changes}{missing}",
         tone="good" if document.get("complete", True) else "warning",
         sections=(

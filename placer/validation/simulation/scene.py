@@ -23,7 +23,7 @@ from placer.validation.simulation.noise import Noise
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Machine:
-    """One machine; ``rate`` samples/s while it computes in the mean, 0 for a server."""
+    """One machine; ``rate`` samples/s while it computes on average, 0 for a server."""
 
     number: int
     place: str

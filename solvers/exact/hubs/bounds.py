@@ -124,8 +124,8 @@ class HubBounds:
 
         Notes
         -----
-        Equal parts take B / V in the mean, and the k-th of n gradients has n - k + 1 to wait for,
-        half of them in the mean; where data has its place, only the slowest part is known to take B
+        Equal parts take B / V on average, and the k-th of n gradients has n - k + 1 to wait for,
+        half of them on average; where data has its place, only the slowest part is known to take B
         / V.
         """
         weights, n, usd = self.market.weights, rows.workers, target.max_usd_per_hour - rows.usd

@@ -50,7 +50,7 @@ def sections(explanation: Explanation) -> list[Section]:
     if not explanation.complete:
         text = (
             f"The time was up after {explanation.seconds:.0f} s: what is missing or not proved "
-            f"above was not looked at (--time-limit)."
+            f"above was not tried (--time-limit)."
         )
         made.append(("Not complete", [text]))
     return made
@@ -84,7 +84,7 @@ def binding_lines(binding: Binding, result: Result) -> Iterator[str]:
     if not any(limit.binds for limit in binding.limits) and not binding.joint:
         proved = not open_ and binding.joint is not None
         sentence = "Nothing binds" if proved else "Nothing was found to bind"
-        yield f"{sentence}: no limit that was looked at keeps a better placement away."
+        yield f"{sentence}: no limit that was tried keeps a better placement away."
     if open_:
         yield f"Not proved either way: {'; '.join(open_)}."
     if idle:

@@ -160,7 +160,7 @@ def _pass_words(placement: Placement, got: Estimate, problem: Problem) -> str:
         anew = ", while the others read anew" if others else ""
         return (
             f"in the first of {times:,.3g} passes: {first}; then {later} from the local disks of "
-            f"{', '.join(passes.kept_by)}{anew} (assumed; other figures are means over all passes)"
+            f"{', '.join(passes.kept_by)}{anew} (assumed; other figures average all passes)"
         )
     if times <= 1:
         wish = problem.requirements

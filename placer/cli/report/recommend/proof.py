@@ -12,7 +12,7 @@ from placer.solving.result import Result
 from placer.units import format_number
 
 METHOD_WORDS = {
-    "alone": "every single machine looked at",
+    "alone": "every single machine tried",
     "root": "ruled out by its bound",
     "search": "searched",
     "stopped": "not finished",
