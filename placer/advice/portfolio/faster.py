@@ -64,6 +64,7 @@ class Faster:
     Mutable. ``alone`` is the fastest known column of each group for all of the budget, ``tops`` are
     bounds on its speed. ``raised`` is what searches proved at the latest prices: floors, and the
     least dollars with surcharges of all that is as fast; ``curves`` are bounds without a search.
+    ``worths`` are the prices of the program, ``duals`` the same with a price of dollars above 0.
     """
 
     portfolio: Portfolio
@@ -76,6 +77,7 @@ class Faster:
     raised: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
     curves: dict[int, Callable[[float], float]] = field(default_factory=dict)
     duals: Duals = field(default_factory=Duals)
+    worths: Duals = field(default_factory=Duals)
     rounds: int = 0
 
     def share(self, column: Column) -> float:
@@ -293,6 +295,7 @@ class Faster:
             if not self.portfolio.fair or self.share(column) >= least * (1 - SAME)
         }
         duals = relaxed(replace(running, kept=kept), self._out(running)).duals
+        self.worths = duals
         flat = FLAT * sum(n * abs(column.value) for column, n in counts.items()) / self.budget
         self.duals = replace(duals, budget=max(duals.budget, flat, 1e-12))
         self.raised.clear()
@@ -403,7 +406,7 @@ def _chosen(portfolio: Portfolio, options: SolveOptions, started: float) -> Foun
         greedy=greedy,
         alone=state.alone,
         bound=bound,
-        duals=state.duals,
+        duals=state.worths,
         proved_out=closed or sum(counts.values()) == len(portfolio.jobs),
         rounds=state.rounds,
         searches=search.searches,

@@ -23,15 +23,20 @@ def report(document: Document, today: date) -> Report:
     jobs, unit = document["jobs"], document["unit"]
     running = [job for job in jobs if job["runs"]]
     objective, one_by_one = document["objective"], document["one_by_one"]
-    gap = "" if objective["gap"] is None else f", within {percent(objective['gap'])} of the least"
+    name = objective["name"]
+    best = "most" if name == "throughput" else "least"
+    gap = "" if objective["gap"] is None else f", within {percent(objective['gap'])} of the {best}"
+    work = "" if name == "cost" else f", {_value(objective)} together"
     saving = one_by_one["saving"]
-    saved = f" That is {percent(saving)} less than one job after the other." if saving else ""
+    more = "more" if name == "throughput" else "less"
+    saved = f" That is {percent(saving)} {more} than one job after the other." if saving else ""
     estimates = [job["estimate"] for job in running if job["estimate"]]
     return Report(
         title=f"{counted(len(jobs), 'job')} together",
         subtitle="placer portfolio",
         verdict=f"{STATUSES.get(document['status'], document['status'])}: {len(running)} of "
-        f"{counted(len(jobs), 'job')} for {_money(document['usd'], unit)}{gap}.{saved}",
+        f"{counted(len(jobs), 'job')} for {_money(document['usd'], unit)}{work}{gap}."
+        f"{_shares(document)}{saved}",
         tone="good" if document["status"] == "all_run" else "warning",
         figures=(
             (_money(document["usd"], unit), "together", ""),
@@ -44,6 +49,21 @@ def report(document: Document, today: date) -> Report:
             *_worth(document),
             *section("Every figure and its source", provenance_table(estimates, today)),
         ),
+    )
+
+
+def _value(objective: Document) -> str:
+    return f"{format_number(objective['value'])} {objective['unit']}"
+
+
+def _shares(document: Document) -> str:
+    """Say what the least share of a job is, where shares are to be fair."""
+    fair = document.get("fair")
+    if not fair or not fair["held_back"]:
+        return ""
+    return (
+        f" Every job has at least {percent(fair['least_share'])} of the speed that it would have "
+        f"by itself; {fair['held_back'][0]} is held back most."
     )
 
 
