@@ -34,7 +34,7 @@ MOST_CLOSED = 8
 """Groups of jobs up to which all columns are asked for, where the gap is not small."""
 SHARE = 3.0
 """One search to the end takes no more than the time that is left over this."""
-ROUGH_S, ROUGH_SHARE = 0.5, 1 / 15
+ROUGH_S, ROUGH_SHARE = 0.5, 1 / 60
 """One search takes no longer where the gap is not small: seconds, or this share of all time if that
 is more.
 """
