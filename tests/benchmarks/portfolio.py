@@ -1,6 +1,7 @@
 """Measure portfolios: tiny ones against brute force, and a hundred jobs against their bound.
 
-Run ``python tests/benchmarks/portfolio.py --tiny 0:200`` and ``--jobs 100 --seeds 0:5``.
+Run ``python tests/benchmarks/portfolio.py --tiny 0:200``, the same with ``--speed`` (most work,
+least hours, fair shares), and ``--jobs 100 --seeds 0:5 --cpu-time``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 import random
 import sys
 import time
+from math import inf
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
@@ -17,8 +19,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from portfolios import brute_force, tiny_portfolio
+from portfolios import brute_force, speed_portfolio, tiny_portfolio
 
+from placer.advice.portfolio.choice import chosen
 from placer.advice.portfolio.generation import Found, solved
 from placer.advice.portfolio.improvement import worth
 from placer.advice.portfolio.question.jobs import Job, Portfolio
@@ -100,17 +103,20 @@ def figures(found: Found) -> tuple[float, float, float, int]:
     return value, gap, 1 - value / greedy if greedy else 0.0, sum(found.counts.values())
 
 
-def against_brute_force(first: int, last: int, *, alike: bool) -> bool:
+def against_brute_force(first: int, last: int, *, alike: bool, speed: bool) -> bool:
     """Compare tiny portfolios with brute force; tells whether all agree."""
     wrong = left = 0
     for seed in range(first, last):
-        portfolio = tiny_portfolio(seed, alike=alike)
+        portfolio = speed_portfolio(seed) if speed else tiny_portfolio(seed, alike=alike)
         best = brute_force(portfolio)
-        found = solved(portfolio, SolveOptions(gap=SAME, time_limit_s=60))
-        key = worth(found.columns, found.counts)
-        left += any(best[:-1])
-        same = all(abs(a - b) <= SAME * max(1.0, b) for a, b in zip(key, best, strict=True))
-        if not same or (found.bound or 0.0) > key[-1] * (1 + SAME):
+        found = chosen(portfolio, SolveOptions(gap=SAME, time_limit_s=60))
+        *missed, value = worth(found.columns, found.counts)
+        shares = [] if found.shares is None else [-found.shares[0]]
+        key = (*missed, *shares, value)
+        left += any(best[: len(missed)])
+        same = all(abs(a - b) <= SAME * max(1.0, abs(b)) for a, b in zip(key, best, strict=True))
+        bound = -inf if found.bound is None else found.bound
+        if not same or bound > value + SAME * max(1.0, abs(value)):
             wrong += 1
             print(f"seed {seed}: brute force {best}, found {key}, bound {found.bound}")
     print(f"{last - first} tiny portfolios, {left} in which not all fit: {wrong} differ")
@@ -145,6 +151,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tiny", metavar="A:B", help="seeds of tiny portfolios")
     parser.add_argument("--alike", action="store_true", help="tiny ones: jobs of one model")
+    parser.add_argument("--speed", action="store_true", help="tiny ones: most work, fair shares")
     parser.add_argument("--jobs", type=int, help="jobs of drawn portfolios")
     parser.add_argument("--seeds", default="0:5", metavar="A:B")
     parser.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS")
@@ -158,7 +165,7 @@ def main() -> None:
     agree = True
     if given.tiny:
         first, last = map(int, given.tiny.split(":"))
-        agree = against_brute_force(first, last, alike=given.alike)
+        agree = against_brute_force(first, last, alike=given.alike, speed=given.speed)
     if given.jobs:
         seeds = range(*map(int, given.seeds.split(":")))
         many_jobs(given.jobs, seeds, given.time_limit, given.gap)
