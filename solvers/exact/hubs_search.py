@@ -48,7 +48,6 @@ class HubSearch:
         self.ranges = Ranges.of(market, mode)
         self.most = self.ranges.most_workers
         self.counts = np.arange(self.ranges.fewest_workers, self.most + 1)
-        self.cleanest = self._least(market.carbon)
         self.workers = HubWorkers(market, mode, self.most)
         self.bounds, self.screen = HubBounds(self.workers), HubScreen(self.workers)
         self.places = self._places()
@@ -66,15 +65,6 @@ class HubSearch:
     def table(self) -> HubTable:
         """Rows of all hubs."""
         return HubTable(self.hubs, self.most)
-
-    def _least(self, each: Array) -> Array:
-        """Return the least sum of some figure over n machines; shape (workers + 1,)."""
-        # Machines by their figure, as many as their caps allow, quotas left out: errs low.
-        order = np.argsort(each, kind="stable")
-        sizes = np.concatenate([[0.0], np.cumsum(self.market.cap[order])])
-        sums = np.concatenate([[0.0], np.cumsum(each[order] * self.market.cap[order])])
-        built: Array = np.interp(np.arange(self.most + 1), sizes, sums)
-        return built
 
     def _places(self) -> list[tuple[str, str | None]]:
         """List where the hub may be: places of function and store, or of the server."""
@@ -133,7 +123,9 @@ class HubSearch:
     def _open(self, rows: HubRows) -> tuple[Mask, Array]:
         """Return which rows could be an improvement, and their least rounds."""
         opened, least = self.bounds.open(self.target, rows)
-        return opened & (self.cleanest[rows.workers] <= self.target.max_carbon_g_per_hour), least
+        return opened & (
+            self.workers.cleanest[rows.workers] <= self.target.max_carbon_g_per_hour
+        ), least
 
     def _promising(self, rows: HubRows) -> Mask:
         """Return which rows could be an improvement with ideal links."""

@@ -17,6 +17,7 @@ from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import broken_limits
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.scaled_market import with_scaled_egress, with_scaled_links, with_scaled_prices
+from placer.problem.kept_answers import Recent
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.result import Option, Result
@@ -26,6 +27,8 @@ STEP = 0.005
 """A break-even is proved to lie within this share of the factor that is reported."""
 MOST_STEPS = 12
 """Steps of Newton's method; three are usual."""
+KEPT_BOOKS = 3
+"""Books with scaled prices that are kept: of nothing, of the last step, and of the one before."""
 LIMITLESS = 1e6
 """Factor of bandwidth that stands for no limit."""
 TRIED_FACTORS = (LIMITLESS, 64.0, 8.0, 2.0)
@@ -151,9 +154,16 @@ def price_break_even(
     questions
         The request with the subject forced in; any of them may be answered.
     """
+    # Many factors are tried on the same offers: which are meant is found out once.
+    meant = {
+        id(offer)
+        for question in questions
+        for offer in question.catalog.offers
+        if offer.price_basis != "owned" and subject.matches(offer)
+    }
 
     def rented(offer: VmOffer) -> bool:
-        return subject.matches(offer) and offer.price_basis != "owned"
+        return id(offer) in meant
 
     return _from_below(
         "price",
@@ -176,6 +186,7 @@ def _from_below(
 ) -> BreakEven:
     """Run Newton's method over a price, from 0 up."""
     answer, proved = BreakEven(what=what, factor=None, proved=True, option=None), True
+    scale = _kept(scale)
     for question in questions:
         for goal in goals_of(result):
             if answer.factor is not None and answer.factor > LIMITLESS:  # no larger one counts
@@ -192,6 +203,14 @@ def _from_below(
             answer, option=_priced_at(scale, answer.factor, answer.option, questions[0])
         )
     return replace(answer, proved=proved)
+
+
+def _kept(scale: Scale) -> Scale:
+    """Return a scale that keeps its last books: one goal ends where the next begins, and questions
+    about one book share what is known of its machines.
+    """
+    made: Recent[Catalog] = Recent(KEPT_BOOKS)
+    return lambda book, factor: made.get((id(book), factor), lambda: scale(book, factor))
 
 
 def _priced_at(scale: Scale, factor: float, option: Option, question: Problem) -> Option:
@@ -222,9 +241,7 @@ def _newton(
     """Return the largest factor at which a goal is reached, the placement there, and whether a
     larger one is ruled out.
     """
-    free, today = (
-        replace(question, catalog=scale(question.catalog, factor)) for factor in (0.0, 1.0)
-    )
+    free = replace(question, catalog=scale(question.catalog, 0.0))
     factor, option, reached = (least or 0.0) * (1 + STEP), None, None
     for _ in range(MOST_STEPS):
         scaled = replace(question, catalog=scale(question.catalog, factor))
@@ -236,7 +253,7 @@ def _newton(
         ):
             return reached, option, trial.proved
         option = Option(placement=trial.placement, estimate=trial.estimate)
-        reached = max(factor, _own_factor(trial.placement, goal, free, today))
+        reached = max(factor, _own_factor(trial.placement, goal, free, question))
         if reached == float("inf") or reached > LIMITLESS:
             return reached, option, True
         factor = reached * (1 + STEP) or STEP

@@ -101,6 +101,9 @@ class HubScreen:
             seconds <= self.mode.seconds_at(target.min_speed)
         )
         allowed &= np.isfinite(beside) & np.isfinite(seconds)
+        if target.max_carbon_g_per_hour < math.inf:
+            cleanest = self.workers.cleanest[n - 1][:, None]
+            allowed &= self.market.carbon[pools] + cleanest <= target.max_carbon_g_per_hour
         if target.max_usd_per_sample < math.inf:
             usd_per_round = (beside + server) * seconds / SECONDS_PER_HOUR
             allowed &= (

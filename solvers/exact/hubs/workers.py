@@ -49,6 +49,16 @@ class HubWorkers:
         built: Array = market.kept[key]
         return built
 
+    @cached_property
+    def cleanest(self) -> Array:
+        """Least emissions of n machines, quotas left out; shape (most + 1,)."""
+        each, cap = self.market.carbon, self.market.cap
+        order = np.argsort(each, kind="stable")
+        sizes = np.concatenate([[0.0], np.cumsum(cap[order])])
+        sums = np.concatenate([[0.0], np.cumsum(each[order] * cap[order])])
+        built: Array = np.interp(np.arange(self.most + 1), sizes, sums)
+        return built
+
     @property
     def at_once(self) -> int:
         """How many rows of all pools are worked on at once."""
