@@ -17,7 +17,7 @@ from .rules import Rules, least_of
 
 ACTIVE = 3
 """Chords of each place that are looked at while prices are improved."""
-LOOKS = 2
+LOOKS = 4
 """Looks at all crews, after the first."""
 APART = 0.1
 """Steps go on with other chords where those at hand miss this much of what they gained."""
@@ -96,7 +96,7 @@ class Pairs(Work):
             gained, missed = before[2] - descent.reached, self.reached - descent.reached
             if self.reached >= before[2]:
                 self.transfers, self.prices, self.reached, self._kept = before
-            if missed <= APART * gained:
+            if missed <= APART * gained and descent.reached >= needed:
                 return
 
     def _active(self) -> Rows:

@@ -28,8 +28,10 @@ CHECKED, GAINED = 20, 0.1
 """
 NOTHING = 1e-6
 """Relative gain that is none."""
-BELOW = 0.999
-"""Share of what is needed that steps aim at."""
+BELOW, AIMED = 0.997, 0.99
+"""Shares of what is needed below which steps end, as lines that are not looked at may add a
+little, and that they aim at.
+"""
 TINY = 1e-12
 """Disagreement that is none."""
 
@@ -105,7 +107,7 @@ class Descent:
             reached, found = self._look()
             if reached < self.reached * (1 - NOTHING):
                 self.reached, best, vain = reached, (self.transfers, self.prices), 0
-                if reached < needed:
+                if reached < BELOW * needed:
                     break
             else:
                 vain += 1
@@ -122,7 +124,7 @@ class Descent:
             direction = found if direction is None else found.bent(direction)
             if direction.norm < TINY:
                 break
-            aim = max(needed * BELOW, AIM * self.reached)
+            aim = max(needed * AIMED, AIM * self.reached)
             self._move(share * max(0.0, reached - aim) / direction.norm, direction)
         self.transfers, self.prices = best
 
