@@ -15,8 +15,8 @@ from placer.problem.problem import Problem
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 
-KEPT = 1_000
-"""Answers that are kept, about 10 kB each."""
+KEPT = 4_000
+"""Answers that are kept, 2.6 kB each on the default book."""
 FREE: Mapping[str, Any] = {
     "budget_usd_per_hour": None,
     "min_samples_per_second": None,
