@@ -37,7 +37,7 @@ TEXT = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for 
 SOURCE_FOLDERS = ("placer", "solvers", "catalogs", "profiles", "tests", "docs", "examples")
 RECORDS = ("CHANGELOG.md",)
 """Pages about the past: they may name what is gone."""
-ELSEWHERE = ("train.py", "placer.toml", "experiments/code/param/bee.py")
+ELSEWHERE = ("train.py", "mymodel.py", "placer.toml", "experiments/code/param/bee.py")
 """Files of users and of a paper."""
 FILES = ("json", "jsonl", "csv", "toml", "md")
 """Endings of files that share their name with a module."""
