@@ -440,7 +440,7 @@ def main() -> None:
         print(f"\nlikeness of zones: {RESIDUAL.region} in a region, {RESIDUAL.across} across\n")
     if given.part in (None, "plans"):
         heads = (
-            "plan for 95 %|plans|no set of four zones|zones|promised|fresh, points off in the mean"
+            "plan for 95 %|plans|no set of four zones|zones|promised|fresh, points off on average"
             "|worst|least in fresh scenarios|held"
         )
         print("\n".join(markdown(heads.split("|"), planned(probes, given.days))), "\n")

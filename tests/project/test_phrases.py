@@ -59,6 +59,14 @@ PHRASES = (
     r"leads on to",
     r"without anything that is to hold",
     r"\b1 to 1 (workers|regions|local steps)",
+    r"Where to go on",
+    r"[Mm]y data are",
+    r"who says so\b",
+    r"(in|than) (its|the) dearest",
+    r"[Ww]ithout more words",
+    r"\bit takes up the",
+    r"rather too dark",
+    r"become a stranger",
 )
 """Regular expressions; a `{` stands where a message has a figure."""
 TEXT = {

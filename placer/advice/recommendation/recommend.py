@@ -177,8 +177,8 @@ def _check_confidence(plan: ConfidentPlan, problem: Problem) -> None:
         assert plan.tail_usd is not None
         raise PlacerError(
             f"the best of {plan.tried} plans keeps {words}, but costs {format_usd(plan.tail_usd)} "
-            f"in its dearest {format_plain(100 * tail_share(plan.asked))} %, above the budget of "
-            f"{format_usd(wish.budget_usd or 0.0)}",
+            f"in its most expensive {format_plain(100 * tail_share(plan.asked))} %, above the "
+            f"budget of {format_usd(wish.budget_usd or 0.0)}",
             f"give --budget {plan.tail_usd * 1.0005 + 0.005:.2f}usd, or a lower --confidence",
             exit_code=3,
         )

@@ -42,7 +42,7 @@ def confidence_lines(plan: ConfidentPlan, most: int | None = None) -> Iterator[t
         yield (
             "run",
             f"{format_usd(plan.usd)} on average{whole}, {format_usd(plan.tail_usd)} in the "
-            f"dearest {format_plain(100 * tail_share(plan.asked))} %{least}",
+            f"most expensive {format_plain(100 * tail_share(plan.asked))} %{least}",
         )
     fallbacks = plan.ranks[1:]
     for number, rank in enumerate(fallbacks[:most]):

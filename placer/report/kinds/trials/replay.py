@@ -54,7 +54,7 @@ def report(document: Document, today: date) -> Report:
         f"{counted(len(trace['zones']), 'zone')}",
         subtitle=f"placer replay, {starts} from {trace['first']}",
         verdict=f"The policy {best['policy']} pays {format_usd(best['usd'])} on average, "
-        f"{percent(saved)} less than the dearest, and misses {best['missed']} of "
+        f"{percent(saved)} less than the most expensive, and misses {best['missed']} of "
         f"{counted(len(document['starts']), 'deadline')}.",
         sections=(
             *section(
