@@ -87,11 +87,11 @@ class LazyGroup(click.Group):
             raise unknown("command", args[0], self.helps)
         name, command, rest = super().resolve_command(ctx, args)
         if ctx.parent is None and command is not None and name and self.rooms.get(name) == ASKS:
-            ctx.default_map = {name: _defaults(command, rest)}
+            ctx.default_map = {name: _defaults(name, command, rest)}
         return name, command, rest
 
 
-def _defaults(command: click.Command, arguments: Sequence[str]) -> dict[str, Any]:
+def _defaults(name: str, command: click.Command, arguments: Sequence[str]) -> dict[str, Any]:
     """Return the defaults of a command's options that files and environment set, and say on stderr
     which they are.
     """
@@ -102,7 +102,7 @@ def _defaults(command: click.Command, arguments: Sequence[str]) -> dict[str, Any
     names = [option.name for option in command.params if option.name]
     written = {word.partition("=")[0] for word in arguments}
     flags = [p.name for p in command.params if p.name and written & {*p.opts}]
-    found = defaults_for(names, flags)
+    found = defaults_for(names, flags, name)
     if found:
         said = ", ".join(f"{s.option} ({s.origin})" for s in found)
         click.echo(f"defaults: {said}", err=True)

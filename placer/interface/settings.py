@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,11 @@ GIVES_WAY: Mapping[str, tuple[str, ...]] = {
     "data_size": ("data",),
 }
 """Names of defaults that a flag of another option replaces, because both cannot hold."""
+COMMANDS = (
+    *("recommend", "pareto", "estimate", "explain", "simulate", "compare", "whatif", "sweep"),
+    *("robust", "portfolio", "replan", "replay"),
+)
+"""Commands that take defaults, and may have a table of their own in a file."""
 NOT_BY_HAND = ("workers",)
 """Options that mean something else where a placement is given by hand."""
 
@@ -51,24 +56,27 @@ NOT_BY_HAND = ("workers",)
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setting:
     """A default of one option: its name on the command line and in Python, its value as the command
-    line takes it, and where it was found.
+    line takes it, and where it was found; ``command`` is empty where it is for every command.
     """
 
     option: str
     name: str
     value: Any
     origin: str
+    command: str = ""
 
 
-def settings(folder: Path | None = None) -> dict[str, Setting]:
+def settings(folder: Path | None = None, command: str = "") -> dict[str, Setting]:
     """Read the defaults of all options: those of the environment win over those of the project, and
-    these over the user's.
+    these over the user's. In a file, the table of a command wins over what stands above it.
 
     Parameters
     ----------
     folder
         Where the search for the project's file begins; it goes on in the folders above. None: the
         working directory.
+    command
+        Whose table counts; empty: no table does.
 
     Raises
     ------
@@ -76,14 +84,38 @@ def settings(folder: Path | None = None) -> dict[str, Setting]:
         Names file and line, or variable, of an option that does not exist or of a value of the
         wrong kind.
     """
-    found: dict[str, Setting] = {}
+    return {s.name: s for s in _written(folder) if s.command in ("", command)}
+
+
+def every_setting(folder: Path | None = None) -> list[Setting]:
+    """List the defaults that hold: those of every command by option, then those of tables by
+    command.
+
+    Raises
+    ------
+    PlacerError
+        As `settings`.
+    """
+    written = [*_written(folder)]
+    held = [{s.name: s for s in written if s.command in ("", name)} for name in ("", *COMMANDS)]
+    rows = [
+        setting
+        for name, found in zip(("", *COMMANDS), held, strict=True)
+        for setting in found.values()
+        if setting.command == name
+    ]
+    return sorted(rows, key=lambda setting: (setting.command, setting.option))
+
+
+def _written(folder: Path | None) -> Iterator[Setting]:
+    """Yield all defaults, those that win last."""
     for path in (user_file(), project_file(folder)):
         if path is not None and path.is_file():
-            found |= {setting.name: setting for setting in _of_file(path)}
-    return found | {setting.name: setting for setting in _of_environment()}
+            yield from _of_file(path)
+    yield from _of_environment()
 
 
-def defaults_for(names: Iterable[str], flags: Iterable[str]) -> list[Setting]:
+def defaults_for(names: Iterable[str], flags: Iterable[str], command: str = "") -> list[Setting]:
     """Return the defaults of some options beside the flags that were given.
 
     Parameters
@@ -92,21 +124,31 @@ def defaults_for(names: Iterable[str], flags: Iterable[str]) -> list[Setting]:
         Options of a command, by their names in Python.
     flags
         Names in Python of the options that the user gave.
+    command
+        Its name, for its table in a file.
 
     Raises
     ------
     PlacerError
-        As `settings`.
+        As `settings`, and for an option in the table of a command that does not take it.
     """
     known, given = {*names}, {*flags}
     if "budget" not in known:  # a placement by hand: nothing is searched that could be limited
         known -= {*NOT_BY_HAND}
+    found = settings(command=command).values()
+    own = {setting.name for setting in found if setting.command}
+    for setting in found:
+        if setting.command and setting.name not in known:
+            raise PlacerError(
+                f"{setting.origin}: placer {command} takes no default of '{setting.option}'",
+                f"remove it from [{command}]",
+            )
     return [
         setting
-        for setting in settings().values()
+        for setting in found
         if setting.name in known
         and setting.name not in given
-        and not given & {*GIVES_WAY.get(setting.name, ())}
+        and not (given if setting.command else given | own) & {*GIVES_WAY.get(setting.name, ())}
     ]
 
 
@@ -140,7 +182,9 @@ def template() -> str:
     for wish in WISHES.values():
         value = "true" if wish.is_flag else f'"{wish.example}"'
         lines.append(f"# {wish.word} = {value}  # {wish.help}")
-    lines += ['# gap = "0.1%"', '# time-limit = "30s"', '# memory-limit = "2GB"']
+    lines += ['# gap = "0.1%"', '# time-limit = "30s"', '# memory-limit = "2GB"', ""]
+    lines += ["# For one command alone, also as a table [recommend] at the end of the file:"]
+    lines += ['# recommend.time-limit = "60s"']
     return "\n".join(lines) + "\n"
 
 
@@ -149,10 +193,14 @@ def _of_file(path: Path) -> Iterator[Setting]:
 
     said = _short(path)
     text = read_file(str(path), GIVE).decode("utf-8-sig", errors="replace").splitlines()
-    for option, value in read_toml(str(path), GIVE).items():
-        where = f"{said}:{_line(option, text)}"
-        setting = _setting(option, value, where)
-        yield _beside(setting, path.parent) if setting.name in PATHS else setting
+    rows = read_toml(str(path), GIVE)
+    tables = {name: rows.pop(name) for name in COMMANDS if isinstance(rows.get(name), dict)}
+    for command, table in {"": rows, **tables}.items():
+        begin = _line(command, text) if command else 1
+        for option, value in table.items():
+            where = f"{said}:{_line(option, text, begin)}"
+            setting = _setting(option, value, where, command)
+            yield _beside(setting, path.parent) if setting.name in PATHS else setting
 
 
 def _of_environment() -> Iterator[Setting]:
@@ -172,15 +220,17 @@ def _flag_of(option: str, value: str) -> str | bool:
     )
 
 
-def _setting(option: str, value: Any, origin: str) -> Setting:
+def _setting(option: str, value: Any, origin: str, command: str = "") -> Setting:
     """Check the name of an option and the kind of its value."""
     written = option.replace("_", "-")
     name = NAMES.get(written)
     if name is None:
-        error = unknown_word("option", option, NAMES, GIVE)
+        kind, names = ("table", COMMANDS) if isinstance(value, dict) else ("option", NAMES)
+        error = unknown_word(kind, option, names, GIVE)
         raise PlacerError(f"{origin}: {error.message}", error.hint)
     try:
-        return Setting(option=written, name=name, value=_checked(name, value), origin=origin)
+        checked = _checked(name, value)
+        return Setting(option=written, name=name, value=checked, origin=origin, command=command)
     except PlacerError as error:
         raise PlacerError(f"{origin}: {error.message}", error.hint) from None
 
@@ -217,19 +267,16 @@ def _beside(setting: Setting, folder: Path) -> Setting:
         )
         return str(folder / value) if is_path else value
 
-    return Setting(
-        option=setting.option,
-        name=setting.name,
-        value=there(setting.value),
-        origin=setting.origin,
-    )
+    return replace(setting, value=there(setting.value))
 
 
-def _line(option: str, text: list[str]) -> int:
-    """Return the line of an option in a file, from 1."""
+def _line(option: str, text: list[str], begin: int = 1) -> int:
+    """Return the line of an option in a file, from 1; it is looked for from ``begin`` on."""
     name = re.escape(option)
-    pattern = re.compile(rf"""\s*(["']?{name}["']?\s*[=.]|\[+\s*{name}\b)""")
-    return next((number for number, line in enumerate(text, 1) if pattern.match(line)), 1)
+    name = rf"""(?:\w+\s*\.\s*)?["']?{name}["']?"""
+    pattern = re.compile(rf"\s*({name}\s*[=.]|\[+\s*{name}\b)")
+    numbered = enumerate(text[begin - 1 :], begin)
+    return next((number for number, line in numbered if pattern.match(line)), begin)
 
 
 def _short(path: Path) -> str:

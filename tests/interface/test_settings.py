@@ -1,15 +1,18 @@
 """Defaults of the options: files, environment, who wins, what is refused."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from conftest import Run
+from placer.cli import ROOMS
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.interface.settings import (
+    COMMANDS,
     NAMES,
     PREFIX,
     defaults_for,
@@ -88,7 +91,11 @@ def test_values_are_those_of_the_table(place: Path, monkeypatch: pytest.MonkeyPa
     [
         ('budgt = "5/h"', "placer.toml:1: unknown option 'budgt'", "'budget'"),
         ('gpu = "T4"\nregion = "eu"', "placer.toml:2: unknown option 'region'", "'in'"),
-        ("[recommend]\nbudget = 5", "placer.toml:1: unknown option 'recommend'", "placer init"),
+        ("[recomend]\nbudget = 5", "placer.toml:1: unknown table 'recomend'", "'recommend'"),
+        ('gpu = "T4"\n[recommend]\nbudget = 5', "placer.toml:3: budget 5", "5/h"),
+        ('gpu = "T4"\n[sweep]\ngpus = "T4"', "placer.toml:3: unknown option 'gpus'", "'gpu'"),
+        ("recommend.seed = 1\ngpu = 5", "placer.toml:2: gpu 5", "T4"),
+        ("recommend = 5", "placer.toml:1: unknown option 'recommend'", "placer init"),
         ('api-key = "x"', "unknown option 'api-key'", ""),
         ("budget = 5", "placer.toml:1: budget 5", "5/h"),
         ("spot = 1", "placer.toml:1: spot 1", "True or False"),
@@ -125,6 +132,40 @@ def test_flags_win_over_what_contradicts_them(place: Path) -> None:
     assert {s.name for s in defaults_for(every, ["market", "workers"])} == {"samples"}
     assert {s.name for s in defaults_for(every, ["tokens"])} == {"spot", "workers"}
     assert defaults_for(["workers", "model"], []) == []
+
+
+def test_a_table_of_a_command_wins_over_what_stands_above_it(
+    place: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For that command alone; environment and flags win over it, and it replaces what contradicts
+    it.
+    """
+    (place / "placer.toml").write_text(
+        'budget = "1/h"\nspot = true\n\n[recommend]\nbudget = "5/h"\nmarket = "any"\n'
+        'catalog = "own.csv"\n\n[compare]\nbudget = "5/h"\n',
+        "utf-8",
+    )
+    every = [*NAMES.values()]
+    assert settings(command="recommend")["budget"].origin == "placer.toml:5"
+    assert {s.name: s.value for s in defaults_for(every, [], "recommend")} == {
+        "budget": "5/h",
+        "market": "any",
+        "catalog": [str(place / "own.csv")],
+    }
+    assert [s.value for s in defaults_for(every, [], "pareto")] == ["1/h", True]
+    with pytest.raises(PlacerError, match=r":10: placer compare takes no default of 'budget'"):
+        defaults_for(["model"], [], "compare")
+    shown = run("config", "show", "--origin", cwd=place, PLACER_HOME=str(place))
+    assert re.search(r"budget +5/h +recommend +placer.toml:5", shown.stdout)
+    assert re.search(r"budget +1/h +all +placer.toml:1", shown.stdout)
+    monkeypatch.setenv(f"{PREFIX}BUDGET", "3/h")
+    assert [s.value for s in defaults_for(["budget"], ["market", "catalog"], "pareto")] == ["3/h"]
+    assert settings(command="recommend")["budget"].value == "3/h"
+
+
+def test_every_command_that_asks_may_have_a_table() -> None:
+    """Their names stand in two rooms, as the interface knows no command line."""
+    assert {*COMMANDS} == {*ROOMS["ask"]}
 
 
 def test_the_template_has_every_option_and_asks_for_nothing(

@@ -18,13 +18,14 @@ def command(origin: bool, as_json: bool) -> None:
     """List the defaults that hold here, in the order in which flags, environment, the project's
     placer.toml and the user's win.
     """
-    from placer.interface.settings import PREFIX, project_file, settings, user_file
+    from placer.interface.settings import PREFIX, every_setting, project_file, user_file
 
-    found = sorted(settings().values(), key=lambda setting: setting.option)
+    found = every_setting()
     project = project_file()
     if as_json:
         rows: list[dict[str, Any]] = [
-            {"option": s.option, "value": s.value, "origin": s.origin} for s in found
+            {"option": s.option, "value": s.value, "origin": s.origin, "command": s.command or None}
+            for s in found
         ]
         files = {"project": None if project is None else str(project), "user": str(user_file())}
         print_json({"schema": CONFIG_SCHEMA, "files": files, "settings": rows})
@@ -35,10 +36,13 @@ def command(origin: bool, as_json: bool) -> None:
             f"upward, nor {user_file()}; placer init writes one"
         )
         return
-    table = new_table(("option", "value", "origin") if origin else ("option", "value"))
+    tables = any(setting.command for setting in found)
+    heads = ("option", "value", *(("command",) * tables), *(("origin",) * origin))
+    table = new_table(heads)
     for setting in found:
         row = (setting.option, _said(setting.value))
-        table.add_row(*row, *((setting.origin,) if origin else ()))
+        only = (setting.command or "all",) if tables else ()
+        table.add_row(*row, *only, *((setting.origin,) if origin else ()))
     console().print(table)
 
 
