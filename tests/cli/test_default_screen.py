@@ -6,10 +6,16 @@ from dataclasses import replace
 import pytest
 
 from conftest import Run
+from placer.cli.report.recommend.confidence_words import confidence_lines, short_confidence_lines
 from placer.cli.report.recommend.default_screen import answer_lines, baseline_words, title
-from placer.cli.report.recommend.proof_words import doubt_words, proof_words
+from placer.cli.report.recommend.proof_words import (
+    doubt_words,
+    proof_words,
+    short_proof_words,
+)
 from placer.interface.advisor import Advisor
 from placer.solving.answer import Status
+from placer.solving.confident_plan import ConfidentPlan, Rank
 from placer.solving.result import Result
 from placer.units import Interval
 
@@ -52,6 +58,63 @@ def test_about_twelve_lines_in_order(run: Run, columns: int) -> None:
     assert not any(line != line.rstrip() for line in whole.splitlines())
 
 
+VARIED = {
+    "tokens": ("llama-3.1-8b", "--tokens", "10B", "--budget", "100/h", "--gpu", "H100", "--spot"),
+    "own": ("llama-3.2-1b", "--own", "office=2xA100-40@Berlin"),
+    "euros": ("roberta-xlm", "--budget", "8EUR/h", "--in", "europe", "--gpu", "H100"),
+    "kinds": ("Qwen2.5-7B", "--budget", "50/h", "--in", "gcp"),
+}
+
+
+@pytest.mark.parametrize("kind", VARIED)
+def test_twelve_lines_and_the_next_whatever_is_asked(run: Run, kind: str) -> None:
+    """Tokens with their total, own machines, a rate of exchange, machines of several kinds."""
+    done = run("recommend", "--model", *VARIED[kind], columns=100)
+    assert done.returncode == 0, done.stderr
+    *lines, last = done.stdout.splitlines() + done.stderr.splitlines()
+    assert len(lines) <= 12, "\n".join(lines)
+    assert last.startswith("next ")
+    assert max(map(len, [*lines, last])) <= 100
+
+
+def test_a_plan_with_fallbacks_takes_three_lines(measured: Result) -> None:
+    """What it reaches, what it costs, and the first fallback; `-v` has the others, the number of
+    scenarios and the names of machines.
+    """
+    placement, got = measured.placement, measured.estimate
+    assert placement is not None
+    assert got is not None
+    rank = Rank(placement=placement, estimate=got, alone=0.9, hours=20.0, certain=False)
+    last = replace(rank, certain=True)
+    plan = ConfidentPlan(
+        asked=0.95,
+        reached=0.94,
+        fresh=0.945,
+        scenarios=4096,
+        seed=3,
+        ranks=(rank, rank, last),
+        tried=12,
+        deadline_h=72.0,
+        hours=54.0,
+        usd=418.0,
+        tail_usd=483.0,
+        least_usd=400.0,
+    )
+    said = dict(short_confidence_lines(plan))
+    reached = "done within 72 h in 94 % of scenarios, 94.5 % of fresh ones (not the 95 % asked for)"
+    assert said["confidence"] == reached
+    assert said["run"] == (
+        "$418.00 on average, finished or not, $483.00 in the most expensive 5 %; "
+        "finished ones take 54 h"
+    )
+    assert said["fallback"].startswith("8 x A10 on-demand in lambda/us-west-1: 1,06")
+    assert said["fallback"].endswith("(1 more: -v)")
+    assert "scenarios" not in short_proof_words(replace(measured, confidence=plan))
+    *_, fallback, certain = [text for _, text in confidence_lines(plan)]
+    assert "(gpu_1x_a10)" in fallback
+    assert ", if time runs out: " in certain
+
+
 def test_an_estimated_speed_is_an_interval_first(run: Run) -> None:
     """A speed that nobody measured says so where the answer is called optimal, and a price that
     decides it and looks wrong is named.
@@ -62,7 +125,7 @@ def test_an_estimated_speed_is_an_interval_first(run: Run) -> None:
     assert re.search(r"/h [\d,]+ to [\d,]+ samples/s \([\d,]+ expected\)", said)
     assert "ranking not certain: the speed of L4:4 is assumed" in said
     assert re.search(r"outlier spot L4:4 at \$0.61/h: 89 % below on-demand", said)
-    assert "risk spot (quota 32 L4);" in said
+    assert "risk spot, quota 32 L4;" in said
 
 
 def test_a_measured_answer_has_no_doubt(measured: Result) -> None:

@@ -44,8 +44,7 @@ def unlike_workers(problem: Problem, placement: Placement, got: Estimate) -> Ite
     share = 100 * (1 - speed / got.samples_per_second.value)
     yield Warn(
         code="mixed-devices",
-        message=f"{names} share each step by their speeds; with equal parts only {text} "
-        f"(-{share:.0f} %)",
+        message=f"{names} share each step by speed; with equal parts {text} (-{share:.0f} %)",
     )
 
 

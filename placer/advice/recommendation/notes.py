@@ -437,8 +437,8 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
     if any(offer.market == "community" for offer in offers):
         yield Warn(
             code="community",
-            message="community machines stand with third parties, who may see the data and may "
-            "leave at any time; --market spot or on-demand leaves them out",
+            message="third parties run community machines and may see the data; --market spot "
+            "leaves them out",
         )
     yield from _part_warnings(problem, placement)
     yield from network_warnings(problem, placement, got)

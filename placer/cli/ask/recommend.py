@@ -17,7 +17,13 @@ from placer.cli.options import (
 )
 from placer.cli.output import check_targets, console, print_json, write_json
 from placer.cli.screen.formats import STDOUT, whole_tables
-from placer.cli.screen.labelled_lines import print_labelled, screen_width, styled, wrapped
+from placer.cli.screen.labelled_lines import (
+    labelled,
+    print_labelled,
+    screen_width,
+    styled,
+    wrapped,
+)
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.progress import progress
 from placer.errors import PlacerError
@@ -37,6 +43,11 @@ LIMITS = {
     "memory_limit": "the search reached its memory limit",
 }
 """Words of the statuses of a search that a limit or the user ended."""
+MOST_LINES = 12
+"""Lines of the default answer at 100 columns, without the next step."""
+FULL_WIDTH = 100
+LEFT_OUT = ("inside", "regions")
+"""Lines that are left to ``-v``, the first one first, where there would be more."""
 LABELS = 9
 """Columns of the labels of the default answer."""
 
@@ -180,27 +191,37 @@ def _print_all(result: Any, certificate: bool) -> None:
 
 
 def _print_default(result: Any) -> None:
-    """Print about twelve lines."""
+    """Print about twelve lines at 100 columns, more in a narrow terminal."""
     from placer.cli.report.recommend import default_screen
 
     out = sys.stdout
-    where, price, speed = default_screen.title(result)
     width = screen_width(out)
+    where, price, speed = default_screen.title(result, width)
     figures = f"{price}   {speed}"
     *lines, last = wrapped(where, width)
     for line in lines:
         click.echo(styled(line, out, fg="green", bold=True))
-    if len(last) + len(figures) + 3 <= width:
-        click.echo(styled(last, out, fg="green", bold=True) + f"   {figures}")
-    else:
-        click.echo(styled(last, out, fg="green", bold=True))
+    beside = len(last) + len(figures) + 3 <= width
+    click.echo(styled(last, out, fg="green", bold=True) + f"   {figures}" * beside)
+    if not beside:
         click.echo(figures)
     facts = [*default_screen.answer_lines(result), *default_screen.advice_lines(result)]
-    print_labelled(facts, column=LABELS)
-    warnings = default_screen.warnings_left(result.warnings)
-    print_labelled(
-        (("warning", w.message) for w in warnings), stderr=True, style="yellow", column=LABELS
-    )
+    warnings = [("warning", w.message) for w in default_screen.warnings_left(result.warnings)]
+    room = MOST_LINES - len(lines) - (1 if beside else 2)
+    print_labelled(_fitting(facts, warnings, room), column=LABELS)
+    print_labelled(warnings, stderr=True, style="yellow", column=LABELS)
+
+
+def _fitting(
+    facts: list[tuple[str, str]], warnings: list[tuple[str, str]], room: int
+) -> list[tuple[str, str]]:
+    """Leave out what ``-v`` says as well, as far as the facts and warnings take more lines than
+    there is room for.
+    """
+    for label in LEFT_OUT:
+        if len(labelled([*facts, *warnings], FULL_WIDTH, LABELS)) > room:
+            facts = [fact for fact in facts if fact[0] != label]
+    return facts
 
 
 def print_no_placement(result: Any, *, whole: bool = True) -> None:

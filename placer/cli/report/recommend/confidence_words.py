@@ -10,8 +10,37 @@ from placer.solving.confident_plan import ConfidentPlan, Rank, tail_share
 from placer.units import format_plain, format_speed, format_usd
 
 
-def confidence_lines(plan: ConfidentPlan, most: int | None = None) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a plan: what it reaches, what it costs, and its fallbacks; None: all."""
+def short_confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
+    """Yield at most three lines: what the plan reaches, what it costs, and its first fallback."""
+    label = "confidence" if plan.asked else "expected"
+    reached, fresh = (format_plain(100 * share) for share in (plan.reached, plan.fresh))
+    shares = f"in {reached} % of scenarios, {fresh} % of fresh ones"
+    if plan.asked and not plan.holds:
+        shares += f" (not the {100 * plan.asked:g} % asked for)"
+    if plan.deadline_h is not None:
+        yield label, f"done within {hours_words(plan.deadline_h)} {shares}"
+    else:
+        assert plan.samples_per_second is not None
+        speed = format_speed(plan.samples_per_second, plan.ranks[0].estimate.tokens_per_sample)
+        mean = "" if plan.asked else f"{speed} on average; "
+        yield label, f"{mean}machines are available {shares}"
+    if plan.usd is not None and plan.tail_usd is not None:
+        took = "" if plan.hours is None else f"; finished ones take {hours_words(plan.hours)}"
+        whole = "" if plan.reached == 1 else ", finished or not"
+        tail = f"{format_usd(plan.tail_usd)} in the most expensive"
+        yield (
+            "run",
+            f"{format_usd(plan.usd)} on average{whole}, {tail} "
+            f"{format_plain(100 * tail_share(plan.asked))} %{took}",
+        )
+    fallbacks = plan.ranks[1:]
+    if fallbacks:
+        more = f" ({len(fallbacks) - 1} more: -v)" if len(fallbacks) > 1 else ""
+        yield "fallback", f"{_fallback(fallbacks[0], types=False)}{more}"
+
+
+def confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a plan: what it reaches, what it costs, and its fallbacks."""
     share = (
         f"in {format_plain(100 * plan.reached)} % of {plan.scenarios:,} scenarios of spot capacity"
     )
@@ -44,19 +73,16 @@ def confidence_lines(plan: ConfidentPlan, most: int | None = None) -> Iterator[t
             f"{format_usd(plan.usd)} on average{whole}, {format_usd(plan.tail_usd)} in the "
             f"most expensive {format_plain(100 * tail_share(plan.asked))} %{least}",
         )
-    fallbacks = plan.ranks[1:]
-    for number, rank in enumerate(fallbacks[:most]):
+    for number, rank in enumerate(plan.ranks[1:]):
         yield "fallback" if number == 0 else "", _fallback(rank)
-    if most is not None and len(fallbacks) > most:
-        yield "", f"and {len(fallbacks) - most} more with -v"
 
 
-def _fallback(rank: Rank) -> str:
-    when = "if time runs out" if rank.certain else "if those before it are not available"
+def _fallback(rank: Rank, *, types: bool = True) -> str:
+    when = ", if time runs out" if rank.certain else ""
     speed = format_speed(
         rank.estimate.effective_samples_per_second.value, rank.estimate.tokens_per_sample
     )
     return (
-        f"{headline(rank.placement)}, {when}: {speed} for "
+        f"{headline(rank.placement, types=types)}{when}: {speed} for "
         f"{format_usd(rank.estimate.usd_per_hour.total)}/h"
     )

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from placer.advice.recommendation.notes import needed_quotas
-from placer.cli.report.recommend.confidence_words import confidence_lines
+from placer.cli.report.recommend.confidence_words import short_confidence_lines
 from placer.cli.report.recommend.figures import (
     COMPRESSION_NAMES,
     short_total_words,
-    target_words,
 )
-from placer.cli.report.recommend.inner_words import short_inner_lines, software_words
+from placer.cli.report.recommend.inner_words import short_inner_words, software_words
 from placer.cli.report.recommend.proof_words import short_proof_words, unmeasured
 from placer.cli.report.recommend.request_words import (
     limits_of,
@@ -23,6 +22,7 @@ from placer.cli.report.recommend.sentences import brief, headline, signed_percen
 from placer.cost_model.dollars.components import UsdPerHour
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.outlook.outlook import spot_outlook
+from placer.market.words.own_places import own_places
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import Warn
@@ -38,25 +38,33 @@ from placer.units import (
 )
 
 Lines = Iterator[tuple[str, str]]
-MOST_FALLBACKS = 1
-"""Fallbacks of a plan that are named."""
 SAID = ("spot", "estimated-rate", "estimated-price")
 """Warnings whose facts the lines above them have already."""
 CENT = 0.005
 """USD/h that are shown as nothing below."""
+MOST_GPUS = 2
+"""Types of GPUs whose quotas are named one by one."""
+ALL = 0.999
+"""Share of an exchange that is hidden from which all of it is."""
+CENTS_BELOW = 1000
+"""USD from which cents are left out of an interval."""
 SAME_PRICE = 1e-3
 """A price whose ends are closer together is shown without them."""
 
 
-def title(result: Result) -> tuple[str, str, str]:
+def title(result: Result, width: int | None = None) -> tuple[str, str, str]:
     """Return what is rented where, its price, and its speed: as an interval first where it is
-    estimated.
+    estimated. The provider's names of the machines are left out where a line of the width has no
+    room for them.
     """
     placement, got = result.placement, result.estimate
     assert placement is not None
     assert got is not None
     price = f"{format_usd(got.usd_per_hour.total)}/h"
-    return headline(placement), price, speed_words(got)
+    where = headline(placement)
+    if width is not None and len(where) > width:
+        where = headline(placement, types=False)
+    return where, price, speed_words(got)
 
 
 def speed_words(got: Estimate) -> str:
@@ -89,18 +97,20 @@ def answer_lines(result: Result) -> Lines:
     assert placement is not None
     assert got is not None
     yield "model", asked_words(problem)
-    yield from _estimate_lines(placement, got, problem)
+    for label, text in _estimate_lines(placement, got, problem):
+        if label != "total" or result.confidence is None:  # its plan has time and money of the run
+            yield label, text
     yield "proof", short_proof_words(result)
     if result.verification is not None:
         yield "verified", verification_words(result.verification)
     if result.confidence is not None:
-        yield from confidence_lines(result.confidence, MOST_FALLBACKS)
+        yield from short_confidence_lines(result.confidence)
     spot = spot_outlook(placement, got, problem)
-    quota = _quota_words(problem, placement)
-    yield "risk", short_risk_words(spot, placement, got.tokens_per_sample, quota)
+    yield "risk", short_risk_words(spot, placement, _quota_words(problem, placement))
     yield from _price_risk_lines(result)
+    idle = not {*own_places(problem.catalog.changes)} & {*placement.places}
     for note in result.notes:
-        if note.code in ("own", "renting", "one-pass"):
+        if note.code in ("renting", "one-pass") or (note.code == "own" and not idle):
             yield {"one-pass": "data"}.get(note.code, note.code), note.message
 
 
@@ -109,17 +119,19 @@ def _quota_words(problem: Problem, placement: Placement) -> str:
     gpus: dict[str, int] = {}
     for (_, gpu, _), count in needed_quotas(problem, placement).items():
         gpus[gpu] = gpus.get(gpu, 0) + count
+    if len(gpus) > MOST_GPUS:
+        return f"{sum(gpus.values()):,} GPUs of {len(gpus)} types"
     return ", ".join(f"{count} {gpu}" for gpu, count in gpus.items())
 
 
 def _estimate_lines(placement: Placement, got: Estimate, problem: Problem) -> Lines:
     """Yield step, plan of the workers, price, and what is due once or in all."""
     yield "step", _step_words(placement, got, problem)
-    inside = list(short_inner_lines(placement, problem))
+    inside = short_inner_words(placement, problem)
     if inside:
-        yield "inside", inside[0] + (" (others: -v)" if len(inside) > 1 else "")
+        yield "inside", inside
     if round(got.samples_to_target.value, 2) != 1:
-        yield "target", target_words(got)
+        yield "target", _target_words(got)
     yield "price", _price_words(got, problem)
     if problem.requirements.samples is not None:
         yield "total", short_total_words(got, problem.requirements.samples)
@@ -128,6 +140,13 @@ def _estimate_lines(placement: Placement, got: Estimate, problem: Problem) -> Li
         yield "moves", f"{size}, once: {format_usd(move.usd)}, {format_seconds(move.seconds)}"
     if problem.requirements.counts_carbon and got.carbon_g_per_hour is not None:
         yield "carbon", f"{_interval(got.carbon_g_per_hour)} g CO2e/h"
+
+
+def _target_words(got: Estimate) -> str:
+    """Say what speed is left at equal progress, and why."""
+    times = got.samples_to_target
+    between = f"{times.low:.2f} to {times.high:.2f} x, {times.basis}"
+    return f"effective speed {_speed(got)}: needs {times.words} ({between})"
 
 
 def advice_lines(result: Result) -> Lines:
@@ -167,14 +186,18 @@ def _step_words(placement: Placement, got: Estimate, problem: Problem) -> str:
     step, exchange = got.step, placement.exchange
     if got.granularity is None:
         return f"{format_seconds(step.total)}, all of it compute: one worker exchanges nothing"
-    name = exchange.strategy + (f" every {got.local_steps} steps" if got.local_steps > 1 else "")
+    name = exchange.strategy
     by = [COMPRESSION_NAMES[exchange.compression]]
     if exchange.aggregator is None:
         by.insert(0, software_words(placement, problem))
     hidden = f", {format_seconds(step.hidden)} of it overlapped" if step.hidden else ""
-    round_ = f" a round of {got.local_steps} steps" if got.local_steps > 1 else ""
+    if step.hidden >= ALL * step.communication:
+        hidden = ", all overlapped"
+    took = format_seconds(step.total)
+    if got.local_steps > 1:
+        took = f"{got.local_steps} steps in {took}"
     return (
-        f"{format_seconds(step.total)}{round_}: {format_seconds(step.calculation)} compute + "
+        f"{took}: {format_seconds(step.calculation)} compute + "
         f"{format_seconds(step.communication)} {name} ({', '.join(by)}){hidden}"
     )
 
@@ -187,7 +210,7 @@ def _price_words(got: Estimate, problem: Problem) -> str:
     only = sum(value for name, value in paid if name != "compute") < CENT
     split = " + ".join(f"{name} {format_usd(value)}" for name, value in paid if value)
     if range_.high > range_.low * (1 + SAME_PRICE):
-        between = f"{format_usd(range_.low)} to {format_usd(range_.high)}/h"
+        between = f"{_usd(range_.low)} to {_usd(range_.high)}/h"
         split = f"{between}, no egress" if only else f"{split} ({between})"
     elif only:
         split += ", no egress"
@@ -195,11 +218,16 @@ def _price_words(got: Estimate, problem: Problem) -> str:
     parts.append(
         f"{format_usd(got.usd_per_million_samples)} per million samples"
         if each is None
-        else f"{format_usd(each)} per billion tokens"
+        else f"{_usd(each)} per billion tokens"
     )
     oldest, newest = (day[:7] for day in problem.catalog.as_of)
     dates = newest if oldest == newest else f"{oldest} to {newest}"
     return "; ".join([*parts, f"prices of {dates}"])
+
+
+def _usd(value: float) -> str:
+    """Write an amount of which cents do not count where it is large."""
+    return format_usd(value) if value < CENTS_BELOW else f"${value:,.0f}"
 
 
 def _price_risk_lines(result: Result) -> Lines:
@@ -212,7 +240,7 @@ def _price_risk_lines(result: Result) -> Lines:
         "outlier",
         f"spot {offer.device} at {format_usd(offer.usd_per_hour)}/h: "
         f"{100 * (1 - off.share):.0f} % below on-demand, usually {100 * (1 - off.usual.share):.0f} "
-        f"%; above {format_usd(risk.changes_at)}/h the answer changes",
+        f"%; above {format_usd(risk.changes_at)}/h another wins",
     )
 
 
@@ -239,6 +267,8 @@ def _region_words(result: Result) -> Iterator[str]:
     assert placement is not None
     assert got is not None
     if len(placement.places) > 1:
+        if result.problem.requirements.min_regions > 1:
+            return  # as was asked; the line of the price has the egress
         usd = got.usd_per_hour
         yield (
             f"{len(placement.places)} regions are best; egress is {format_usd(usd.egress)}/h of "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from placer.cost_model.estimate import pool_of
 from placer.problem.placement import Placement
@@ -21,6 +21,9 @@ SHARDINGS = {
 }
 
 
+SHORT_SHARDINGS = {**SHARDINGS, "zero-1": "ZeRO-1", "zero-2": "ZeRO-2", "zero-3": "ZeRO-3 / FSDP"}
+
+
 def plan_words(inner: InnerPlan) -> str:
     """Describe the plan inside a worker."""
     parts = [SHARDINGS[inner.sharding]]
@@ -33,8 +36,22 @@ def plan_words(inner: InnerPlan) -> str:
     return ", ".join([*parts, inner.precision.upper()])
 
 
-def inner_lines(placement: Placement, problem: Problem) -> Iterator[str]:
-    """Yield the plan of each kind of worker, with the memory that it takes of each GPU."""
+def brief_plan_words(inner: InnerPlan) -> str:
+    """Describe the plan inside a worker by the names of its parts."""
+    parts = [SHORT_SHARDINGS[inner.sharding]]
+    if inner.tensor_parallel > 1:
+        parts.append(f"tensor parallel {inner.tensor_parallel}")
+    if inner.checkpointing != "none":
+        parts.append(f"{inner.checkpointing} checkpointing")
+    return ", ".join([*parts, f"microbatch {inner.microbatch}", inner.precision.upper()])
+
+
+def inner_lines(
+    placement: Placement, problem: Problem, words: Callable[[InnerPlan], str] = plan_words
+) -> Iterator[str]:
+    """Yield the plan of each kind of worker, with the memory that it takes of each GPU; ``words``
+    describes a plan.
+    """
     several = len({(group.worker_name, group.inner) for group in placement.groups}) > 1
     told = set()
     for group in placement.groups:
@@ -43,23 +60,19 @@ def inner_lines(placement: Placement, problem: Problem) -> Iterator[str]:
         told.add((group.worker_name, group.inner))
         pool = pool_of(group, problem)
         built = problem.island(pool.offer, group.machines, group.inner)
-        text = plan_words(group.inner)
+        text = words(group.inner)
         if isinstance(built, Island):
             room = problem.catalog.gpu(group.gpu).memory_gib
             text += f"; {built.memory.total / GIB:.0f} of {room:g} GiB on each GPU"
         yield f"{group.worker_name}: {text}" if several else text
 
 
-SHORT_SHARDINGS = {**SHARDINGS, "zero-1": "ZeRO-1", "zero-2": "ZeRO-2", "zero-3": "ZeRO-3 / FSDP"}
-
-
-def short_inner_lines(placement: Placement, problem: Problem) -> Iterator[str]:
-    """Yield the same lines without what the names of the plans stand for."""
-    for line in inner_lines(placement, problem):
-        text = line
-        for name, words in SHARDINGS.items():
-            text = text.replace(words, SHORT_SHARDINGS[name])
-        yield text
+def short_inner_words(placement: Placement, problem: Problem) -> str:
+    """Describe the plan that all workers have in few words; empty without one, and where they have
+    several.
+    """
+    lines = list(inner_lines(placement, problem, brief_plan_words))
+    return lines[0] if len(lines) == 1 else ""
 
 
 def software_words(placement: Placement, problem: Problem) -> str:

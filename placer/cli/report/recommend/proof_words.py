@@ -13,6 +13,7 @@ from placer.units import (
     format_plain,
     format_seconds,
     format_speed,
+    format_usd,
     is_wide,
 )
 
@@ -52,14 +53,26 @@ def _confident_words(result: Result, plan: ConfidentPlan) -> str:
     early = "stopped early: " if result.status.stopped else ""
     seeds = f"in {plan.scenarios:,} scenarios of spot capacity (seed {plan.seed})"
     least = "" if plan.least_usd is None else "; for other plans only the least cost is proved"
-    return f"{early}best of {plan.tried} plans {seeds}{least}"
+    return f"{early}best of {counted(plan.tried, 'plan')} {seeds}{least}"
+
+
+def _short_confident_words(result: Result, plan: ConfidentPlan) -> str:
+    """Say in few words what is known of such a plan."""
+    early = "stopped early: " if result.status.stopped else ""
+    if plan.least_usd is None:
+        return f"{early}best of {counted(plan.tried, 'plan')}"
+    least = f"proved: no finished run costs less than {format_usd(plan.least_usd)}"
+    return f"{early}best of {counted(plan.tried, 'plan')}; {least}"
 
 
 def short_proof_words(result: Result) -> str:
     """Say in one line what is proved, and that the ranking is not certain where it is not."""
     got, doubt = result.estimate, doubt_words(result)
+    if result.confidence is not None:
+        return _short_confident_words(result, result.confidence)
     if got is None or not doubt:
-        return proof_words(result)
+        took = f" ({format_seconds(result.seconds)})" if result.status.stopped else ""
+        return proof_words(result).replace(took, "", 1) if took else proof_words(result)
     unknown, rival = unmeasured(got), _rival(result)
     proved = proof_words(result).partition(" (")[0]
     text = f"{proved}; ranking not certain: "
@@ -67,7 +80,8 @@ def short_proof_words(result: Result) -> str:
         bases = " and ".join(dict.fromkeys(unknown.values()))
         if not result.objective.by_speed:
             return f"{proved}; speed {bases}: {doubt.rpartition('; ')[2]}"
-        return f"{text}the speed of {', '.join(unknown)} is {bases}"
+        gpus = unknown if len(unknown) == 1 else {name.partition(":")[0]: "" for name in unknown}
+        return f"{text}the speed of {', '.join(gpus)} is {bases}"
     if rival is not None and not _wide(got.effective_samples_per_second):
         return f"{text}{machines_words(rival.placement)} may be faster"
     return text + doubt.removeprefix("ranking not certain: ").partition("; ")[0]

@@ -57,10 +57,10 @@ def limits_of(problem: Problem, *, defaults: bool = True) -> list[str]:
     length = None if shape is None else shape.sequence_length
     limits = []
     if wish.budget_usd_per_hour is not None:
-        limits.append(f"budget {format_usd(wish.budget_usd_per_hour)}/h{_rate(wish)}")
+        limits.append(f"budget {format_usd(wish.budget_usd_per_hour)}/h{_rate(wish, defaults)}")
     if wish.min_samples_per_second is not None:
         limits.append(f"at least {format_speed(wish.min_samples_per_second, length)}")
-    limits += _total_limits(wish, length)
+    limits += _total_limits(wish, length, defaults)
     if wish.gpus:
         limits.append(f"GPUs {', '.join(wish.gpus)}")
     if wish.places_in:
@@ -152,12 +152,16 @@ def _places(patterns: Sequence[str], problem: Problem) -> str:
     return f"{', '.join(named[:3])} and {len(named) - 3} more"
 
 
-def _rate(wish: Requirements) -> str:
-    """Say at which rate a budget in another currency was read; empty for one in USD."""
-    return "" if wish.budget_rate is None else f" ({wish.budget_rate})"
+def _rate(wish: Requirements, whole: bool) -> str:
+    """Say at which rate a budget in another currency was read, ``whole`` with the source of the
+    rate; empty for one in USD.
+    """
+    if wish.budget_rate is None:
+        return ""
+    return f" ({wish.budget_rate if whole else wish.budget_rate.partition(' (')[0]})"
 
 
-def _total_limits(wish: Requirements, length: int | None) -> list[str]:
+def _total_limits(wish: Requirements, length: int | None, whole: bool) -> list[str]:
     """Say how many samples, by when, for how much, and with which emissions."""
     limits = [] if wish.samples is None else [f"{wish.samples:,} samples"]
     if wish.tokens is not None:
@@ -166,7 +170,7 @@ def _total_limits(wish: Requirements, length: int | None) -> list[str]:
         floor = format_speed(wish.samples / wish.deadline_s, length)
         limits.append(f"within {format_duration(wish.deadline_s)} (at least {floor})")
     if wish.budget_usd is not None:
-        limits.append(f"budget {format_usd(wish.budget_usd)} in total{_rate(wish)}")
+        limits.append(f"budget {format_usd(wish.budget_usd)} in total{_rate(wish, whole)}")
     if wish.max_carbon_g_per_hour is not None:
         limits.append(f"at most {format_number(wish.max_carbon_g_per_hour)} g CO2e/h")
     return limits

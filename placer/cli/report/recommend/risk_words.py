@@ -24,7 +24,7 @@ BASIS_WORDS = {
 """Who knows how often spot machines are taken away."""
 SURE = 0.99
 """A chance per month that is higher says less than the losses an hour."""
-WORTH_A_WORD = 0.005
+WORTH_A_WORD = 0.03
 """A share of the speed from which a loss is named in few words."""
 LITTLE = 1e-4
 """A share of the speed below which nothing is lost that matters."""
@@ -52,24 +52,22 @@ def risk_line(spot: SpotOutlook | None, placement: Placement, tokens_per_sample:
     return f"{market_words(placement)}: {'; '.join(parts)}"
 
 
-def short_risk_words(
-    spot: SpotOutlook | None, placement: Placement, tokens_per_sample: int | None, quota: str
-) -> str:
-    """Say the same in few words, with the quota that is needed; without intervals and bases.
+def short_risk_words(spot: SpotOutlook | None, placement: Placement, quota: str) -> str:
+    """Say the same in few words, with the quota that is needed; without intervals, bases and the
+    speed of on-demand machines alone.
 
     Parameters
     ----------
-    spot, placement, tokens_per_sample
+    spot, placement
         As for `risk_line`.
     quota
         Such as ``32 L4``; empty if none is needed.
     """
     market = "none of it spot" if spot is None else market_words(placement)
-    head = f"{market} (quota {quota})" if quota else market
+    head = f"{market}, quota {quota}" if quota else market
     if spot is None:
         return head
-    parts = [_lost_words(spot), *floor_parts(spot, tokens_per_sample), _short_launch(spot)]
-    return f"{head}; {'; '.join(parts)}"
+    return f"{head}; {_lost_words(spot)}; {_short_launch(spot)}"
 
 
 def _lost_words(spot: SpotOutlook) -> str:
@@ -89,7 +87,7 @@ def _short_launch(spot: SpotOutlook) -> str:
         return f"no capacity {format_plain(100 * spot.all_lost, 2)} % of the time (assumed)"
     subject, chance = _launch_subject(spot.risk), spot.risk.chance_all
     if chance is None:
-        return f"nobody observed whether {subject}"
+        return f"launch of {spot.risk.machines} not observed"
     assumed = " (assumed)" if any(s.basis == "assumed" for s in spot.risk.stocks) else ""
     return f"{subject} {_percent(chance.value)} of the time{assumed}"
 
