@@ -5,12 +5,14 @@
 DIR has gcp_h100_launch_probes.csv: how many of 16 machines each zone launched, every 10 minutes.
 For sets of one to four zones it compares the chance that enough machines are there with what
 happened: the gap of the means, the Brier score beside those of persistence and of the usual shares,
-the mean error over tenths of the chance, and the worst of ten equal groups. Then plans for 95 %:
+the mean error over tenths of the chance, and the worst of ten equal groups. Then the ten groups
+(deciles) of single zones beside what a forecast with exact chances would have shown, as hours and
+zones hang together. Then plans for 95 %:
 the fewest zones, the barest set, and every set whose machines are enough in 95 to 96 % of the
 scenarios, unlike days among them, judged in fresh scenarios and on the last days (``--days fit``:
 on each of the first days, by what the others give). Then what the table says without any launches:
 whether its ranges hold the last days, and how long machines stay. ``--fit`` prints the weights that
-the first days give, and ``--part forecast|plans|table`` one part alone.
+the first days give, ``--part forecast|deciles|plans|table`` one part alone.
 """
 
 from __future__ import annotations
@@ -46,6 +48,13 @@ LEADS = {"10 min": 1, "1 h": 6, "6 h": 36, "24 h": 144}
 NEEDED = (4, 8, 16)
 MOST_ZONES = 4
 DRAWS = 1024
+FOLLOWED_H = 1.0
+"""Hours ahead up to which what followed like counts is a part of the forecast."""
+EXACT_DRAWS = 400
+MOST_OFF = {"10 min": 0.06, "1 h": 0.06, "6 h": 0.06, "24 h": 0.09}
+"""Error of the worst decile that was hoped for."""
+STAYS_H = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 18.0, 24.0)
+APART_H = (1, 3, 6, 12)
 CONFIDENCE = 0.95
 PLANNED = {"8 in all": 8, "16 in all": 16, "32 in all": 32}
 FRESH_DRAWS = 4096
@@ -98,8 +107,8 @@ def read(folder: Path) -> Probes:
     return Probes(zones=head[1:], launched=launched, fit=FIT_DAYS * 144)
 
 
-def parts(probes: Probes, at: Array) -> Array:
-    """Return the parts of the forecast at some ticks; shape (ticks, zones, machines + 1, 4)."""
+def parts(probes: Probes, at: Array, ahead: int) -> Array:
+    """Return the parts of the forecast at some ticks; shape (ticks, zones, machines + 1, 5)."""
     rows = []
     usual = probes.usual
     for tick in at.tolist():
@@ -110,7 +119,8 @@ def parts(probes: Probes, at: Array) -> Array:
             model.remembered(log, hours, memory_h, prior, usual)
             for memory_h, prior in zip(model.MEMORIES_H, model.PRIORS, strict=True)
         ]
-        rows.append(np.stack([now, *memories, np.broadcast_to(usual, now.shape)], -1))
+        then = model.followed(log, hours, ahead * TICK_H, memories[0])
+        rows.append(np.stack([now, *memories, np.broadcast_to(usual, now.shape), then], -1))
     return np.stack(rows)
 
 
@@ -121,26 +131,63 @@ def at_least(chances: Array) -> Array:
 
 
 def fitted(probes: Probes, ahead: int) -> Array:
-    """Fit the weights of the parts on the first days: least squares over all thresholds, weights
-    from 0 that sum to 1.
-    """
-    from scipy.optimize import nnls
-
+    """Fit the weights of the parts on the first days; what followed counts up to an hour ahead."""
     at = probes.ticks(72, probes.fit, ahead, every=2)
     at = at[(at + ahead) // DAY_TICKS != probes.left_out]
-    x = at_least(np.moveaxis(parts(probes, at), -1, 0)).reshape(4, -1).T
-    y = (probes.launched[at + ahead][..., None] > np.arange(ASKED)).reshape(-1)
-    root = np.linalg.cholesky(x.T @ x / len(y) + 1e-9 * np.eye(4))
+    x, y = regressed(probes, at, ahead)
+    used = x.shape[1] - (ahead * TICK_H > FOLLOWED_H)
+    built: Array = np.append(shares(x[:, :used], y), np.zeros(x.shape[1] - used))
+    return built
+
+
+def regressed(probes: Probes, at: Array, ahead: int) -> tuple[Array, Array]:
+    """Return the chances by each part of at least 1, 2, ... machines, and whether they came."""
+    x = at_least(np.moveaxis(parts(probes, at, ahead), -1, 0))
+    y = probes.launched[at + ahead][..., None] > np.arange(ASKED)
+    return x.reshape(len(x), -1).T, y.reshape(-1)
+
+
+def shares(x: Array, y: Array) -> Array:
+    """Fit weights from 0 that sum to 1 by least squares."""
+    from scipy.optimize import nnls
+
+    root = np.linalg.cholesky(x.T @ x / len(y) + 1e-9 * np.eye(x.shape[1]))
     goal = np.linalg.solve(root, x.T @ y / len(y))
-    weights, _ = nnls(np.vstack([root.T, 100 * np.ones(4)]), np.append(goal, 100))
+    weights, _ = nnls(np.vstack([root.T, 100 * np.ones(x.shape[1])]), np.append(goal, 100))
     built: Array = weights / weights.sum()
     return built
+
+
+def gains(probes: Probes) -> list[list[object]]:
+    """Compare forecasts of each of the first days with and without what followed, by weights that
+    the other days of those give; an odd step, because some counts alternate.
+    """
+    rows: list[list[object]] = []
+    for lead_h in model.LEADS_H:
+        ahead, without, better = round(lead_h / TICK_H), [], []
+        for day in range(FIT_DAYS):
+            others = replace(probes, left_out=day)
+            at = probes.ticks(72, probes.fit, ahead, every=5)
+            left = (at + ahead) // DAY_TICKS == day
+            if not left.any():
+                continue
+            (x, y), (new, came) = (regressed(others, at[of], ahead) for of in (~left, left))
+            errors = [
+                float(((new[:, :used] @ shares(x[:, :used], y) - came) ** 2).mean())
+                for used in (x.shape[1] - 1, x.shape[1])
+            ]
+            without.append(errors[0])
+            better.append(errors[0] - errors[1])
+        error = float(np.std(better, ddof=1)) / len(better) ** 0.5
+        gain = float(np.mean(better))
+        rows.append([f"{lead_h:.3g} h", float(np.mean(without)), 1e4 * gain, 1e4 * error])
+    return rows
 
 
 def fitted_likeness(probes: Probes, ahead: int) -> Likeness:
     """Fit both correlations on the first days: the pairs of zones that are short together."""
     at = probes.ticks(144, probes.fit, ahead, every=6)
-    chances = (parts(probes, at) * weights(ahead * TICK_H)).sum(-1)
+    chances = (parts(probes, at, ahead) * weights(ahead * TICK_H)).sum(-1)
     y, nodes = probes.launched[at + ahead], np.polynomial.hermite_e.hermegauss(15)
     best: dict[bool, tuple[float, float]] = {}
     for rho in (0.0, 0.02, 0.04, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5):
@@ -174,7 +221,7 @@ def _pair_likelihood(
 def weights(lead_h: float) -> Array:
     """Weights that placer uses so many hours ahead."""
     row = model.weights_at(lead_h)
-    return np.array([row.now, row.short, row.long, row.usual])
+    return np.array([row.now, row.short, row.long, row.usual, row.followed])
 
 
 def sets(probes: Probes) -> Iterator[tuple[int, list[tuple[int, ...]]]]:
@@ -191,13 +238,17 @@ def judged(probes: Probes) -> list[list[object]]:
     usual = probes.usual
     for name, ahead in LEADS.items():
         at = probes.ticks(probes.fit - ahead, len(probes.launched), ahead, every=6)
-        chances = (parts(probes, at) * weights(ahead * TICK_H)).sum(-1)
+        chances = (parts(probes, at, ahead) * weights(ahead * TICK_H)).sum(-1)
         truth, now = probes.launched[at + ahead], probes.launched[at]
         scenarios = [launchable(row, states) for row in chances]
         flat = launchable(np.broadcast_to(usual, chances[0].shape), states)
         for needed in NEEDED:
             for size, zones in sets(probes):
-                p = np.array([[_any(x, zone, needed) for zone in zones] for x in scenarios])
+                p = (
+                    at_least(chances)[..., needed - 1]
+                    if size == 1
+                    else np.array([[_any(x, zone, needed) for zone in zones] for x in scenarios])
+                )
                 base = np.array([_any(flat, zone, needed) for zone in zones])
                 o, kept = (
                     np.array([[row[list(zone)].max() >= needed for zone in zones] for row in of])
@@ -245,13 +296,161 @@ def _worst_decile(p: Array, o: Array) -> float:
     return float(max(abs(said.mean() - was.mean()) for said, was in groups))
 
 
+@dataclass(frozen=True)
+class Deciles:
+    """Forecasts of single zones in ten groups, beside what an exact forecast would have shown.
+
+    ``said``, ``was``, ``error``, ``zones`` and ``spells`` have ten items; ``error`` is the standard
+    deviation of said less was, ``worst`` the worst group of each draw, if the forecast is exact.
+    """
+
+    what: str
+    hoped: float
+    stay_h: float
+    count: int
+    said: Array
+    was: Array
+    error: Array
+    zones: list[int]
+    spells: list[int]
+    worst: Array
+
+
+def deciles(probes: Probes) -> Iterator[Deciles]:
+    """Yield the ten groups of each lead and number of machines on the last days.
+
+    An exact forecast is drawn as latent normal states that are alike as zones are and forget within
+    some hours, fitted to the first days; a state below the normal quantile of the chance is enough.
+    So each chance is exact, and what happens hangs together over hours and zones as it did.
+    """
+    from scipy.stats import norm
+
+    for name, ahead in LEADS.items():
+        first = probes.ticks(72, probes.fit, ahead, every=6)
+        stay_h = fitted_stay(*_of_zones(probes, first, ahead))
+        at = probes.ticks(probes.fit - ahead, len(probes.launched), ahead, every=6)
+        chances, enough = _of_zones(probes, at, ahead)
+        hours = at * TICK_H
+        drawn = [states_of(hours, probes.regions, stay_h, seed) for seed in range(EXACT_DRAWS)]
+        for needed, p, o in zip(NEEDED, chances, enough, strict=True):
+            groups = np.array_split(np.argsort(p, axis=None, kind="stable"), 10)
+            edge = norm.ppf(p)
+            said = np.array([p.ravel()[of].mean() for of in groups])
+            exact = np.array([[(z < edge).ravel()[of].mean() for of in groups] for z in drawn])
+            zone = np.broadcast_to(np.arange(p.shape[1]), p.shape).ravel()
+            changes = np.cumsum(np.diff(o.astype(int), axis=0, prepend=0) != 0, axis=0)
+            spell = (changes * p.shape[1] + np.arange(p.shape[1])).ravel()
+            yield Deciles(
+                what=f"{name}, {needed} of 16",
+                hoped=MOST_OFF[name],
+                stay_h=stay_h,
+                count=p.size // 10,
+                said=said,
+                was=np.array([o.ravel()[of].mean() for of in groups]),
+                error=exact.std(0),
+                zones=[len(np.unique(zone[of])) for of in groups],
+                spells=[len(np.unique(spell[of])) for of in groups],
+                worst=np.abs(exact - said).max(1),
+            )
+
+
+def _of_zones(probes: Probes, at: Array, ahead: int) -> tuple[Array, Array]:
+    """Return chances of enough machines, and whether they came; shape (needed, ticks, zones)."""
+    chances = at_least((parts(probes, at, ahead) * weights(ahead * TICK_H)).sum(-1))
+    index = np.array(NEEDED) - 1
+    enough = probes.launched[at + ahead][..., None] > index
+    return np.moveaxis(chances[..., index], -1, 0), np.moveaxis(enough, -1, 0)
+
+
+def fitted_stay(chances: Array, enough: Array) -> float:
+    """Fit the hours in which a zone's state beside its forecasts falls to 1 / e: the likelihood of
+    pairs of one zone some hours apart.
+    """
+    nodes = np.polynomial.hermite_e.hermegauss(21)
+    total = {
+        stay_h: sum(
+            float(np.log(_alike(chances, enough, apart, np.exp(-apart / stay_h), nodes)).sum())
+            for apart in APART_H
+        )
+        for stay_h in STAYS_H
+    }
+    return max(total, key=total.__getitem__)
+
+
+def _alike(chances: Array, enough: Array, apart: int, rho: float, nodes: Any) -> Array:
+    """Chances of what happened at two hours, by quadrature over what both have in common."""
+    from scipy.stats import norm
+
+    edge = norm.ppf(chances.clip(1e-4, 1 - 1e-4))
+    given = norm.cdf((edge[..., None] - np.sqrt(rho) * nodes[0]) / np.sqrt(1 - rho))
+    came = np.where(enough[..., None], given, 1 - given)
+    built: Array = (came[:, :-apart] * came[:, apart:]) @ (nodes[1] / nodes[1].sum())
+    return built
+
+
+def states_of(hours: Array, regions: list[str], stay_h: float, seed: int) -> Array:
+    """Draw latent states of zones that forget within some hours; shape (hours, zones)."""
+    rng = np.random.default_rng(seed)
+    names = sorted(set(regions))
+    near = [names.index(region) for region in regions]
+    shape = (len(hours), 1)
+    fresh = (
+        np.sqrt(RESIDUAL.across) * rng.standard_normal(shape)
+        + np.sqrt(RESIDUAL.region - RESIDUAL.across)
+        * rng.standard_normal((len(hours), len(names)))[:, near]
+        + np.sqrt(1 - RESIDUAL.region) * rng.standard_normal((len(hours), len(regions)))
+    )
+    kept = np.exp(-np.diff(hours, prepend=-np.inf) / stay_h)
+    states: Array = np.empty_like(fresh)
+    for row, rho in enumerate(kept):
+        before = states[row - 1] if row else 0.0
+        states[row] = rho * before + np.sqrt(1 - rho**2) * fresh[row]
+    return states
+
+
+def worst_deciles(found: list[Deciles]) -> list[list[object]]:
+    """Compare the worst decile of each cell with that of an exact forecast."""
+    rows: list[list[object]] = []
+    for cell in found:
+        off = float(np.abs(cell.said - cell.was).max())
+        rows.append([
+            cell.what,
+            cell.hoped,
+            off,
+            float(np.median(cell.worst)),
+            float(np.quantile(cell.worst, 0.95)),
+            100 * float((cell.worst > cell.hoped).mean()),
+            100 * float((cell.worst >= off).mean()),
+            cell.stay_h,
+        ])  # fmt: skip
+    return rows
+
+
+def each_decile(found: list[Deciles]) -> list[list[object]]:
+    """List all deciles."""
+    return [
+        [
+            f"{cell.what}, {row + 1}",
+            float(cell.said[row]),
+            float(cell.was[row]),
+            100 * float(cell.said[row] - cell.was[row]),
+            100 * float(cell.error[row]),
+            cell.count,
+            cell.zones[row],
+            cell.spells[row],
+        ]
+        for cell in found
+        for row in range(10)
+    ]
+
+
 def moments(probes: Probes, ahead: int, days: str) -> Iterator[tuple[Array, Array]]:
     """Yield chances of every third hour and what came of them: of the last days, or of each day to
     fit on, by what the other days of those give.
     """
     if days == "last":
         at = probes.ticks(probes.fit, len(probes.launched), ahead, EVERY_TICKS)
-        chances = (parts(probes, at) * weights(ahead * TICK_H)).sum(-1)
+        chances = (parts(probes, at, ahead) * weights(ahead * TICK_H)).sum(-1)
         yield from zip(chances, probes.launched[at + ahead], strict=True)
         return
     for day in range(1, FIT_DAYS):
@@ -259,7 +458,7 @@ def moments(probes: Probes, ahead: int, days: str) -> Iterator[tuple[Array, Arra
         at = probes.ticks(72, probes.fit, ahead, EVERY_TICKS)
         at = at[(at + ahead) // DAY_TICKS == day]
         if len(at):
-            chances = (parts(others, at) * fitted(others, ahead)).sum(-1)
+            chances = (parts(others, at, ahead) * fitted(others, ahead)).sum(-1)
             yield from zip(chances, probes.launched[at + ahead], strict=True)
 
 
@@ -421,7 +620,9 @@ def main() -> None:
     )
     words.add_argument("folder", type=Path, metavar="DIR")
     words.add_argument("--fit", action="store_true", help="print what the first days give")
-    words.add_argument("--part", choices=("forecast", "plans", "table"), help="one part alone")
+    words.add_argument(
+        "--part", choices=("forecast", "deciles", "plans", "table"), help="one part alone"
+    )
     words.add_argument("--days", choices=("fit", "last"), default="last", help="days of the plans")
     given = words.parse_args()
     probes = read(given.folder)
@@ -430,6 +631,11 @@ def main() -> None:
             print(f"{lead_h:.2f} h: {fitted(probes, round(lead_h / TICK_H)).round(2)}")
         for ahead in LEADS.values():
             print(ahead, fitted_likeness(probes, ahead))
+        heads = (
+            "with what followed like counts, each day by the others|squared error without"
+            "|gain, 1e-4|its standard error over days, 1e-4"
+        )
+        print("\n".join(markdown(heads.split("|"), gains(probes))))
         return
     if given.part in (None, "forecast"):
         heads = (
@@ -438,6 +644,18 @@ def main() -> None:
         )
         print("\n".join(markdown(heads.split("|"), judged(probes))))
         print(f"\nlikeness of zones: {RESIDUAL.region} in a region, {RESIDUAL.across} across\n")
+    if given.part in (None, "deciles"):
+        found = list(deciles(probes))
+        heads = (
+            "worst decile of one zone|hoped for|found|exact forecast: median|95 % of draws below"
+            "|% above what is hoped for|% at least as found|hours to forget"
+        )
+        print("\n".join(markdown(heads.split("|"), worst_deciles(found))), "\n")
+        heads = (
+            "decile|said|was|off, points|standard error of an exact forecast, points|forecasts"
+            "|zones|spells"
+        )
+        print("\n".join(markdown(heads.split("|"), each_decile(found))), "\n")
     if given.part in (None, "plans"):
         heads = (
             "plan for 95 %|plans|no set of four zones|zones|promised|fresh, points off on average"

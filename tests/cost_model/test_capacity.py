@@ -12,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placer.cost_model.capacity import zone_sets
-from placer.cost_model.capacity.forecast import LEADS_H, expected_now, forecast, weights_at
+from placer.cost_model.capacity.forecast import (
+    LEADS_H,
+    expected_now,
+    followed,
+    forecast,
+    weights_at,
+)
 from placer.cost_model.capacity.scenarios import DAY, Likeness, latent, launchable, unlike_day
 from placer.cost_model.capacity.zone_sets import best_sets
 from placer.errors import PlacerError
@@ -25,12 +31,13 @@ def test_weights_are_shares_and_those_that_were_fitted() -> None:
     """At a fitted lead they are that row's, between two they lie between, beyond the ends they
     stay.
     """
-    assert weights_at(LEADS_H[0]).now == pytest.approx(0.45)
-    assert 0.24 < weights_at(2.0).now < 0.30
+    assert weights_at(LEADS_H[0]).now == pytest.approx(0.25)
+    assert 0.20 < weights_at(2.0).now < 0.24
     assert weights_at(500.0) == weights_at(LEADS_H[-1])
     for lead in (0.01, 0.7, 5.0, 30.0):
         row = weights_at(lead)
-        assert row.now + row.short + row.long + row.usual == pytest.approx(1.0)
+        parts = (row.now, row.short, row.long, row.usual, row.followed)
+        assert sum(parts) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("lead", [0.0, -1.0, np.inf, np.nan])
@@ -59,6 +66,50 @@ def test_the_present_is_the_last_count_that_was_seen() -> None:
     now = expected_now(np.array([[2, 4], [1, -1]]), USUAL)
     assert now[0, 1] == pytest.approx(0.98 + 0.02 * 0.1)
     assert now[1, 4] == pytest.approx(0.98 + 0.02 * 0.4)
+
+
+TICKS_H = np.arange(60) / 6
+"""Ten hours of launches, every ten minutes."""
+
+
+def test_a_zone_whose_counts_alternate_is_expected_to_alternate() -> None:
+    """4, 0, 4, 0, ...: after a 0 the chance of 4 is above 60 % in ten minutes and below 40 % in
+    twenty. By the last count and the shares of the last hours alone it was 26 % (0.55 x 0.47).
+    """
+    launched = np.array([[4], [0]] * 30)
+    soon, later = (forecast(launched, TICKS_H, lead, USUAL)[0] for lead in (1 / 6, 1 / 3))
+    assert soon[4] > 0.6
+    assert later[4] < 0.4
+    assert soon.sum() == pytest.approx(1.0)
+
+
+def test_what_followed_is_counted_a_lead_apart_alone() -> None:
+    """After 0 always came 3, ten minutes later, in all pairs that are told apart by hand: three
+    observations count for the shares to begin with, each pair for exp(-age / 24 h).
+    """
+    launched, begin = np.array([[0], [3], [0], [3], [0]]), np.full((1, 5), 0.2)
+    found = followed(launched, TICKS_H[:5], 1 / 6, begin)
+    pairs = np.exp(-3 / 6 / 24) + np.exp(-1 / 6 / 24)
+    assert found[0, 3] == pytest.approx((pairs + 3 * 0.2) / (pairs + 3))
+    assert found[0, 0] == pytest.approx(3 * 0.2 / (pairs + 3))
+
+
+@pytest.mark.parametrize(
+    ("launched", "hours"),
+    [
+        ([[1], [4], [1]], [0.0, 6.0, 12.0]),  # launches are much further apart than the lead
+        ([[-1], [-1], [-1]], [0.0, 1 / 6, 2 / 6]),  # nobody looked
+        ([[1], [-1], [1]], [0.0, 1 / 6, 2 / 6]),  # nobody looked at what followed
+        ([[4], [4], [1]], [0.0, 1 / 6, 2 / 6]),  # there was no count like the last
+        ([[2]], [0.0]),
+    ],
+)
+def test_where_nothing_followed_the_shares_stay(
+    launched: list[list[int]], hours: list[float]
+) -> None:
+    """Not a number changes, and no pair is taken for one that is a lead apart."""
+    begin = np.array([[0.1, 0.2, 0.3, 0.3, 0.1]])
+    assert followed(np.array(launched), hours, 1 / 6, begin) == pytest.approx(begin)
 
 
 def test_scenarios_have_the_chances_they_were_drawn_from() -> None:

@@ -19,32 +19,40 @@ MEMORIES_H = (3.0, 24.0)
 """Hours after which an observation counts 1 / e of a new one: the short and the long memory."""
 PRIORS = (1.0, 3.0)
 """Observations that the usual shares count for in each memory."""
+ALIKE = 1 / 8
+"""Counts that differ by at most this share of the machines asked for are alike."""
+NEAREST = 1 / 4
+"""Two observations are a lead apart where their distance misses it by at most this share of it."""
 STAY = 0.98
 """Weight of the last count in what is expected of the present; the usual shares have the rest."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weights:
-    """Parts of a forecast: the last count, the short and the long memory, and the usual shares."""
+    """Parts of a forecast: the last count, the short and the long memory, the usual shares, and
+    what followed counts like the last one.
+    """
 
     now: float
     short: float
     long: float
     usual: float
+    followed: float
 
 
 FITTED = (
-    Weights(now=0.45, short=0.55, long=0.00, usual=0.00),
-    Weights(now=0.32, short=0.68, long=0.00, usual=0.00),
-    Weights(now=0.30, short=0.63, long=0.06, usual=0.01),
-    Weights(now=0.24, short=0.40, long=0.32, usual=0.04),
-    Weights(now=0.17, short=0.19, long=0.56, usual=0.08),
-    Weights(now=0.04, short=0.14, long=0.71, usual=0.11),
-    Weights(now=0.11, short=0.62, long=0.07, usual=0.20),
-    Weights(now=0.10, short=0.51, long=0.00, usual=0.39),
+    Weights(now=0.25, short=0.20, long=0.00, usual=0.00, followed=0.55),
+    Weights(now=0.21, short=0.36, long=0.00, usual=0.00, followed=0.43),
+    Weights(now=0.20, short=0.35, long=0.00, usual=0.01, followed=0.44),
+    Weights(now=0.24, short=0.40, long=0.32, usual=0.04, followed=0.00),
+    Weights(now=0.17, short=0.19, long=0.56, usual=0.08, followed=0.00),
+    Weights(now=0.04, short=0.14, long=0.71, usual=0.11, followed=0.00),
+    Weights(now=0.11, short=0.62, long=0.07, usual=0.20, followed=0.00),
+    Weights(now=0.10, short=0.51, long=0.00, usual=0.39, followed=0.00),
 )
 """Fitted on the first seven days of the launches that `scenarios.RESIDUAL` names; a day ahead the
-short memory counts more than the long one, because days are alike at the same hour.
+short memory counts more than the long one, because days are alike at the same hour. What followed
+counts up to 1 h: beyond, it gained less than two standard errors on days left out.
 """
 
 
@@ -61,11 +69,11 @@ def weights_at(lead_h: float) -> Weights:
     at, known = math.log(lead_h), [math.log(lead) for lead in LEADS_H]
     parts = [
         float(np.interp(at, known, [getattr(row, name) for row in FITTED]))
-        for name in ("now", "short", "long", "usual")
+        for name in Weights.__dataclass_fields__
     ]
     total = math.fsum(parts)
-    now, short, long, usual = (part / total for part in parts)
-    return Weights(now=now, short=short, long=long, usual=usual)
+    now, short, long, usual, followed = (part / total for part in parts)
+    return Weights(now=now, short=short, long=long, usual=usual, followed=followed)
 
 
 def remembered(
@@ -96,6 +104,45 @@ def remembered(
     return built
 
 
+def followed(
+    launched: Array, hours: Sequence[float] | Array, lead_h: float, otherwise: Array
+) -> Array:
+    """Return the shares of 0, 1, ... machines that followed counts like each zone's last one.
+
+    Parameters
+    ----------
+    launched, hours
+        As in `remembered`.
+    lead_h
+        Hours from a count to what followed it.
+    otherwise
+        Shares to begin with, which stay where nothing followed; shape (zones, machines + 1).
+
+    Notes
+    -----
+    It knows zones whose counts alternate, and how long a zone tends to stay as it is. What followed
+    is forgotten as by the long memory.
+    """
+    when = np.asarray(hours, dtype=float)
+    before = np.searchsorted((when[1:] + when[:-1]) / 2, when - lead_h)
+    paired = np.abs(when - lead_h - when[before]) <= NEAREST * lead_h
+    counts, last = otherwise.shape[1], _last(launched)
+    was, came = launched[before], launched
+    like = (was >= 0) & (came >= 0) & (np.abs(was - last) <= ALIKE * (counts - 1))
+    weight = np.exp((when - when[-1]) / MEMORIES_H[1])[:, None] * (like & paired[:, None])
+    sums = np.stack([(weight * (came == count)).sum(0) for count in range(counts)], 1)
+    prior = PRIORS[1]
+    built: Array = (sums + prior * otherwise) / (sums.sum(1, keepdims=True) + prior)
+    return built
+
+
+def _last(launched: Array) -> Array:
+    """Return each zone's last count, -1 where nobody ever looked."""
+    seen = launched >= 0
+    last = len(seen) - 1 - np.argmax(seen[::-1], axis=0)
+    return np.where(seen.any(0), np.take_along_axis(launched, last[None], axis=0)[0], -1)
+
+
 def expected_now(launched: Array, usual: Array) -> Array:
     """Return what is expected of each zone's present: its last count, hardly anything else.
 
@@ -104,9 +151,7 @@ def expected_now(launched: Array, usual: Array) -> Array:
     launched, usual
         As in `remembered`; a zone at which nobody ever looked is as usual.
     """
-    seen = launched >= 0
-    last = len(seen) - 1 - np.argmax(seen[::-1], axis=0)
-    count = np.where(seen.any(0), np.take_along_axis(launched, last[None], axis=0)[0], -1)
+    count = _last(launched)
     stays = STAY * (count[:, None] == np.arange(len(usual))) + (1 - STAY) * usual
     return np.where((count >= 0)[:, None], stays, usual)
 
@@ -131,5 +176,12 @@ def forecast(launched: Array, hours: Sequence[float] | Array, lead_h: float, usu
         remembered(launched, hours, memory_h, prior, usual)
         for memory_h, prior in zip(MEMORIES_H, PRIORS, strict=True)
     )
-    built: Array = parts.now * now + parts.short * short + parts.long * long + parts.usual * usual
+    then = followed(launched, hours, lead_h, short)
+    built: Array = (
+        parts.now * now
+        + parts.short * short
+        + parts.long * long
+        + parts.usual * usual
+        + parts.followed * then
+    )
     return built
