@@ -105,8 +105,8 @@ def portfolio(
         weight, or ``time`` for the least hours of all jobs, each job's times its weight. The last
         two need a budget and jobs that run side by side.
     fair
-        First make the least share of any job as large as possible, of the speed that it would have
-        with budget and quotas to itself; then follow the objective. Needs a budget too.
+        First make the smallest share of any job as large as possible: its speed over the speed
+        that it would have with budget and quotas to itself. Then follow the objective. Needs a budget too.
     gap
         Relative gap to reach, such as ``1%``.
     time_limit

@@ -13,7 +13,7 @@ SHARDINGS = ("none", "zero-1", "zero-2", "zero-3", "hybrid")
 ``hybrid`` shards inside a machine and replicates over machines.
 """
 CHECKPOINTING = ("none", "selective", "full")
-"""Which activations are computed again in backward."""
+"""Which activations are recomputed in the backward pass."""
 PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp8")
 TENSOR_DEGREES = (1, 2, 4, 8)
 """GPUs that share each matrix; they are in one machine."""

@@ -67,6 +67,9 @@ PHRASES = (
     r"\bit takes up the",
     r"rather too dark",
     r"become a stranger",
+    r"SkyPilot passes over",
+    r"For so long a",
+    r"what one more is worth, when",
 )
 """Regular expressions; a `{` stands where a message has a figure."""
 TEXT = {

@@ -71,8 +71,8 @@ def command(
     memory_limit: str | None,
     **words: Any,
 ) -> None:
-    """Say what binds, why not something else, what one more is worth, when to leave a region, or
-    why nothing fits.
+    """Say what binds, why not something else, what one more dollar or GPU is worth, when to leave a
+    region, or why nothing fits.
 
     RESULT is a file that 'placer recommend -o' wrote; without it the request is given as for
     'placer recommend'.

@@ -42,8 +42,8 @@ Examples:
 @click.option(
     "--fair/--no-fair",
     default=None,
-    help="First make the least share of any job as large as possible, of the speed that it would "
-    "have with the budget and the quotas to itself.",
+    help="First make the smallest share of any job as large as possible: its speed over the speed "
+    "that it would have with the budget and the quotas to itself.",
 )
 @click.option(
     "--gap", default="1%", show_default=True, metavar="SHARE", help="Relative gap to reach."

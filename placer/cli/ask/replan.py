@@ -95,7 +95,7 @@ prints what each action costs. Nothing is rented: it says what to do.
     default="10min",
     show_default=True,
     metavar="TIME",
-    help="For so long a move stops the training.",
+    help="How long a move stops the training.",
 )
 @click.option(
     "-m", "--manifest", "target", metavar="FILE", help="Write the manifest of the answer."

@@ -82,7 +82,7 @@ def command(
     plot: str | None,
     **words: Any,
 ) -> None:
-    """Replay a placement given by hand, event by event, and put it beside the closed form."""
+    """Replay a placement given by hand, event by event, and compare it with the closed formulas."""
     from placer.interface.advisor import Advisor
 
     check_plot(plot)

@@ -64,7 +64,10 @@ only the missing points are solved.
     help="Offers that are gone at every point.",
 )
 @click.option(
-    "-o", "--output", metavar="FILE", help="JSON lines: grows point by point, is taken up again."
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="JSON lines: grows point by point; the same command continues it.",
 )
 @runner_options
 @click.option("--shard", metavar="I/N", help="Only every N-th point, from the I-th on.")

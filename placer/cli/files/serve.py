@@ -58,7 +58,7 @@ Examples:
     default=32,
     show_default=True,
     type=click.IntRange(1, 10_000),
-    help="Questions that may wait for a process; more are sent away for a while.",
+    help="Questions that may wait for a process; further ones are refused for a while.",
 )
 @click.option(
     "--time-limit",

@@ -369,7 +369,7 @@ class TrainingWishes(TypedDict, total=False):
             reader="text",
             metavar="NAME",
             example="full",
-            help="Activations that are computed again in backward: none, selective or full.",
+            help="Activations that are recomputed in the backward pass: none, selective or full.",
             removable=True,
         ),
     ]

@@ -212,7 +212,7 @@ _VERBS = (
             "catalog": CATALOG,
             **CHANGES,
             **SOLVING,
-            "move": said(AMOUNT, "For so long a move stops the training, as 10min.", "10min"),
+            "move": said(AMOUNT, "How long a move stops the training, as 10min.", "10min"),
         },
         needed=("manifest", "observed"),
         searches=2,

@@ -63,7 +63,7 @@ MOST_STREAMS = 64
     type=click.Choice(["sockets", "iperf3"]),
     default="sockets",
     show_default=True,
-    help="What measures.",
+    help="Tool that measures.",
 )
 @click.option(
     "--as", "name", default="probe", show_default=True, metavar="NAME", help="Name of the book."

@@ -22,7 +22,7 @@ def command(folder: str, catalog: tuple[str, ...], force: bool, as_json: bool) -
 
     Importing them gives the same offers again, with their dates, from the file beside: SkyPilot's
     format does not say how old a price is, what it rests on and how fast the network is, so
-    DIR/aws/placer-sources.csv does. SkyPilot passes over it.
+    DIR/aws/placer-sources.csv does. SkyPilot ignores it.
 
     Owned and reserved machines are left out. A book has no zones: lines of Google Cloud name the
     region's first one, others none.

@@ -64,7 +64,7 @@ def command(
     there.
 
     A TOML file has the tables [columns], [set] and [values.COLUMN], the last one to rename values:
-    [values.gpu] with "Tesla T4" = "T4". Prices are plain numbers in USD; a leading $ is taken away,
+    [values.gpu] with "Tesla T4" = "T4". Prices are plain numbers in USD; a leading $ is removed,
     anything else beside a number is refused, and so are regions and devices that no book knows.
     """
     from placer.market.books.folders import check_book_name

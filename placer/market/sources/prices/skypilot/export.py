@@ -41,7 +41,7 @@ COLUMNS = (
 )
 ZONE = "AvailabilityZone"
 HOSTS = "Hosts"
-"""Column of placer in gcp's file that SkyPilot passes over: the hosts of devices, or that a machine
+"""Column of placer in gcp's file that SkyPilot ignores: the hosts of devices, or that a machine
 is only a host.
 """
 FIRST_ZONE = {"europe-west1": "b", "us-east1": "b"}

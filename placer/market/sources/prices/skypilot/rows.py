@@ -23,7 +23,7 @@ REQUIRED = (
 )
 OPTIONAL = ("GpuInfo", "SpotPrice", "AvailabilityZone", "Arch", "Generation", "Hosts")
 """Columns that a provider may lack. ``Hosts`` is placer's own:
-`placer.market.sources.prices.skypilot.export` writes it, SkyPilot passes over it.
+`placer.market.sources.prices.skypilot.export` writes it, SkyPilot ignores it.
 """
 MOST_TEXT = 128
 """Longest name of a machine, region or zone."""
