@@ -467,8 +467,8 @@ def explain(
     cancel: Cancel | None = None,
     **words: Unpack[Wishes],
 ) -> Explanation:
-    """Explain an answer: what binds, why not something else, what one more dollar or GPU is worth, when
-    to leave a region, or why nothing fits.
+    """Explain an answer: what binds, why not something else, what one more dollar or GPU is worth,
+    when to leave a region, or why nothing fits.
 
     Parameters
     ----------

@@ -106,7 +106,8 @@ def portfolio(
         two need a budget and jobs that run side by side.
     fair
         First make the smallest share of any job as large as possible: its speed over the speed
-        that it would have with budget and quotas to itself. Then follow the objective. Needs a budget too.
+        that it would have with budget and quotas to itself. Then follow the objective. Needs a
+        budget too.
     gap
         Relative gap to reach, such as ``1%``.
     time_limit
