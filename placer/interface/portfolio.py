@@ -203,7 +203,7 @@ def _needed(objective: str, fair: bool) -> str:
     """
     if objective == "time":
         return "amount"
-    return "" if fair or objective == "throughput" else "floor"
+    return "floor" if objective == "cost" and not fair else ""
 
 
 def _name(row: Mapping[str, Any], number: int) -> str:

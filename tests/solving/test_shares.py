@@ -93,3 +93,17 @@ def test_shares_that_nothing_can_keep_are_refused(words: dict[str, Any], says: s
     with pytest.raises(PlacerError, match=says) as error:
         placer.recommend("roberta-xlm", catalog="erben-2023", budget="3/h", **words)
     assert error.value.exit_code == 2
+
+
+def test_shares_without_any_time_left_stop_with_what_is_known() -> None:
+    """A side question that begins when the time is up has no answer, and does not fail."""
+    advisor = placer.Advisor("erben-2023")
+    for alternatives in (True, False):
+        result = advisor.recommend(
+            "roberta-xlm",
+            budget="3/h",
+            max_share="50%",
+            time_limit="1us",
+            alternatives=alternatives,
+        )
+        assert result.status is placer.Status.TIME_LIMIT

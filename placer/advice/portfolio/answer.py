@@ -135,7 +135,7 @@ class PortfolioAnswer(Shown):
         """
         if self.greedy_left_out != len(self.left_out) or not self.greedy_value:
             return None
-        sign = -1 if self.portfolio.objective == "throughput" else 1
+        sign = -1 if self.portfolio.maximised else 1
         return sign * (self.greedy_value - self.value) / self.greedy_value
 
     @property
@@ -284,7 +284,7 @@ def answered(found: Found) -> PortfolioAnswer:
         group = next(g for g in columns.groups if number in g.members)
         placed.append(_placed(found, assigned, held, number, job, found.alone.get(group.number)))
     key, greedy = worth(columns, found.counts), worth(columns, found.greedy)
-    sign = -1.0 if portfolio.objective == "throughput" else 1.0
+    sign = -1.0 if portfolio.maximised else 1.0
     cost, flat = portfolio.objective == "cost", not found.duals.budget
     answer = PortfolioAnswer(
         portfolio=portfolio,

@@ -45,7 +45,7 @@ def lines(answer: PortfolioAnswer) -> Iterator[str]:
         yield f"one by one, {counted(more, 'job')} more would be left out"
     elif answer.portfolio.objective != "cost":
         if saving is not None and saving > 0:
-            words = "more" if answer.portfolio.objective == "throughput" else "less"
+            words = "more" if answer.portfolio.maximised else "less"
             yield f"{saving:.1%} {words} than jobs placed one by one in the order of their priority"
     elif saving is not None and saving > 0:
         less = answer.greedy_usd - answer.usd
@@ -95,9 +95,7 @@ def _summary(answer: PortfolioAnswer) -> str:
     if answer.portfolio.objective != "cost":
         words += f", {_value(answer.value, answer)} together"
         if answer.bound is not None and answer.gap is not None:
-            verb = (
-                "do more than" if answer.portfolio.objective == "throughput" else "take less than"
-            )
+            verb = "do more than" if answer.portfolio.maximised else "take less than"
             bound = _value(max(0.0, answer.bound), answer)
             words += f"; they cannot {verb} {bound} (gap {answer.gap:.1%})"
     elif answer.bound is not None and answer.gap is not None:

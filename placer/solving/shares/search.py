@@ -138,9 +138,14 @@ class _Search:
         return objective_of(self.wish)
 
     def run(self) -> Result:
-        """Ask range after range until none may hold something better, or a limit is reached."""
+        """Ask range after range until none may hold something better, or a limit is reached.
+
+        Notes
+        -----
+        The first is asked even where nothing is left of the time: its answer says so.
+        """
         self._push(1, self._highest, None)
-        while self.open and not self._spent:
+        while self.open and (self.last is None or not self._spent):
             _, low, high, bound = heapq.heappop(self.open)
             if self._hopeless(bound):
                 assert bound is not None

@@ -12,6 +12,8 @@ from placer.problem.requirements import Quota, Requirements
 HOUR_S = 3600.0
 PACE = frozenset({"min_samples_per_second", "deadline_s"})
 """Wishes that say how fast a job must be, beside how much it has to do."""
+MAXIMISED = frozenset({"throughput"})
+"""Objectives of which more is better."""
 AMOUNT = frozenset({"samples", "tokens"})
 """Wishes that say how much a job has to do."""
 
@@ -131,11 +133,16 @@ class Portfolio:
         """Tell whether a faster placement of a job may be better than a slower one."""
         return self.fair or self.objective != "cost"
 
+    @property
+    def maximised(self) -> bool:
+        """Tell whether more of the objective is better."""
+        return self.objective in MAXIMISED
+
     def value(self, job: Job, usd: float, samples_per_second: float) -> float:
         """Return what a placement of a job adds to the objective, of which the least is best: USD,
         weighted samples/s times -1, or weighted hours.
         """
-        if self.objective == "throughput":
+        if self.maximised:
             return -job.weight * samples_per_second
         if self.objective == "time":
             assert job.wish.samples is not None
