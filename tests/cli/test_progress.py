@@ -95,3 +95,18 @@ def test_it_shows_the_gap_that_is_reached_and_ctrl_c_keeps_the_best() -> None:
     assert b"Ctrl-C keeps the best" in seen
     assert code == 0
     assert "not proved" in out
+
+
+@pytest.mark.parametrize(
+    ("asked", "until"),
+    [
+        ("robust --model roberta-xlm --budget 5/h --worlds 10000", b"looking at other worlds"),
+        ("reproduce erben", b"recomputing the paper"),
+    ],
+)
+def test_ctrl_c_says_that_nothing_is_kept(asked: str, until: bytes) -> None:
+    """Where there is no answer before the last step; the exit code is that of `sweep`."""
+    seen, out, code = on_terminal(*asked.split(), until=until)
+    assert code == 130
+    assert b"stopped: nothing is kept, because" in seen
+    assert out == ""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -17,6 +14,7 @@ from placer.cli.options import (
     wish_options,
 )
 from placer.cli.output import console, print_json
+from placer.cli.screen.interruption import nothing_kept
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.plot import check_plot, plot_option, write_plot
 from placer.cli.screen.progress import progress
@@ -37,22 +35,6 @@ demand and egress are exact. Regret is the share of the best value that the reco
 in a world. Fragile: more than 5 % in more than 10 % of the worlds, or more than 20 % in the worst
 one.
 """
-
-
-@contextmanager
-def _stoppable() -> Iterator[None]:
-    """Let Ctrl-C end all searches: a solver takes a KeyboardInterrupt for itself and returns its
-    best, and the next would begin.
-    """
-
-    def abort(number: int, frame: object) -> None:
-        raise click.Abort
-
-    heard = signal.signal(signal.SIGINT, abort)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, heard)
 
 
 @click.command("robust", cls=GroupedCommand, epilog=EXAMPLE)
@@ -89,7 +71,10 @@ def command(
     from placer.interface.worlds import robust
 
     check_plot(plot)
-    with progress("looking at other worlds"), _stoppable():
+    with (
+        nothing_kept("regrets are known after the last world"),
+        progress("looking at other worlds"),
+    ):
         robustness = robust(model, **words)
     if robustness.result.placement is not None:
         write_plot(plot, robustness.to_dict())

@@ -6,7 +6,9 @@ import click
 
 from placer.cli.options import table_option
 from placer.cli.output import console, print_json
+from placer.cli.screen.interruption import nothing_kept
 from placer.cli.screen.plot import check_plot, plot_option, write_plot
+from placer.cli.screen.progress import progress
 
 
 @click.command("reproduce", epilog="Example: placer reproduce erben")
@@ -21,11 +23,12 @@ def command(paper: str, all_rows: bool, as_json: bool, plot: str | None) -> None
 
     PAPER is erben, phalak, cloudless or intellect-1.
     """
-    from placer.cli.report.reproduction import print_reproduction
-    from placer.validation.reproduction import reproduce
-
     check_plot(plot)
-    reproduction = reproduce(paper)
+    with nothing_kept("a comparison needs every row"), progress("recomputing the paper"):
+        from placer.cli.report.reproduction import print_reproduction
+        from placer.validation.reproduction import reproduce
+
+        reproduction = reproduce(paper)
     write_plot(plot, reproduction.to_dict())
     if as_json:
         print_json(reproduction.to_dict())
