@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+from browsing import BROWSER, NO_BROWSER
 from command_server import CommandServer, is_cold
 from hypothesis import settings
 from served import Served, serving
@@ -254,3 +256,16 @@ def client(service: Served) -> Iterator[httpx2.Client]:
     """A client of that service."""
     with service.client() as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One browser for the tests of a file, which `browsing.Seen` opens windows of."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    if BROWSER is None:
+        pytest.skip(NO_BROWSER)
+    with playwright.sync_playwright() as started:
+        launched = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield launched
+        launched.close()

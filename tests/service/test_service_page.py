@@ -1,79 +1,31 @@
 """The page in a real browser, from a question to the manifest; and what it answers without one."""
 
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from browsing import Seen
 from served import LONG, Served, serving
 
-from placer.report.pdf import BROWSERS
-
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
-BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium (apt-get install chromium)")
 HOSTILE = "<script>window.hit=1</script>\"'><img src=x onerror=window.hit=1>"
 TYPED = {"model": "roberta-xlm", "budget": "5/h", "catalog": "erben-2023"}
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One browser for all tests of this file."""
-    with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield launched
-        launched.close()
-
-
-class Seen:
-    """A window, with what it asked for and what it complained of."""
-
-    def __init__(self, browser: Any, service: Served, **context: Any) -> None:
-        self.address = service.address
-        self.context = browser.new_context(base_url=service.address, **context)
-        self.page = self.context.new_page()
-        self.requests: list[str] = []
-        self.complaints: list[str] = []
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("console", self._note)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-
-    def _note(self, message: Any) -> None:
-        if message.type in ("error", "warning"):
-            self.complaints.append(message.text)
-
-    def type_in(self, **words: str) -> None:
-        """Fill in fields."""
-        for name, value in words.items():
-            self.page.fill(f"#{name}", value)
-
-    def close(self) -> None:
-        """Close the window; nothing was loaded from elsewhere, nothing was complained of."""
-        foreign = [url for url in self.requests if not url.startswith((self.address, "data:"))]
-        assert foreign == []
-        assert self.complaints == []
-        self.context.close()
-
-
-@needs_browser
 def test_from_a_question_to_the_manifest(browser: Any, service: Served, tmp_path: Path) -> None:
     """Ask, see the verdict and the tables, change a wish, compare, share, download."""
-    seen = Seen(browser, service, accept_downloads=True)
+    seen = Seen(browser, service.address, accept_downloads=True)
     page = seen.page
     page.goto("/")
-    assert axe.Axe().run(page).violations_count == 0
+    assert seen.violations() == []
     seen.type_in(**TYPED)
     page.click("text=Ask")
     page.wait_for_selector("#verdict", timeout=60_000)
     first = page.url
     assert "8 x A10" in page.text_content("main")
     assert page.locator("table").count() >= 3
-    violations = axe.Axe().run(page)
-    assert violations.violations_count == 0, violations.generate_report()
+    assert seen.violations() == []
     page.click("summary")
     page.fill("#budget", "2/h")
     page.click("text=Ask again")
@@ -91,10 +43,9 @@ def test_from_a_question_to_the_manifest(browser: Any, service: Served, tmp_path
     seen.close()
 
 
-@needs_browser
 def test_the_gap_closes_while_one_watches(browser: Any, service: Served) -> None:
     """Rows come without a reload; the search is stopped with the best so far."""
-    seen = Seen(browser, service)
+    seen = Seen(browser, service.address)
     page = seen.page
     page.goto("/")
     seen.type_in(model=LONG["model"], budget=LONG["budget"], regions="2..", time_limit="60s")
@@ -108,10 +59,9 @@ def test_the_gap_closes_while_one_watches(browser: Any, service: Served) -> None
     seen.close()
 
 
-@needs_browser
 def test_it_works_without_scripts(browser: Any, service: Served) -> None:
     """The plain question: the page asks again by itself until there is an answer."""
-    seen = Seen(browser, service, java_script_enabled=False)
+    seen = Seen(browser, service.address, java_script_enabled=False)
     seen.page.goto("/")
     seen.type_in(**TYPED)
     seen.page.click("text=Ask")
@@ -120,13 +70,12 @@ def test_it_works_without_scripts(browser: Any, service: Served) -> None:
     seen.close()
 
 
-@needs_browser
 def test_a_token_is_asked_for_once(browser: Any, tmp_path: Path) -> None:
     """The page leads to the form for it, and a cookie that scripts cannot read keeps it."""
     (tmp_path / "token").write_text("0123456789abcdef")
     options = ("--token-file", str(tmp_path / "token"), "--workers", "1")
     with serving(tmp_path, *options) as served:
-        seen = Seen(browser, served)
+        seen = Seen(browser, served.address)
         seen.page.goto("/")
         seen.page.fill("#token", "0123456789abcdef")
         seen.page.click("text=Go on")
@@ -137,12 +86,11 @@ def test_a_token_is_asked_for_once(browser: Any, tmp_path: Path) -> None:
         seen.close()
 
 
-@needs_browser
 def test_the_report_is_framed(browser: Any, service: Served, client: httpx2.Client) -> None:
     """With its map, under a policy that lets its one script run and nothing else."""
     pytest.importorskip("vl_convert")
     answer = client.post("/ask", data=TYPED)
-    seen = Seen(browser, service)
+    seen = Seen(browser, service.address)
     seen.page.goto(answer.headers["location"])
     seen.page.wait_for_selector("iframe", timeout=60_000)
     seen.page.locator("iframe").scroll_into_view_if_needed()
