@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from placer.report.figures import Document, devices_words, market_words, percent
+from placer.report.question import READABLE
 from placer.units import format_number, format_seconds, format_usd
 
 WORDS = {
     "cost": "cost",
-    "machines": "of it machines",
-    "egress": "of it egress",
+    "machines": "cost of machines",
+    "egress": "cost of egress",
     "speed": "speed",
     "price": "price of a million samples",
     "step": "one step",
@@ -50,13 +51,7 @@ def difference_rows(document: Document) -> list[DifferenceRow]:
     if book[0]["digest"] != book[1]["digest"]:
         one, other = (f"{side['catalog']} {side['as_of']}" for side in book)
         rows.append(DifferenceRow("~", "price book", one, other, ""))
-    rows += [
-        DifferenceRow(
-            "~", row["wish"].replace("_", " "), _wish(row["before"]), _wish(row["after"]), ""
-        )
-        for row in document["wishes"]
-    ]
-    return rows
+    return [*rows, *map(_wished, document["wishes"])]
 
 
 def signed_usd(value: float) -> str:
@@ -94,6 +89,19 @@ def _value(value: float | None, unit: str) -> str:
     if unit.startswith("USD"):
         return f"{format_usd(value)}{'/h' if unit == 'USD/h' else ''}"
     return f"{format_number(value)} {unit}"
+
+
+def _wished(row: Document) -> DifferenceRow:
+    """Write a wish that changes, with its unit where it has one."""
+    key, name = row["wish"], row["wish"].replace("_", " ")
+    cells = []
+    for value in (row["before"], row["after"]):
+        if key in READABLE and isinstance(value, int | float):
+            name, words = READABLE[key](value)
+        else:
+            words = _wish(value)
+        cells.append(words)
+    return DifferenceRow("~", name, cells[0], cells[1], "")
 
 
 def _wish(value: object) -> str:

@@ -74,12 +74,24 @@ def spec(group: Document) -> str:
     return f"{group['place']}={group['count']}x{worker}:{market_words(group)}{inner}"
 
 
-def speed_of(estimate: Document, *, effective: bool = True) -> tuple[Document, str]:
-    """Return the speed with its interval, and its unit: tokens of a language model."""
-    if "tokens_per_second" in estimate:
-        return estimate["tokens_per_second"], "tokens/s"
-    key = "effective_samples_per_second" if effective else "samples_per_second"
-    return estimate[key], "samples/s"
+def speed_of(estimate: Document) -> tuple[Document, str]:
+    """Return the speed that counts towards the target, with its interval, and its unit: tokens of a
+    language model.
+    """
+    speed = estimate["effective_samples_per_second"]
+    each = tokens_per_sample(estimate)
+    if each is None:
+        return speed, "samples/s"
+    return {end: each * speed[end] for end in ("value", "low", "high")}, "tokens/s"
+
+
+def tokens_per_sample(estimate: Document) -> float | None:
+    """Return the tokens of a sequence of a language model; None for other models."""
+    if "tokens_per_second" not in estimate:
+        return None
+    return float(
+        round(estimate["tokens_per_second"]["value"] / estimate["samples_per_second"]["value"])
+    )
 
 
 def format_speed_of(estimate: Document) -> str:

@@ -90,6 +90,7 @@ READABLE: Mapping[str, Callable[[Any], tuple[str, str]]] = {
     "deadline_seconds": lambda v: ("deadline", format_duration(v)),
     "max_carbon_g_per_hour": lambda v: ("emissions at most", f"{format_number(v)} g CO2e/h"),
     "samples": lambda v: ("samples", f"{v:,}"),
+    "tokens": lambda v: ("tokens", f"{v:,}"),
     "target_batch_size": lambda v: ("batch", f"{v:,} samples a step"),
     "confidence": lambda v: ("confidence", f"{100 * v:g} %"),
     "quotas": lambda v: ("quotas", counted(len(v), "row")),
@@ -100,6 +101,7 @@ READABLE: Mapping[str, Callable[[Any], tuple[str, str]]] = {
 def _asked(document: Document) -> dict[str, Any]:
     """List the wishes of a request that differ from one in which nothing is asked for."""
     request = document["request"]
+    done = ("samples",) if request.get("tokens") is not None else ()  # both say how much
     question = document.get("problem", document.get("question"))
     question = question if isinstance(question, Mapping) else {}  # of sweeps, a digest
     wishes = question.get("requirements", {})
@@ -108,7 +110,7 @@ def _asked(document: Document) -> dict[str, Any]:
         usual = value == USUAL.get(key) if key in USUAL else value in (None, False, [], {})
         default = key in FROM_PROFILE and question and wishes.get(key) is None
         batch = key == "target_batch_size" and request.get("batch_range") is not None
-        if not (usual or default or batch or key in NO_WISH):
+        if not (usual or default or batch or key in (*NO_WISH, *done)):
             asked[key] = value
     return asked
 

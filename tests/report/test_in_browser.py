@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+import subprocess
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browsing import BROWSER, NO_BROWSER, Seen
 
 from placer.report.page import page
-from placer.report.pdf import BROWSERS, pdf_of
+from placer.report.pdf import pdf_of
 from report_documents import FOUR, saved
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
-BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium (apt-get install chromium)")
 MOST_STATIC, MOST_INTERACTIVE = 300_000, 1_200_000
 """Bytes of a page."""
 HOSTILE = "<script>window.hit=1</script><img src=x onerror=window.hit=1>\"'`${window.hit=1}"
@@ -26,38 +23,13 @@ HOSTILE = "<script>window.hit=1</script><img src=x onerror=window.hit=1>\"'`${wi
 LINK = "javascript:window.hit=1//https://example.invalid/x.png"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One browser for all tests of this file."""
-    with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield launched
-        launched.close()
-
-
-class Seen:
-    """A page that was opened, with what it asked for and what it complained of."""
-
-    def __init__(self, browser: Any, path: Path, **context: Any) -> None:
-        self.context = browser.new_context(viewport={"width": 1000, "height": 900}, **context)
-        self.page = self.context.new_page()
-        self.requests: list[str] = []
-        self.complaints: list[str] = []
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("console", self._note)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.goto(path.as_uri())
-
-    def _note(self, message: Any) -> None:
-        if message.type in ("error", "warning"):
-            self.complaints.append(message.text)
-
-
 def opened(browser: Any, folder: Path, html: str, **context: Any) -> Seen:
     """Write a page and open it."""
     path = folder / "report.html"
     path.write_text(html, encoding="utf-8")
-    return Seen(browser, path, **context)
+    seen = Seen(browser, path.as_uri(), **context)
+    seen.page.goto(path.as_uri())
+    return seen
 
 
 @pytest.mark.parametrize("kind", FOUR)
@@ -69,18 +41,11 @@ def test_a_page_loads_nothing_complains_of_nothing_and_is_accessible(
     assert len(html.encode()) < MOST_STATIC
     seen = opened(browser, tmp_path, html)
     seen.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-    assert violations(seen) == []
+    assert seen.violations() == []
     seen.page.emulate_media(color_scheme="dark")
-    assert violations(seen, "color-contrast") == []
+    assert seen.violations("color-contrast") == []
     assert (seen.requests, seen.complaints) == ([(tmp_path / "report.html").as_uri()], [])
     seen.context.close()
-
-
-def violations(seen: Seen, *rules: str) -> list[tuple[str, str]]:
-    """Run axe, all rules or some: what is broken, with the first element."""
-    only = {"runOnly": {"type": "rule", "values": list(rules)}} if rules else None
-    found = axe.Axe().run(seen.page, options=only).response["violations"]
-    return [(one["id"], one["nodes"][0]["html"][:120]) for one in found]
 
 
 def test_tables_sort_by_the_figure_and_not_by_its_text(browser: Any, tmp_path: Path) -> None:
@@ -110,7 +75,7 @@ def test_an_interactive_page_draws_without_the_network(browser: Any, tmp_path: P
     seen.page.wait_for_function(
         f"document.querySelectorAll('.vega-embed svg').length === {charts}", timeout=20_000
     )
-    assert violations(seen) == []
+    assert seen.violations() == []
     assert (len(seen.requests), seen.complaints) == (1, [])
     seen.context.close()
 
@@ -156,6 +121,23 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(browser: Any, tmp_pat
     seen.context.close()
 
 
+def test_headings_repeat_on_the_next_printed_page(browser: Any, tmp_path: Path) -> None:
+    """Each printed page on which the age of a figure stands has the heading of its column."""
+    if shutil.which("pdftotext") is None:
+        pytest.skip("no pdftotext (apt-get install poppler-utils)")
+    document = deepcopy(saved("several"))
+    document["problem"]["catalog"]["offers"] *= 12
+    seen = opened(browser, tmp_path, page({"result.json": document}))
+    seen.page.pdf(path=tmp_path / "page.pdf", prefer_css_page_size=True)
+    words = ("pdftotext", "-layout", str(tmp_path / "page.pdf"), "-")
+    text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    pages = [one for one in text.split("\f") if " years\n" in one]
+    assert len(pages) >= 2
+    assert all("age" in one.split() for one in pages)
+    seen.close()
+
+
+@pytest.mark.skipif(BROWSER is None, reason=NO_BROWSER)
 def test_a_page_prints_as_pdf() -> None:
     """By the browser that is installed."""
     assert pdf_of(page({"result.json": saved("nothing")})).startswith(b"%PDF-")

@@ -18,6 +18,7 @@ from conftest import ROOT, Run
 from placer.errors import PlacerError
 from placer.report.blocks import Chart, Report, Table
 from placer.report.charts.drawing import drawn, fixed_colours
+from placer.report.figures import speed_of
 from placer.report.kinds.parts import PARTS_OF_PRICE
 from placer.report.page import KINDS, contents, page
 from placer.report.question import command_of
@@ -139,6 +140,27 @@ def test_the_command_asks_the_same_question(wishes: dict[str, Any], command: Run
     assert left == ()
     again = command(*shlex.split(words)[1:], "--time-limit", "1s", "--json")
     assert json.loads(again.stdout)["request"] == document["request"]
+
+
+def test_a_language_model_is_asked_for_in_tokens_alone() -> None:
+    """Of `--tokens` a request also keeps the samples: to give both is refused."""
+    wishes: dict[str, Any] = {"gpu": ["H100"], "market": "spot", "time_limit": 2, "gap": "50%"}
+    document = placer.recommend("llama-3.1-8b", budget="60/h", tokens="1B", **wishes).to_saved()
+    words, _ = command_of(document)
+    assert "--tokens 1000000000" in words
+    assert "--samples" not in words
+    estimate = {
+        key: dict(value) if isinstance(value, dict) else value
+        for key, value in document["estimate"].items()
+    }
+    speed = estimate["effective_samples_per_second"]
+    estimate["effective_samples_per_second"] = {end: 0.5 * speed[end] for end in speed}
+    whole, unit = speed_of(document["estimate"])
+    assert speed_of(estimate) == ({end: 0.5 * whole[end] for end in whole}, unit)
+    assert (whole["value"], unit) == (
+        pytest.approx(document["estimate"]["tokens_per_second"]["value"]),
+        "tokens/s",
+    )
 
 
 def test_a_page_names_no_address_and_runs_only_what_its_policy_names() -> None:

@@ -194,3 +194,37 @@ def test_a_run_beside_its_prediction() -> None:
     assert other.verdict.startswith("The log has 3 of 3 steps, and not the end of every worker.")
     assert "+25 %" not in other.verdict
     assert other.tone == "bad"
+
+
+def test_a_portfolio_says_what_is_shared_and_who_is_held_back() -> None:
+    """Two like jobs, one with the A10: shares, the bound, and who has what the other lacks."""
+    job = {"model": "roberta-xlm", "market": "on-demand", "in": "lambda,gcp/us-central1"}
+    jobs = [{**job, "name": name, "gpu": "A10,T4"} for name in ("first", "second")]
+    shared: dict[str, Any] = {"catalog": "erben-2023", "quota": {"A10": 1, "T4": 4}}
+    answer = placer.portfolio(jobs, budget="5/h", objective="throughput", fair=True, **shared)
+    report = contents(json.loads(json.dumps(answer.to_dict())), today=TODAY)
+    shown = tables(report)["Jobs"]
+    at = shown.columns.index("of its speed alone")
+    shares = [row[at] for row in shown.keys]
+    assert shares == [pytest.approx(placed.share) for placed in answer.jobs]
+    assert "weighted samples/s together; they cannot do more than" in report.verdict
+    assert f"held back most: {answer.held_back[0]}" in report.verdict
+    assert any("Who takes" in part.title for part in report.sections)
+    document = {**answer.to_dict(), "fair": None}
+    for key in ("objective", "left_out_proved"):
+        del document[key]
+    assert contents(document, today=TODAY).verdict.startswith("All jobs run: 2 of 2 jobs for $")
+
+
+def test_regret_is_of_the_worlds_in_which_limits_hold() -> None:
+    """A price a tenth higher breaks the budget: the page says in how many worlds. Without a
+    placement there is a page as well.
+    """
+    words: dict[str, Any] = {"catalog": "erben-2023", "gpu": ["T4", "A10"], "worlds": 8}
+    document = placer.robust("roberta-xlm", budget="5/h", **words).to_dict()
+    broken = document["regret"]["share_broken"]
+    assert broken > 0
+    report = contents(document, today=TODAY)
+    assert f"breaks a limit in {100 * broken:.0f} %; in the others it loses" in report.verdict
+    nothing = placer.robust("roberta-xlm", budget="0.01/h", **words).to_dict()
+    assert contents(nothing, today=TODAY).tone == "bad"

@@ -29,6 +29,7 @@ def option_part(option: Option | None, problem: Problem) -> dict[str, Any] | Non
         "compute_usd_per_hour": estimate.usd_per_hour.compute,
         "egress_usd_per_hour": estimate.usd_per_hour.egress,
         "usd_per_million_samples": estimate.usd_per_million_samples,
+        **estimate.token_figures,
         "step_seconds": estimate.step.total,
         "communication_seconds": estimate.step.communication,
         "waiting_seconds": estimate.step.waiting,

@@ -11,6 +11,8 @@ from placer.report.charts.drawing import WIDTH, altair, colour
 
 HEIGHT = 330
 AXIS_PX = 70
+LETTER_PX = 6.4
+"""Width of a letter, about."""
 MOST_TICKS = 10
 """More labels would overlap."""
 
@@ -111,7 +113,8 @@ def curve_chart(
         )
     if line is not None:
         layers += _level(*line, y)
-    return alt.layer(*layers).properties(width=WIDTH - AXIS_PX, height=HEIGHT)
+    beside = 0 if line is None else round(LETTER_PX * len(line[0])) + 12
+    return alt.layer(*layers).properties(width=WIDTH - AXIS_PX - beside, height=HEIGHT)
 
 
 def _level(words: str, height: float, y: Any) -> list[Any]:
@@ -119,7 +122,7 @@ def _level(words: str, height: float, y: Any) -> list[Any]:
     base = alt.Chart(alt.Data(values=[{"y": height, "words": words}])).encode(y=y)
     return [
         base.mark_rule(color=colour("warm"), strokeDash=[4, 3], strokeWidth=1.3),
-        base.mark_text(color=colour("warm"), align="left", x=4, dy=-7).encode(text="words:N"),
+        base.mark_text(color=colour("warm"), align="left", x="width", dx=6).encode(text="words:N"),
     ]
 
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 from placer.report.charts.drawing import WIDTH, altair, colour
 from placer.report.charts.spans import whiskers
 
 ROW_PX = 24
-LABELS_PX = 300
-"""Room for the names of rows."""
+LABELS_PX = (110, 300)
+"""Least and most room for the names of rows."""
+LETTER_PX = 6.4
+"""Width of a letter, about."""
+MOST_LETTERS = 42
+"""Letters of a line of a name; what is longer takes two."""
+TWO_LINES_PX = 34
+"""Height of a row whose name takes two lines."""
 MOST_ROWS = 40
 """Rows of one drawing; the table beside it has them all."""
 
@@ -65,7 +72,11 @@ def interval_chart(
         }
         for number, dot in enumerate(shown)
     ]
-    names = "[" + ", ".join(_quoted(dot.name) for dot in shown) + "]"
+    lines = [_lines(dot.name) for dot in shown]
+    names = "[" + ", ".join(f"[{', '.join(map(_quoted, one))}]" for one in lines) + "]"
+    longest = max((len(line) for one in lines for line in one), default=0)
+    room = min(max(LABELS_PX[0], round(LETTER_PX * longest) + 24), LABELS_PX[1])
+    row_px = TWO_LINES_PX if any(len(one) > 1 for one in lines) else ROW_PX
     y = alt.Y(
         "row:O",
         title=None,
@@ -74,8 +85,10 @@ def interval_chart(
             ticks=False,
             labelExpr=f"{names}[datum.value]",
             labelColor=colour("ink"),
-            minExtent=LABELS_PX - 14,
-            labelLimit=LABELS_PX - 20,
+            minExtent=room - 14,
+            labelLimit=room - 20,
+            labelLineHeight=14,
+            labelBaseline="middle",
         ),
     )
     ends = [
@@ -120,7 +133,7 @@ def interval_chart(
         ),
         base.mark_text(align="left", dx=10).encode(x=alt.X("beyond:Q", scale=scale), text="text:N"),
     ]
-    chart = alt.layer(*layers).properties(width=WIDTH - LABELS_PX, height=ROW_PX * len(rows))
+    chart = alt.layer(*layers).properties(width=WIDTH - room, height=row_px * len(rows))
     if seconds:
         chart = chart.properties(
             title=alt.TitleParams(
@@ -134,7 +147,12 @@ def interval_chart(
     return chart
 
 
+def _lines(name: str) -> list[str]:
+    """Break a long name into two lines."""
+    return wrap(name, MOST_LETTERS, max_lines=2, placeholder=" …") or [""]
+
+
 def _quoted(text: str) -> str:
     """Write a text as a string of Vega's expressions."""
-    safe = "".join(c if c.isalnum() or c in " .,:;+-_/()%*=<>&" else " " for c in text)
+    safe = "".join(c if c.isalnum() or c in " .,:;+-_/()%*=<>&…" else " " for c in text)
     return f"'{safe}'"

@@ -30,6 +30,8 @@ WIDEST, NARROWEST = 7.0, 1.5
 LABEL_PX = (6.4, 15.0)
 """Width of a letter and height of a line, about."""
 MOST_LINK_LABELS = 4
+WAY_STEPS = 24
+"""Parts of a link, at whose ends labels are kept off it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -222,10 +224,11 @@ class _Label:
 
 
 def _site_labels(sites: Sequence[Site], links: Sequence[Link], window: Window) -> list[_Label]:
-    """Put each label beside, above or below its site: at the first of these that meets no other
-    label and stays on the map, away from where its links go.
+    """Put each label beside, above or below its site: where it stays on the map, meets no other
+    label and lies on the fewest links; of equal places the first, away from where its links go.
     """
     labels: list[_Label] = []
+    ways = _ways(sites, links, window)
     for site in sorted(sites, key=lambda site: -site.workers):
         x, y = window.xy(site.longitude_deg, site.latitude_deg)
         half = len(site.label) * LABEL_PX[0] / 2
@@ -236,13 +239,37 @@ def _site_labels(sites: Sequence[Site], links: Sequence[Link], window: Window) -
             (0.0, -21.0),
             (side * (half + 6), 19.0),
             (side * (half + 6), -19.0),
+            (-side * (half + 6), 19.0),
+            (-side * (half + 6), -19.0),
             (-side * (half + 13), 0.0),
         ]
         tried = [_Label(text=site.label, x=x + right, y=y + down) for right, down in shifts]
         free = [one for one in tried if _is_inside(one, window) and not _meets(one, labels)]
         if free:
-            labels.append(free[0])
+            labels.append(min(free, key=lambda one: sum(_covers(one, at) for at in ways)))
     return labels
+
+
+def _ways(
+    sites: Sequence[Site], links: Sequence[Link], window: Window
+) -> list[tuple[float, float]]:
+    """List points along the great circles of all links, in pixels."""
+    at = {site.place: site for site in sites}
+    points: list[tuple[float, float]] = []
+    for link in links:
+        ends = [at[end] for end in link.ends if end in at]
+        if len(ends) == 2:
+            points += [
+                window.xy(*_between(ends[0], ends[1], step / WAY_STEPS))
+                for step in range(WAY_STEPS + 1)
+            ]
+    return points
+
+
+def _covers(label: _Label, point: tuple[float, float]) -> bool:
+    """Tell whether a label lies on a point of a link."""
+    across, down = len(label.text) * LABEL_PX[0] / 2 + 2, LABEL_PX[1] / 2 + WIDEST / 2
+    return abs(label.x - point[0]) < across and abs(label.y - point[1]) < down
 
 
 def _goes_east(site: Site, sites: Sequence[Site], links: Sequence[Link]) -> bool:
@@ -276,7 +303,7 @@ def _link_labels(sites: Sequence[Site], links: Sequence[Link], window: Window) -
     taken = _site_labels([site for site in sites if site.workers], links, window)
     at, labels = {site.place: site for site in sites}, list[_Label]()
     for link in links:
-        x, y = window.xy(*_middle(at[link.ends[0]], at[link.ends[1]]))
+        x, y = window.xy(*_between(at[link.ends[0]], at[link.ends[1]], 0.5))
         text = f"{link.bytes_per_hour / 1e9:,.0f} GB/h"
         for shift in (-12, 14):
             label = _Label(text=text, x=x, y=y + shift)
@@ -286,14 +313,17 @@ def _link_labels(sites: Sequence[Site], links: Sequence[Link], window: Window) -
     return labels
 
 
-def _middle(a: Site, b: Site) -> tuple[float, float]:
-    """Return longitude and latitude of the middle of a great circle, in degrees."""
+def _between(a: Site, b: Site, share: float) -> tuple[float, float]:
+    """Return longitude and latitude of a point of the great circle from one site to another, in
+    degrees: ``share`` of the straight line through the globe lies before it.
+    """
 
     def vector(site: Site) -> tuple[float, float, float]:
         lat, lon = math.radians(site.latitude_deg), math.radians(site.longitude_deg)
         return math.cos(lat) * math.cos(lon), math.cos(lat) * math.sin(lon), math.sin(lat)
 
-    x, y, z = (p + q for p, q in zip(vector(a), vector(b), strict=True))
+    pairs = zip(vector(a), vector(b), strict=True)
+    x, y, z = ((1 - share) * p + share * q for p, q in pairs)
     return math.degrees(math.atan2(y, x)), math.degrees(math.atan2(z, math.hypot(x, y)))
 
 

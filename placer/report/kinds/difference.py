@@ -15,7 +15,7 @@ def report(document: Document, today: date) -> Report:
     failed = tuple(f"Not accepted: {words}." for words in document["failed"])
     columns = ("", "what", "before", "after", "change")
     return Report(
-        title=f"{document['before']['name']} and {document['after']['name']}",
+        title=f"Difference: {document['before']['name']} and {document['after']['name']}",
         subtitle=f"placer diff, {document['after']['model']}",
         verdict=verdict(document),
         tone="bad" if failed or document["after"]["status"] == "infeasible" else "good",

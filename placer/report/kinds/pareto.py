@@ -78,11 +78,12 @@ def _figures(document: Document) -> list[tuple[str, str, str]]:
     points, gap = document["points"], document["gap"]
     if not points:
         return []
+    work = speed_of(points[0]["estimate"])[1].removesuffix("/s")
     proof = "proved" if document["proved"] else "not all proved"
     rows = [
         (str(len(points)), "points", f"{proof}{'' if gap is None else f', gap {percent(gap)}'}")
     ]
-    for name, at in (("knee", document["knee"]), ("cheapest samples", document["best_value"])):
+    for name, at in (("knee", document["knee"]), (f"cheapest {work}", document["best_value"])):
         if at is not None:
             price, unit = price_of_work(points[at]["estimate"])
             spread = "" if price is None else f"{format_usd(price)} {unit}"

@@ -121,7 +121,8 @@ def considered(
 ) -> tuple[Section, ...]:
     """Show placements side by side: a table that can be sorted, and their speeds with intervals."""
     marked = next((at for at, one in enumerate(options) if one["placement"] == chosen), None)
-    listed = option_table(title, [(None, one) for one in options], marked=marked)
+    rows = [(None, one) for one in options]
+    listed = option_table("Placements with their figures", rows, marked=marked)
     if listed is None or len(options) == 1:
         return section(title, listed)
     dots = []
@@ -200,8 +201,8 @@ def option_cells(one: Document) -> list[Cell]:
 
 def warnings_of(document: Document, *more: Block | None) -> tuple[Section, ...]:
     """Show what may go wrong: warnings, what is known of spot machines, and notes."""
-    lines = tuple(dict.fromkeys(_sentence(row["message"]) for row in document.get("warnings", [])))
-    notes = tuple(dict.fromkeys(_sentence(row["message"]) for row in document.get("notes", [])))
+    lines = tuple(dict.fromkeys(sentence(row["message"]) for row in document.get("warnings", [])))
+    notes = tuple(dict.fromkeys(sentence(row["message"]) for row in document.get("notes", [])))
     return section(
         "What may go wrong",
         Text(lines=lines, tone="warning") if lines else None,
@@ -210,7 +211,8 @@ def warnings_of(document: Document, *more: Block | None) -> tuple[Section, ...]:
     )
 
 
-def _sentence(words: str) -> str:
+def sentence(words: str) -> str:
+    """Write a remark as a sentence."""
     text = words[:1].upper() + words[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."
 

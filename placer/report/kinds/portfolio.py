@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import Any
 
-from placer.report.blocks import Chart, Facts, Report, Section, section, table
+from placer.report.blocks import Chart, Facts, Report, Section, Text, section, table
 from placer.report.charts.intervals import Dot, interval_chart
-from placer.report.figures import Document, percent, placement_words, speed_of
+from placer.report.figures import Document, format_speed_of, percent, placement_words
 from placer.report.kinds.provenance import provenance_table
 from placer.units import counted, format_number, format_usd
 
@@ -16,35 +17,29 @@ STATUSES = {
     "some_left_out": "Some jobs are left out",
     "time_limit": "The search reached its time limit",
 }
+QUOTA_SCOPES = {"each": "of each place, GPU and market", "together": "of all together"}
+COLUMNS = ("job", "model", "hours", "workers", "speed", "of its speed alone")
+EMPTY = ("", None)
+"""Cell of a figure that is not known."""
+MOST_NAMES = 3
+"""Jobs that are named in one sentence."""
+COST: Document = {"name": "cost"}
+"""Objective of documents that are older than the key."""
 
 
 def report(document: Document, today: date) -> Report:
     """Build the report of a ``placer.portfolio/v1`` document."""
-    jobs, unit = document["jobs"], document["unit"]
-    running = [job for job in jobs if job["runs"]]
-    objective, one_by_one = document["objective"], document["one_by_one"]
-    name = objective["name"]
-    best = "most" if name == "throughput" else "least"
-    gap = "" if objective["gap"] is None else f", within {percent(objective['gap'])} of the {best}"
-    work = "" if name == "cost" else f", {_value(objective)} together"
-    saving = one_by_one["saving"]
-    more = "more" if name == "throughput" else "less"
-    saved = f" That is {percent(saving)} {more} than one job after the other." if saving else ""
-    estimates = [job["estimate"] for job in running if job["estimate"]]
+    jobs = document["jobs"]
+    estimates = [job["estimate"] for job in jobs if job["estimate"]]
     return Report(
         title=f"{counted(len(jobs), 'job')} together",
         subtitle="placer portfolio",
-        verdict=f"{STATUSES.get(document['status'], document['status'])}: {len(running)} of "
-        f"{counted(len(jobs), 'job')} for {_money(document['usd'], unit)}{work}{gap}."
-        f"{_shares(document)}{saved}",
+        verdict=_verdict(document),
         tone="good" if document["status"] == "all_run" else "warning",
-        figures=(
-            (_money(document["usd"], unit), "together", ""),
-            (_money(one_by_one["usd"], unit), "one after the other", ""),
-            (str(len(jobs) - len(running)), "left out", ""),
-        ),
+        figures=tuple(_figures(document)),
         sections=(
             *_jobs(document),
+            *_gave_way(document),
             *_shared(document),
             *_worth(document),
             *section("Every figure and its source", provenance_table(estimates, today)),
@@ -52,8 +47,41 @@ def report(document: Document, today: date) -> Report:
     )
 
 
-def _value(objective: Document) -> str:
-    return f"{format_number(objective['value'])} {objective['unit']}"
+def _objective(document: Document) -> Document:
+    return document.get("objective") or COST
+
+
+def _verdict(document: Document) -> str:
+    jobs, objective = document["jobs"], _objective(document)
+    most = objective["name"] == "throughput"
+    work = "" if objective["name"] == "cost" else f", {_value(objective)} together"
+    saving = document["one_by_one"]["saving"]
+    saved = (
+        f" That is {percent(saving)} {'more' if most else 'less'} than with the jobs placed one by "
+        "one."
+        if saving and saving > 0
+        else ""
+    )
+    running = sum(1 for job in jobs if job["runs"])
+    return (
+        f"{STATUSES.get(document['status'], document['status'])}: {running} of "
+        f"{counted(len(jobs), 'job')} for {_money(document['usd'], document)}{work}"
+        f"{_bound(document)}.{_shares(document)}{saved}"
+    )
+
+
+def _bound(document: Document) -> str:
+    """Say what no other places for the same jobs can do better than."""
+    objective = _objective(document)
+    bound, gap = objective.get("bound"), objective.get("gap")
+    if bound is None or gap is None:
+        return ""
+    least = max(0.0, bound)
+    words = {
+        "throughput": f"do more than {format_number(least)}",
+        "time": f"take less than {format_number(least)} h",
+    }.get(objective["name"], f"cost less than {_money(least, document)}")
+    return f"; they cannot {words} (gap {percent(gap)})"
 
 
 def _shares(document: Document) -> str:
@@ -61,74 +89,154 @@ def _shares(document: Document) -> str:
     fair = document.get("fair")
     if not fair or not fair["held_back"]:
         return ""
+    bound = fair.get("bound")
+    most = "" if bound is None else f", and no choice gives all of them more than {percent(bound)}"
     return (
-        f" Every job has at least {percent(fair['least_share'])} of the speed that it would have "
-        f"by itself; {fair['held_back'][0]} is held back most."
+        f" Every job that runs has at least {percent(fair['least_share'])} of the speed that it "
+        f"would have by itself{most}; held back most: {_names(fair['held_back'])}."
     )
 
 
-def _money(usd: float, unit: str) -> str:
-    return f"{format_usd(usd)}/h" if unit == "USD/h" else format_usd(usd)
+def _figures(document: Document) -> Iterator[tuple[str, str, str]]:
+    """Yield the key figures: what the objective counts first, beside the jobs placed one by one."""
+    objective, alone = _objective(document), document["one_by_one"]
+    out = sum(1 for job in document["jobs"] if not job["runs"])
+    beside = f"{_money(alone['usd'], document)} one by one"
+    if alone["left_out"] > out:
+        beside += f", but {counted(alone['left_out'] - out, 'job')} fewer"
+    if objective["name"] != "cost":
+        one_by_one = f"{format_number(alone['value'])} one by one" if "value" in alone else ""
+        yield format_number(objective["value"]), objective["unit"], one_by_one
+    yield _money(document["usd"], document), "together", beside
+    fair = document.get("fair")
+    if fair:
+        bound = fair.get("bound")
+        most = "" if bound is None else f"{percent(bound)} at most"
+        yield percent(fair["least_share"]), "least share of the speed alone", most
+    yield str(out), "left out", "proved" if out and document.get("left_out_proved") else ""
+
+
+def _value(objective: Document) -> str:
+    return f"{format_number(objective['value'])} {objective['unit']}"
+
+
+def _money(usd: float, document: Document) -> str:
+    return f"{format_usd(usd)}/h" if document["unit"] == "USD/h" else format_usd(usd)
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _jobs(document: Document) -> tuple[Section, ...]:
     unit = document["unit"]
+    alone = f"{unit} alone"
+    columns = [*COLUMNS, unit, alone, "why left out"]
+    rows = [_cells(job, document) for job in document["jobs"]]
+    kept = [at for at in range(len(columns)) if any(row[at] not in ("", EMPTY) for row in rows)]
     listed = table(
         "Jobs",
-        ("job", "model", "workers", "speed", unit, "alone", "why left out"),
-        [_cells(job, unit) for job in document["jobs"]],
-        numbers=(unit, "alone"),
+        [columns[at] for at in kept],
+        [[row[at] for at in kept] for row in rows],
+        numbers=("speed", "of its speed alone", unit, alone),
     )
     if listed is None:
         return ()
-    priced = [job for job in document["jobs"] if job["usd"] is not None]
-    dots = [
-        Dot(
-            name=job["name"],
-            value=job["usd"],
-            other=job["alone_usd"],
-            text=_money(job["usd"], unit),
-            stands_out=True,
-        )
-        for job in priced
-    ]
+    shares = [_share_dot(job) for job in document["jobs"] if job.get("share") is not None]
+    prices = [_price_dot(job, document) for job in document["jobs"] if job["usd"] is not None]
+    dots = shares or prices
     if len(dots) < 2:
         return section("The jobs", listed)
     chart = Chart(
         name="jobs",
-        title="What each job costs, together and alone",
-        draw=lambda: interval_chart(dots, unit, words=("in the portfolio", "alone on the market")),
+        title="Speed of each job over the speed that it would have by itself"
+        if shares
+        else "What each job costs, together and by itself",
+        draw=lambda: (
+            interval_chart(shares, "% of its speed alone", line=100.0)
+            if shares
+            else interval_chart(prices, unit, words=("in the portfolio", "by itself"))
+        ),
         table=listed,
         table_open=True,
     )
     return section("The jobs", chart)
 
 
-def _cells(job: Document, unit: str) -> list[Any]:
+def _share_dot(job: Document) -> Dot:
+    share = job["share"]
+    text = f"{percent(share)}, {format_speed_of(job['estimate'])}"
+    return Dot(name=job["name"], value=100 * share, text=text, stands_out=True)
+
+
+def _price_dot(job: Document, document: Document) -> Dot:
+    return Dot(
+        name=job["name"],
+        value=job["usd"],
+        other=job["alone_usd"],
+        text=_money(job["usd"], document),
+        stands_out=True,
+    )
+
+
+def _cells(job: Document, document: Document) -> list[Any]:
     placement, estimate = job["placement"], job["estimate"]
-    usd, alone = job["usd"], job["alone_usd"]
-    if estimate:
-        speed, name = speed_of(estimate)
-        words = (f"{format_number(speed['value'])} {name}", speed["value"])
+    usd, alone, share = job["usd"], job["alone_usd"], job.get("share")
+    speed = estimate["effective_samples_per_second"]["value"] if estimate else None
     return [
         job["name"],
         job["model"],
+        _hours(job, document["shared"].get("slots")),
         placement_words(placement) if placement else "",
-        words if estimate else "",
-        ("", None) if usd is None else (format_usd(usd), usd),
-        ("", None) if alone is None else (format_usd(alone), alone),
+        (format_speed_of(estimate), speed) if estimate else EMPTY,
+        EMPTY if share is None else (percent(share), share),
+        EMPTY if usd is None else (format_usd(usd), usd),
+        EMPTY if alone is None else (format_usd(alone), alone),
         job["reason"],
     ]
 
 
+def _hours(job: Document, slots: Document | None) -> str:
+    """Say from which hour to which a job runs, where time has slots."""
+    if slots is None or not job["runs"]:
+        return ""
+    first, last = job["start"], job["start"] + job["slots"]
+    return f"{first * slots['hours']:g} to {last * slots['hours']:g}"
+
+
+def _gave_way(document: Document) -> tuple[Section, ...]:
+    """Say of each job that is not where it would be alone what was missing, and who has it."""
+    lines = [
+        f"{job['name']} would run on {' + '.join(job['alone_workers'])} by itself, but "
+        f"{'; '.join(_short(row) for row in job['displaced'])}."
+        for job in document["jobs"]
+        if job.get("displaced") and job.get("alone_workers")
+    ]
+    return section("Who takes what others would have", Text(lines=tuple(lines)) if lines else None)
+
+
+def _short(row: Document) -> str:
+    after = f"{row['resource']} are left after {_names(row['by'])}"
+    if row["unit"] == "USD/h":
+        return f"{format_usd(row['left'])} of {format_usd(row['wanted'])}/h {after}"
+    return f"{row['left']:g} of {row['wanted']:g} {after}"
+
+
 def _shared(document: Document) -> tuple[Section, ...]:
     shared = document["shared"]
-    rows = [
-        (f"quota {row['place']} {row['gpu']} {row['market']}", f"{row['gpus']} GPUs", "")
+    rows = []
+    if shared["budget_usd"] is not None:
+        rows.append(("budget", _money(shared["budget_usd"], document), ""))
+    slots = shared.get("slots")
+    if slots:
+        rows.append(("time", f"{counted(slots['count'], 'slot')} of {slots['hours']:g} h", ""))
+    if shared.get("quota_gpus") is not None:
+        rows.append(("quota", _gpus(shared["quota_gpus"]), "of each place, GPU and market"))
+    rows += [
+        (f"quota of {_scope(row)}", _gpus(row["gpus"]), QUOTA_SCOPES.get(row.get("scope", ""), ""))
         for row in shared["quotas"]
     ]
-    if shared["budget_usd"] is not None:
-        rows.append(("budget", _money(shared["budget_usd"], document["unit"]), ""))
     rows += [
         (
             f"block {row['name']}",
@@ -140,12 +248,43 @@ def _shared(document: Document) -> tuple[Section, ...]:
     return section("What they share", Facts(rows=tuple(rows)) if rows else None)
 
 
+def _gpus(gpus: int | None) -> str:
+    return "no limit" if gpus is None else counted(gpus, "GPU")
+
+
+def _scope(quota: Document) -> str:
+    """Write what a row of quotas is of: stars are everything."""
+    words = [str(quota[key]) for key in ("gpu", "place", "market") if quota[key] != "*"]
+    return ", ".join(words).replace("on_demand", "on-demand") or "any GPU"
+
+
 def _worth(document: Document) -> tuple[Section, ...]:
+    each = "/h" if document["unit"] == "USD/h" else ""
     rows = [
-        [row["resource"], (format_usd(row["usd"]), row["usd"]), row["unit"]]
+        [
+            row["resource"] if row["unit"] == "GPU" else f"{row['unit']} {row['resource']}",
+            (f"{format_usd(row['usd'])}{each}", row["usd"]),
+        ]
         for row in document["worth"]
     ]
+    per_dollar = _objective(document).get("per_dollar")
+    dollar = (
+        None
+        if per_dollar is None
+        else Text(
+            lines=(
+                f"One more dollar an hour is worth {format_number(per_dollar)} "
+                f"{_objective(document)['unit']}.",
+            )
+        )
+    )
     return section(
         "What one more is worth",
-        table("Shared limits", ("limit", "USD", "unit"), rows, numbers=("USD",)),
+        dollar,
+        table(
+            "Prices of the relaxation, in which jobs may be divided: they hold for a small change",
+            ("one more", "is worth"),
+            rows,
+            numbers=("is worth",),
+        ),
     )

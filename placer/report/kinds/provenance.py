@@ -60,6 +60,7 @@ def _source_cells(line: str, today: date) -> list[str]:
         what, _, source = line.partition(": ")
         return [what, "", source, "", ""]
     how = f"{match['what']} ({match['how']})" if match["how"] else match["what"]
+    how = how.replace(" on_demand ", " on-demand ")
     as_of = match["as_of"] or ""
     return [how, match["basis"], match["source"], as_of, age_words(as_of, today)]
 

@@ -9,11 +9,13 @@ from placer.report.blocks import Block, Facts, Report, Section, Table, Text, sec
 from placer.report.figures import (
     Document,
     exchange_words,
+    market_words,
     percent,
     placement_words,
     price_of_work,
     speed_of,
     spread_words,
+    tokens_per_sample,
 )
 from placer.report.kinds import parts
 from placer.report.kinds.provenance import sources
@@ -250,10 +252,10 @@ def _gang(risk: Document | None, estimate: Document) -> list[tuple[str, str, str
 
 def _in_tokens(speed: Document, estimate: Document) -> tuple[Document, str]:
     """Return a speed in samples/s in the unit of the estimate."""
-    whole, unit = speed_of(estimate)
-    tokens = "tokens_per_second" in estimate
-    each = whole["value"] / estimate["samples_per_second"]["value"] if tokens else 1.0
-    return {key: each * speed[key] for key in ("value", "low", "high")}, unit
+    each = tokens_per_sample(estimate)
+    if each is None:
+        return speed, "samples/s"
+    return {end: each * speed[end] for end in ("value", "low", "high")}, "tokens/s"
 
 
 def _price_risk(document: Document) -> list[Text | Table | None]:
@@ -263,7 +265,7 @@ def _price_risk(document: Document) -> list[Text | Table | None]:
         return []
     row, usd = risk["row"], risk["usd_per_hour"]
     lines = [
-        f"The answer rests on one price: {row['gpu']}:{row['gpu_count']} {row['market']} in "
+        f"The answer rests on one price: {row['gpu']}:{row['gpu_count']} {market_words(row)} in "
         f"{row['place']} at {format_usd(usd['value'])}/h ({row['price_basis']}, as of "
         f"{row['as_of']}; {format_usd(usd['low'])} to {format_usd(usd['high'])} is plausible)."
     ]

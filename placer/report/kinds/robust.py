@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
 
 from placer.report.blocks import Chart, Facts, Report, Section, section, table
@@ -11,27 +12,23 @@ from placer.report.kinds import parts
 from placer.report.kinds.provenance import sources
 from placer.report.places import map_blocks
 
+NO_ANSWER = "No placement meets the wishes, so that nothing can be lost if a figure is wrong."
+
 
 def report(document: Document, today: date) -> Report:
     """Build the report of a ``placer.robust/v1`` document."""
-    regret = document["regret"]
-    placement, estimate = document["placement"], document["estimate"]
-    sure = "fragile" if regret["fragile"] else "steady"
+    regret, placement = document["regret"], document["placement"]
+    estimate = document["estimate"]
     return Report(
         title=f"How sure the answer for {document['request']['model']} is",
         subtitle=f"placer robust, prices of {document['data']['oldest']} to "
         f"{document['data']['as_of']} ({document['data']['catalog']})",
-        verdict=f"The answer is {sure}. Over the worlds that its figures allow, "
-        f"{placement_words(placement)} loses {percent(regret['mean'])} on average against the best "
-        f"of each, {percent(regret['worst'])} at worst.",
-        tone="warning" if regret["fragile"] else "good",
-        figures=(
-            (percent(regret["mean"]), "mean loss", ""),
-            (percent(regret["worst"]), "worst loss", ""),
-            (percent(regret["share_best"]), "of worlds in which it is best", ""),
-            (str(regret["worlds"]), "worlds", f"{regret['candidates']} placements compared"),
-        ),
-        sections=(
+        verdict=NO_ANSWER if regret is None else _verdict(placement, regret),
+        tone="bad" if regret is None else "warning" if regret["fragile"] else "good",
+        figures=() if regret is None else tuple(_figures(regret)),
+        sections=()
+        if regret is None
+        else (
             *factors(document),
             *section("The worst world", _worst(document["worst"])),
             *_measure(document),
@@ -41,6 +38,34 @@ def report(document: Document, today: date) -> Report:
             *parts.reproduce(document, "robust"),
         ),
     )
+
+
+def _verdict(placement: Document, regret: Document) -> str:
+    """Say whether the answer lasts, what it loses, and how often it breaks a limit."""
+    sure = "fragile" if regret["fragile"] else "steady"
+    words = f"The answer is {sure}. Over the worlds that its figures allow, "
+    words += placement_words(placement)
+    broken = regret.get("share_broken", 0.0)
+    if regret["worst"] is None:
+        return f"{words} breaks a limit in every one."
+    limits = f" breaks a limit in {percent(broken)}; in the others it" if broken else ""
+    return (
+        f"{words}{limits} loses {percent(regret['mean'])} on average against the best of each, "
+        f"{percent(regret['worst'])} at worst."
+    )
+
+
+def _figures(regret: Document) -> Iterator[tuple[str, str, str]]:
+    """Yield the key figures of what is lost."""
+    broken = regret.get("share_broken", 0.0)
+    if regret["worst"] is not None:
+        where = "where it keeps the limits" if broken else ""
+        yield percent(regret["mean"]), "mean loss", where
+        yield percent(regret["worst"]), "worst loss", where
+    if broken:
+        yield percent(broken), "of worlds in which it breaks a limit", ""
+    yield percent(regret["share_best"]), "of worlds in which it is best", ""
+    yield str(regret["worlds"]), "worlds", f"{regret['candidates']} placements compared"
 
 
 def factors(document: Document) -> tuple[Section, ...]:

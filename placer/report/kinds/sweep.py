@@ -35,7 +35,7 @@ def report(document: Document, today: date) -> Report:
         else f" {len(rows)} of {document['points']} points are done."
     )
     changes = (
-        "The answer is the same at all."
+        "The answer is the same everywhere."
         if not breaks
         else f"The answer changes {counted(len(breaks), 'time')}."
     )

@@ -1,4 +1,5 @@
-// Makes the headings of tables buttons that sort them; without scripts the tables stay as they are.
+// Headings of tables sort them; without scripts the tables stay as they are. The words of a heading
+// stand beside its button: Chromium repeats no heading on the next printed page that is a button.
 "use strict";
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0];
@@ -6,9 +7,9 @@ for (const table of document.querySelectorAll("table.sortable")) {
   table.querySelectorAll("thead th").forEach((heading, column) => {
     const button = document.createElement("button");
     button.type = "button";
-    button.textContent = heading.textContent;
-    heading.replaceChildren(button);
-    button.addEventListener("click", () => {
+    button.setAttribute("aria-label", `Sort by ${heading.textContent}`);
+    heading.append(button);
+    heading.addEventListener("click", () => {
       const up = heading.getAttribute("aria-sort") !== "ascending";
       for (const other of table.querySelectorAll("th[aria-sort]")) other.removeAttribute("aria-sort");
       heading.setAttribute("aria-sort", up ? "ascending" : "descending");

@@ -8,7 +8,7 @@ from typing import Any
 from placer.report.blocks import Block, Chart, Report, Text, section, table
 from placer.report.charts.intervals import Dot, interval_chart
 from placer.report.figures import Document, percent
-from placer.units import counted, format_number
+from placer.units import counted, format_bytes, format_number
 
 
 def report(document: Document, today: date) -> Report:
@@ -78,12 +78,14 @@ def _lines(lines: list[Document]) -> list[Block]:
 
 def _cells(line: Document) -> list[Any]:
     predicted, measured, off = (line[key] for key in ("predicted", "measured", "difference"))
+    in_bytes = line["kind"] == "bytes"
+    write = format_bytes if in_bytes else format_number
     words = {True: "yes", False: "no", None: "not judged"}
     return [
         line["what"],
-        line["unit"],
-        ("", None) if predicted is None else (format_number(predicted), predicted),
-        ("", None) if measured is None else (format_number(measured), measured),
+        line["unit"].removeprefix("B ") if in_bytes else line["unit"],
+        ("", None) if predicted is None else (write(predicted), predicted),
+        ("", None) if measured is None else (write(measured), measured),
         ("", None) if off is None else (percent(off, signed=True), off),
         words[line["within"]],
     ]

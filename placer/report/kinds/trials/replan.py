@@ -8,7 +8,13 @@ from typing import Literal
 
 from placer.report.blocks import Block, Chart, Facts, Report, Section, Text, section, table
 from placer.report.charts.intervals import Dot, interval_chart
-from placer.report.figures import Document, format_speed_of, percent, placement_words
+from placer.report.figures import (
+    Document,
+    format_speed_of,
+    percent,
+    placement_words,
+    tokens_per_sample,
+)
 from placer.report.kinds import parts
 from placer.report.kinds.provenance import sources
 from placer.report.places import map_blocks
@@ -121,10 +127,8 @@ def _speed_and_price(estimate: Document) -> str:
 def _tokens_per_sample(document: Document) -> float | None:
     """Return the tokens of a sequence of a language model; None for other models."""
     for side in (document["running"], document["answer"]):
-        got = None if side is None else side["estimate"]
-        if got is not None and "tokens_per_second" in got:
-            samples = got["samples_per_second"]["value"]
-            return float(round(got["tokens_per_second"]["value"] / samples))
+        if side is not None and side["estimate"] is not None:
+            return tokens_per_sample(side["estimate"])
     return None
 
 
@@ -220,7 +224,7 @@ def _doubts(document: Document) -> list[Block]:
     running = document["running"]
     broken = () if running is None else tuple(running["violations"])
     lines = [f"What runs breaks a limit: {words}" for words in broken]
-    notes = tuple(str(words) for words in document["notes"])
+    notes = tuple(parts.sentence(str(words)) for words in document["notes"])
     blocks: list[Block] = []
     if lines:
         blocks.append(Text(lines=tuple(lines), tone="warning"))

@@ -87,7 +87,11 @@ def report(document: Document, today: date) -> Report:
                 ),
             ),
             *section(
-                "What may go wrong", Text(lines=tuple(document["assumptions"]), tone="warning")
+                "What may go wrong",
+                Text(
+                    lines=tuple(f"Assumed: {words}." for words in document["assumptions"]),
+                    tone="warning",
+                ),
             ),
         ),
     )

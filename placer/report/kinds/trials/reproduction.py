@@ -47,7 +47,7 @@ def errors(document: Document) -> tuple[Section, ...]:
         return ()
     dots = [
         Dot(
-            name=row["label"],
+            name=f"{row['label']}: {row['quantity']}",
             value=100 * row["error"],
             low=None if row["low"] is None else 100 * (row["low"] / row["published"] - 1),
             high=None if row["high"] is None else 100 * (row["high"] / row["published"] - 1),

@@ -178,7 +178,13 @@ def _steps(records: Sequence[Document]) -> list[Block]:
     blocks: list[Block] = []
     for name, title, values, unit, write in (
         ("losses", "Loss of each step", losses, "loss", format_number),
-        ("seconds", "Seconds of each step, of the slowest worker", seconds, "s", format_seconds),
+        (
+            "seconds",
+            "Seconds of each step, of the slowest worker",
+            seconds,
+            "seconds",
+            format_seconds,
+        ),
     ):
         chart = _curve(name, title, dict(sorted(values.items())), unit, write)
         if chart is not None:

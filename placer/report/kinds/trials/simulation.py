@@ -7,7 +7,7 @@ from datetime import date
 from placer.report.blocks import Chart, Report, section, table
 from placer.report.charts.curve import Point, curve_chart
 from placer.report.figures import Document, percent
-from placer.units import counted, format_bytes, format_number, format_seconds
+from placer.units import counted, format_bytes, format_seconds, format_speed
 
 
 def report(document: Document, today: date) -> Report:
@@ -38,11 +38,11 @@ def report(document: Document, today: date) -> Report:
         )
     )
     return Report(
-        title=f"Simulation of {document['workers']}",
+        title=f"Simulation of {document['workers'].replace(',', ' + ')}",
         subtitle=f"placer simulate, {document['strategy']}, jitter {document['jitter']:g}, "
         f"stragglers {document['stragglers']:g}",
         verdict=f"{counted(document['rounds'], 'round')}: "
-        f"{format_number(document['samples_per_second'])} samples/s, "
+        f"{format_speed(document['samples_per_second'], document.get('tokens_per_sample'))}, "
         f"{percent(document['difference'], signed=True)} against the closed form.",
         figures=(
             (format_seconds(document["p50"]), "median round", ""),
