@@ -84,7 +84,12 @@ def settings(folder: Path | None = None, command: str = "") -> dict[str, Setting
         Names file and line, or variable, of an option that does not exist or of a value of the
         wrong kind.
     """
-    return {s.name: s for s in _written(folder) if s.command in ("", command)}
+    found: dict[str, Setting] = {}
+    for setting in _written(folder):
+        if setting.command in ("", command):
+            found.pop(setting.name, None)  # what wins over more stands later
+            found[setting.name] = setting
+    return found
 
 
 def every_setting(folder: Path | None = None) -> list[Setting]:
@@ -135,8 +140,7 @@ def defaults_for(names: Iterable[str], flags: Iterable[str], command: str = "") 
     known, given = {*names}, {*flags}
     if "budget" not in known:  # a placement by hand: nothing is searched that could be limited
         known -= {*NOT_BY_HAND}
-    found = settings(command=command).values()
-    own = {setting.name for setting in found if setting.command}
+    found = [*settings(command=command).values()]
     for setting in found:
         if setting.command and setting.name not in known:
             raise PlacerError(
@@ -148,8 +152,18 @@ def defaults_for(names: Iterable[str], flags: Iterable[str], command: str = "") 
         for setting in found
         if setting.name in known
         and setting.name not in given
-        and not (given if setting.command else given | own) & {*GIVES_WAY.get(setting.name, ())}
+        and not (given | _winning(setting, found)) & {*GIVES_WAY.get(setting.name, ())}
     ]
+
+
+def _winning(setting: Setting, found: list[Setting]) -> set[str]:
+    """Return the names of the defaults that win over one because of where they stand."""
+
+    def where(each: Setting) -> tuple[str, str]:
+        return each.command, each.origin.rpartition(":")[0]
+
+    later = found[found.index(setting) + 1 :]
+    return {each.name for each in later if where(each) != where(setting)}
 
 
 def user_file() -> Path:

@@ -104,8 +104,7 @@ def test_a_plan_with_fallbacks_takes_three_lines(measured: Result) -> None:
     reached = "done within 72 h in 94 % of scenarios, 94.5 % of fresh ones (not the 95 % asked for)"
     assert said["confidence"] == reached
     assert said["run"] == (
-        "$418.00 on average, finished or not, $483.00 in the most expensive 5 %; "
-        "finished ones take 54 h"
+        "$418.00 on average, finished or not, $483.00 in the most expensive 5 %; 54 h if finished"
     )
     assert said["fallback"].startswith("8 x A10 on-demand in lambda/us-west-1: 1,06")
     assert said["fallback"].endswith("(1 more: -v)")

@@ -161,6 +161,9 @@ def test_a_table_of_a_command_wins_over_what_stands_above_it(
     monkeypatch.setenv(f"{PREFIX}BUDGET", "3/h")
     assert [s.value for s in defaults_for(["budget"], ["market", "catalog"], "pareto")] == ["3/h"]
     assert settings(command="recommend")["budget"].value == "3/h"
+    monkeypatch.setenv(f"{PREFIX}SPOT", "yes")
+    names = {s.name for s in defaults_for(every, [], "recommend")}
+    assert names == {"budget", "spot", "catalog"}
 
 
 def test_every_command_that_asks_may_have_a_table() -> None:

@@ -25,7 +25,7 @@ def short_confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
         mean = "" if plan.asked else f"{speed} on average; "
         yield label, f"{mean}machines are available {shares}"
     if plan.usd is not None and plan.tail_usd is not None:
-        took = "" if plan.hours is None else f"; finished ones take {hours_words(plan.hours)}"
+        took = "" if plan.hours is None else f"; {hours_words(plan.hours)} if finished"
         whole = "" if plan.reached == 1 else ", finished or not"
         tail = f"{format_usd(plan.tail_usd)} in the most expensive"
         yield (
