@@ -90,7 +90,11 @@ def _shares(document: Document) -> str:
     if not fair or not fair["held_back"]:
         return ""
     bound = fair.get("bound")
-    most = "" if bound is None else f", and no choice gives all of them more than {percent(bound)}"
+    most = (
+        ""
+        if bound is None or bound >= 1
+        else f", and no choice gives all of them more than {percent(bound)}"
+    )
     return (
         f" Every job that runs has at least {percent(fair['least_share'])} of the speed that it "
         f"would have by itself{most}; held back most: {_names(fair['held_back'])}."
@@ -111,7 +115,7 @@ def _figures(document: Document) -> Iterator[tuple[str, str, str]]:
     fair = document.get("fair")
     if fair:
         bound = fair.get("bound")
-        most = "" if bound is None else f"{percent(bound)} at most"
+        most = "" if bound is None or bound >= 1 else f"{percent(bound)} at most"
         yield percent(fair["least_share"]), "least share of the speed alone", most
     yield str(out), "left out", "proved" if out and document.get("left_out_proved") else ""
 

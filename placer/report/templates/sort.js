@@ -8,7 +8,11 @@ for (const table of document.querySelectorAll("table.sortable")) {
     const button = document.createElement("button");
     button.type = "button";
     button.setAttribute("aria-label", `Sort by ${heading.textContent}`);
-    heading.append(button);
+    const words = heading.textContent.split(" ");
+    const last = document.createElement("span");  // no line break parts the button from it
+    last.className = "last";
+    last.append(words.pop(), button);
+    heading.replaceChildren(...words.map((word) => `${word} `), last);
     heading.addEventListener("click", () => {
       const up = heading.getAttribute("aria-sort") !== "ascending";
       for (const other of table.querySelectorAll("th[aria-sort]")) other.removeAttribute("aria-sort");

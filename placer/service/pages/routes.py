@@ -170,7 +170,7 @@ def _state_words(job: Job, document: bytes | None) -> str:
         )
     if job.problem is None:
         return ""
-    return " ".join(filter(None, (job.problem.get("detail"), job.problem.get("hint"))))
+    return "; ".join(filter(None, (job.problem.get("detail"), job.problem.get("hint"))))
 
 
 @post("/answers/{id_:str}/cancel")
