@@ -13,7 +13,8 @@ from portfolios import brute_force, brute_force_in_slots, slot_portfolio, tiny_p
 
 import placer
 from placer.advice.portfolio.answer import answered
-from placer.advice.portfolio.generation import Found, Generation, solved
+from placer.advice.portfolio.choice import chosen
+from placer.advice.portfolio.generation import Found, Generation
 from placer.advice.portfolio.improvement import worth
 from placer.advice.portfolio.master.bounds import Known
 from placer.advice.portfolio.pricing.price import Pricing
@@ -39,7 +40,7 @@ JOB: dict[str, Any] = {
 
 def checked(portfolio: Portfolio) -> tuple[Found, tuple[float, ...]]:
     """Solve a portfolio to the end and check each job, the sums and the bound."""
-    found = solved(portfolio, EXACT)
+    found = chosen(portfolio, EXACT)
     key = worth(found.columns, found.counts)
     assert found.bound is not None
     assert found.bound <= key[-1] * (1 + 1e-6)
@@ -78,7 +79,7 @@ def test_the_way_of_many_jobs_has_a_valid_bound_on_few(
     """
     monkeypatch.setattr("placer.advice.portfolio.generation.MOST_CLOSED", 0)
     portfolio = tiny_portfolio(seed, alike=True)
-    found = solved(portfolio, SolveOptions(gap=0.01, time_limit_s=20))
+    found = chosen(portfolio, SolveOptions(gap=0.01, time_limit_s=20))
     best, key = brute_force(portfolio), worth(found.columns, found.counts)
     assert key >= tuple(part * (1 - 1e-9) for part in best)
     if key[:-1] == best[:-1] and not any(best[:-1]):
@@ -97,7 +98,7 @@ def test_portfolios_in_slots_agree_with_brute_force(seed: int) -> None:
 def test_a_bound_holds_when_the_search_is_stopped_at_once() -> None:
     """No time at all: whatever is found costs no less than the bound."""
     portfolio = tiny_portfolio(4)
-    found = solved(portfolio, SolveOptions(gap=0.01, time_limit_s=0.0))
+    found = chosen(portfolio, SolveOptions(gap=0.01, time_limit_s=0.0))
     assert found.stopped
     best = brute_force(portfolio)
     if found.bound is not None and sum(found.counts.values()) == len(portfolio.jobs):
@@ -213,7 +214,7 @@ def test_equal_jobs_cost_one_search() -> None:
         quotas=(),
         budget_usd=None,
     )
-    assert len(solved(many, EXACT).columns.groups) == 1
+    assert len(chosen(many, EXACT).columns.groups) == 1
 
 
 def families(floors: tuple[float, ...], **words: Any) -> Portfolio:
@@ -275,7 +276,7 @@ def test_more_than_eight_jobs_are_close_to_their_bound() -> None:
     the choice one by one share the time, and the answer is within the gap asked for.
     """
     portfolio = families(tuple(200.0 + 15 * i for i in range(9)), market="on-demand")
-    found = solved(portfolio, SolveOptions(gap=0.01, time_limit_s=60))
+    found = chosen(portfolio, SolveOptions(gap=0.01, time_limit_s=60))
     key, greedy = (worth(found.columns, counts) for counts in (found.counts, found.greedy))
     assert sum(found.counts.values()) == 9
     assert key <= greedy
@@ -290,8 +291,8 @@ def test_many_jobs_that_are_stopped_have_a_valid_bound(seconds: float) -> None:
     longer search finds.
     """
     portfolio = families(tuple(150.0 + 20 * i for i in range(9)))
-    stopped = solved(portfolio, SolveOptions(gap=0.01, time_limit_s=seconds))
-    whole = solved(portfolio, SolveOptions(gap=0.01, time_limit_s=60))
+    stopped = chosen(portfolio, SolveOptions(gap=0.01, time_limit_s=seconds))
+    whole = chosen(portfolio, SolveOptions(gap=0.01, time_limit_s=60))
     if stopped.bound is not None and sum(stopped.counts.values()) == 9:
         assert stopped.bound <= worth(whole.columns, whole.counts)[-1] * (1 + 1e-9)
 

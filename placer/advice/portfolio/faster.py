@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -18,7 +17,6 @@ from placer.advice.portfolio.generation import (
     PRICING_GAP,
     ROUGH_GAP,
     Found,
-    interruptible,
     part,
 )
 from placer.advice.portfolio.greedy import one_by_one
@@ -352,21 +350,14 @@ def _speed(column: Column) -> float:
 
 
 def faster(portfolio: Portfolio, options: SolveOptions) -> Found:
-    """Choose who runs where: for the most work or the least hours, or with fair shares.
+    """Choose who runs where: for the most work or the least hours, or with fair shares, in the
+    allowance that is open.
 
     Parameters
     ----------
     options
-        Gap of the portfolio and time for all of it.
+        Gap of the portfolio.
     """
-    started = time.perf_counter()
-    with interruptible(options) as own:
-        found = _chosen(portfolio, options, started)
-        stopped = own.spent is not None
-    return replace(found, stopped=stopped)
-
-
-def _chosen(portfolio: Portfolio, options: SolveOptions, started: float) -> Found:
     assert portfolio.budget_usd is not None
     groups = groups_of(portfolio)
     columns = Columns(portfolio=portfolio, limits=Limits(portfolio=portfolio), groups=groups)
@@ -410,7 +401,5 @@ def _chosen(portfolio: Portfolio, options: SolveOptions, started: float) -> Foun
         proved_out=closed or sum(counts.values()) == len(portfolio.jobs),
         rounds=state.rounds,
         searches=search.searches,
-        seconds=time.perf_counter() - started,
-        stopped=False,
         shares=(least, top) if portfolio.fair else None,
     )

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
-from signal import SIGINT, signal
-from threading import current_thread, main_thread
 
 from placer.advice.portfolio.complete import completed, threshold_of
 from placer.advice.portfolio.greedy import Ledger, one_by_one
@@ -81,8 +77,8 @@ class Found:
     proved_out: bool
     rounds: int
     searches: int
-    seconds: float
-    stopped: bool
+    seconds: float = 0.0
+    stopped: bool = False
     shares: tuple[float, float] | None = None
 
 
@@ -288,40 +284,13 @@ class Generation:
 
 
 def solved(portfolio: Portfolio, options: SolveOptions) -> Found:
-    """Choose who runs where and when.
+    """Choose who runs where and when, at the least cost, in the allowance that is open.
 
     Parameters
     ----------
     options
-        Gap of the portfolio and time for all of it.
+        Gap of the portfolio.
     """
-    started = time.perf_counter()
-    with interruptible(options) as own:
-        found = _solved(portfolio, options, started)
-        stopped = own.spent is not None
-    return replace(found, stopped=stopped)
-
-
-@contextmanager
-def interruptible(options: SolveOptions) -> Iterator[Allowance]:
-    """Open the allowance of a portfolio; Ctrl-C uses it up, so that the best so far is returned.
-
-    Notes
-    -----
-    Outside of the main thread a caller cancels with ``options.cancel``.
-    """
-    with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel) as own:
-        if current_thread() is not main_thread():
-            yield own
-            return
-        before = signal(SIGINT, lambda *_: own.interrupt())
-        try:
-            yield own
-        finally:
-            signal(SIGINT, before)
-
-
-def _solved(portfolio: Portfolio, options: SolveOptions, started: float) -> Found:
     limits, groups = Limits(portfolio=portfolio), groups_of(portfolio)
     columns = Columns(portfolio=portfolio, limits=limits, groups=groups)
     each = SolveOptions(gap=max(options.gap * PRICING_GAP, 1e-6), cancel=options.cancel)
@@ -372,8 +341,6 @@ def _solved(portfolio: Portfolio, options: SolveOptions, started: float) -> Foun
         proved_out=proved_out or sum(run) == len(portfolio.jobs),
         rounds=state.rounds,
         searches=pricing.search.searches,
-        seconds=time.perf_counter() - started,
-        stopped=False,
     )
 
 
