@@ -2,6 +2,7 @@
 
     python tests/benchmarks/overruns.py 500
     python tests/benchmarks/overruns.py 20 --first 4711 --long 0 --where
+    python tests/benchmarks/overruns.py 100 --long 0 --busy --stretches
 
 Each request is drawn from its number alone: a model, a budget, workers, regions, local steps,
 quotas, an objective on the default book; a time limit of 0.1, 1 or 5 s, for every third one Ctrl-C
@@ -13,6 +14,10 @@ Counted from the limit (or from Ctrl-C) to the answer with its report: seconds o
 CPU time of the process, which a busy machine does not stretch by waiting. ``--where`` names the
 functions in which the main thread stood after the limit. With ``--long S`` every question is asked
 again with S seconds: no bound may be beaten by the value of any other run.
+
+With ``--busy`` the clock of placer is the CPU time of its main thread, so that a machine with other
+work on it shows what a quiet one does. ``--stretches`` names where the main thread went longest
+without asking the clock, wherever the limit fell: each is an overrun that another request may have.
 """
 
 from __future__ import annotations
@@ -27,12 +32,14 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
+from placer.solving.allowance import Allowance
 from placer.solving.solve import prepare
 
 MODELS = (
@@ -44,10 +51,21 @@ GOAL_S, GOAL_INTERRUPTED_S = 0.5, 1.0
 """What an overrun may be at most on a quiet machine, after a time limit and after Ctrl-C."""
 SAMPLE_S = 0.002
 """How often ``--where`` looks at the stack."""
+STRETCH_S = 0.04
+"""Seconds without a look at the clock that are noted."""
 SAME = 1e-6
 """Relative rounding of a bound."""
 Request = dict[str, Any]
 Record = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class How:
+    """What is measured of a request, and by which clock."""
+
+    where: bool = False
+    busy: bool = False
+    stretches: bool = False
 
 
 def main() -> int:
@@ -62,7 +80,12 @@ def main() -> int:
         "--where", action="store_true", help="say where the time after a limit went"
     )
     parser.add_argument("--plain", action="store_true", help="no alternatives")
+    parser.add_argument("--busy", action="store_true", help="count CPU seconds instead of seconds")
+    parser.add_argument(
+        "--stretches", action="store_true", help="say where the clock was not asked for long"
+    )
     options = parser.parse_args()
+    how = How(where=options.where, busy=options.busy, stretches=options.stretches)
     advisor = Advisor()
     for name in MODELS:
         prepare(advisor.problem(name, budget="5/h"))
@@ -70,10 +93,10 @@ def main() -> int:
     records, beaten = [], 0
     for number in range(options.first, options.first + options.requests):
         request = drawn(number)
-        record = run(advisor, request, where=options.where, alternatives=not options.plain)
+        record = run(advisor, request, how, alternatives=not options.plain)
         if options.long:
             longer = {**request, "limit_s": options.long, "interrupt_s": None, "memory": None}
-            best = run(advisor, longer, where=False, alternatives=False)
+            best = run(advisor, longer, How(busy=options.busy), alternatives=False)
             record["beaten"] = beaten_bound(record, best) or beaten_bound(best, record)
             beaten += record["beaten"]
         records.append(record)
@@ -112,14 +135,14 @@ def drawn(number: int) -> Request:
     }
 
 
-def run(advisor: Advisor, request: Request, *, where: bool, alternatives: bool) -> Record:
+def run(advisor: Advisor, request: Request, how: How, *, alternatives: bool) -> Record:
     """Ask a request in a child and read what it measured."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(read)
         try:
-            record = measured(advisor, request, where=where, alternatives=alternatives)
+            record = measured(advisor, request, how, alternatives=alternatives)
         except BaseException:
             record = {"error": traceback.format_exc()[-600:]}
         with os.fdopen(write, "w") as out:
@@ -133,31 +156,19 @@ def run(advisor: Advisor, request: Request, *, where: bool, alternatives: bool) 
     return told_record
 
 
-def measured(advisor: Advisor, request: Request, *, where: bool, alternatives: bool) -> Record:
+def measured(advisor: Advisor, request: Request, how: How, *, alternatives: bool) -> Record:
     """Ask a request here; the watcher notes the CPU time at the limit and sends the Ctrl-C."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     start_bytes = status_bytes("VmRSS")
-    stop_s = request["interrupt_s"] if request["interrupt_s"] is not None else request["limit_s"]
-    done = threading.Event()
-    at_limit: list[float] = []
-    places: Counter[str] = Counter()
-    main = threading.main_thread().ident
+    main = threading.main_thread().ident or 0
+    if how.busy:
+        time.monotonic = cpu_clock(main)
+    stretches = Stretches(main) if how.stretches else None
     limits: dict[str, Any] = {"time_limit": request["limit_s"]}
     if request["memory"] is not None:
         limits["memory_limit"] = int(start_bytes + request["memory"])
     started = time.monotonic()
-
-    def watch() -> None:
-        if done.wait(started + stop_s - time.monotonic()):
-            return
-        at_limit.extend((time.monotonic(), time.process_time()))
-        if request["interrupt_s"] is not None:
-            os.kill(os.getpid(), signal.SIGINT)
-        while where and not done.wait(SAMPLE_S):
-            frame = sys._current_frames().get(main or 0)
-            places[" < ".join(_frames(frame))] += 1
-
-    watcher = threading.Thread(target=watch, daemon=True)
+    watcher = Watcher(request, how, main)
     try:
         watcher.start()
         result = advisor.recommend(
@@ -168,9 +179,9 @@ def measured(advisor: Advisor, request: Request, *, where: bool, alternatives: b
         result, status = None, "interrupted"
     except PlacerError as error:
         result, status = None, f"refused: {error.message[:40]}"
-    done.set()
     ended, cpu = time.monotonic(), time.process_time()
-    watcher.join()
+    watcher.end()
+    at_limit = watcher.at_limit
     record: Record = {
         "status": status,
         "interrupted": request["interrupt_s"] is not None,
@@ -184,9 +195,88 @@ def measured(advisor: Advisor, request: Request, *, where: bool, alternatives: b
         "grown_mb": round((status_bytes("VmHWM") - start_bytes) / 1e6),
         "allowed_mb": None if request["memory"] is None else round(request["memory"] / 1e6),
     }
-    if where and record["over_s"] > 0.05:
-        record["where"] = places.most_common(4)
+    if how.where and record["over_s"] > 0.05:
+        record["where"] = watcher.places.most_common(4)
+    if stretches is not None:
+        record["stretches"] = stretches.longest(6)
     return record
+
+
+def cpu_clock(thread: int) -> Callable[[], float]:
+    """Return a clock of the CPU seconds of a thread."""
+    clock = time.pthread_getcpuclockid(thread)
+    return lambda: time.clock_gettime(clock)
+
+
+class Watcher:
+    """Notes the time at the limit of a request, sends its Ctrl-C, and says where the main thread
+    stands from then on.
+    """
+
+    def __init__(self, request: Request, how: How, main: int) -> None:
+        self.at_limit: list[float] = []
+        self.places: Counter[str] = Counter()
+        self._request, self._how, self._main = request, how, main
+        interrupt_s = request["interrupt_s"]
+        self._stop_at = time.monotonic() + (
+            request["limit_s"] if interrupt_s is None else interrupt_s
+        )
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.start, self._wait = self._thread.start, self._done.wait
+
+    def end(self) -> None:
+        """Watch no longer."""
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while (left := self._stop_at - time.monotonic()) > 0:
+            if self._wait(SAMPLE_S if self._how.busy else left):
+                return
+        self.at_limit = [time.monotonic(), time.process_time()]
+        if self._request["interrupt_s"] is not None:
+            os.kill(os.getpid(), signal.SIGINT)
+        while self._how.where and not self._wait(SAMPLE_S):
+            frame = sys._current_frames().get(self._main)
+            self.places[" < ".join(_frames(frame))] += 1
+
+
+class Stretches:
+    """Seconds of the main thread between two looks at the clock, and where it stood in them."""
+
+    def __init__(self, main: int) -> None:
+        self._now = cpu_clock(main)
+        self._main, self._last = main, self._now()
+        self._stood: list[str] = []
+        self._found: list[tuple[float, list[tuple[str, int]]]] = []
+        asked, note = Allowance.check, self.note
+
+        def check(self: Allowance) -> None:
+            note()
+            asked(self)
+
+        Allowance.check = check  # type: ignore[method-assign]
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def note(self) -> None:
+        """Note the stretch that ends here."""
+        now = self._now()
+        if now - self._last > STRETCH_S:
+            stood = Counter(self._stood).most_common(3)
+            self._found.append((round(now - self._last, 3), stood))
+        self._last, self._stood = now, []
+
+    def longest(self, count: int) -> list[tuple[float, list[tuple[str, int]]]]:
+        """Return the longest stretches, with where the main thread stood most."""
+        self.note()
+        return sorted(self._found, key=lambda each: -each[0])[:count]
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(SAMPLE_S)
+            frame = sys._current_frames().get(self._main)
+            self._stood.append(" < ".join(_frames(frame)))
 
 
 def _frames(frame: Any) -> list[str]:
