@@ -10,6 +10,7 @@ import numpy as np
 from placer.cost_model.timing.averaging import averaging_seconds
 from placer.cost_model.timing.plain_streams import seconds_over, share_seconds
 from placer.problem.exchange import traits
+from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 
 from .._market.arrays import Array, Indices, Mask
@@ -118,7 +119,10 @@ class CandidateRounds:
         known: Array = self.__dict__.setdefault("_averages", np.zeros((len(self._classes), 0)))
         if known.shape[1] <= most:
             more = range(known.shape[1], max(most + 1, 2 * known.shape[1], 16))
-            rows = [[self._average_s(host, n) for n in more] for host in self._classes]
+            rows = []
+            for host in self._classes:
+                allowance.check()
+                rows.append([self._average_s(host, n) for n in more])
             known = self.__dict__["_averages"] = np.hstack([known, np.array(rows)])
         return known
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from placer.cost_model.timing.averaging import averaging_seconds
+from placer.solving import allowance
 
 from .._market.arrays import Array, Indices
 from .._market.market import Market
@@ -48,6 +49,7 @@ def hull_mixes(judge: Judge, able: Array) -> Iterator[dict[int, int]]:
     ]
     seen: set[tuple[tuple[int, int], ...]] = set()
     for place in range(len(market.places)):
+        allowance.check()
         here = able & (market.place_of == place) & (market.usd > 0)
         for taken, whole in limits:
             mine = np.flatnonzero(here & (taken > 0))

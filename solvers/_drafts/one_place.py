@@ -220,6 +220,7 @@ class OnePlaceDrafts:
             used: dict[tuple[str, str, str], int] = {}
             for i in order[has_data[order] & (market.usd[order] <= budget)].tolist():
                 if market.place_of[i] != place:
+                    self.judge.target.check_time()
                     place, mix, used, usd = market.place_of[i], {}, {}, 0.0
                 pool = market.pools[i]
                 room = min(

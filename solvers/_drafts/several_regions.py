@@ -140,6 +140,7 @@ class SeveralRegionDrafts:
         market, sides = self.market, []
         part = self.judge.target.budget_usd_per_hour / max(2, self.judge.wish.min_regions)
         for count in SIDES:
+            self.judge.target.check_time()
             able = np.flatnonzero((market.cap >= count) & (market.usd * count <= part))
             for order in (
                 able[np.lexsort((market.usd[able], -market.speed[able]))],

@@ -199,6 +199,7 @@ class ZoneSearch:
         )
         counts: dict[int, int] = {}
         for _ in range(FILLS):
+            self.judge.target.check_time()
             price = (low + high) / 2
             worth = market.speed[pools] - price * market.usd[pools]
             cap = np.minimum(stock.cap[pools], self.judge.most)

@@ -9,11 +9,13 @@ import numpy as np
 
 from placer.solving import allowance
 
-from .arrays import Array, Indices, Mask
+from .arrays import EVERY, Array, Indices, Mask
 from .required_machines import RequiredMachines, best_of, best_with
 
 KEPT_SUMS = 1024
 """Answers that are kept, of some ten kB each."""
+AT_ONCE = 1_000_000
+"""Increments that are sorted at once."""
 
 
 class Runs:
@@ -29,13 +31,19 @@ class Runs:
     def __init__(self, values: Array, machines: Indices, owner: Indices) -> None:
         steps = values.shape[1]
         begins = np.ones(steps, dtype=bool)
-        begins[1:] = (owner[1:] != owner[:-1]) | np.any(values[:, 1:] > values[:, :-1], axis=0)
+        begins[1:] = owner[1:] != owner[:-1]
+        for row in values:  # row by row, to look at the clock
+            allowance.check()
+            begins[1:] |= row[1:] > row[:-1]
         self.starts = np.flatnonzero(begins)
         run = np.cumsum(begins) - 1
         place_in_run = np.arange(steps) - self.starts[run] if steps else run
         longest = int(place_in_run.max(initial=-1)) + 1
-        self.table = np.full((len(values), len(self.starts), longest), -np.inf)
-        self.table[:, run, place_in_run] = values
+        self.table = np.empty((len(values), len(self.starts), longest))
+        for row, own in zip(self.table, values, strict=True):
+            allowance.check()
+            row.fill(-np.inf)
+            row[run, place_in_run] = own
         self.machines = np.ones((len(self.starts), longest), dtype=np.intp)
         self.machines[run, place_in_run] = machines
 
@@ -44,17 +52,27 @@ class Runs:
         `best_of`.
         """
         runs, rows = np.flatnonzero(open_steps[self.starts]), len(self.table)
+        step = max(1, AT_ONCE // max(1, len(runs) * self.table.shape[2]))
+        if rows > step:  # some rows at a time, to look at the clock
+            some = [self._best_of(slice(k, k + step), runs, most) for k in range(0, rows, step)]
+            return np.concatenate(some)
+        return self._best_of(slice(0, rows), runs, most)
+
+    def _best_of(self, rows: slice, runs: Indices, most: int) -> Array:
+        """Return `best_of` for some rows and runs."""
+        table = self.table[rows]
+        count = len(table)
         if len(runs) > most > 0:
             # Only what the highest runs hold is copied, not the whole table.
-            heads = self.table[:, runs, 0]
+            heads = table[:, runs, 0]
             first = runs[np.argpartition(-heads, most - 1, axis=1)[:, :most]]
-            table = self.table[np.arange(rows)[:, None], first, :most]
+            table = table[np.arange(count)[:, None], first, :most]
             machines = self.machines[first, :most]
         else:
-            table, machines = self.table[:, runs, :most], self.machines[runs, :most]
-        alike = rows if machines.ndim == 3 else 1
+            table, machines = table[:, runs, :most], self.machines[runs, :most]
+        alike = count if machines.ndim == 3 else 1
         columns = table.shape[1] * table.shape[2]
-        return best_of(table.reshape(rows, columns), most, machines.reshape(alike, columns))
+        return best_of(table.reshape(count, columns), most, machines.reshape(alike, columns))
 
 
 class BestSums:
@@ -115,11 +133,15 @@ class BestSums:
         """
         return self._kept_sums(places.astype(np.intp).tobytes(), hosts, most)
 
-    def of_each(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
-        """Return the sums of `of` for each place alone; shape (rows, places, most + 1)."""
+    def of_each(
+        self, places: Indices, hosts: frozenset[str], most: int, rows: slice = EVERY
+    ) -> Array:
+        """Return the sums of `of` for each place alone, in some rows; shape (rows, places, most +
+        1).
+        """
         inside = self.of_hosts(hosts)
         values, machines, place = (
-            each[..., inside] for each in (self.values, self.machines, self.place)
+            each[..., inside] for each in (self.values[rows], self.machines, self.place)
         )
         return place_sums(values, machines, place, self.places, most)[:, places]
 

@@ -19,6 +19,8 @@ from .required_machines import best_with
 
 STEP = 1.2
 """Ratio of neighbouring multipliers."""
+AT_ONCE = 1_000_000
+"""Sums that are worked out between two looks at the clock."""
 LIMITED = 4
 """Rows of emissions and joint quotas that a tree uses."""
 BELOW, ABOVE = 0.25, 1.5
@@ -74,7 +76,16 @@ class Grid:
         -----
         Machines that must be used and can only be in one place are among its n.
         """
-        values = self.market.increments_at(self.weights)[:, self._inside]
+        rows, places = len(self.weights), len(self.market.places)
+        allowance.reserve(2 * 8 * rows * places * (self.most + 1))
+        built = np.empty((rows, places, self.most + 1))
+        step = max(1, AT_ONCE // (places * (self.most + 1)))
+        for some in (slice(first, first + step) for first in range(0, rows, step)):
+            built[some] = self._sums_of(self.weights[some])
+        return built
+
+    def _sums_of(self, weights: Array) -> Array:
+        values = self.market.increments_at(weights)[:, self._inside]
         machines = self.market.step_machines[self._inside]
         owner, place = self._owner, self.market.place_of[self._owner]
         built = place_sums(values, machines, place, len(self.market.places), self.most)

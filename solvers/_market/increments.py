@@ -161,6 +161,7 @@ def _divisible(
     size, cap, m = np.array(sizes, dtype=float), np.array(caps), np.arange(machines + 1)
     best = np.full((*values.shape[:2], machines + 1), np.inf)
     for price in _device_prices(values, size):
+        allowance.check()
         worth = values - price[:, :, None] * size
         order = np.argsort(-worth, axis=2)
         worth, room = np.take_along_axis(worth, order, axis=2), cap[order]

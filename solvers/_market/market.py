@@ -18,7 +18,7 @@ from placer.problem.problem import Pool, Problem
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 
-from .arrays import Array, Indices, Mask
+from .arrays import EVERY, Array, Indices, Mask
 from .best_sums import BestSums
 from .multipliers import bound_rows
 from .quota_buckets import Buckets
@@ -517,9 +517,11 @@ class Market:
         """
         return self._best.of(places, hosts, most)
 
-    def sums_alone(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
-        """Return `best_sums` of each place alone; shape (rows, places, most + 1)."""
-        return self._best.of_each(places, hosts, most)
+    def sums_alone(
+        self, places: Indices, hosts: frozenset[str], most: int, rows: slice = EVERY
+    ) -> Array:
+        """Return `best_sums` of each place alone, in some rows; shape (rows, places, most + 1)."""
+        return self._best.of_each(places, hosts, most, rows)
 
     def total_sums(
         self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None

@@ -147,10 +147,12 @@ class HubLevels:
         own = each[:, hubs, self.hubs]
         others = np.where(frames.near[None], each, -np.inf)
         others[:, hubs, self.hubs] = -np.inf
-        ranked = -np.sort(-others, axis=2)[:, :, : most_regions - 1]
         reached = np.full((len(rows), len(hubs), most_regions), -np.inf)
         reached[:, :, 0] = own
-        reached[:, :, 1 : ranked.shape[2] + 1] = own[:, :, None] + np.cumsum(ranked, axis=2)
+        for row, best, alone in zip(reached, others, own, strict=True):
+            target.check_time()
+            ranked = -np.sort(-best, axis=1)[:, : most_regions - 1]
+            row[:, 1 : ranked.shape[1] + 1] = alone[:, None] + np.cumsum(ranked, axis=1)
         counts = np.arange(1, most_regions + 1)
         inside = self.inside_s(frames.fewest)
         way = np.maximum(frames.least_s, 2 * np.outer(self.load_s[self.hubs], counts - 1))

@@ -21,6 +21,8 @@ from ..._market.required_machines import with_required_places
 from ..._mode import Mode
 from ..._target import Target
 
+AT_ONCE = 1_000_000
+"""Sums of single places that are compared at once."""
 MOST_FAMILIES = 5
 """More classes of hosts are searched as so many families down to the leaves: each family has bounds
 of the whole market, which take longer than looser bounds cost.
@@ -174,10 +176,11 @@ class Relaxation:
             self.problem.profile.tensors,
             self.problem.calibration,
         )
-        seconds = {
-            h: np.array([averaging_seconds([h], size, int(k), tensors, fitted) for k in n])
-            for h in sorted(set(hosts))
-        }
+        seconds: dict[str, Array] = {}
+        for h in sorted(set(hosts)):
+            allowance.check()
+            averages = [averaging_seconds([h], size, int(k), tensors, fitted) for k in n]
+            seconds[h] = np.array(averages)
         built = []
         for name, own in seconds.items():
             below = {h: (other <= own)[self.first :] for h, other in seconds.items()}
@@ -250,9 +253,13 @@ class Relaxation:
                 [self.bound(Node((p,), (), workers, 0.0), family).margins(0.0) for p in places]
             )
         market, at = self.market, np.array(places, dtype=np.intp)
-        needed = self.thresholds_alone(at, workers, family, market.weights)
-        sums = market.sums_alone(at, family.hosts, self.most)[:, :, workers]
-        return margin(sums, needed)
+        rows, lowest = len(market.weights), np.full((len(places), len(workers)), np.inf)
+        step = max(1, AT_ONCE // max(1, len(places) * self.most))
+        for some in (slice(first, first + step) for first in range(0, rows, step)):
+            needed = self.thresholds_alone(at, workers, family, market.weights[some])
+            sums = market.sums_alone(at, family.hosts, self.most, some)[:, :, workers]
+            np.minimum(lowest, margin(sums, needed), out=lowest)
+        return lowest
 
     def thresholds_alone(
         self, places: Indices, workers: Indices, family: Family, weights: Array

@@ -26,6 +26,8 @@ SIZES = (1, 2, 3, 4, 5, 7, 9, 13, 17, 25, 33, 65, 129)
 """Fewest machines of crews that are looked at together."""
 TINY = 1e-300
 """Stands for a weight of 0 in a logarithm."""
+AT_ONCE = 500
+"""Crews whose tables are filled between two looks at the clock."""
 CHUNK = 32
 """Prices that are worked out at once: tables of all machines of a market are large."""
 
@@ -125,6 +127,7 @@ def crews_of(market: Market, averaging: Mapping[str, Array], most: int) -> Crews
     for host, slowest in enumerate(sorted(averaging)):
         sums = _sums(market, weights, hosts[host], most)
         for place, here in enumerate(market.hosts_at):
+            allowance.check()
             if slowest in here:
                 parts += _of_place(place, sums[:, place], averaging[slowest], host)
     hosts.append(frozenset(averaging))
@@ -132,9 +135,6 @@ def crews_of(market: Market, averaging: Mapping[str, Array], most: int) -> Crews
     last = len(hosts) - 1
     parts += [(place, 1, 1, 0.0, last, alone[:, place]) for place in range(len(market.places))]
     parts = sorted((part for part in parts if np.isfinite(part[5][0])), key=lambda part: part[:5])
-    every = np.array([part[5] for part in parts])
-    worth, cheapest = every[:, :-1], every[:, -1]
-    slope = np.column_stack([np.diff(worth, axis=1) / np.diff(prices), cheapest])
     return Crews(
         place=np.array([part[0] for part in parts], dtype=np.intp),
         machines=np.array([part[1] for part in parts], dtype=np.intp),
@@ -144,8 +144,22 @@ def crews_of(market: Market, averaging: Mapping[str, Array], most: int) -> Crews
         hosts=tuple(hosts),
         prices=prices,
         row=np.arange(len(parts)),
-        tables=((worth - prices * slope).ravel(), (-slope).ravel()),
+        tables=_tables([part[5] for part in parts], prices),
     )
+
+
+def _tables(sums: list[Array], prices: Array) -> tuple[Array, Array]:
+    """Return the tables of `Crews` for the best sums at each price, and of the price alone."""
+    allowance.reserve(2 * 8 * len(sums) * len(prices))
+    speed, usd = (np.empty((len(sums), len(prices))) for _ in range(2))
+    for first in range(0, len(sums), AT_ONCE):
+        allowance.check()
+        every = np.array(sums[first : first + AT_ONCE])
+        worth, cheapest = every[:, :-1], every[:, -1]
+        slope = np.column_stack([np.diff(worth, axis=1) / np.diff(prices), cheapest])
+        speed[first : first + AT_ONCE] = worth - prices * slope
+        usd[first : first + AT_ONCE] = -slope
+    return speed.ravel(), usd.ravel()
 
 
 def _no_slower(averaging: Mapping[str, Array], slowest: str, most: int) -> frozenset[str]:

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from placer.cost_model.timing.plain_streams import seconds_over
+from placer.solving import allowance
 
 from ..._market.arrays import Array, Indices
 from ..._market.market import Market
@@ -120,7 +121,10 @@ def near_classes(seconds: Array) -> Indices:
 def price_classes(usd: Array) -> Indices:
     """Group places by what their sends cost each way; shape (places,)."""
     both = np.concatenate([_finite(usd), _finite(usd).T], axis=1)
-    apart = np.abs(both[:, None, :] - both[None, :, :]).mean(axis=2)
+    apart = np.empty((len(both), len(both)))
+    for row, own in zip(apart, both, strict=True):
+        allowance.check()
+        row[:] = np.abs(own - both).mean(axis=1)
     return _grouped(apart)
 
 
@@ -136,6 +140,7 @@ def _grouped(apart: Array) -> Indices:
     np.fill_diagonal(between, np.inf)
     alive = count
     while alive > CLASSES or (alive > 1 and between.min() <= 0.0):
+        allowance.check()
         one, other = divmod(int(np.argmin(between)), count)
         label[label == other] = one
         farthest = np.maximum(between[one], between[other])
