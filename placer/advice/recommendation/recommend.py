@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -51,7 +51,7 @@ NEAR = 1.5
 """A near miss breaks one limit by at most this factor."""
 SPREAD_NODES = 50
 """Nodes of the search for a placement over two regions to compare with."""
-CONSIDERED_S = 0.3
+CONSIDERED_S = 0.22
 """Seconds after the end of the request in which equal machines are still evaluated."""
 LOCAL_STEPS = 16
 """Steps between exchanges that a request without local steps is compared with."""
@@ -215,10 +215,12 @@ def _with_alternatives(
             kind = placement.groups[0].device, placement.groups[0].market
             scored = result.objective.score(outcome), placement
             best_of_kind[kind] = min(best_of_kind.get(kind, scored), scored, key=lambda s: s[0])
-    ranked = sorted(
-        {p.canonical(): None for p in [result.placement, *(p for _, p in best_of_kind.values())]},
-        key=lambda p: result.objective.score(evaluate(p, problem)),
-    )
+    scores = {
+        result.placement.canonical(): result.objective.score(evaluate(result.placement, problem))
+    }
+    for score, placement in best_of_kind.values():
+        scores.setdefault(placement.canonical(), score)
+    ranked = sorted(scores, key=lambda p: scores[p])
     fitting = [(p, outcome) for p, outcome, broken in considered if outcome and not broken]
     return replace(
         result,
@@ -454,26 +456,48 @@ def _near_misses(
     winner = result.estimate
     assert winner is not None
     speed = winner.effective_samples_per_second.value
-    near: list[tuple[float, float, Option]] = []
+    near: list[tuple[float, float, str, Placement]] = []
     for placement, outcome, all_broken in considered:
         broken = {violation.code for violation in all_broken}
         if outcome is None or len(broken) != 1 or not broken <= LIMIT_CODES:
             continue
-        if broken <= {"budget", "total-budget"} and outcome.samples_per_second <= speed * CLEARLY:
-            continue  # no faster: nothing to say of it
+        code = broken.pop()
+        if _tells_nothing(code, outcome, winner, problem.requirements):
+            continue
+        key = (outcome.usd.total, -outcome.samples_per_second)
+        near.append((*(key if outcome.samples_per_second > speed else key[::-1]), code, placement))
+    chosen = [
+        _first_miss(sorted(near, key=lambda f: f[:2]), problem, winner),
+        _first_miss(sorted(near, key=lambda f: (f[1], f[0])), problem, winner),
+    ]
+    yield from dict.fromkeys(option for option in chosen if option is not None)
+
+
+def _tells_nothing(code: str, other: Outcome, got: Estimate, wish: Requirements) -> bool:
+    """Return whether price and speed alone say that a placement outside a limit is no near miss, as
+    `_miss_words` has it: most are none, and an estimate takes longer.
+    """
+    speed, usd = got.effective_samples_per_second.value, got.usd_per_hour.total
+    if code in ("budget", "total-budget") and other.samples_per_second <= speed * CLEARLY:
+        return True
+    if code == "budget":
+        return other.usd.total > (wish.budget_usd_per_hour or math.inf) * NEAR
+    return code == "throughput" and (
+        other.samples_per_second * NEAR < (wish.floor_samples_per_second or 0.0)
+        or other.usd.total * CLEARLY >= usd
+    )
+
+
+def _first_miss(
+    near: Iterable[tuple[float, float, str, Placement]], problem: Problem, winner: Estimate
+) -> Option | None:
+    """Return the first of some placements outside one limit that is worth a word; None without."""
+    for _, _, code, placement in near:
         other = estimate(placement, problem)
-        note = _miss_words(broken.pop(), other, winner, problem.requirements)
+        note = _miss_words(code, other, winner, problem.requirements)
         if note:
-            faster = other.effective_samples_per_second.value > speed
-            key = (other.usd_per_hour.total, -other.effective_samples_per_second.value)
-            near.append(
-                (
-                    *(key if faster else key[::-1]),
-                    Option(placement=placement, estimate=other, label="near-miss", note=note),
-                )
-            )
-    chosen = [min(near, key=lambda f: f[:2]), min(near, key=lambda f: (f[1], f[0]))] if near else []
-    yield from dict.fromkeys(option for _, _, option in chosen)
+            return Option(placement=placement, estimate=other, label="near-miss", note=note)
+    return None
 
 
 def _miss_words(code: str, other: Estimate, got: Estimate, wish: Requirements) -> str:
