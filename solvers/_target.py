@@ -40,7 +40,8 @@ class Target:
     -----
     Mutable on purpose: searches call `offer`, and read what an improvement still needs. ``skipped``
     says that some part was too large to enumerate, so nothing is proved; ``first`` that any
-    placement within the limits ends the search; ``beat`` is a value known without a placement.
+    placement within the limits ends the search; ``rough`` that whole modes are asked for the bounds
+    alone that take little time; ``beat`` is a value known without a placement.
     """
 
     problem: Problem
@@ -60,6 +61,7 @@ class Target:
     candidates: int = 0
     skipped: bool = False
     first: bool = False
+    rough: bool = False
     beat: float | None = None
     tied: tuple[Objective, float] | None = None
     ticks: int = field(default=0, repr=False)

@@ -35,8 +35,10 @@ SMALL_BYTES = 4_000_000
 """An array of no more bytes is not asked about: reading the resident memory takes longer."""
 LOOK_EVERY_S = 0.02
 """How often the resident memory is read."""
-CLOSING_S = 0.25
-"""Seconds after the end of an allowance in which what follows the search may still run."""
+FIRST_S = 0.14
+"""Seconds after the end of an allowance in which a search without an answer may construct one."""
+CLOSING_S = 0.18
+"""Seconds after the end of an allowance in which its bound may still be tightened."""
 
 
 class Reason(StrEnum):
@@ -175,8 +177,9 @@ class Closing(Allowance):
 
     def check(self) -> None:
         """Look at the clock and the memory; see `Allowance.check`."""
-        self.after.spent  # noqa: B018 - notes the moment of a Ctrl-C that comes only now
-        self.deadline = self.after.end + self.seconds
+        if self.deadline == inf or self.after.reason is None:
+            self.after.spent  # noqa: B018 - notes the moment of a Ctrl-C that comes only now
+            self.deadline = self.after.end + self.seconds
         super().check()
 
 

@@ -195,9 +195,9 @@ class Prepared:
 
     def _constructed(self, target: Target) -> Placement | None:
         """Construct a placement where a search was stopped before it had any."""
-        with allowance.closing(), suppress(StoppedError, MemoryError):
+        with allowance.closing(allowance.FIRST_S), suppress(StoppedError, MemoryError):
             draft = greedy.solve(
-                target.problem, SolveOptions(time_limit_s=allowance.CLOSING_S)
+                target.problem, SolveOptions(time_limit_s=allowance.FIRST_S)
             ).placement
             if draft is not None:
                 target.offer(draft)
@@ -380,11 +380,11 @@ class Prepared:
         target.deadline = math.inf
         if self._alone(target):
             ledger.root((NO_EXCHANGE, 1), _best_single_machine(self.market, target))
-        with allowance.closing(), suppress(StoppedError, MemoryError):
-            searches = self._begun or self.searches(_aimed(self.market, target), target)
-            Schedule(target, ledger, searches).bound_all()
         # What no time or memory is left for keeps the outermost value.
         outermost = unbeatable_value(self.market, target)
+        with allowance.closing(), suppress(StoppedError, MemoryError):
+            searches = self._begun or self.searches(_aimed(self.market, target), target)
+            Schedule(target, ledger, searches).close(outermost)
         for mode in self.market.problem.modes:
             if not ledger.of(mode).worked_out:
                 ledger.root(mode, outermost)

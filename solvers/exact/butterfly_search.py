@@ -92,10 +92,11 @@ class ButterflySearch:
         self.target.check_time()
         if self.ranges.empty:
             return False
+        opened = (family for family in self.relaxation.families if len(self._open(family)))
+        if self.target.rough:
+            return any(True for _ in opened)
         return any(
-            self._alone_open(family) or any(True for _ in self._frames(family))
-            for family in self.relaxation.families
-            if len(self._open(family))
+            self._alone_open(family) or any(True for _ in self._frames(family)) for family in opened
         )
 
     def _alone_open(self, family: Family) -> bool:

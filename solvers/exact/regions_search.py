@@ -207,6 +207,9 @@ class RegionSearch:
         if self.ranges.empty:
             return False
         self._fill_rough_margins(self.relaxation.families)
+        if self.target.rough and self._rough_margins:
+            rough = self._rough_margins.items()
+            return any(np.any(margins >= 0) for (r, _), margins in rough if r >= fewest)
         return any(
             len(self._open(r, family)) > 0
             for family in self.relaxation.families
@@ -221,6 +224,7 @@ class RegionSearch:
         self._forget_old_margins()
         if self.problem.requirements.required_places or self._roots or self._rough_margins:
             return
+        built: dict[tuple[int, frozenset[str]], Array] = {}
         for family in families:
             self.target.check_time()
             least = self._least_rounds(family)
@@ -235,9 +239,8 @@ class RegionSearch:
             at = np.array(places, dtype=np.intp)
             sums = self.market.total_sums(at, family.hosts, self.most)[:, least.workers]
             parts = np.split(margin(sums, needed), least.ends)
-            self._rough_margins |= {
-                (r, family.hosts): part for r, part in zip(least.regions, parts, strict=True)
-            }
+            built |= {(r, family.hosts): part for r, part in zip(least.regions, parts, strict=True)}
+        self._rough_margins = built  # of all families, or of none where the clock ends this
 
     def _least_rounds(self, family: Family) -> LeastRounds | None:
         """Return the least rounds of all placements of a family of hosts, which depend on no

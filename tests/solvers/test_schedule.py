@@ -15,7 +15,8 @@ from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_named, objective_of
 from placer.problem.problem import Problem
-from placer.solving.answer import SolveOptions
+from placer.solving.allowance import OutOfTimeError
+from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 from placer.solving.solve import solve
 
@@ -183,3 +184,46 @@ def test_what_was_left_out_at_the_gap_asked_for_is_not_proved_by_a_stage() -> No
     target, ledger, search = paused(finds)
     assert not SCHEDULE.Schedule(target, ledger, [search]).run()
     assert not ledger.of(("all-reduce", 1)).closed
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 100_000), st.sampled_from(MAKERS), st.integers(1, 12))
+def test_rough_bounds_are_valid_and_no_looser_than_what_nothing_beats(
+    seed: int, draw: Callable[[int], Problem], asked: int
+) -> None:
+    """Time is up after a few bounds of the closing, from the first rough one to the last sharp one:
+    no placement beats the bound of its mode, and none is looser than that of last resort.
+    """
+    problem = draw(seed)
+    best, allows, left = best_by_mode(problem), SCHEDULE.Schedule._allows, asked
+
+    def counted(self: Any, search: Any, slack: float) -> bool:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OutOfTimeError
+        return bool(allows(self, search, slack))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SCHEDULE, "LOOK", 0)
+        patch.setattr(SCHEDULE, "TURN", 1)
+        patch.setattr(SCHEDULE.Schedule, "_look", out_of_time)
+        patch.setattr(SCHEDULE.Schedule, "_allows", counted)
+        result = solve(problem, "exact", PROOF)
+    if result.placement is None or result.status is Status.OPTIMAL:
+        return
+    assert beaten(result, best) == []
+    assert result.bound is not None
+    market = importlib.import_module("placer.solvers._market.market").Market.of(problem)
+    target = importlib.import_module("placer.solvers._target").Target.of(
+        problem, gap=0.0, deadline=float("inf")
+    )
+    outermost = importlib.import_module("placer.solvers.exact.bounds.outermost").unbeatable_value(
+        market, target
+    )
+    assert not objective_of(problem.requirements).better(result.bound, outermost, 1e-6)
+
+
+def out_of_time(schedule: Any) -> None:
+    """Stand in for a look at which the time is up."""
+    raise OutOfTimeError
