@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from placer.errors import unknown
+from placer.advice.runner.blas_threads import loading_one_thread
 
 ASKS = "ask"
 """Room of the commands whose options may have defaults of the user's."""
@@ -85,9 +86,12 @@ class LazyGroup(click.Group):
 
                 raise unknown_command(args[0], self.helps)
             raise unknown("command", args[0], self.helps)
-        name, command, rest = super().resolve_command(ctx, args)
-        if ctx.parent is None and command is not None and name and self.rooms.get(name) == ASKS:
-            ctx.default_map = {name: _defaults(name, command, rest)}
+        if ctx.parent is not None or not args or self.rooms.get(args[0]) != ASKS:
+            return super().resolve_command(ctx, args)
+        with loading_one_thread():
+            name, command, rest = super().resolve_command(ctx, args)
+            if command is not None and name:
+                ctx.default_map = {name: _defaults(name, command, rest)}
         return name, command, rest
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from placer.advice.runner.runner import Runner, Task
 from placer.errors import PlacerError
+from placer.advice.runner.blas_threads import starting_one_thread
 
 MOST_JOBS = 1_024
 _shared: Any = None
@@ -57,7 +58,8 @@ def _deafly(executor: ProcessPoolExecutor, task: Task, item: Any) -> Future[Any]
     """
     heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return executor.submit(_solve_here, task, item)
+        with starting_one_thread():
+            return executor.submit(_solve_here, task, item)
     finally:
         signal.pthread_sigmask(
             signal.SIG_SETMASK, heard

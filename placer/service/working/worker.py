@@ -12,6 +12,7 @@ from typing import Any
 from placer.service.settings import Settings
 from placer.service.working.child import CANCEL, END, main
 from placer.service.working.messages import Question, Ready
+from placer.advice.runner.blas_threads import starting_one_thread
 
 CONTEXT = multiprocessing.get_context("spawn")
 STARTING_S = 120.0
@@ -38,7 +39,8 @@ class Worker:
             daemon=True,
             name="placer worker",
         )
-        self.process.start()
+        with starting_one_thread():
+            self.process.start()
         other.close()
         threading.Thread(target=self._hear, daemon=True, name="hear worker").start()
 
