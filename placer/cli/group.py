@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from placer.errors import unknown
 from placer.advice.runner.blas_threads import loading_one_thread
+from placer.errors import unknown
 
 ASKS = "ask"
 """Room of the commands whose options may have defaults of the user's."""

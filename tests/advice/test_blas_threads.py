@@ -1,4 +1,4 @@
-"""Threads of the linear algebra: one in processes that placer begins; no variable is left behind."""
+"""Threads of the linear algebra: one where placer begins the process, and no variable is left."""
 
 import os
 import subprocess
@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from placer.advice.runner.processes import processes
 from placer.advice.runner.blas_threads import VARIABLE
+from placer.advice.runner.processes import processes
 
 ASKED = ["recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--budget", "5/h"]
 COUNTED = f"""

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any
 
+from placer.advice.runner.blas_threads import starting_one_thread
 from placer.advice.runner.runner import Runner, Task
 from placer.errors import PlacerError
-from placer.advice.runner.blas_threads import starting_one_thread
 
 MOST_JOBS = 1_024
 _shared: Any = None

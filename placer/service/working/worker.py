@@ -9,10 +9,10 @@ import shutil
 import threading
 from typing import Any
 
+from placer.advice.runner.blas_threads import starting_one_thread
 from placer.service.settings import Settings
 from placer.service.working.child import CANCEL, END, main
 from placer.service.working.messages import Question, Ready
-from placer.advice.runner.blas_threads import starting_one_thread
 
 CONTEXT = multiprocessing.get_context("spawn")
 STARTING_S = 120.0
