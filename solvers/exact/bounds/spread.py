@@ -18,6 +18,7 @@ from ..._market.arrays import Array, Indices, Mask
 from ..._market.grid import Grid
 from ..._target import Target
 from .dendrogram import Dendrogram
+from .few_machines import FEW, FewMachines
 from .neighbourhoods import Neighbourhoods
 from .relaxation import Family, Relaxation, margin, priced_rows
 
@@ -61,6 +62,7 @@ class Spread:
         self.market, self.mode = relaxation.market, relaxation.mode
         self.near = Neighbourhoods(relaxation, grid, family)
         self.places = self.near.places
+        self._few: dict[tuple[int, ...], FewMachines] = {}
 
     @cached_property
     def dendrogram(self) -> Dendrogram:
@@ -80,27 +82,48 @@ class Spread:
             fastest = self.relaxation.fastest_pair
             anywhere = np.ones((len(self.places), len(some)), dtype=bool)
             rows = priced_rows(self.grid.weights, self.mode, target)
+            weights = self.grid.weights[rows]
             total = self._reached(target, rows, some, fastest, anywhere)
-            left = margin(total, self._needed(target, rows, some, fastest)) >= 0
+            left = margin(total, self._needed(target, weights, some, fastest)) >= 0
             some, total = some[left], total[:, left]
             for below, level in self.near.bands(target, some) if len(some) else []:
                 target.check_time()
                 slowest = max(below, fastest)
                 inside = self.near.open(target, some, below, level)
-                inside &= margin(total, self._needed(target, rows, some, slowest)) >= 0
+                inside &= margin(total, self._needed(target, weights, some, slowest)) >= 0
                 if 0 < inside.sum() < MANY * inside.size:
                     near = self._reached(target, rows, some, slowest, inside)
-                    needed = self._needed(target, rows, some, slowest)
+                    needed = self._needed(target, weights, some, slowest)
                     inside &= margin(near, needed) >= 0
                 for at in np.flatnonzero(inside.any(axis=0)).tolist():
-                    yield Frame(
+                    frame = Frame(
                         workers=int(some[at]),
                         below=below,
                         level=level,
                         places=tuple(self.places[inside[:, at]].tolist()),
                     )
+                    if self._whole_machines_reach(target, frame, slowest):
+                        yield frame
 
-    def _needed(self, target: Target, rows: Indices, workers: Indices, wan: float) -> Array:
+    def _whole_machines_reach(self, target: Target, frame: Frame, wan: float) -> bool:
+        """Return whether whole machines may be an improvement in a frame whose slowest pair takes
+        so long at least.
+        """
+        if frame.workers > FEW:
+            return True
+        ends = np.zeros((2, self.grid.weights.shape[1]))
+        ends[0, 0] = ends[1, 1] = 1.0
+        needed = self._needed(target, ends, np.array([frame.workers]), wan)[:, 0]
+        if not np.isfinite(needed).all():  # nothing reaches it, or dollars do not count
+            return not np.any(needed == np.inf)
+        few = self._few.get(frame.places)
+        if few is None:
+            inside = self.market.pools_of_hosts(self.family.hosts)
+            inside &= np.isin(self.market.place_of, frame.places)
+            few = self._few[frame.places] = FewMachines(self.market, inside)
+        return few.reach(frame.workers, usd=-float(needed[1]), speed=float(needed[0]))
+
+    def _needed(self, target: Target, weights: Array, workers: Indices, wan: float) -> Array:
         """Return the thresholds of an improvement whose slowest pair takes so long at least; shape
         (rows, workers).
         """
@@ -108,7 +131,7 @@ class Spread:
         nothing = np.zeros(len(workers))
         return target.thresholds(
             self.mode,
-            self.grid.weights[rows],
+            weights,
             self.family.averaging_s[workers] + wan * each,
             nothing,
             min(self.market.data_usd[p] for p in self.places),
@@ -121,8 +144,8 @@ class Spread:
         """Return the best sums within some places, whose pairs pay for being apart, minus infinity
         where one shows that there is no improvement; shape (rows, workers).
         """
-        needed = self._needed(target, rows, workers, wan)
         weights = self.grid.weights[rows]
+        needed = self._needed(target, weights, workers, wan)
         each = pair_bytes(self.relaxation.problem.gradient_bytes, 1) / workers
         per_hour = SECONDS_PER_HOUR * self.mode.multiplier / self.mode.samples * target.min_speed
         charge = weights[:, 1:2] * (per_hour * each)
