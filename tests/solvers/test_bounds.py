@@ -5,7 +5,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import placer
-from instances import random_problem
+from instances import island_problem, random_problem
 from placer.cost_model.timing.averaging import wan_seconds
+from placer.cost_model.timing.lanes import lanes
 from placer.problem.exchange.allreduce import butterfly, pair_bytes
 from placer.problem.problem import groups_of
 
@@ -108,6 +109,42 @@ def test_no_placement_sends_faster_than_its_busiest_worker() -> None:
             decided += exact > 0.99 * between
     assert judged >= 40
     assert decided >= 1, "in none of the drawn placements does the busiest worker decide"
+
+
+def test_no_pair_of_islands_is_faster_than_the_bound_of_its_places() -> None:
+    """Two workers of drawn islands in two places take at least the seconds between regions that the
+    bound gives to these places, and some take longer than with the lanes of the largest worker.
+    """
+    judged = slower = 0
+    for seed in range(40):
+        problem = island_problem(seed)
+        kept, mode = market.Market.of(problem), modes.Mode(problem, "all-reduce", 1)
+        if problem.lanes == 1:
+            continue
+        asked = target.Target.of(problem, gap=0.0, deadline=math.inf)
+        bound = relaxation.Relaxation(kept, asked, mode, 2, 4).wan_matrix
+        shard = pair_bytes(problem.gradient_bytes, 2)
+        for (i, one), (j, other) in combinations(enumerate(kept.pools), 2):
+            if one.place == other.place:
+                continue
+            own = {one.place: one.machines, other.place: other.machines}
+            most = dict.fromkeys(own, problem.lanes)
+            seconds, least = (
+                wan_seconds(
+                    butterfly(sorted(dict.fromkeys(own, 1).items()), problem.gradient_bytes),
+                    lanes(problem.network, machines),
+                    problem.calibration,
+                    problem.requirements.streams,
+                    software=problem.transport,
+                )
+                for machines in (own, most)
+            )
+            bounded = float(bound[kept.place_of[i], kept.place_of[j]]) * shard
+            assert bounded <= seconds * (1 + 1e-6)
+            judged += 1
+            slower += bounded > least * 1.01
+    assert judged
+    assert slower
 
 
 def test_partners_are_the_cheapest_that_a_head_can_have() -> None:

@@ -416,7 +416,7 @@ class Relaxation:
     @cached_property
     def wan_matrix(self) -> Array:
         """`pair_wan` of all pairs of places, 0 from a place to itself; shape (places, places)."""
-        one_way = 1.0 / self.problem.network.speeds(self.market.places, self.mode.streams)
+        one_way = 1.0 / self._pair_speeds()
         np.fill_diagonal(one_way, 0.0)
         fitted, software = self.problem.calibration, self.problem.transport
         own = np.array([place.startswith(SITES) for place in self.market.places])
@@ -428,14 +428,40 @@ class Relaxation:
         built: Array = factors * np.maximum(one_way, one_way.T)
         return built
 
+    def _pair_speeds(self) -> Array:
+        """Return the most bytes/s of a pair of workers from place to place; shape (places, places).
+
+        Notes
+        -----
+        As many streams run side by side as the smaller of both workers has machines, at most.
+        """
+        network, places = self.problem.network, self.market.places
+        streams = self.problem.requirements.streams
+        if self.mode.streams == streams:
+            return network.speeds(places, streams)
+        lanes = np.minimum(self._lanes[:, None], self._lanes)
+        built = np.zeros(lanes.shape)
+        for own in np.unique(lanes).tolist():
+            np.copyto(built, network.speeds(places, streams * own), where=lanes == own)
+        return built
+
+    @cached_property
+    def _lanes(self) -> Indices:
+        """Machines of the largest worker of each place that send side by side; shape (places,)."""
+        most = np.ones(len(self.market.places), dtype=np.intp)
+        machines = np.array([pool.machines for pool in self.market.pools], dtype=np.intp)
+        np.maximum.at(most, self.market.place_of, machines)
+        return np.minimum(most, self.problem.lanes)
+
     @cached_property
     def machine_wan(self) -> Array:
         """Seconds in which one worker of each place sends or receives a byte, at least; shape
         (places,).
         """
-        network, lanes = self.problem.network, self.problem.lanes
-        rates = [lanes * network.machine_bytes_per_s(place) for place in self.market.places]
-        built: Array = 1.0 / np.array(rates)
+        network, places = self.problem.network, self.market.places
+        built: Array = 1.0 / (
+            self._lanes * np.array([network.machine_bytes_per_s(place) for place in places])
+        )
         return built
 
     def load_wan(self, places: Indices, workers: Indices, regions: int) -> Array:
