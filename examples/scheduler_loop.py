@@ -9,10 +9,10 @@ Prints: a line for each job, and how many requests a second this machine answere
 """
 
 import time
-from dataclasses import replace
 from typing import Any
 
 from placer import Advisor, PlacerError, Result, SolveOptions, whatif
+from placer.records import replace
 from placer.solving.solve import prepare
 
 QUEUE: list[dict[str, Any]] = [

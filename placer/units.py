@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+
+from msgspec import Struct
 
 from placer.errors import PlacerError
 
@@ -36,8 +37,7 @@ _HOURS_OF = {
 _DURATION = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Interval:
+class Interval(Struct, frozen=True, kw_only=True):
     """A value with a low and a high end."""
 
     value: float

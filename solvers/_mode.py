@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from placer.cost_model.convergence import multiplier_of
 from placer.cost_model.timing.lanes import DIRECT
@@ -21,8 +21,7 @@ from placer.problem.problem import Problem
 from placer.workload.island.collectives import HIDDEN_SHARE
 
 
-@dataclass(frozen=True)
-class Mode:
+class Mode(Struct, frozen=True, dict=True):
     """A strategy and its number of local steps for one problem."""
 
     problem: Problem

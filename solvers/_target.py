@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,7 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import missing
 from placer.problem.shares import UNITS_PER_SAMPLE
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import OutOfTimeError, Reason, StoppedError
 from placer.units import SECONDS_PER_HOUR

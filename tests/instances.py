@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -22,6 +21,7 @@ from placer.market.catalog import (
 from placer.problem.data.datasets import Dataset
 from placer.problem.problem import Pool, Problem
 from placer.problem.requirements import EXCHANGES, Quota, Requirements, Used
+from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.profile import Efficiency, ModelProfile, Rate
 

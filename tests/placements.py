@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 
 from instances import wide_problem
@@ -16,6 +15,7 @@ from placer.problem.exchange import traits
 from placer.problem.placement import Placement, WorkerGroup
 from placer.problem.problem import Pool, Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.workload.profile import load_profile
 
 book, profile = cache(load_catalog), cache(load_profile)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from math import inf
 
@@ -20,6 +19,7 @@ from placer.advice.portfolio.question.resources import Limits, Resource, kind_of
 from placer.cost_model.limits import evaluated
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
+from placer.records import replace
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
 """Yields all placements of a question."""

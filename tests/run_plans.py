@@ -9,7 +9,6 @@ import os
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.runtime.training.context import Settings
 from placer.problem.exchange import traits
 from placer.profiler.workload import Workload
+from placer.records import replace
 
 for _name, _value in (
     ("AWS_ACCESS_KEY_ID", "test"),

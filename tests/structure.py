@@ -34,7 +34,7 @@ FLOORS = (
     ("market",),
     ("units",),
     ("files",),
-    ("errors", "version"),
+    ("errors", "records", "version"),
 )
 """Rooms of placer from the top: a room imports only from floors below its own."""
 SOURCES = ("placer", "solvers")

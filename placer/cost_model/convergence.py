@@ -7,8 +7,9 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from placer.cost_model.diloco_losses import PARAMETERS, times_samples, was_trained
 from placer.errors import PlacerError
@@ -22,8 +23,7 @@ from placer.workload.profile import ModelProfile
 ARROW = " -> "
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Multiplier:
+class Multiplier(Struct, frozen=True, kw_only=True):
     """Samples to target over those of plain synchronous training in FP32: 1 is as good, 2 needs
     twice as many.
     """

@@ -8,10 +8,11 @@ import csv
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from statistics import fmean
+
+from msgspec import Struct
 
 from placer.market.books.folders import shipped_folder
 
@@ -47,8 +48,7 @@ OUTSIDE_SPREAD = 1.5
 """Factor on the high end for models that the papers did not train: assumed."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Loss:
+class Loss(Struct, frozen=True, kw_only=True):
     """A published loss of DiLoCo beside that of data-parallel training at the same tokens."""
 
     parameters: float

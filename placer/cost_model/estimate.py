@@ -5,8 +5,9 @@ manifests.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import fsum
+
+from msgspec import Struct
 
 from placer.cost_model.convergence import Multiplier, multiplier_of
 from placer.cost_model.diloco_losses import REPLICAS, times_samples_of
@@ -37,8 +38,7 @@ from placer.units import SECONDS_PER_HOUR, Interval, format_speed, format_usd
 from placer.workload.island import Refusal
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LinkUse:
+class LinkUse(Struct, frozen=True, kw_only=True):
     """What one directed pair of places carries: bytes per round, streams side by side and their
     price in USD/h.
     """
@@ -51,8 +51,7 @@ class LinkUse:
     basis: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """What a placement does and costs on average, without intervals and sources: all that a solver
     compares.
 
@@ -85,8 +84,7 @@ class Outcome:
         return cost.usd_per_million_samples(self.usd.total, self.samples_per_second)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DataPasses:
+class DataPasses(Struct, frozen=True, kw_only=True):
     """How often a run reads the data of a store, which workers keep it on their disks after the
     first time, and the samples/s that pass through all of them then and later.
     """
@@ -97,8 +95,7 @@ class DataPasses:
     later_samples_per_second: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Estimate:
+class Estimate(Struct, frozen=True, kw_only=True):
     """What a placement does and costs.
 
     Notes

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import Outcome, estimate, evaluate, exchange_phases, pool_of
@@ -25,8 +26,7 @@ TOLERANCE = 1e-9
 """Relative slack when a figure is compared with the user's limit."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Violation:
+class Violation(Struct, frozen=True, kw_only=True):
     """A wish or a limit that a placement breaks."""
 
     code: str

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import Estimate, Outcome
 from placer.problem.requirements import Requirements
+from placer.records import replace
 
 SAME = 1e-9
 """Relative difference up to which a value and its bound count as equal."""
@@ -18,8 +20,7 @@ NO_VALUE = 1e-12
 """Values below count as this in a relative gap: a placement may cost and emit nothing."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Objective:
+class Objective(Struct, frozen=True, kw_only=True):
     """One objective: the value of a placement, and the direction that is better.
 
     Notes

@@ -5,7 +5,6 @@ along.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 
 from placer.cost_model.estimate import pool_of
 from placer.market.capacity_table import rows_about
@@ -14,6 +13,7 @@ from placer.market.network.graph import largest_cards
 from placer.problem.admitted_exchanges import server_offer
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 
 KINDS = ("intra_zone", "inter_zone", "internet")
 """Destinations of egress prices that are no places."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec import to_builtins
@@ -17,6 +17,7 @@ from placer.market.catalog import Catalog, gpu_document, offer_document
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.words.changes import book_changed_again, changes_said
+from placer.records import replace
 from placer.workload.constants import PUBLISHED
 from placer.workload.profile import load_profile, profile_document, profile_names
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from placer.documents.certificate import holds_market
@@ -13,6 +12,7 @@ from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.words.changes import book_changed_again, changes_said
+from placer.records import replace
 
 
 def reopened_problem(

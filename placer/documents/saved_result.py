@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -26,6 +25,7 @@ from placer.market.catalog import OLD_TRANSPORT
 from placer.market.price_interval import first_interval
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.units import format_plain
 from placer.workload.inner_plan import InnerPlan
 

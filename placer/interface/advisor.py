@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from placer.advice.recommendation.recommend import recommend as recommend_problem
@@ -21,6 +20,7 @@ from placer.problem.problem import Problem
 from placer.problem.words.request import build_problem
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import Quotas, TrainingWishes, Wishes
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Cancel
 from placer.solving.answer import SolveOptions

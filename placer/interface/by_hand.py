@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from typing import Any
 
 from placer.advice.recommendation.notes import notes_of
@@ -22,8 +21,7 @@ ESTIMATE_SCHEMA = "placer.estimate/v1"
 COMPARISON_SCHEMA = "placer.comparison/v1"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
-class PlacementEstimate(Estimate, Shown):
+class PlacementEstimate(Estimate, Shown, frozen=True, kw_only=True, eq=False):
     """An estimate with its placement and question, so that it has a document and a report.
 
     Notes
@@ -37,7 +35,8 @@ class PlacementEstimate(Estimate, Shown):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Estimate) and _figures(self) == _figures(other)
 
-    __hash__ = Estimate.__hash__
+    def __hash__(self) -> int:
+        return hash(Estimate(**_figures(self)))
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.estimate/v1`` document: plain types, ready for JSON; within v1 keys
@@ -47,8 +46,8 @@ class PlacementEstimate(Estimate, Shown):
         return estimate_document(self.problem, self.placement, self, broken)
 
 
-def _figures(found: Estimate) -> tuple[Any, ...]:
-    return tuple(getattr(found, field.name) for field in fields(Estimate))
+def _figures(found: Estimate) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in Estimate.__struct_fields__}
 
 
 def estimate_by_hand(workers: str, problem: Problem) -> PlacementEstimate:
@@ -61,8 +60,7 @@ def estimate_by_hand(workers: str, problem: Problem) -> PlacementEstimate:
     """
     placement = place_by_hand(workers, problem)
     found = estimate(placement, problem)
-    figures = {field.name: getattr(found, field.name) for field in fields(Estimate)}
-    return PlacementEstimate(**figures, placement=placement, problem=problem)
+    return PlacementEstimate(**_figures(found), placement=placement, problem=problem)
 
 
 def estimate_document(

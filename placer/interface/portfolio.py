@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from placer.problem.words.quotas import quotas_of
 from placer.problem.words.readers import read_wish
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import WISHES, Quotas
+from placer.records import replace
 from placer.solving.allowance import Cancel
 from placer.units import parse_fraction, parse_seconds
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import platformdirs
+from msgspec import Struct
 
 from placer.errors import PlacerError
 from placer.files.bounded_file import read_file
@@ -17,6 +17,7 @@ from placer.market.books.folders import own_folder
 from placer.problem.words.meanings import unknown_word
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import WISHES
+from placer.records import replace
 
 FILE = "placer.toml"
 PREFIX = "PLACER_DEFAULT_"
@@ -53,8 +54,7 @@ NOT_BY_HAND = ("workers",)
 """Options that mean something else where a placement is given by hand."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True, kw_only=True):
     """A default of one option: its name on the command line and in Python, its value as the command
     line takes it, and where it was found; ``command`` is empty where it is for every command.
     """

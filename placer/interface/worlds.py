@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -29,6 +28,7 @@ from placer.interface.options import solve_options
 from placer.interface.signatures import with_wishes
 from placer.problem.words.changes import parse_changes
 from placer.problem.words.wishes import Wishes
+from placer.records import replace
 from placer.solving.allowance import Cancel
 from placer.validation.calibration.observations import observe
 from placer.workload.profile import ModelProfile

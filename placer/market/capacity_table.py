@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import shipped_catalogs
@@ -15,8 +16,7 @@ ANY = "*"
 """Every provider, or every device."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CapacityRow:
+class CapacityRow(Struct, frozen=True, kw_only=True):
     """What one zone launches: at least ``machines`` of ``machines_asked`` in a share of the time.
 
     Notes
@@ -58,8 +58,7 @@ class CapacityRow:
         return f"{self.provider}/{self.region}" if self.region else self.provider
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ZoneCapacity:
+class ZoneCapacity(Struct, frozen=True, kw_only=True):
     """What a table knows of one zone; each part from the narrowest rows that have it.
 
     Notes
@@ -200,5 +199,5 @@ def class_rows() -> tuple[CapacityRow, ...]:
 
 def capacity_document(row: CapacityRow) -> dict[str, Any]:
     """Return a row ready for JSON, without what it does not know."""
-    built = {name: getattr(row, name) for name in CapacityRow.__dataclass_fields__}
+    built = {name: getattr(row, name) for name in CapacityRow.__struct_fields__}
     return {name: value for name, value in built.items() if value not in (None, "")}

@@ -7,8 +7,9 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from placer.errors import PlacerError
 from placer.market.books.folders import shipped_folder
@@ -21,8 +22,7 @@ _UNITS = {"g": 1.0, "kg": 1e3, "t": 1e6}
 _HOURS = {"h": 1.0, "hour": 1.0, "d": 24.0, "day": 24.0}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PowerFigure:
+class PowerFigure(Struct, frozen=True, kw_only=True):
     """A row of catalogs/power.csv: load of a device, watts of a vCPU or power usage effectiveness,
     with its ends and basis.
     """

@@ -88,8 +88,7 @@ class Placed:
         return f"{self.provider}/{self.region}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Region(Placed):
+class Region(Placed, msgspec.Struct, frozen=True, kw_only=True):
     """A place where a provider rents machines; latitude and longitude in degrees."""
 
     provider: str
@@ -118,8 +117,8 @@ class VmOffer(Placed, msgspec.Struct, frozen=True):
     (None: no cap known). ``fabric`` is one of `FABRICS` (empty: unknown) and
     ``max_island_machines`` the most machines that the provider places close to each other (None:
     it names no limit). ``local_disk_gb`` are the disks inside the machine that come with it (None:
-    none is known). A msgspec struct and no dataclass: books have tens of thousands of offers,
-    and a frozen dataclass takes 15 times as long to make.
+    none is known). Fields have an order, because the
+    tens of thousands of offers of a book are made by position.
     """
 
     provider: str
@@ -160,8 +159,7 @@ class VmOffer(Placed, msgspec.Struct, frozen=True):
         return device_name(self.gpu, self.gpu_count)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FunctionOffer(Placed):
+class FunctionOffer(Placed, msgspec.Struct, frozen=True, kw_only=True):
     """A cloud function that can aggregate gradients; prices per GiB-second, per vCPU-second and per
     million requests.
 
@@ -186,8 +184,7 @@ class FunctionOffer(Placed):
     min_billed_ms: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StoreOffer(Placed):
+class StoreOffer(Placed, msgspec.Struct, frozen=True, kw_only=True):
     """An object store; USD per GiB and month, per thousand requests of each kind, and per GiB that
     is read. ``read_gbps`` is what it gives to all readers together (None: no limit known).
     """
@@ -205,8 +202,7 @@ class StoreOffer(Placed):
     read_gbps: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EgressPrice:
+class EgressPrice(msgspec.Struct, frozen=True, kw_only=True):
     """What a provider asks for bytes that leave ``src`` for ``dst``; USD per 2**30 bytes.
 
     Notes
@@ -225,8 +221,7 @@ class EgressPrice:
     above_gib_per_month: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MeasuredLink:
+class MeasuredLink(msgspec.Struct, frozen=True, kw_only=True):
     """A measured directed link: one and many TCP streams in Gb/s, round-trip time in ms; None where
     nobody measured.
     """
@@ -243,8 +238,7 @@ class MeasuredLink:
     gbps_many_streams: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Gpu:
+class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """A device: memory, the throughput figures of its data sheet, the class of its usual host and
     its board power in W, if known.
 
@@ -281,7 +275,7 @@ class Gpu:
         """Fill in the figures of accelerators.csv that the book does not give."""
         for name, value in accelerator_figures(self.gpu).items():
             if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
+                msgspec.structs.force_setattr(self, name, value)
 
     @property
     def attainable_tflops(self) -> float:
@@ -298,8 +292,7 @@ class Gpu:
         return "estimated" if self.matmul_tflops is None else "measured"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """A choice that a book makes for its questions, such as the transport of its runs."""
 
     setting: str

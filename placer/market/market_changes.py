@@ -5,7 +5,6 @@ book.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -15,6 +14,7 @@ from placer.market.catalog import Catalog, EgressPrice, VmOffer
 from placer.market.network.graph import Link, Network, network_of
 from placer.market.scaled_market import with_offers, with_scaled_prices
 from placer.market.words.selection import gpus_like, places_of
+from placer.records import replace
 
 Row = tuple[str, tuple[str, ...], float | None, float | None]
 """A change: its words, its patterns, its factor or its value."""

@@ -4,7 +4,7 @@ the price risk of an answer and `robust` share.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from placer.market.catalog import VmOffer
 
@@ -12,8 +12,7 @@ GUESSED = "x on-demand"
 """Words in the source of a spot price that nobody read: a share of the on-demand price."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Spread:
+class Spread(Struct, frozen=True, kw_only=True):
     """What multiplies a price at the low and high end of its interval, and how that is known."""
 
     low: float
@@ -52,8 +51,7 @@ GUESS = Spread(
 """A spot price that is 0.40 x on-demand because nobody read it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PriceInterval:
+class PriceInterval(Struct, frozen=True, kw_only=True):
     """The price of one machine with the ends between which it is expected for 30 days, 4 times in
     5; USD/h.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import msgspec
 
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.network.graph import Link, Network, network_of
+from placer.records import replace
 
 FREE = "free-egress"
 """Key under which a catalog keeps its market with free egress."""
@@ -18,8 +18,7 @@ ONE_ROW = "one-row"
 """Key under which a catalog keeps the one row in which it differs from another."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowChange:
+class RowChange(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The one row in which a catalog differs from a ``plain`` one: ``changed`` stands for ``offer``
     at another price; None: the row is left out.
     """

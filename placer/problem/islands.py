@@ -4,10 +4,11 @@ and its rate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
 
 from placer.market.catalog import Gpu, VmOffer
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
@@ -16,8 +17,7 @@ from placer.workload.island.machine_counts import MOST_ISLAND_MACHINES, powers_o
 from placer.workload.profile import COMPRESSION_BYTES, ModelProfile, Rate
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class IslandQuestion:
+class IslandQuestion(Struct, frozen=True, kw_only=True):
     """What the plan of an island depends on, beside its machines."""
 
     profile: ModelProfile

@@ -5,10 +5,12 @@ in it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from placer.errors import PlacerError
 from placer.market.catalog import VmOffer, device_name, worker_name
+from placer.records import replace
 from placer.workload.inner_plan import InnerPlan, parse_inner_plan
 
 NO_EXCHANGE = "none"
@@ -18,8 +20,7 @@ LARGEST_ISLAND = 1_024
 """More machines in one island are a slip of the keyboard."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WorkerGroup:
+class WorkerGroup(Struct, frozen=True, kw_only=True):
     """Equal workers in one region and market.
 
     Notes
@@ -99,8 +100,7 @@ class WorkerGroup:
         return f"{self.place}={self.count}x{self.worker_name}:{market}{inner}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Exchange:
+class Exchange(Struct, frozen=True, kw_only=True):
     """How workers keep their models alike.
 
     Notes
@@ -131,8 +131,7 @@ class Exchange:
                 raise PlacerError(f"{name} is {getattr(self, name)}", "give a whole number from 1")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True, kw_only=True):
     """Worker groups and their exchange."""
 
     groups: tuple[WorkerGroup, ...]
@@ -193,8 +192,7 @@ class Placement:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WorkerSpec:
+class WorkerSpec(Struct, frozen=True, kw_only=True):
     """A group as a user wrote it, before an offer of the catalog was found for it."""
 
     place: str

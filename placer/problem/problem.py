@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
@@ -48,6 +47,7 @@ from placer.problem.requirements import (
     sequences_taken,
 )
 from placer.problem.shares import units_of
+from placer.records import replace
 from placer.units import GIB
 from placer.workload.constants import (
     PUBLISHED,
@@ -229,8 +229,7 @@ def _with_one_row(pools: Sequence[Pool], row: RowChange) -> tuple[Pool, ...]:
     return tuple(pool for pool in changed if pool.offer is not None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One question, ready to solve: profile, catalog, requirements and network."""
 
     profile: ModelProfile

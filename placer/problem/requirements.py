@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import MARKETS, OLD_TRANSPORT
@@ -13,6 +15,7 @@ from placer.problem.data.datasets import Dataset, needs_place
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import WorkerGroup
 from placer.problem.shares import ShareLimit, SpeedCap
+from placer.records import replace
 from placer.units import format_duration, format_usd
 from placer.workload.data_loading import CACHES
 from placer.workload.inner_plan import (
@@ -91,8 +94,7 @@ ALL_REGIONS = 1_000
 """More regions than any market has: no limit."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Quota:
+class Quota(Struct, frozen=True, kw_only=True):
     """At most ``gpus`` devices wherever place, GPU and market match (wildcards): ``each`` of these
     apart, or all ``together``.
     """
@@ -155,8 +157,7 @@ def sequences_taken(worker: Planned) -> int:
     return 0 if worker.inner is None else worker.gpus // worker.inner.tensor_parallel
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JointLimit:
+class JointLimit(Struct, frozen=True, kw_only=True):
     """At most so many GPUs of a joint quota, so much speed under a cap, machines where there is
     neither, or ``ranks`` that take a sequence of their own in every step.
     """
@@ -178,8 +179,7 @@ class JointLimit:
         return pool.gpus if self.quota.covers(*pool.bucket) else 0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True, kw_only=True):
     """A residency rule: what of a kind is in one of some places must not leave them."""
 
     kind: str
@@ -187,8 +187,7 @@ class Kept:
     places: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Used:
+class Used(Struct, frozen=True, kw_only=True):
     """At least ``count`` machines wherever place, device (``T4`` or ``V100:8``) and market match
     (wildcards).
     """
@@ -221,8 +220,7 @@ class Used:
         return None if any(sign in self.place for sign in "*?[") else self.place
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Requirements:
+class Requirements(Struct, frozen=True, kw_only=True):
     """The user's wishes, in SI units; None means no limit.
 
     Notes
@@ -520,7 +518,7 @@ class Requirements:
                 f"quorum {self.quorum} together with data that has a place",
                 "an exchange without a worker would leave its data out: give one of them",
             )
-        object.__setattr__(self, "min_workers", max(self.min_workers, self.quorum))
+        force_setattr(self, "min_workers", max(self.min_workers, self.quorum))
 
     def _check_ranges(self) -> None:
         """Refuse ranges whose lower end is below one or above the upper end."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
 
 from placer.errors import PlacerError, unknown
 
@@ -25,8 +26,7 @@ are the same in every order.
 ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """Workers of one place and market with their speed in millionths of a sample per second."""
 
     place: str
@@ -39,8 +39,7 @@ def units_of(samples_per_second: float) -> int:
     return max(1, round(samples_per_second * UNITS_PER_SAMPLE))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShareLimit:
+class ShareLimit(Struct, frozen=True, kw_only=True):
     """At most a share of the speed in any one zone, region or provider."""
 
     share: float
@@ -88,8 +87,7 @@ class ShareLimit:
         return f"{100 * self.share:g}%/{self.area}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SpeedCap:
+class SpeedCap(Struct, frozen=True, kw_only=True):
     """At most so much speed, in millionths of a sample per second, wherever place and market match
     (wildcards): ``each`` kind of worker apart, or all ``together``.
     """

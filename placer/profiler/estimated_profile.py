@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placer.errors import PlacerError
@@ -17,6 +16,7 @@ from placer.profiler.measured_profile import (
     with_estimates,
 )
 from placer.profiler.workload import Workload
+from placer.records import replace
 from placer.workload.measurement import Measurement
 from placer.workload.profile import ModelProfile, Rate
 

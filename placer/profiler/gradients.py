@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
 from placer.profiler.steps.training_step import check_loss
 from placer.profiler.target.torch_import import load_torch
 from placer.profiler.workload import Workload
+from placer.records import replace
 from placer.units import counted
 
 if TYPE_CHECKING:

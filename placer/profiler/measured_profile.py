@@ -5,12 +5,13 @@ already.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from placer.errors import PlacerError
 from placer.profiler.devices.device_facts import DeviceFacts
 from placer.profiler.steps.batch_sizes import Findings
 from placer.profiler.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE
+from placer.records import replace
 from placer.units import counted
 from placer.workload.measurement import Measurement, Point
 from placer.workload.profile import Efficiency, ModelProfile, Rate

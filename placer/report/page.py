@@ -9,13 +9,13 @@ import importlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import date
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from placer.errors import PlacerError
+from placer.records import replace
 from placer.report.blocks import Block, Chart, Report, Section
 from placer.report.charts.drawing import (
     altair,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
 
 from placer.cost_model.objective import Objective
 from placer.problem.placement import Placement
+from placer.records import replace
 from placer.solving.allowance import Cancel, Reason
 
 METHODS = ("alone", "root", "search", "stopped")
@@ -42,8 +44,7 @@ class Status(StrEnum):
         return Status.MEMORY_LIMIT if reason is Reason.MEMORY else Status.TIME_LIMIT
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SolveOptions:
+class SolveOptions(Struct, frozen=True, kw_only=True):
     """What a solver is given beside the problem.
 
     Notes
@@ -80,8 +81,7 @@ class SolveOptions:
         return replace(self, on_better=None, on_bound=None)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModeProof:
+class ModeProof(Struct, frozen=True, kw_only=True):
     """What was proved about one strategy with its local steps.
 
     Notes
@@ -104,8 +104,7 @@ class ModeProof:
     priced: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """What a solver returns: a decision and a bound, not priced yet.
 
     Notes
@@ -127,16 +126,14 @@ class Answer:
     left_open: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Warn:
+class Warn(Struct, frozen=True, kw_only=True):
     """Something the user should know: a code for machines, a sentence for people."""
 
     code: str
     message: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchRow:
+class BatchRow(Struct, frozen=True, kw_only=True):
     """What was found with one target batch size of a range; no value: nothing that is better than
     with the others.
     """
@@ -147,8 +144,7 @@ class BatchRow:
     status: Status
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchProof:
+class BatchProof(Struct, frozen=True, kw_only=True):
     """What was proved of every whole number of a range of target batch sizes.
 
     Notes
@@ -165,8 +161,7 @@ class BatchProof:
     finished: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Verification:
+class Verification(Struct, frozen=True, kw_only=True):
     """What a second solver says of the same problem.
 
     Notes

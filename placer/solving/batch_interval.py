@@ -19,7 +19,7 @@ that lie further apart may end them sooner: both of its factors are c / b on top
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from placer.cost_model.convergence import batch_factor
 from placer.cost_model.objective import Objective, objective_of
@@ -29,6 +29,7 @@ from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 
 ROUNDING = 1e-9
 """Limits are looser by this share as well, for sums in floating point."""

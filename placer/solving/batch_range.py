@@ -12,7 +12,7 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from placer.cost_model.estimate import estimate, evaluate
@@ -20,6 +20,7 @@ from placer.cost_model.limits import violations
 from placer.cost_model.objective import Objective, objective_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Allowance
 from placer.solving.answer import BatchProof, BatchRow, SolveOptions, Status

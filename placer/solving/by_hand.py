@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from placer.cost_model.estimate import evaluate
 from placer.errors import BadInputError, PlacerError
 from placer.market.catalog import VmOffer, device_name
@@ -12,6 +10,7 @@ from placer.problem.exchange import traits
 from placer.problem.placement import Exchange, Placement, WorkerGroup, WorkerSpec, parse_workers
 from placer.problem.problem import Problem
 from placer.problem.requirements import LOCAL, SYNCHRONOUS
+from placer.records import replace
 from placer.workload.island import Refusal
 
 PLAIN = "all-reduce"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from placer.cost_model.estimate import Estimate
 from placer.documents.result_parts import estimate_document, placement_document
@@ -19,8 +20,7 @@ def tail_share(asked: float) -> float:
     return 1 - asked if asked else USUAL_TAIL
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rank:
+class Rank(Struct, frozen=True, kw_only=True):
     """One placement of a plan: the first, or a fallback where those before it are not available.
 
     Notes
@@ -36,8 +36,7 @@ class Rank:
     certain: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ConfidentPlan:
+class ConfidentPlan(Struct, frozen=True, kw_only=True):
     """What a plan reaches in the scenarios that it was chosen in, and in fresh ones.
 
     Notes

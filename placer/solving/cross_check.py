@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from dataclasses import replace
 
 from placer.errors import PlacerError, unknown
+from placer.records import replace
 from placer.solving.answer import SolveOptions, Status, Verification, Warn
 from placer.solving.result import Result
 from placer.solving.solve import solve, solver_names

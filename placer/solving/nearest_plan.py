@@ -5,12 +5,13 @@ would fit.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
 from placer.market.catalog import VmOffer, worker_name
 from placer.problem.problem import STALE, Problem
+from placer.records import replace
 from placer.units import format_usd
 from placer.workload.island import Island, Refusal
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
 from placer.cost_model.estimate import Estimate
 from placer.documents.result_parts import estimate_document, placement_document
@@ -21,8 +20,7 @@ without the row.
 """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PriceCase:
+class PriceCase(Struct, frozen=True, kw_only=True):
     """What is best if one price is another one.
 
     Notes
@@ -41,8 +39,7 @@ class PriceCase:
     on_outlier: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PriceRisk:
+class PriceRisk(Struct, frozen=True, kw_only=True):
     """The price row whose rise changes an answer the soonest.
 
     Notes

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.objective import Objective, gap_between, objective_of
@@ -21,6 +21,7 @@ from placer.documents.schemas import RESULT_SCHEMA
 from placer.errors import InfeasibleError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.report.shown import Shown
 from placer.solving.answer import (
     BatchProof,
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Option:
+class Option(Struct, frozen=True, kw_only=True):
     """A placement that was considered, with its estimate and what is said about it; ``same`` as the
     answer or not, ``proved`` best of its kind or only found.
     """

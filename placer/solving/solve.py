@@ -8,7 +8,6 @@ import json
 import pkgutil
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -19,6 +18,7 @@ from placer.errors import PlacerError, unknown
 from placer.files.whole_files import write_whole
 from placer.market.carbon import NO_GRID
 from placer.problem.problem import STALE, Problem
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Reason, StoppedError
 from placer.solving.answer import Answer, SolveOptions, Status

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
 
 from placer.errors import PlacerError
+from placer.records import replace
 
 LARGEST = 10**15
 """Figures above are slips of the keyboard."""
@@ -12,8 +13,7 @@ LONGEST_SEQUENCE = 2**24
 """More tokens in one sequence are a slip of the keyboard."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Architecture:
+class Architecture(Struct, frozen=True, kw_only=True):
     """Dimensions and parameter counts of a transformer.
 
     Parameters

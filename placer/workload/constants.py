@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from placer.errors import PlacerError
 from placer.workload.peer import peer_of
@@ -33,8 +34,7 @@ UNMEASURED_HOSTS = (1.0, 1.5, 0.67)
 """
 
 
-@dataclass(frozen=True, slots=True)
-class HostConstants:
+class HostConstants(Struct, frozen=True):
     """What averaging costs a host inside one zone under hivemind: seconds, s/GB, s/peer, s/tensor.
 
     Notes
@@ -58,8 +58,7 @@ class HostConstants:
                 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ServiceConstants:
+class ServiceConstants(Struct, frozen=True, kw_only=True):
     """What object stores, cloud functions and parameter servers take.
 
     Parameters
@@ -108,8 +107,7 @@ class ServiceConstants:
                 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Calibration:
+class Calibration(Struct, frozen=True, kw_only=True, dict=True):
     """Host constants by class, the factors on links between regions, and how far measurements lie
     around them.
 

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from placer.market.catalog import StoreOffer, VmOffer
 from placer.market.network.graph import Network
 from placer.market.network.link_grid import GBPS
+from placer.records import replace
 from placer.workload.constants import SITES
 from placer.workload.profile import Rate
 
@@ -32,8 +34,7 @@ table (6,240 MB/s of sixteen). Assumed alike at other providers.
 """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Loader:
+class Loader(Struct, frozen=True, kw_only=True):
     """How one worker reads its samples.
 
     Notes
@@ -223,8 +224,7 @@ def samples_per_s(store: StoreOffer | None, bytes_per_sample: float | None) -> f
     return store.read_gbps * GBPS / bytes_per_sample
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Readers:
+class Readers(Struct, frozen=True, kw_only=True):
     """Some workers that read alike: how many, the mean speed of each, and how they read; None: the
     data is with them. All of one ``site`` share a line of ``line`` samples/s.
     """

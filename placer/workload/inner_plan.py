@@ -4,7 +4,7 @@ microbatch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from placer.errors import PlacerError, unknown
 
@@ -20,8 +20,7 @@ TENSOR_DEGREES = (1, 2, 4, 8)
 MOST_MICROBATCH = 2**20
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class InnerPlan:
+class InnerPlan(Struct, frozen=True, kw_only=True):
     """How the GPUs of one worker work together.
 
     Parameters

@@ -4,7 +4,7 @@ memory, by batch size.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from placer.errors import PlacerError, unknown
 
@@ -19,8 +19,7 @@ WORDS = ("gpu", "device", "device_name", "torch", "date", "command", "driver", "
 MAY_BE_EMPTY = ("command", "driver", "failure")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Seconds:
+class Seconds(Struct, frozen=True, kw_only=True):
     """Seconds of one phase of a step: median and quartiles over steps."""
 
     median: float
@@ -36,8 +35,7 @@ class Seconds:
             )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Point:
+class Point(Struct, frozen=True, kw_only=True):
     """One batch size on one device in one precision.
 
     Parameters
@@ -107,8 +105,7 @@ class Point:
         return (self.high - self.low) / 2 / self.samples_per_second
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Measurement:
+class Measurement(Struct, frozen=True, kw_only=True):
     """One device in one precision: what was measured, with what, when.
 
     Parameters

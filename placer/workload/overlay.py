@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from typing import Any
+
+from msgspec import Struct
 
 from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import bounded
 from placer.files.json_text import parse_json
 from placer.market.catalog import Catalog, MeasuredLink
 from placer.market.network.graph import network_of
+from placer.records import replace
 from placer.workload.constants import (
     NO_SITE_KAPPA,
     PUBLISHED,
@@ -47,16 +49,14 @@ WRITE = "make it with placer calibrate RUNS.csv -o FILE"
 WRITE_AGAIN = "write it again with placer calibrate"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelRate:
+class ModelRate(Struct, frozen=True, kw_only=True):
     """Measured speed of one machine with one model."""
 
     model: str
     rate: Rate
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelEfficiency:
+class ModelEfficiency(Struct, frozen=True, kw_only=True):
     """Measured local rate under a framework over the rate alone, for the devices of one model that
     nobody measured.
     """
@@ -65,8 +65,7 @@ class ModelEfficiency:
     efficiency: Efficiency
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LinkSpeed:
+class LinkSpeed(Struct, frozen=True, kw_only=True):
     """Effective bandwidth of one TCP stream from ``src`` to ``dst``; the round-trip time stays as
     the book knows it.
     """
@@ -89,8 +88,7 @@ class LinkSpeed:
             )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Overlay:
+class Overlay(Struct, frozen=True, kw_only=True):
     """A calibration with the speeds of devices and links that came out of the same runs."""
 
     calibration: Calibration
@@ -308,7 +306,7 @@ def _calibration(raw: Mapping[str, Any], where: str) -> Calibration:
 def _host(row: Any, where: str) -> HostConstants:
     if isinstance(row, Mapping):
         row = {"s_per_gb_sent": 0.0, **row}
-    _check_keys(row, [f.name for f in fields(HostConstants)], where)
+    _check_keys(row, HostConstants.__struct_fields__, where)
     made: HostConstants = _made(HostConstants, dict(row), where)
     return made
 
@@ -334,7 +332,7 @@ def _rows(
         raise PlacerError(f"{where}: {key} is not a list", WRITE_AGAIN)
     for i, row in enumerate(raw[key]):
         at = f"{where}: {key}[{i}]"
-        _check_keys(row, [*more, *(f.name for f in fields(kind))], at)
+        _check_keys(row, [*more, *kind.__struct_fields__], at)
         if more and not isinstance(row["model"], str):
             raise PlacerError(f"{at}: model is not text", WRITE_AGAIN)
         yield dict(row), at

@@ -4,8 +4,9 @@ averaging time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from placer.workload.island.collectives import network_seconds
 from placer.workload.island.transports import TRANSPORTS, Transport
@@ -16,8 +17,7 @@ RINGS = tuple(name for name in TRANSPORTS if name != "hivemind")
 """Transports whose time follows from the network; hivemind's is fitted to runs, by host class."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Peer:
+class Peer(Struct, frozen=True, kw_only=True):
     """A worker of a ring: the software, and Gb/s of all its machines together."""
 
     transport: str

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import bounded
 from placer.files.json_text import parse_json
 from placer.market.books.folders import shipped_folder
 from placer.market.catalog import Catalog, Gpu
+from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.measurement import Measurement
 from placer.workload.profile_rows import build, check_measurements
@@ -55,8 +57,7 @@ DEVICE_ESTIMATE_SPREAD = (0.5, 1.6)
 BASES = ("measured", "published", "estimated", "assumed")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rate:
+class Rate(Struct, frozen=True, kw_only=True):
     """Samples per second of one machine, with an interval and where it comes from."""
 
     gpu: str
@@ -79,8 +80,7 @@ class Rate:
             raise unknown("basis", self.basis, BASES)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Efficiency:
+class Efficiency(Struct, frozen=True, kw_only=True):
     """Local rate under a framework over the rate of the same device alone."""
 
     framework: str
@@ -99,8 +99,7 @@ class Efficiency:
             )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OutOfMemory:
+class OutOfMemory(Struct, frozen=True, kw_only=True):
     """Machine on which somebody saw the model run out of memory, by device and number of them."""
 
     gpu: str
@@ -115,8 +114,7 @@ class OutOfMemory:
             )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelProfile:
+class ModelProfile(Struct, frozen=True, kw_only=True):
     """One model: sizes in bytes, memory of one device and of its host, rates by device, and what
     they were measured from.
 

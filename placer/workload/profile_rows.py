@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
 from typing import Any
+
+import msgspec
 
 from placer.errors import PlacerError, unknown
 from placer.workload.measurement import Measurement, Point
@@ -27,15 +28,15 @@ def check_measurements(rows: Any, where: str) -> None:
         build(Measurement, row, at)
 
 
-def build(kind: type, raw: Any, where: str) -> Any:
-    """Convert a JSON object to a dataclass; ``where`` names it in errors.
+def build(kind: type[msgspec.Struct], raw: Any, where: str) -> Any:
+    """Convert a JSON object to a record; ``where`` names it in errors.
 
     Raises
     ------
     PlacerError
         If a key is unknown or missing, or a value is of the wrong type or out of range.
     """
-    names = {f.name: f.default is MISSING for f in fields(kind)}
+    names = {f.name: f.required for f in msgspec.structs.fields(kind)}
     if not isinstance(raw, dict):
         raise PlacerError(f"{where}: not an object", "see profiles/roberta-xlm.json")
     for key in raw:
@@ -44,8 +45,6 @@ def build(kind: type, raw: Any, where: str) -> Any:
     missing = sorted(name for name, required in names.items() if required and name not in raw)
     if missing:
         raise PlacerError(f"{where}: '{missing[0]}' is missing", "see profiles/roberta-xlm.json")
-    import msgspec
-
     try:
         return msgspec.convert(raw, kind)
     except PlacerError as error:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from placer.solving.allowance import OutOfTimeError, Reason
 from placer.solving.answer import Answer, SolveOptions, Status
@@ -25,8 +26,7 @@ GROWTH = 300
 """Drafts that growing may rank, beside those before."""
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(Struct, frozen=True, dict=True):
     """Drafts of a construction, best first, and the parts that made them."""
 
     drafts: tuple[Draft, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from math import inf
+
+from msgspec import Struct
 
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import evaluate, exchange_phases
@@ -15,6 +16,7 @@ from placer.problem.data.datasets import needs_place
 from placer.problem.data.residency import leaks
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
+from placer.records import replace
 
 from .._market.market import Market
 from .._mode import Mode
@@ -29,8 +31,7 @@ NEVER: Rank = (inf, inf, inf)
 """Rank of what may not be."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """Machines by position of their pool, sorted; strategy and local steps; places of its
     aggregator and store.
     """

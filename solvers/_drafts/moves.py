@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from operator import itemgetter
+
+from placer.records import replace
 
 from .draft import Draft, Judge
 from .neighbours import NearPlaces

@@ -4,10 +4,10 @@ their promise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
+from msgspec import Struct
 
 from placer.cost_model.estimate import evaluate
 from placer.problem.exchange import traits
@@ -51,8 +51,7 @@ SINGLES = 40
 """Single machines that are ranked at most."""
 
 
-@dataclass(frozen=True)
-class Exchanges:
+class Exchanges(Struct, frozen=True, dict=True):
     """An exchange among equal machines: seconds and USD with few, more and the most workers, and
     USD/h of a server.
     """

@@ -4,10 +4,10 @@ stays.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
+from msgspec import Struct
 
 from placer.problem.exchange import traits
 from placer.units import SECONDS_PER_HOUR
@@ -24,8 +24,7 @@ MOST_REGIONS = 6
 """Regions of such a draft; more are added later."""
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Struct, frozen=True, dict=True):
     """The machines that each place would give: pool, samples/s and USD/h of all of them; shape
     (places,).
     """

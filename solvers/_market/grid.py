@@ -4,10 +4,10 @@ multipliers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from placer.solving import allowance
 
@@ -29,8 +29,7 @@ speed dearer in dollars.
 """
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(Struct, frozen=True, dict=True):
     """Rows (alpha, beta, gammas) and what machines of some hosts are worth in them.
 
     Parameters

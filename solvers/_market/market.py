@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from placer.problem.data.datasets import needs_place
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import MOST_WORKERS
 from placer.problem.problem import Pool, Problem
+from placer.records import replace
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 

@@ -5,10 +5,10 @@ machines are chosen.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
 
 import numpy as np
+from msgspec import Struct
 
 from placer.problem.problem import Pool
 from placer.problem.required_machines import disjoint
@@ -18,8 +18,7 @@ from placer.solving import allowance
 from .arrays import Array, Indices, Mask
 
 
-@dataclass(frozen=True, eq=False)
-class Rule:
+class Rule(Struct, frozen=True, eq=False, dict=True):
     """At least ``count`` machines of some pools; ``owns`` says which, ``shares`` which pools have
     the quota of one of them.
     """
@@ -29,8 +28,7 @@ class Rule:
     shares: Mask
 
 
-@dataclass(frozen=True)
-class RequiredMachines:
+class RequiredMachines(Struct, frozen=True, dict=True):
     """Rules of a market; no two of ``apart`` ask for machines of the same quota, so that bounds may
     add them up.
     """

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
 from placer.problem.kept_answers import Recent
@@ -44,7 +43,7 @@ APART = frozenset(
 """Wishes that say nothing about the machines themselves: markets that differ in these alone share
 their tables.
 """
-ALIKE = tuple(field.name for field in fields(Requirements) if field.name not in APART)
+ALIKE = tuple(name for name in Requirements.__struct_fields__ if name not in APART)
 
 
 def shared_tables(problem: Problem) -> dict[Any, Any]:

@@ -20,7 +20,6 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,6 +28,7 @@ import msgspec
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Reason, bounded_address_space
 from placer.solving.answer import Answer, SolveOptions, Status

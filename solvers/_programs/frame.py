@@ -5,7 +5,7 @@ seconds of a round.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 
@@ -16,6 +16,7 @@ from placer.problem.data.datasets import needs_place
 from placer.problem.exchange import strategy, traits
 from placer.problem.placement import Exchange
 from placer.problem.problem import Problem
+from placer.records import replace
 
 
 @dataclass(frozen=True, kw_only=True)

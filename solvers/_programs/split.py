@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 from math import comb, inf
 
@@ -26,6 +26,7 @@ from placer.problem.data.datasets import needs_place
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem, groups_of
+from placer.records import replace
 from placer.solving.answer import Answer, SolveOptions, Status
 from placer.units import SECONDS_PER_HOUR
 

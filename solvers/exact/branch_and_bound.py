@@ -12,7 +12,6 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from placer.problem.exchange import traits
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem, groups_of
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import OutOfTimeError, Reason, StoppedError
 from placer.solving.answer import Answer, SolveOptions, Status, total_bound

@@ -5,11 +5,11 @@ then machines.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from placer.problem.admitted_exchanges import exchanges_of
 from placer.problem.exchange import traits
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from .bounds.hub_levels import HubLevels
 
 
-@dataclass(frozen=True)
-class LeastRounds:
+class LeastRounds(Struct, frozen=True, dict=True):
     """Least seconds and egress of a round for each number of regions and of workers; shapes
     (rounds,), and where the next number of regions begins.
     """

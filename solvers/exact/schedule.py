@@ -9,8 +9,10 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 
+from msgspec import Struct, field
+
+from placer.records import replace
 from placer.solving.answer import total_bound
 
 from .._target import STRICT, Target
@@ -31,16 +33,14 @@ FACTORS = tuple(1.05**k for k in (1, 2, 4, 8, 16, 32, 64, 128))
 """Values that the relaxation of a mode is asked for first, over the incumbent's."""
 
 
-@dataclass
-class Pending:
+class Pending(Struct, dict=True):
     """A search that is under way, and whether it has left out a part that was too large."""
 
     turns: Iterator[None]
     skipped: bool = False
 
 
-@dataclass
-class Stage:
+class Stage(Struct, dict=True):
     """Searches for an improvement by more than a gap: those under way by mode, and whose turn is
     next, with its nodes.
     """

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from placer.problem.exchange import traits
 
@@ -66,8 +67,7 @@ class Search(Protocol):
         """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ranges:
+class Ranges(Struct, frozen=True, kw_only=True):
     """Numbers of workers and of regions among which a mode is searched, both ends included."""
 
     fewest_workers: int

@@ -10,7 +10,6 @@ import copy
 import importlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from io import StringIO
 from itertools import pairwise, product
 from typing import Any
@@ -47,6 +46,7 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import OBJECTIVES
 from placer.problem.words.changes import parse_changes
+from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.cross_check import verified
 from placer.solving.solve import solve

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -43,6 +42,7 @@ from placer.market.network.graph import network_of
 from placer.market.scaled_market import with_scaled_egress, with_scaled_links, with_scaled_prices
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements, Used
+from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 from placer.solving.solve import solve

@@ -5,7 +5,6 @@ import importlib
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from placer.market.catalog import Catalog
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import prepare, solve
 from placer.workload.profile import load_profile

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from placer.advice.policy.policies import POLICIES, fixed, migrate, on_demand, s
 from placer.advice.policy.simulator import simulate, starts_of, ticks_of
 from placer.advice.policy.state import State, changed, hours_for, ran, start, work_in
 from placer.errors import PlacerError
+from placer.records import replace
 
 HALF_H = 0.5
 JOB = Job(machines=4, work_h=2.0, deadline_h=4.0, restart_h=0.25, reform_h=0.05, checkpoint_gib=10)
@@ -336,7 +336,7 @@ def test_steps_of_progress_that_are_too_many_round_down() -> None:
 def test_jobs_that_are_none(given: dict[str, float], message: str) -> None:
     """The field and its value are named; a deadline must leave room for one start."""
     with pytest.raises(PlacerError, match=message):
-        replace(JOB, **given)  # type: ignore[arg-type]
+        replace(JOB, **given)
 
 
 def test_a_trace_must_reach_to_a_deadline() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from placer.cost_model.limits import violations
 from placer.documents.many.portfolio_check import wrong_sums
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
+from placer.records import replace
 from placer.solving.answer import SolveOptions
 
 EXACT = SolveOptions(gap=1e-6, time_limit_s=30)

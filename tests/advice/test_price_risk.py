@@ -1,7 +1,6 @@
 """What an answer becomes if the price that it rests on most is wrong."""
 
 import json
-from dataclasses import replace
 
 import jsonschema
 import msgspec
@@ -15,6 +14,7 @@ from placer.documents.schemas import schema_text
 from placer.market.price_interval import price_interval
 from placer.market.scaled_market import with_one_price, with_scaled_egress
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.price_risk import HIGH, WITHOUT
 from placer.solving.result import Result
 from placer.solving.solve import solve

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 
@@ -11,6 +9,7 @@ from placer.advice.recommendation.promised_network import network_warnings
 from placer.cost_model.estimate import estimate
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
+from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 
 

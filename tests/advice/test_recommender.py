@@ -1,7 +1,6 @@
 """The answer with all that is said about it."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -19,6 +18,7 @@ from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.market.scaled_market import with_scaled_egress
 from placer.problem.placement import Placement
+from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.by_hand import place_by_hand
 from placer.solving.solve import solve

@@ -7,7 +7,6 @@ import json
 import math
 import random
 import statistics
-from dataclasses import replace
 from itertools import combinations, product
 from statistics import NormalDist
 
@@ -35,6 +34,7 @@ from placer.cost_model.objective import objective_of
 from placer.cost_model.reduced_problem import used_problem
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
+from placer.records import replace
 from placer.solving.solve import solve
 
 BOX = parse_boxes(["price=0.5..2", "rate=1..1", "bandwidth=1..1"])

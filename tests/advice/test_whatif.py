@@ -6,7 +6,6 @@ import random
 import signal
 import time
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -30,6 +29,7 @@ from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.problem.words.changes import parse_changes
+from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 

@@ -1,6 +1,5 @@
 """Answers of earlier questions, given to questions that ask for no more."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
 from placer.problem.requirements import Requirements
 from placer.problem.words.request import build_problem
+from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile

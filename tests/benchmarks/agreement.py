@@ -9,9 +9,10 @@ import argparse
 import random
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
+
+from placer.records import replace
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 

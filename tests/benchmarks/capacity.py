@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import combinations, product
 from pathlib import Path
@@ -36,6 +36,7 @@ from placer.cost_model.capacity.supply import ENDS, chance_of
 from placer.cost_model.capacity.survival import stay_of
 from placer.cost_model.capacity.zone_sets import best_sets
 from placer.market.capacity_table import class_rows, zone_capacity
+from placer.records import replace
 
 Array = npt.NDArray[Any]
 FILE = "gcp_h100_launch_probes.csv"

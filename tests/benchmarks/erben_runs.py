@@ -19,7 +19,7 @@ import argparse
 import csv
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean, median
@@ -36,6 +36,7 @@ from placer.market.books.book_reader import load_catalog
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.workload.constants import PUBLISHED, UNMEASURED_HOSTS, Calibration, HostConstants
 from placer.workload.profile import Rate, load_profile

@@ -11,9 +11,10 @@ import argparse
 import csv
 import io
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from placer.records import replace
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))

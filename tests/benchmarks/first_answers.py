@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ledger import markdown, percentile, problem_digest
@@ -30,6 +30,7 @@ from markets import BUDGETS, MODELS, SIZES, Question
 from placer.market.books.book_reader import load_catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile

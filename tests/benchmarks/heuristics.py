@@ -9,7 +9,6 @@ import importlib
 import random
 import sys
 import time
-from dataclasses import replace
 
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
@@ -17,6 +16,7 @@ from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 from placer.workload.profile import load_profile

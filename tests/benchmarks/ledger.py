@@ -233,7 +233,7 @@ def problem_digest(problem: Problem) -> str:
     plain = type(problem.requirements)()
     given = {
         name
-        for name in plain.__slots__
+        for name in plain.__struct_fields__
         if getattr(problem.requirements, name) != getattr(plain, name)
     }
     document["requirements"] = {

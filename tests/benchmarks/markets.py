@@ -15,7 +15,7 @@ import csv
 import random
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from placer.market.books.folders import shipped_catalogs
 from placer.market.catalog import Catalog, VmOffer
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.workload.constants import Calibration, HostConstants, ServiceConstants
 from placer.workload.profile import load_profile
 

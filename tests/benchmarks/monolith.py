@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -29,6 +29,7 @@ from ledger import FOLDER, Ledger, Record, children_cpu_s, markdown, peak_mib, r
 from markets import SIZES, Question
 
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 from markets import Question
 
@@ -21,6 +20,7 @@ from placer.advice.frontier.trace import Trace
 from placer.market.books.book_reader import load_catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result
 from placer.solving.solve import solve

@@ -18,7 +18,6 @@ import csv
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import fmean
@@ -41,6 +40,7 @@ from placer.advice.policy.zone_prices import (
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.market.launch_log import LaunchLog, read_launch_log
+from placer.records import replace
 
 GANGS, SLACKS, WORK_H = (8, 16, 32), (0.10, 0.25, 0.50), 24.0
 FIT_H, V100_FIT_H = 7 * 24.0, 8 * 24.0

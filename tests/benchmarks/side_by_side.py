@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
@@ -34,6 +34,7 @@ from ledger import (
 
 from placer.advice.recommendation.recommend import recommend
 from placer.errors import PlacerError
+from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 

@@ -1,7 +1,6 @@
 """The default answer: about twelve lines, in order, that say what is not certain."""
 
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -14,6 +13,7 @@ from placer.cli.report.recommend.proof_words import (
     short_proof_words,
 )
 from placer.interface.advisor import Advisor
+from placer.records import replace
 from placer.solving.answer import Status
 from placer.solving.confident_plan import ConfidentPlan, Rank
 from placer.solving.result import Result

@@ -5,7 +5,6 @@ workers together faster than the store gives.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -26,6 +25,7 @@ from placer.documents.checker.witness import witness
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.by_hand import place_by_hand
 from placer.solving.solve import solve

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import csv
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -24,6 +23,7 @@ from placer.errors import PlacerError
 from placer.market.books.folders import shipped_folder
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import Exchange
+from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.profile import ModelProfile, load_profile
 

@@ -3,7 +3,6 @@ of the papers.
 """
 
 import importlib
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -23,6 +22,7 @@ from placer.problem.exchange.phase import Phase, Transfer
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
+from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.units import GIB
 from placer.workload.profile import load_profile

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from placer.cost_model.objective import Objective, gap_between, objective_named,
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import OBJECTIVES, Requirements
+from placer.records import replace
 from placer.solving.solve import solve
 
 ALL = [objective_of(Requirements(objective=name, samples=1000)) for name in OBJECTIVES]

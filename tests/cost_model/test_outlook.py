@@ -2,7 +2,6 @@
 placement's shape.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from placer.interface.advisor import Advisor
 from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.by_hand import every_exchange, place_by_hand
 
 

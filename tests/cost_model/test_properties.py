@@ -3,7 +3,6 @@
 import importlib
 import json
 import re
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -21,6 +20,7 @@ from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
 UNUSABLE = {"exchange", "function", "data", "batch"}

@@ -4,7 +4,6 @@ was observed.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from placer.cost_model.outlook.spot import expected_share
 from placer.interface.advisor import Advisor
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.units import Interval
 

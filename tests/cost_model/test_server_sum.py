@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from placer.documents.checker import seconds as checker
 from placer.documents.validate import examine_document
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.solving.result import Result
 from placer.workload.constants import PUBLISHED, ServiceConstants

@@ -5,7 +5,6 @@ together.
 import heapq
 import math
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -26,6 +25,7 @@ from placer.cost_model.outlook.spot import (
     rate_per_hour,
 )
 from placer.errors import PlacerError
+from placer.records import replace
 from placer.units import Interval
 
 

@@ -5,7 +5,6 @@ time.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.problem.words.budget import read_budget
+from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 from placer.solving.solve import solve
@@ -43,7 +43,7 @@ def ask(book: Catalog, **changes: object) -> Problem:
     return Problem(
         profile=load_profile("roberta-xlm"),
         catalog=book,
-        requirements=replace(WISH, **changes),  # type: ignore[arg-type]
+        requirements=replace(WISH, **changes),
     )
 
 

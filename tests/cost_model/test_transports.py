@@ -3,7 +3,6 @@ side by side, and figures that must not change.
 """
 
 import importlib
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -30,6 +29,7 @@ from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
+from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.workload.constants import Calibration, HostConstants
 from placer.workload.island.collectives import HIDDEN_SHARE

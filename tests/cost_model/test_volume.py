@@ -1,7 +1,5 @@
 """A month of egress: volume tiers, allowances and what shares them."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +16,7 @@ from placer.errors import PlacerError
 from placer.market.catalog import Catalog, EgressPrice
 from placer.market.network.graph import Network
 from placer.problem.exchange.phase import Phase, Transfer
+from placer.records import replace
 from placer.units import GIB
 
 BYTE = 1 / GIB

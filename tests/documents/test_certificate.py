@@ -6,7 +6,6 @@ import copy
 import importlib
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -56,6 +55,7 @@ from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.solving.answer import ModeProof, SolveOptions, Status
 from placer.solving.by_hand import place_by_hand
 from placer.solving.result import Result

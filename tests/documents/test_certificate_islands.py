@@ -5,7 +5,6 @@ import importlib
 import json
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,7 @@ from placer.interface.advisor import Advisor
 from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result
 from placer.solving.solve import solve

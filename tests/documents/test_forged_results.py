@@ -5,7 +5,6 @@ or named as not covered.
 import copy
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from placer.documents.proof_check import UNCOVERED
 from placer.documents.validate import examine_document
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.answer import ModeProof, SolveOptions, Status
 from placer.solving.by_hand import place_by_hand
 from placer.solving.result import Result

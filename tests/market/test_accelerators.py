@@ -1,13 +1,12 @@
 """Figures of devices beside the books: matrix products, NVLink and PCIe."""
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 
 from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import shipped_catalogs
 from placer.market.catalog import SHARE_OF_DATA_SHEET, Catalog, Gpu, gpu_document
+from placer.records import replace
 
 MINE = Gpu(
     gpu="mine",

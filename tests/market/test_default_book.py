@@ -3,7 +3,6 @@ apart.
 """
 
 from collections import Counter
-from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -18,6 +17,7 @@ from placer.market.network.graph import Network
 from placer.problem.admitted_exchanges import SERVER_VCPUS, server_at
 from placer.problem.problem import Problem
 from placer.problem.words.request import build_problem
+from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.workload.profile import load_profile
 

@@ -1,7 +1,6 @@
 """Links: measured where the book has them, estimated and labelled elsewhere."""
 
 import itertools
-from dataclasses import replace
 
 import pytest
 from hypothesis import event, given
@@ -12,6 +11,7 @@ from placer.errors import PlacerError
 from placer.market.catalog import Catalog, EgressPrice, MeasuredLink, Region
 from placer.market.network.graph import Link, Network
 from placer.market.network.link_model import SPREAD
+from placer.records import replace
 
 PUBLISHED = [
     ("gcp/us-central1", "gcp/europe-west1", 0.21),
@@ -67,7 +67,7 @@ ROW = MeasuredLink(
 
 def measured(erben: Catalog, **figures: float) -> Link:
     """Link of a row with some figures only."""
-    return Network(replace(erben, links=(replace(ROW, **figures),))).link(ROW.src, ROW.dst)  # type: ignore[arg-type]
+    return Network(replace(erben, links=(replace(ROW, **figures),))).link(ROW.src, ROW.dst)
 
 
 def test_a_row_without_figures_is_estimated(erben: Catalog) -> None:

@@ -1,7 +1,6 @@
 """What offers say of the network between machines: Gb/s, fabric, most machines of an island."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import FABRICS, Catalog, VmOffer, offer_document
 from placer.market.checks.agreement import check_figures
+from placer.records import replace
 
 HEADER = (
     "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,usd_per_hour,"

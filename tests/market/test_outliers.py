@@ -1,7 +1,6 @@
 """Spot prices far from the usual share of on-demand."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from conftest import Run
 from instances import offer, two_places
 from placer.market.catalog import Catalog
 from placer.market.checks.outliers import outlier_of, outliers, usual_share
+from placer.records import replace
 
 
 def book(*spot: float) -> Catalog:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from placer.market.checks.provenance import WITHOUT_URL, known_sources, resolve,
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.problem.words.request import build_problem
+from placer.records import replace
 
 FILES = sorted(
     path

@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import platformdirs
@@ -28,6 +27,7 @@ from placer.market.catalog import Catalog, VmOffer
 from placer.market.network.graph import Network
 from placer.market.sources.harvest import Harvest
 from placer.market.sources.save import save
+from placer.records import replace
 
 OFFERS = (
     "provider,region,instance_type,gpu,gpu_count,vcpus,memory_gib,market,"

@@ -1,6 +1,5 @@
 """Data that has its place: shares, moves, residency, and searches that respect them."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from placer.market.network.graph import Network
 from placer.problem.data.data_shares import moves, shares
 from placer.problem.data.datasets import Dataset
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.units import GIB
 

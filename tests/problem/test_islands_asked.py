@@ -1,7 +1,6 @@
 """Islands as they are asked for: specs by hand, wishes, and the workers that they admit."""
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -20,6 +19,7 @@ from placer.market.catalog import Catalog
 from placer.problem.placement import WorkerGroup, parse_workers
 from placer.problem.problem import Pool, Problem
 from placer.problem.requirements import Quota, Requirements
+from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.solving.solve import require_pools, solve
 from placer.workload.inner_plan import CHECKPOINTING, PRECISIONS, SHARDINGS, InnerPlan

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pickle
-from dataclasses import fields, replace
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -18,6 +17,7 @@ from placer.problem.kept_answers import Recent
 from placer.problem.placement import Placement
 from placer.problem.problem import KEPT_POOLS, Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.solving.answer import SolveOptions
 
 exact, markets, shared = (
@@ -132,7 +132,7 @@ def test_alternatives_are_wanted_or_not(advisor: Advisor) -> None:
 
 def test_wishes_that_keep_markets_apart_exist() -> None:
     """A misspelt or renamed wish would part nothing."""
-    assert {field.name for field in fields(Requirements)} >= shared.APART
+    assert {*Requirements.__struct_fields__} >= shared.APART
 
 
 def test_limits_share_tables_and_machines_do_not(advisor: Advisor) -> None:

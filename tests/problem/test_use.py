@@ -3,7 +3,6 @@ the papers' hybrid cases.
 """
 
 import importlib
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements, Used
 from placer.problem.words.machines import parse_used
+from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import typing
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +106,7 @@ def typed(words: dict[str, Any]) -> Problem:
 @pytest.mark.parametrize("wish", WISHES.values(), ids=WISHES)
 def test_every_row_is_whole(wish: Wish) -> None:
     """A reader, fields that `Requirements` has, a flag, help that ends like a sentence."""
-    known = {field.name for field in fields(Requirements)}
+    known = {*Requirements.__struct_fields__}
     assert set(wish.fields) <= known
     assert wish.reader in READERS or not wish.fields
     assert re.fullmatch(r"--[a-z]+(-[a-z]+)*", wish.flag)
@@ -120,7 +119,7 @@ def test_every_row_is_whole(wish: Wish) -> None:
 def test_every_field_belongs_to_one_wish() -> None:
     """All but the limits that only searches set: for a break-even, and over ranges of speeds."""
     owners = [field for wish in WISHES.values() for field in wish.fields]
-    known = {field.name for field in fields(Requirements)}
+    known = {*Requirements.__struct_fields__}
     assert len(owners) == len(set(owners))
     searched = {"most_usd_per_million_samples", "speed_caps", "least_speed"}
     assert known - set(owners) == searched
@@ -168,9 +167,9 @@ def test_python_and_the_command_line_ask_the_same(
     if wish.fields:
         assert python.requirements != without.requirements
         changed = [
-            field.name
-            for field in fields(Requirements)
-            if getattr(python.requirements, field.name) != getattr(without.requirements, field.name)
+            name
+            for name in Requirements.__struct_fields__
+            if getattr(python.requirements, name) != getattr(without.requirements, name)
         ]
         follows = {"tokens": {"samples"}, "quorum": {"min_workers"}}.get(name, set())
         assert set(changed) - {"objective", "exchange"} <= {*wish.fields, *follows}

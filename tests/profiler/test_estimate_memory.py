@@ -7,7 +7,6 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import to_builtins
 from rich.console import Console
 
 from conftest import ROOT
@@ -32,6 +32,7 @@ from placer.profiler.estimate.memory import ACTIVATIONS_OF_FP32, components, fit
 from placer.profiler.estimate.meta_twin import meta_twin
 from placer.profiler.estimate.optimizer_state import OptimizerState, optimizer_state
 from placer.profiler.workload import Workload
+from placer.records import replace
 from placer.units import GIB
 from placer.workload.profile import SCHEMA, Rate, load_profile
 
@@ -422,7 +423,9 @@ def test_the_document_is_json_and_the_tables_say_the_same(
 def test_the_profile_of_an_estimate_is_read_back(small: Estimate, tmp_path: Path) -> None:
     """`placer recommend --model` takes it: estimated rates, memory and gradient bytes."""
     path = tmp_path / "mine.json"
-    path.write_text(json.dumps({"schema": SCHEMA, **asdict(small.to_profile())}), encoding="utf-8")
+    path.write_text(
+        json.dumps({"schema": SCHEMA, **to_builtins(small.to_profile())}), encoding="utf-8"
+    )
     profile = load_profile(str(path))
     assert (profile.gradient_bytes_fp32, profile.microbatch, profile.tensors) == (848, 10, 4)
     assert {r.basis for r in profile.rates} == {"estimated"}

@@ -6,7 +6,6 @@ import json
 import math
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -28,6 +27,7 @@ from placer.profiler.estimate.work import (
     constants_document,
     step_time,
 )
+from placer.records import replace
 from placer.workload.profile import Rate, load_profile
 
 HALF = Constants(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
+
+from placer.records import replace
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402

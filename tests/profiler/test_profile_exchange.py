@@ -8,7 +8,6 @@ import json
 import math
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from placer.profiler.host.overlay import (
     warnings_of,
 )
 from placer.profiler.host.summing import SumPoint, measure_sums, sum_once
+from placer.records import replace
 from placer.workload.constants import PUBLISHED
 from placer.workload.overlay import overlay_from, read_overlay
 

@@ -5,7 +5,6 @@ dataset.
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -23,6 +22,7 @@ from placer.profiler.steps.stopwatch import DeviceEvents, phases, stopwatch
 from placer.profiler.steps.timing import Effort, Timing, measure
 from placer.profiler.steps.training_step import TrainingStep
 from placer.profiler.workload import Workload
+from placer.records import replace
 from placer.workload.measurement import Point
 
 torch = pytest.importorskip("torch")

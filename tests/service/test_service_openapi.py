@@ -3,7 +3,6 @@
 import json
 import sys
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -14,6 +13,7 @@ from served import Served
 from conftest import ROOT
 from placer.documents.schemas import SCHEMA_NAMES, schema_text
 from placer.problem.words.wishes import WISHES
+from placer.records import replace
 from placer.service import openapi
 from placer.service.application import ROUTES
 from placer.service.questions.body import check_body

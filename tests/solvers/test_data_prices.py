@@ -2,7 +2,6 @@
 
 import importlib
 import math
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -13,6 +12,7 @@ from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
 from placer.interface.advisor import Advisor
 from placer.problem.exchange import traits
+from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 from placer.units import SECONDS_PER_HOUR

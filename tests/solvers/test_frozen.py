@@ -7,7 +7,6 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from dataclasses import replace
 from itertools import pairwise
 from math import inf, nan
 from pathlib import Path
@@ -16,6 +15,7 @@ import msgspec
 import pytest
 
 from conftest import ROOT
+from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 

@@ -5,7 +5,6 @@ import itertools
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 

@@ -5,7 +5,6 @@ after the other drops.
 import importlib
 import math
 import time
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from placer.problem.admitted_exchanges import SERVER_VCPUS, server_at, server_by
 from placer.problem.exchange import strategy, traits
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 from placer.units import GIB, SECONDS_PER_HOUR

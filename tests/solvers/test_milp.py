@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -43,6 +42,7 @@ from placer.interface.advisor import recommend
 from placer.market.catalog import Catalog, MeasuredLink
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements, Used
+from placer.records import replace
 from placer.solving import cross_check as verify
 from placer.solving.answer import Answer, SolveOptions, Status
 from placer.solving.solve import solve

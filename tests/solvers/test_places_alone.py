@@ -4,7 +4,6 @@ kept for the next question.
 
 import importlib
 import time
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 from instances import random_problem
 from placer.interface.advisor import Advisor
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 

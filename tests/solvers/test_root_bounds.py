@@ -2,7 +2,6 @@
 
 import importlib
 import time
-from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -21,6 +20,7 @@ from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 

@@ -2,7 +2,6 @@
 
 import importlib
 from collections.abc import Callable
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +14,7 @@ from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_named, objective_of
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.allowance import OutOfTimeError
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result

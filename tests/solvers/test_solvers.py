@@ -4,7 +4,6 @@ import importlib
 import json
 import sys
 import types
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -32,6 +31,7 @@ from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 from placer.solving.solve import solve, solver_names

@@ -6,7 +6,6 @@ import importlib
 import random
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from placer.market.catalog import Catalog
 from placer.problem.exchange import traits
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
@@ -58,7 +58,7 @@ KNOWN = ("local-sgd", "diloco", "streaming-diloco", "model-averaging", "asgd-ga"
 def with_local_steps(problem: Problem, **wishes: object) -> Problem:
     """The same question with local steps 1 to 16 and every strategy open."""
     open_ = {"exchange": "auto", "max_local_steps": 16, "min_local_steps": None, **wishes}
-    return replace(problem, requirements=replace(problem.requirements, **open_))  # type: ignore[arg-type]
+    return replace(problem, requirements=replace(problem.requirements, **open_))
 
 
 def judge(problem: Problem, seconds: float = 600.0) -> Any:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -30,6 +29,7 @@ from placer.market.catalog import Catalog
 from placer.problem.placement import Exchange
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.solving.answer import BatchProof, SolveOptions, Status
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import random
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from instances import random_problem
 from placer.cost_model.limits import parts_of, violations
 from placer.errors import PlacerError
 from placer.problem.shares import ShareLimit, broken_shares
+from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 

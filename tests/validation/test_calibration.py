@@ -9,7 +9,6 @@ import csv
 import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.market.books.csv_rows import file_columns, optional_columns
 from placer.market.catalog import Catalog
+from placer.records import replace
 from placer.validation.calibration.calibrate import calibrate
 from placer.validation.calibration.equations import Equations
 from placer.validation.calibration.least_squares import solve

@@ -1,10 +1,9 @@
 """The 48 placements of Phalak et al. and what becomes of its claims."""
 
-from dataclasses import replace
-
 import pytest
 
 from placer.market.catalog import Catalog
+from placer.records import replace
 from placer.units import GIB
 from placer.validation.reproduction import phalak_hierarchy
 from placer.validation.reproduction.comparison import Finding, Verdict

@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from statistics import fmean
@@ -22,6 +21,7 @@ from placer.cli.report.reproduction import best_of_families
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
+from placer.records import replace
 from placer.validation import reproduction
 from placer.validation.reproduction import (
     PAPERS,

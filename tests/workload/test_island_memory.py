@@ -1,12 +1,11 @@
 """Memory of an inner plan: named parts, each of which a plan divides or not."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from island_models import MPT, mpt
 
+from placer.records import replace
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.memory import activation_bytes, host_bytes, memory
 

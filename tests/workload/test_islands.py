@@ -1,13 +1,12 @@
 """Islands: the plan of some machines for a model, its time, and why there is none."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from island_models import MPT, device, mpt
 
 from placer.errors import PlacerError
+from placer.records import replace
 from placer.workload.inner_plan import CHECKPOINTING, SHARDINGS
 from placer.workload.island import (
     Island,

@@ -3,7 +3,6 @@ priced.
 """
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -26,6 +25,7 @@ from placer.profiler.measured_profile import (
     rate_of,
     with_estimates,
 )
+from placer.records import replace
 from placer.workload.measurement import Measurement, Point, Seconds
 from placer.workload.profile import (
     SCHEMA,
@@ -153,7 +153,7 @@ def test_bad_measurements_are_named(change: dict[str, object], says: str) -> Non
 def test_points_are_ordered_and_positive(change: dict[str, float]) -> None:
     """A low end above the value is no interval."""
     with pytest.raises(PlacerError, match="batch size"):
-        replace(POINT, **change)  # type: ignore[arg-type]
+        replace(POINT, **change)
 
 
 def test_the_rate_is_that_of_the_knee_in_the_fastest_precision() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.objective import Objective, aimed_at, objective_of
@@ -12,6 +12,7 @@ from placer.cost_model.outlook.risk import machine_groups
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
 from placer.advice.explanation.side_questions import Asker, Trial, wanting
@@ -15,6 +15,7 @@ from placer.problem.admitted_exchanges import exchanges
 from placer.problem.placement import Placement
 from placer.problem.problem import NO_QUOTA_GPUS, Problem
 from placer.problem.requirements import Quota
+from placer.records import replace
 from placer.solving.result import Option, Result
 
 BETTER = 1e-6

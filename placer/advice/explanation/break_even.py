@@ -9,7 +9,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from placer.advice.explanation.side_questions import Asker, wanting
 from placer.advice.explanation.subject import Subject
@@ -20,6 +20,7 @@ from placer.market.scaled_market import with_scaled_egress, with_scaled_links, w
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.result import Option, Result
 from placer.units import SECONDS_PER_HOUR
 

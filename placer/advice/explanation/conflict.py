@@ -4,12 +4,13 @@ up each of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from placer.advice.explanation.side_questions import Asker, Trial, aimed, wanting
 from placer.advice.explanation.wishes import Wish, wishes_of, without
 from placer.advice.recommendation.nearest import limit_words
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.result import Option
 
 LIMIT_OBJECTIVES = {

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from placer.advice.explanation.answer import Explanation
 from placer.advice.explanation.binding import find_binding
@@ -21,6 +20,7 @@ from placer.advice.explanation.subject import Subject, read_subject
 from placer.advice.explanation.why_not import WhyNot, why_not
 from placer.problem.contradictions import contradiction
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result

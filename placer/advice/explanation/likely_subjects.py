@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from placer.advice.explanation.subject import (
     Subject,
@@ -17,6 +16,7 @@ from placer.cost_model.estimate import evaluate
 from placer.cost_model.objective import objective_of
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.problem import Pool
+from placer.records import replace
 from placer.solving.result import Result
 
 

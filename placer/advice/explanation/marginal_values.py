@@ -5,13 +5,14 @@ worker.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from placer.advice.explanation.binding import BETTER, improves, with_bucket
 from placer.advice.explanation.side_questions import Asker, Trial, wanting
 from placer.cost_model.estimate import LinkUse
 from placer.cost_model.limits import quota_use
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.result import Option, Result
 from placer.workload.overlay import LinkSpeed, with_link_speeds
 

@@ -5,7 +5,7 @@ proved.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.objective import aimed_at
@@ -13,6 +13,7 @@ from placer.errors import PlacerError
 from placer.problem.contradictions import contradiction
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Option
@@ -115,7 +116,7 @@ class Asker:
 
 def wanting(problem: Problem, **changes: object) -> Problem:
     """Return the same question with other wishes."""
-    return replace(problem, requirements=replace(problem.requirements, **changes))  # type: ignore[arg-type]
+    return replace(problem, requirements=replace(problem.requirements, **changes))
 
 
 def aimed(problem: Problem, objective: str) -> Problem:

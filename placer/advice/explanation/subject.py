@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from placer.advice.explanation.side_questions import wanting
@@ -15,6 +15,7 @@ from placer.problem.exchange import traits
 from placer.problem.placement import Placement, parse_workers
 from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS, EXCHANGES, LOCAL, Used, uses
+from placer.records import replace
 
 MARKETS = {"spot": "spot", "on-demand": "on_demand", "community": "community"}
 MOST_RULES = 12

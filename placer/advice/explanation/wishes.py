@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS, Requirements
 from placer.problem.words.wishes import WISHES
+from placer.records import replace
 from placer.units import counted, format_duration, format_number, format_usd
 
 PLAIN = Requirements()
@@ -38,7 +39,7 @@ def without(problem: Problem, wishes: Iterable[Wish]) -> Problem:
     changed = {
         name: value for wish in wishes for name, value in zip(wish.fields, wish.values, strict=True)
     }
-    return replace(problem, requirements=replace(problem.requirements, **changed))  # type: ignore[arg-type]
+    return replace(problem, requirements=replace(problem.requirements, **changed))
 
 
 def wishes_of(problem: Problem) -> tuple[Wish, ...]:

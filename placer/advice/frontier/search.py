@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 from placer.advice.frontier.points import Frontier
 from placer.advice.frontier.trace import Trace
@@ -11,6 +10,7 @@ from placer.advice.recommendation.nearest import nearest
 from placer.advice.recommendation.notes import warnings_of
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import require_pools

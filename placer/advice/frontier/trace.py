@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from math import log, sqrt
 
 from placer.advice.frontier.points import LEAST_USD_PER_HOUR, Ending, FrontierPoint, cost_of
 from placer.cost_model.objective import objective_named
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Reason
 from placer.solving.answer import SolveOptions, Status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from placer.advice.policy.job import Job, Market, Observation
 from placer.advice.policy.state import (
@@ -17,6 +17,7 @@ from placer.advice.policy.state import (
     ran,
     work_in,
 )
+from placer.records import replace
 
 Rule = Callable[[State, Observation, float, Job, Market], Machines]
 """Machines to hold in the next tick, from the state after losses; pure."""

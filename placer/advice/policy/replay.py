@@ -5,7 +5,7 @@ sensitive to.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice
 from statistics import fmean
 from typing import Any
@@ -17,6 +17,7 @@ from placer.advice.policy.simulator import Run, Summary, simulate, starts_of, ti
 from placer.advice.policy.trace import Trace
 from placer.advice.runner.runner import Opener, answers, here
 from placer.errors import PlacerError, unknown
+from placer.records import replace
 from placer.report.shown import Shown
 
 SCHEMA = "placer.replay/v1"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from placer.advice.policy.job import Job, Market, Observation
+from placer.records import replace
 
 Machines = tuple[int, ...]
 """Machines of each place: the zones in order, then the on-demand place."""

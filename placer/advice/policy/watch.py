@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
@@ -20,6 +20,7 @@ from placer.advice.policy.state import State, after_losses, ran, start
 from placer.errors import PlacerError, unknown
 from placer.files.growing_file import Line
 from placer.market.launch_log import observation, zones_of
+from placer.records import replace
 
 Array = npt.NDArray[Any]
 SCHEMA = "placer.watch/v1"

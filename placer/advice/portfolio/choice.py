@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from signal import SIGINT, signal
 from threading import current_thread, main_thread
 
 from placer.advice.portfolio.faster import faster
 from placer.advice.portfolio.generation import Found, solved
 from placer.advice.portfolio.question.jobs import Portfolio
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Allowance
 from placer.solving.answer import SolveOptions

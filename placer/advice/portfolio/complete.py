@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
 from placer.advice.portfolio.improvement import chosen_whole, worth
 from placer.advice.portfolio.pricing.price import Pricing, Within
 from placer.advice.portfolio.question.columns import Column, Columns, Group
 from placer.advice.portfolio.question.resources import Resource
+from placer.records import replace
 from placer.solving import allowance
 
 FASTER = 1 + 1e-7

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
 
@@ -28,6 +28,7 @@ from placer.advice.portfolio.pricing.seeds import seeds
 from placer.advice.portfolio.question.columns import Column, Columns, Duals, Group, groups_of
 from placer.advice.portfolio.question.jobs import Portfolio
 from placer.advice.portfolio.question.resources import Limits, Resource
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 from placer.cost_model.estimate import Estimate, pool_of
 from placer.cost_model.timing.crew import worker_rate
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.answer import Warn
 from placer.units import format_bandwidth, format_speed
 

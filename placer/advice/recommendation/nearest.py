@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 from placer.cost_model.objective import aimed_at
 from placer.cost_model.outlook.totals import totals_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS, Requirements
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Option

@@ -5,7 +5,6 @@ surprise.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import date
 
 from placer.advice.recommendation.equal_parts import unlike_workers
@@ -23,6 +22,7 @@ from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import NO_QUOTA_GPUS, Problem
 from placer.problem.requirements import ALL_REGIONS, sequences_taken
+from placer.records import replace
 from placer.solving.answer import Warn
 from placer.solving.result import Option, Result
 from placer.units import (

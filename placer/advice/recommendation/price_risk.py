@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from placer.advice.recommendation.nearest import short_search
 from placer.cost_model.estimate import Outcome, offers_of, pool_of
@@ -16,6 +15,7 @@ from placer.market.price_interval import price_interval
 from placer.market.scaled_market import with_one_price
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.price_risk import HIGH, USUAL, WITHOUT, PriceCase, PriceRisk

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 
 from placer.advice.recommendation.nearest import (
     BASELINE_NODES,
@@ -35,6 +34,7 @@ from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Pool, Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import OutOfTimeError
 from placer.solving.answer import SolveOptions, Status

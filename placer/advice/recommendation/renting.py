@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 from placer.advice.recommendation.nearest import BASELINE_NODES, short_search
 from placer.cost_model.estimate import Estimate, estimate
@@ -12,6 +11,7 @@ from placer.errors import PlacerError
 from placer.market.words.own_places import own_places
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Warn
 from placer.solving.result import Result

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 

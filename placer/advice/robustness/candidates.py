@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from placer.advice.robustness.uncertainty import Factor, changes_of, factors_of
 from placer.advice.worlds.scenario import apply
@@ -17,6 +17,7 @@ from placer.cost_model.objective import objective_of
 from placer.cost_model.reduced_problem import used_problem
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 
 BROKEN = math.nan
 """Value of a placement in a world where it breaks a limit."""

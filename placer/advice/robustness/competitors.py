@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from placer.advice.recommendation.recommend import equal_machines
 from placer.advice.robustness.candidates import Candidate, candidates_of, with_phi
@@ -19,6 +19,7 @@ from placer.problem.exchange import overlaps
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
 from placer.problem.words.changes import parse_changes
+from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from placer.advice.recommendation.nearest import BASELINE_NODES
@@ -30,6 +30,7 @@ from placer.documents.result_parts import data_document, placement_document
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.report.shown import Shown
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result, answer_document

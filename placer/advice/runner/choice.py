@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 
 from placer.advice.runner.runner import Opener, Runner, here
 from placer.errors import PlacerError
+from placer.records import replace
 from placer.solving.allowance import default_memory_bytes
 from placer.solving.answer import SolveOptions
 from placer.units import format_bytes

@@ -5,13 +5,13 @@ the wishes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from placer.errors import PlacerError
 from placer.market.market_changes import Row
 from placer.market.words.selection import gpus_like, places_of
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
+from placer.records import replace
 from placer.workload.profile import ModelProfile, Rate
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -25,6 +25,7 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Used
 from placer.problem.words.changes import Change, change_document, parse_changes
+from placer.records import replace
 from placer.report.shown import Shown
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import groupby
 
 from placer.advice.worlds.model_changes import set_gradient, set_quota, set_rates
@@ -13,6 +12,7 @@ from placer.problem.problem import Problem
 from placer.problem.words.changes import OVER_BOOK, Change, changed_book, number_of
 from placer.problem.words.tokens import in_sequences
 from placer.problem.words.wishes import CHANGES
+from placer.records import replace
 
 
 def apply(problem: Problem, changes: Sequence[Change]) -> Problem:

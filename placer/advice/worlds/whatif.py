@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from placer.advice.worlds.scenario import apply
@@ -19,6 +19,7 @@ from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.words.changes import Change, change_document
+from placer.records import replace
 from placer.report.shown import Shown
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status

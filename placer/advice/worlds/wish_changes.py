@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from placer.errors import PlacerError
@@ -12,6 +11,7 @@ from placer.problem.requirements import Requirements
 from placer.problem.words.data import in_plain_words
 from placer.problem.words.readers import read_wish
 from placer.problem.words.wishes import CHANGES, Wish
+from placer.records import replace
 from placer.units import parse_bytes
 
 NONE = "none"

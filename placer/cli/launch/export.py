@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -11,6 +10,7 @@ import click
 from placer.cli.options import json_option
 from placer.cli.output import print_json, read_json
 from placer.errors import PlacerError
+from placer.records import replace
 
 EXAMPLE = """\b
 Examples:

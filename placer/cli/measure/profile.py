@@ -6,7 +6,6 @@ import contextlib
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +15,7 @@ from placer.cli.options import catalog_option, json_option
 from placer.cli.output import console, print_json, write_json
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.errors import PlacerError, unknown
+from placer.records import replace
 from placer.workload.architecture import LONGEST_SEQUENCE
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +11,7 @@ import click
 from placer.cli.options import json_option
 from placer.cli.output import check_targets, console, new_table, print_json, write_json
 from placer.errors import PlacerError
+from placer.records import replace
 from placer.units import format_plain
 
 if TYPE_CHECKING:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placer.cli.output import check_targets
+from placer.records import replace
 
 if TYPE_CHECKING:
     from placer.workload.profile import ModelProfile

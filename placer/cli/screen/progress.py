@@ -6,8 +6,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -16,8 +17,7 @@ MOST_GAP = 10.0
 """A gap of more than 1,000 % says nothing: an objective near zero, or a first rough bound."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listener:
+class Listener(Struct, frozen=True, kw_only=True, dict=True):
     """What hears of a search: its better values, and bounds on the whole question; None where
     nobody looks.
     """
@@ -26,8 +26,7 @@ class Listener:
     bound: Callable[[float | None], None] | None = None
 
 
-@dataclass(kw_only=True)
-class SearchProgress:
+class SearchProgress(Struct, kw_only=True, dict=True):
     """How a search goes.
 
     Notes

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from placer.errors import PlacerError
 
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Likeness:
+class Likeness(Struct, frozen=True, kw_only=True):
     """Correlation of the latent state of two zones: of one region, and of two regions.
 
     Notes

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from placer.cost_model.capacity.scenarios import RESIDUAL, Likeness, latent, launchable
 from placer.market.capacity_table import CapacityRow, ZoneCapacity, named_zones, zone_capacity
@@ -21,8 +21,7 @@ EVERY = 10**6
 """Machines of which a share holds that the user gives: of any number."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stock:
+class Stock(Struct, frozen=True, kw_only=True):
     """What is known of the zones in which a place launches one device on spot.
 
     Notes

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from placer.errors import PlacerError
 from placer.market.capacity_table import ZoneCapacity
@@ -16,8 +16,7 @@ from placer.market.capacity_table import ZoneCapacity
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stay:
+class Stay(Struct, frozen=True, kw_only=True):
     """Time until machines are lost, from any moment with all of them: the share that is left after
     t hours is (1 + t / b)^-a.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import fsum
+
+from msgspec import Struct
 
 from placer.market.catalog import FunctionOffer, StoreOffer, VmOffer
 from placer.market.network.graph import Network
@@ -13,8 +14,7 @@ from placer.problem.exchange.phase import Phase
 from placer.units import GIB, HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class UsdPerHour:
+class UsdPerHour(Struct, frozen=True, kw_only=True):
     """Dollars per hour by component."""
 
     compute: float

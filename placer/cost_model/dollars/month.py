@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from math import fsum
 
@@ -14,6 +13,7 @@ from placer.errors import PlacerError
 from placer.market.catalog import EgressPrice
 from placer.market.network.egress_grid import first_paid
 from placer.market.network.graph import Network
+from placer.records import replace
 from placer.units import GIB
 
 Schedule = tuple[EgressPrice, ...]

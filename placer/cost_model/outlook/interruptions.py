@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from placer.errors import PlacerError
+from placer.records import replace
 from placer.units import Interval
 
 
@@ -21,8 +23,7 @@ def check_chance(chance: float) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Interruption:
+class Interruption(Struct, frozen=True, kw_only=True):
     """How often a spot machine is taken away and what that costs.
 
     Notes

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION, Interruption
 from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR, Interval
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Losses:
+class Losses(Struct, frozen=True, kw_only=True):
     """Machines that are lost together: how often, and which part of the work is theirs.
 
     Notes

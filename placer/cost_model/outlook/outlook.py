@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from placer.cost_model.capacity.supply import MOST_ZONES, chance_of
 from placer.cost_model.dollars.components import egress_usd_by_link
@@ -29,6 +30,7 @@ from placer.problem.admitted_exchanges import exchanges, server_offer
 from placer.problem.data.datasets import needs_place
 from placer.problem.placement import Placement, WorkerGroup
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR, Interval
 
 KNOWN = ("given", "published")
@@ -39,8 +41,7 @@ was a table of capacity: assumed.
 """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SpotOutlook:
+class SpotOutlook(Struct, frozen=True, kw_only=True):
     """What spot machines do to a run.
 
     Notes
@@ -65,8 +66,7 @@ class SpotOutlook:
     risk: Risk | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MonthOutlook:
+class MonthOutlook(Struct, frozen=True, kw_only=True):
     """Egress of a calendar month of 730 hours: at the rate per hour, and with volume tiers and free
     allowances; USD.
     """

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from placer.cost_model.capacity.scenarios import latent
 from placer.cost_model.capacity.supply import (
@@ -39,8 +39,7 @@ HOURS = (1.0, 6.0, 24.0)
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StockRisk:
+class StockRisk(Struct, frozen=True, kw_only=True):
     """The spot machines of one device in one place.
 
     Notes
@@ -67,8 +66,7 @@ class StockRisk:
     market: str = "spot"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Risk:
+class Risk(Struct, frozen=True, kw_only=True):
     """What may go wrong with the spot machines of a placement.
 
     Notes
@@ -110,8 +108,7 @@ class Risk:
     on_demand: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Gang:
+class Gang(Struct, frozen=True, kw_only=True):
     """Spot machines of a placement by place and device, with what is known of them."""
 
     stocks: tuple[Stock, ...]

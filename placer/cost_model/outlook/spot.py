@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION, Interruption, check_chance
 from placer.errors import PlacerError
 from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR, Interval
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Correlation:
+class Correlation(Struct, frozen=True, kw_only=True):
     """How alike availability is: between zones of a region and between regions, 0 to below 1.
 
     Notes

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from placer.cost_model.estimate import Estimate
 from placer.units import SECONDS_PER_HOUR, Interval
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Totals:
+class Totals(Struct, frozen=True, kw_only=True):
     """What a number of samples, counted at equal progress, takes and costs; seconds and USD."""
 
     samples: int

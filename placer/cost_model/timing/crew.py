@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import fsum
+
+from msgspec import Struct
 
 from placer.cost_model.timing.averaging import averaging_seconds, wan_seconds
 from placer.cost_model.timing.lanes import DIRECT, Links, lanes
@@ -24,8 +25,7 @@ from placer.workload.profile import Rate
 EXPECTED, SLOW, FAST = 0, 1, 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class Round:
+class Round(Struct, frozen=True, kw_only=True, dict=True):
     """What the timing of one round looks at.
 
     Notes

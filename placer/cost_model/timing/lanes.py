@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from placer.market.network.graph import Link
 
@@ -19,8 +20,7 @@ class Links(Protocol):
         """Return what one worker sends or receives in all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lanes:
+class Lanes(Struct, frozen=True):
     """A network in which the workers of some places are several machines each.
 
     Notes

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from placer.problem.exchange import traits
 from placer.problem.placement import Exchange
+from placer.records import replace
 from placer.workload.island.collectives import BACKWARD_TAIL, HIDDEN_SHARE
 from placer.workload.peer import RINGS
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FunctionRun:
+class FunctionRun(Struct, frozen=True, kw_only=True):
     """One run of a cloud function: where, and for how many seconds (waiting included)."""
 
     place: str
     seconds: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StoreUse:
+class StoreUse(Struct, frozen=True, kw_only=True):
     """One object store in one exchange: how many gradients are put into it, and polls that found
     nothing.
     """
@@ -32,8 +31,7 @@ class StoreUse:
     failed_polls: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StepSeconds:
+class StepSeconds(Struct, frozen=True, kw_only=True):
     """From exchange to exchange in seconds: one optimizer step, or H local ones.
 
     Notes

@@ -5,12 +5,13 @@ book in the file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from placer.documents.checker.averages import class_of, transport_of
 from placer.documents.checker.loading import LOADER_STREAMS, UNKNOWN, Reading, reading_of
+from placer.records import replace
 
 BYTES_PER_ELEMENT = {"none": 4, "fp16": 2, "int8": 1, "int4": 0.5, "sparse": 0.02734375}
 """Of 4,096 values, sparse sends 64 as 12 bits of place and 2 of value."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from placer.documents.manifest.types import Group
@@ -11,7 +10,7 @@ from placer.errors import PlacerError, unknown
 from placer.problem.placement import LARGEST_ISLAND
 from placer.workload.inner_plan import InnerPlan
 
-INNER_KEYS = tuple(field.name for field in fields(InnerPlan))
+INNER_KEYS = InnerPlan.__struct_fields__
 
 
 def check_inner_keys(groups: Sequence[Mapping[str, Any]]) -> None:

@@ -4,13 +4,12 @@ from the file alone.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from placer.documents.manifest.types import Group, Manifest
 from placer.errors import PlacerError
 from placer.market.checks.agreement import check_figures
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
+from placer.records import replace
 
 
 def question_of(manifest: Manifest, where: str) -> tuple[Problem, Placement]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import fsum
 from typing import Any
 
@@ -12,6 +12,7 @@ from placer.launch.rehearsal.function_runs import runs_of
 from placer.launch.rehearsal.rehearsal import Rehearsal
 from placer.launch.runtime.log.comparison import summary
 from placer.problem.exchange.phase import bytes_by_link
+from placer.records import replace
 from placer.units import SECONDS_PER_HOUR
 from placer.validation.calibration.run_log import Record, whole_rounds
 

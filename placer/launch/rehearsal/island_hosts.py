@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from placer.cost_model.estimate import pool_of
 from placer.errors import PlacerError
 from placer.problem.placement import Placement, WorkerGroup
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.workload.profile import Rate
 
 SOFTWARE = ("hivemind", "nccl", "gloo")

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -14,6 +13,7 @@ from placer.documents.manifest.rendezvous import STORE_TRANSPORTS
 from placer.launch.rehearsal.scaled_plan import NOTHING, Scaled
 from placer.launch.runtime.run_plan import plan_from
 from placer.problem.exchange import traits
+from placer.records import replace
 from placer.workload.constants import Calibration, HostConstants, ServiceConstants
 
 AVERAGES = {"butterfly": 1, "leaders": 2, "region-hub": 1, "region-gossip": 1}

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from placer.launch.runtime.training.context import Settings
 from placer.launch.shaped_network import ShapedNetwork, open_network
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.validation.calibration.run_log import whole_rounds
 from placer.workload.profile import COMPRESSION_BYTES
 

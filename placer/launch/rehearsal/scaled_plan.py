@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -19,6 +19,7 @@ from placer.problem.exchange import traits
 from placer.problem.exchange.streaming_diloco import fragments
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.workload.constants import Calibration, HostConstants, ServiceConstants
 from placer.workload.profile import COMPRESSION_BYTES, Rate
 

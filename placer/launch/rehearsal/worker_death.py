@@ -7,7 +7,7 @@ import re
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from placer.errors import PlacerError
@@ -16,6 +16,7 @@ from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.strategies import executed
 from placer.launch.runtime.training.checkpoint import steps_of
 from placer.launch.runtime.training.context import Settings
+from placer.records import replace
 from placer.units import counted
 
 LEAST_BESIDE = 3

@@ -5,7 +5,6 @@ in catalogs/columns.csv.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -31,6 +30,7 @@ from placer.market.catalog import (
     VmOffer,
 )
 from placer.market.checks.agreement import Located, check_book
+from placer.records import replace
 
 KINDS: dict[str, Callable[..., Any]] = {
     "gpus.csv": Gpu,

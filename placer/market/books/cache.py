@@ -4,7 +4,6 @@ what they were made from.
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import hashlib
 import os
@@ -35,7 +34,7 @@ from placer.market.catalog import (
 )
 from placer.version import __version__
 
-TABLES: dict[str, type] = {
+TABLES: dict[str, type[msgspec.Struct]] = {
     "gpus": Gpu,
     "regions": Region,
     "offers": VmOffer,
@@ -176,30 +175,23 @@ def _fill(base: sqlite3.Connection, catalog: Catalog) -> None:
         for table, kind in TABLES.items():
             rows = getattr(catalog, table)
             rows = tuple(rows.values()) if isinstance(rows, Mapping) else rows
-            for name in _columns(kind):
+            for name in kind.__struct_fields__:
                 values = [getattr(row, name) for row in rows]
                 at = {value: position for position, value in enumerate(dict.fromkeys(values))}
                 content = msgspec.msgpack.encode((list(at), [at[value] for value in values]))
                 base.execute("INSERT INTO columns VALUES (?, ?, ?)", (table, name, content))
 
 
-def _rows(base: sqlite3.Connection, table: str, kind: type) -> tuple[Any, ...]:
+def _rows(base: sqlite3.Connection, table: str, kind: type[msgspec.Struct]) -> tuple[Any, ...]:
     content = dict(base.execute("SELECT name, content FROM columns WHERE kind = ?", (table,)))
     columns = []
-    for name in _columns(kind):
+    for name in kind.__struct_fields__:
         values, positions = msgspec.msgpack.decode(content[name])
         columns.append(map(values.__getitem__, positions))
-    if issubclass(kind, msgspec.Struct):
+    if kind is VmOffer:
         return tuple(map(kind, *columns))
-    return tuple(
-        kind(**dict(zip(_columns(kind), row, strict=True))) for row in zip(*columns, strict=True)
-    )
-
-
-def _columns(kind: type) -> tuple[str, ...]:
-    if issubclass(kind, msgspec.Struct):
-        return kind.__struct_fields__
-    return tuple(field.name for field in dataclasses.fields(kind))  # type: ignore[arg-type]
+    names = kind.__struct_fields__
+    return tuple(kind(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True))
 
 
 @contextmanager
@@ -221,7 +213,7 @@ def _path(digest: str) -> Path:
     checks it passed, and the figures that no digest covers are part of its name.
     """
     layout = repr(
-        (__version__, MARK_BYTES, {table: _columns(kind) for table, kind in TABLES.items()})
+        (__version__, MARK_BYTES, {table: kind.__struct_fields__ for table, kind in TABLES.items()})
     ).encode()
     files = ("columns.csv", "accelerators.csv", "capacity.csv")
     beside = b"".join((shipped_catalogs() / name).read_bytes() for name in files)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -11,8 +10,7 @@ import msgspec
 from placer.market.catalog import FREE, VmOffer
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Discount:
+class Discount(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a contract; every name may have wildcards.
 
     Notes

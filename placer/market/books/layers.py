@@ -7,8 +7,9 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import bounded
@@ -33,16 +34,14 @@ MOST_HEADER_BYTES = 4096
 """Where the first line of a file of any name ends at the latest."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LayerFile:
+class LayerFile(Struct, frozen=True, kw_only=True):
     """One CSV file of a layer, as it was when it was read."""
 
     path: Path
     data: bytes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True, kw_only=True):
     """A whole or partial price book: its files by the name that `BOOK_FILES` has for them."""
 
     name: str

@@ -5,7 +5,6 @@ offers.csv would say in each row.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -20,8 +19,7 @@ Key = tuple[Any, ...]
 """What an offer is found by; see `placer.market.books.csv_rows.KEYS`."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MachineNetwork:
+class MachineNetwork(msgspec.Struct, frozen=True, kw_only=True):
     """The network and the local disks of some types of machines; provider and type may have
     wildcards.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
@@ -96,9 +95,7 @@ def check_figures(catalog: Catalog) -> None:
 
 
 def _check_figures(table: str, row: Any) -> None:
-    for name in (
-        row.__struct_fields__ if isinstance(row, VmOffer) else [field.name for field in fields(row)]
-    ):
+    for name in row.__struct_fields__:
         value = getattr(row, name)
         if not isinstance(value, int | float) or name in SIGNED:
             continue

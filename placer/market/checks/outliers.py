@@ -7,8 +7,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from statistics import median
+
+from msgspec import Struct
 
 from placer.market.catalog import FREE, Catalog, VmOffer
 from placer.market.price_interval import GUESSED
@@ -27,8 +28,7 @@ LEAST_REGIONS = 5
 """Regions below which nobody can say what is usual."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Usual:
+class Usual(Struct, frozen=True, kw_only=True):
     """What a device costs on spot against on-demand over the regions of a provider: the median
     share, and the median absolute deviation of its logarithm.
     """
@@ -38,8 +38,7 @@ class Usual:
     regions: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outlier:
+class Outlier(Struct, frozen=True, kw_only=True):
     """A spot price far from what is usual: its share of on-demand, the usual one over so many
     regions, and the modified z-score (negative: too cheap).
     """

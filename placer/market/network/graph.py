@@ -6,17 +6,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog, EgressPrice, MeasuredLink, VmOffer
 from placer.market.network.egress_grid import EgressGrid, first_paid
 from placer.market.network.geography import Array
 from placer.market.network.link_grid import GBPS, LinkGrid, streams_bytes_per_s
+from placer.records import replace
 from placer.units import GIB
 
 if TYPE_CHECKING:
@@ -26,8 +27,7 @@ MODEL = "link model: way along cables, factor of zones, window / rtt"
 """Source of an estimated link."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Link:
+class Link(Struct, frozen=True, kw_only=True):
     """One direction between two places.
 
     Notes

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median, quantiles
 
 from placer.errors import PlacerError
@@ -17,6 +17,7 @@ from placer.market.network.graph import Network
 from placer.market.network.link_fit import fitted_factors
 from placer.market.network.link_grid import GBPS
 from placer.market.network.link_model import light_rtt_s, route_factor
+from placer.records import replace
 
 SAME_REGION, ALL = "same region", "all"
 """Names of the groups that are no pair of continents; `ALL` leaves the same region out."""

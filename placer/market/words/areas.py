@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from placer.errors import PlacerError
 from placer.market.books.csv_rows import read_rows
@@ -27,8 +28,7 @@ UNION = ("eu", "european-union")
 """Names of the European Union, which is smaller than the continent."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Country:
+class Country(Struct, frozen=True, kw_only=True):
     """A row of catalogs/countries.csv: ISO 3166-1 codes, names, continent, capital, and whether it
     is a member of the European Union.
     """
@@ -50,8 +50,7 @@ class Country:
         return tuple(plain_name(name) for name in (self.country, self.iso3, self.name, *also))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class City:
+class City(Struct, frozen=True, kw_only=True):
     """A row of catalogs/cities.csv: where a city lies."""
 
     city: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from placer.errors import PlacerError, unknown
 from placer.market.books.csv_rows import read_rows
@@ -21,8 +22,7 @@ _OWN_WORDS = ("usd", "per")
 """Three letters in an amount that name no foreign currency."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExchangeRate:
+class ExchangeRate(Struct, frozen=True, kw_only=True):
     """A row of catalogs/exchange_rates.csv: USD for one unit of a currency on a day."""
 
     currency: str

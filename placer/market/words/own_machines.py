@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from placer.errors import PlacerError, unknown
 from placer.market.carbon import figure
@@ -13,6 +13,7 @@ from placer.market.network.geography import great_circle_km
 from placer.market.words.areas import City, cities, city_named, countries, country_named
 from placer.market.words.own_places import PREFIX, PROVIDER
 from placer.market.words.selection import gpus_named
+from placer.records import replace
 from placer.units import format_bandwidth, format_usd, parse_bandwidth
 
 WRITE = "write it as office=2xA100-40@Berlin"

@@ -5,8 +5,9 @@ place.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import fsum
+
+from msgspec import Struct
 
 from placer.errors import PlacerError
 from placer.market.network.graph import Network
@@ -71,8 +72,7 @@ def shares(datasets: Sequence[Dataset], speed: Mapping[str, float]) -> dict[str,
     }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Move:
+class Move(Struct, frozen=True, kw_only=True):
     """Samples that leave one place for another before the run: bytes, USD once, seconds."""
 
     src: str

@@ -5,13 +5,13 @@ reads what lies in a store.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from placer.errors import PlacerError
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Dataset:
+class Dataset(Struct, frozen=True, kw_only=True):
     """Samples that lie in one place; they stay there, or may move to where the workers are."""
 
     place: str

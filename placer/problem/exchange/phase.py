@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 Workers = Sequence[tuple[str, int]]
 """Place and number of the workers there; each place once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(Struct, frozen=True):
     """``count`` equal transfers of ``bytes`` each from ``src`` to ``dst``, side by side.
 
     Notes
@@ -29,8 +29,7 @@ class Transfer:
     dst_hosts: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(Struct, frozen=True):
     """Transfers that run side by side; the phases of an exchange run one after the other."""
 
     name: str

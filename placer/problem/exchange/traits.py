@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Traits:
+class Traits(Struct, frozen=True, kw_only=True):
     """One strategy in the words that timing, limits and solvers ask for.
 
     Notes

@@ -8,18 +8,18 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import MARKET_WORDS, MARKETS, Catalog
 from placer.market.market_changes import Row, drop_offers, set_bandwidths, set_egress, set_prices
 from placer.problem.words.meanings import unknown_word
 from placer.problem.words.wishes import CHANGES
+from placer.records import replace
 from placer.units import parse_bandwidth, parse_count, parse_rate
 
 TARGETS = {
@@ -79,8 +79,7 @@ MOST_FACTOR = 1e6
 """Larger factors, and smaller ones than one over it, are a slip of the keyboard."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """One change of the world.
 
     Notes

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from placer.errors import PlacerError, unknown
 from placer.market.carbon import parse_carbon
@@ -45,8 +46,7 @@ MOST_SURE = 0.9999
 """More is not seen in a thousand scenarios."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """A wish with what its words are read against: the catalog, and the other words."""
 
     wish: Wish

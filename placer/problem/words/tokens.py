@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.workload.models.adapters import (
     BF16_BYTES,
     FOUR_BIT_BYTES,

@@ -11,10 +11,12 @@ to add a row.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args
 
+from msgspec import Struct
+
 from placer.problem.exchange import STRATEGIES
+from placer.records import replace
 
 if TYPE_CHECKING:
     from placer.workload.constants import Calibration
@@ -38,8 +40,7 @@ SAME = "*"
 STRATEGY_NAMES = ", ".join(name for name in STRATEGIES if name != "none")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True, kw_only=True):
     """One row of the table.
 
     Notes

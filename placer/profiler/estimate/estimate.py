@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog
 from placer.profiler.devices.peak_speeds import PRECISIONS
@@ -131,7 +133,9 @@ class Estimate:
                 }
                 for fit in self.fits
             ],
-            "rates": [{**asdict(rate), "limit": self.limits.get(rate.gpu)} for rate in self.rates],
+            "rates": [
+                {**structs.asdict(rate), "limit": self.limits.get(rate.gpu)} for rate in self.rates
+            ],
             "checks": [asdict(check) for check in self.checks],
             "constants": {"as_of": constants["as_of"], "source": constants["source"]},
             "notes": list(self.notes),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.profiler.devices.peak_speeds import Device, device_of
 from placer.profiler.estimate.work import COUNTED, OTHER, Constants, Family, Work, step_time
+from placer.records import replace
 from placer.workload.profile import Rate, load_profile
 
 PUBLISHED = Path(__file__).with_name("published.csv")

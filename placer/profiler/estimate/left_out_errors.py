@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from placer.market.catalog import Catalog
 from placer.profiler.estimate.fit import Point, estimated_rate, fit
 from placer.profiler.estimate.work import OTHER, Constants, step_time
+from placer.records import replace
 from placer.workload.profile import load_profile
 
 SHARE = 0.9

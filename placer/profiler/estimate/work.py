@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from placer.errors import unknown
 from placer.profiler.devices.peak_speeds import PRECISIONS, Device
+from placer.records import replace
 
 CONSTANTS = Path(__file__).with_name("constants.json")
 HALF = ("fp16", "bf16")

@@ -11,8 +11,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec import to_builtins
 
 from placer.errors import PlacerError
 from placer.profiler.framework.accumulation import Accumulation
@@ -123,7 +125,7 @@ def _measure(request: Request, send: Callable[..., None]) -> None:
             request.framework,
             request.seconds,
             lambda share: send(kind="progress", share=share),
-            lambda efficiency: send(kind="result", efficiency=asdict(efficiency)),
+            lambda efficiency: send(kind="result", efficiency=to_builtins(efficiency)),
         )
 
 

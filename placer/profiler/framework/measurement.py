@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from placer.errors import PlacerError
@@ -24,6 +23,7 @@ from placer.profiler.framework.accumulation import (
 from placer.profiler.framework.published import published_efficiency
 from placer.profiler.framework.ratio import LEAST_PAIRS, Ratio, ratio_of_pairs
 from placer.profiler.target.torch_import import load_torch
+from placer.records import replace
 from placer.workload.profile import Efficiency
 
 if TYPE_CHECKING:

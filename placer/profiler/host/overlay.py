@@ -8,9 +8,11 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
+
+from msgspec import to_builtins
 
 from placer.errors import PlacerError, unknown
 from placer.market.books.book_reader import load_catalog
@@ -18,6 +20,7 @@ from placer.market.catalog import Catalog
 from placer.profiler.host.averaging import HostMeasurement
 from placer.profiler.host.cost_fit import HostFit, fit
 from placer.profiler.host.summing import SumPoint
+from placer.records import replace
 from placer.units import Interval
 from placer.version import __version__
 from placer.workload.constants import PUBLISHED, Calibration, HostConstants
@@ -171,7 +174,7 @@ def host_document(report: HostReport) -> dict[str, Any]:
     """Build the overlay's document; ``report`` holds the fits, assumptions and points."""
     catalog = load_catalog("default")
     figures = overlay_document(report.overlay)
-    points = [asdict(point) for point in report.measured.points]
+    points = [to_builtins(point) for point in report.measured.points]
     return {
         "schema": SCHEMA,
         "name": figures.pop("name"),
@@ -202,14 +205,14 @@ def host_document(report: HostReport) -> dict[str, Any]:
                 "processor": report.measured.processor,
                 "logical_cpus": report.measured.logical_cpus,
                 "torch": report.measured.torch_version,
-                "arithmetic": {name: asdict(fit) for name, fit in report.fits.items()},
+                "arithmetic": {name: to_builtins(fit) for name, fit in report.fits.items()},
                 "reference": {
                     "s_per_gb": REFERENCE_S_PER_GB,
                     "s_per_tensor": REFERENCE_S_PER_TENSOR,
                     "alike_within_factor": ALIKE,
                 },
                 "points": points,
-                "sums": [asdict(point) for point in report.measured.sums],
+                "sums": [to_builtins(point) for point in report.measured.sums],
             },
         },
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from placer.errors import PlacerError
@@ -21,6 +21,7 @@ from placer.profiler.steps.timing import Effort, Timing, measure
 from placer.profiler.steps.training_step import FunctionStep, StepFunction, TrainingStep
 from placer.profiler.target.torch_import import load_torch
 from placer.profiler.workload import Workload
+from placer.records import replace
 from placer.units import format_bytes
 
 SEARCH_SHARE = 0.7

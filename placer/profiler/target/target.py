@@ -10,7 +10,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any
 
@@ -20,6 +20,7 @@ from placer.profiler.steps.training_step import StepFunction
 from placer.profiler.target.module_source import check_source, no_function
 from placer.profiler.target.torch_import import load_torch
 from placer.profiler.workload import Workload
+from placer.records import replace
 
 PROTOCOL = (
     "return a placer.profiler.workload.Workload, (module, batch), (module, batch, "

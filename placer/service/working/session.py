@@ -6,7 +6,6 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from placer.market.catalog import Catalog
 from placer.problem.words.readers import read_wish
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import WISHES
+from placer.records import replace
 from placer.service.questions.body import WordError, check_books
 from placer.service.working.messages import Better, Book, Outcome, Question, Reply
 from placer.solving.allowance import Cancel, resident_bytes

@@ -5,7 +5,6 @@ many are, machines on demand in place of others.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from placer.cost_model.limits import parts_of
 from placer.problem.admitted_exchanges import exchange_for
@@ -13,6 +12,7 @@ from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem.problem import Pool, Problem
 from placer.problem.shares import broken_shares, crowded
+from placer.records import replace
 
 MOST_STEPS = 128
 """Changes of one placement."""

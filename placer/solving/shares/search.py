@@ -11,7 +11,7 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from placer.cost_model.estimate import estimate
@@ -28,6 +28,7 @@ from placer.problem.shares import (
     crowded,
     most_of,
 )
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Allowance
 from placer.solving.answer import ModeProof, SolveOptions, Status

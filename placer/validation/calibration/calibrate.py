@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
+from placer.records import replace
 from placer.validation.calibration.equations import Equations, touches
 from placer.validation.calibration.least_squares import solve
 from placer.validation.calibration.local_run import local_report

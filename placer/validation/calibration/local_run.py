@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from statistics import median, quantiles
@@ -14,6 +13,7 @@ from typing import Any
 
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog, device_name
+from placer.records import replace
 from placer.units import counted
 from placer.validation.calibration.outcome import LEAST_HALF_WIDTH, Fitted
 from placer.validation.calibration.parameters import LINK, RATE, SCALE, Parameter

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from placer.records import replace
 from placer.validation.calibration.least_squares import Solution
 from placer.validation.calibration.parameters import (
     CONSTANT,

@@ -5,10 +5,11 @@ a host class.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from placer.market.catalog import device_name
+from placer.records import replace
 from placer.validation.calibration.runs import MeasuredRun
 from placer.workload.constants import HIVEMIND, PUBLISHED, HostConstants
 from placer.workload.overlay import LinkSpeed, ModelRate, Overlay

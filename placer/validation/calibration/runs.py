@@ -5,7 +5,7 @@ belongs to.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from placer.problem.exchange.phase import Phase
 from placer.problem.placement import Placement
 from placer.problem.problem import Pool, Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.validation.calibration.run_log import run_log_row
 from placer.workload.overlay import NOTHING, Overlay

@@ -9,7 +9,7 @@ published ranges, not against them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 from placer.cost_model.estimate import Estimate, estimate
@@ -19,6 +19,7 @@ from placer.problem.data.datasets import Dataset
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.by_hand import place_by_hand
 from placer.solving.solve import solve

@@ -4,7 +4,7 @@ their book.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from placer.cost_model.estimate import Estimate, estimate
@@ -13,6 +13,7 @@ from placer.market.network.graph import Network, network_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.workload.profile import load_profile
 

@@ -4,7 +4,7 @@ x 4 cities.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from placer.cost_model.estimate import Estimate, estimate
@@ -12,6 +12,7 @@ from placer.market.catalog import Catalog
 from placer.market.network.graph import Network
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.units import SECONDS_PER_HOUR
 from placer.workload.constants import PUBLISHED, Calibration

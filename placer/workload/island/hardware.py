@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from placer.market.catalog import Gpu
 
@@ -17,8 +17,7 @@ HOST_GB_PER_S = 10.0
 """Copies between processes of one machine through host memory; assumed."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Hardware:
+class Hardware(Struct, frozen=True, kw_only=True):
     """Some equal machines of one offer in one zone.
 
     Parameters

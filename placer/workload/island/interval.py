@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
@@ -20,8 +21,7 @@ WITHOUT_REMOTE_MEMORY = 1.5
 FITTED_DEVICES = ("A100-40", "A100-80")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Doubt:
+class Doubt(Struct, frozen=True, kw_only=True):
     """One reason for error: multiples of the rate, and what it is."""
 
     low: float

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from msgspec import Struct
+
+from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 
@@ -35,8 +37,7 @@ SHARDED_PARTS = {
 """What the devices of a sharding group divide among each other."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Memory:
+class Memory(Struct, frozen=True, kw_only=True):
     """Bytes on one device, by what they hold.
 
     Parameters

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from placer.market.catalog import Gpu
+from placer.records import replace
 from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
@@ -37,8 +39,7 @@ SOURCE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Island:
+class Island(Struct, frozen=True, kw_only=True):
     """Some machines that train one copy of a model by a plan.
 
     Parameters
@@ -93,8 +94,7 @@ class Draft(NamedTuple):
     calculation_s: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Timed:
+class Timed(Struct, frozen=True, kw_only=True):
     """A plan that fits, with its memory for a microbatch of one sequence and its step."""
 
     plan: InnerPlan

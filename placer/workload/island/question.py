@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import CHECKPOINTING, SHARDINGS, TENSOR_DEGREES, InnerPlan
@@ -23,8 +24,7 @@ class Candidate(NamedTuple):
     total_bytes: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """A model, some machines, wishes, sequences of one step, and what runs inside the island."""
 
     architecture: Architecture

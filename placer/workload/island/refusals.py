@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+
+from placer.records import replace
 from placer.units import GIB
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.precision import lacks_precision, usual_precision
@@ -12,8 +14,7 @@ from placer.workload.island.question import Question
 from placer.workload.island.wishes import undivided_width
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True):
     """The reason why some machines cannot train a model.
 
     Parameters

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
@@ -34,8 +35,7 @@ BF16, two moments.
 """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """Seconds of one step of an island.
 
     Parameters

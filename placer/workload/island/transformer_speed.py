@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from placer.market.catalog import Gpu
 from placer.workload.architecture import Architecture
@@ -35,8 +36,7 @@ MPT-30B on 8 x A100-80 as long (but with 8,192 tokens a sequence 1.38 times).
 """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Utilisation:
+class Utilisation(Struct, frozen=True, kw_only=True):
     """What of the attainable rate of matrix products a transformer reaches.
 
     Parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from placer.errors import unknown
 
@@ -22,8 +22,7 @@ TRAINING_RUNS = (
 ERBEN = "Erben et al. (2024), VLDB 17(6), averaging under hivemind"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Transport:
+class Transport(Struct, frozen=True, kw_only=True):
     """A library for collectives: how near it comes to an ideal ring, and where that was measured.
 
     Parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from placer.errors import PlacerError, unknown
 from placer.workload.architecture import Architecture
@@ -15,8 +15,7 @@ from placer.workload.inner_plan import (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PlanWishes:
+class PlanWishes(Struct, frozen=True, kw_only=True):
     """Fixed parts of an inner plan; None leaves a part free.
 
     Parameters

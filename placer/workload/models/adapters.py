@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from placer.errors import PlacerError
+from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.models.decoder import FIXED_DEVICE_BYTES, STATE_BYTES_PER_PARAMETER
 from placer.workload.profile import ModelProfile

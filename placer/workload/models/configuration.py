@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from placer.errors import PlacerError
 from placer.files.bounded_file import bounded
@@ -15,8 +16,7 @@ MOST_BYTES = 2**22
 """Configurations are a few kB; those with many label names reach some MB."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Configuration:
+class Configuration(Struct, frozen=True, kw_only=True):
     """A ``config.json`` that asks for no code of its own."""
 
     file: Path

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from placer.errors import PlacerError
+from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.models.configuration import Configuration
 from placer.workload.models.decoder import Decoder, language_model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from placer.workload.architecture import Architecture
 from placer.workload.profile import ModelProfile
@@ -19,8 +19,7 @@ COMPRESSION = "fp16"
 """Two bytes for each gradient on the wire: BF16."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Decoder:
+class Decoder(Struct, frozen=True, kw_only=True):
     """Dimensions of a decoder, enough to count every parameter.
 
     Parameters

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from msgspec import Struct
+
 from placer.errors import PlacerError
+from placer.records import replace
 from placer.workload.models.decoder import Decoder, language_model
 from placer.workload.profile import ModelProfile
 
@@ -18,8 +20,7 @@ ROUND_WIDTH = 128
 PREFIX = {"M": 10**6, "B": 10**9, "T": 10**12}
 
 
-@dataclass(frozen=True, slots=True)
-class Rung:
+class Rung(Struct, frozen=True):
     """A published model: its dimensions, and sequence and batch in tokens."""
 
     decoder: Decoder

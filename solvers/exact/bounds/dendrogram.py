@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from placer.solving import allowance
 
@@ -14,8 +13,7 @@ DEAREST_USD_PER_BYTE = 1.0
 """Price of a pair that nothing can pass: any price below the true one bounds it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Merge:
+class Merge(Struct, frozen=True, kw_only=True):
     """Two groups of places that become one; ``usd`` is the price of a byte each way between any
     place of the one and any of the other, at least.
     """

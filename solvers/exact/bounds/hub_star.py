@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from placer.cost_model.timing.plain_streams import seconds_over
 from placer.solving import allowance
@@ -15,8 +15,7 @@ from ..._market.market import Market
 from ..._mode import Mode
 
 
-@dataclass(frozen=True)
-class HubStar:
+class HubStar(Struct, frozen=True, dict=True):
     """Links and prices to and from every place that may be the hub."""
 
     market: Market

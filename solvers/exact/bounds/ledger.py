@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from placer.problem.placement import NO_EXCHANGE
 from placer.solving.allowance import OutOfTimeError
@@ -20,8 +21,7 @@ FARTHEST = 1e3
 """A mode whose relaxation is this many times worse than the best is not followed further."""
 
 
-@dataclass
-class Entry:
+class Entry(Struct, dict=True):
     """What is known of one mode so far.
 
     Notes

@@ -4,16 +4,15 @@ of a head.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from ..._market.arrays import Array, Indices
 
 
-@dataclass(frozen=True, kw_only=True)
-class Meeting:
+class Meeting(Struct, frozen=True, kw_only=True, dict=True):
     """An exchange among so many workers, in so many regions if that is fixed.
 
     Notes

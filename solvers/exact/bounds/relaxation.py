@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from placer.cost_model.timing.averaging import averaging_seconds
 from placer.problem.exchange import traits
 from placer.problem.exchange.allreduce import pair_bytes
+from placer.records import replace
 from placer.solving import allowance
 from placer.workload.constants import SITES
 
@@ -32,8 +33,7 @@ BELOW, ABOVE = 0.3, 2.5
 """Prices of a dollar that are looked at, over the samples/s that an improvement has for each."""
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(Struct, frozen=True, dict=True):
     """Regions that are used, regions that may join, how many are used at least, and the worker
     counts still open.
     """
@@ -50,8 +50,7 @@ class Node:
         return max(len(self.used), self.least_regions)
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(Struct, frozen=True, dict=True):
     """Placements whose slowest host is of one class, or of one of some neighbouring classes.
 
     Notes
@@ -71,8 +70,7 @@ class Family:
     parts: tuple[Family, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bound:
+class Bound(Struct, frozen=True, kw_only=True, dict=True):
     """What the placements of a node reach at best, and what they pay at least, per open worker
     count.
     """

@@ -5,10 +5,10 @@ the slowest pair, and who may take part.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from placer.problem.exchange.allreduce import pair_bytes
 from placer.solving import allowance
@@ -32,8 +32,7 @@ TIGHTEST = 3
 """Rows that are tried first: those with the least to spare cut most."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Frame:
+class Frame(Struct, frozen=True, kw_only=True, dict=True):
     """Placements of so many workers in some of the ``places``, whose slowest pair takes more than
     ``below`` seconds a byte and at most ``level``.
     """

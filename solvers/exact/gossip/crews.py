@@ -5,10 +5,10 @@ every price of a dollar.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from placer.solving import allowance
 
@@ -32,8 +32,7 @@ CHUNK = 32
 """Prices that are worked out at once: tables of all machines of a market are large."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Crews:
+class Crews(Struct, frozen=True, kw_only=True, dict=True):
     """All crews of a market, those of one place side by side.
 
     Notes

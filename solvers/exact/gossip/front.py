@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+
+from placer.records import replace
 
 from ..._market.arrays import Array, Indices
 from ..._market.market import Market

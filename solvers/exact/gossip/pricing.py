@@ -5,9 +5,11 @@ total speed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+
+from placer.records import replace
 
 from ..._market.arrays import Array, Indices
 from .crews import Crews
@@ -24,8 +26,7 @@ MOST_NUMBERS = 500_000
 """Numbers of one array."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cases:
+class Cases(Struct, frozen=True, kw_only=True, dict=True):
     """Sets of placements that are bounded side by side.
 
     Notes
@@ -54,8 +55,7 @@ class Cases:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Prices:
+class Prices(Struct, frozen=True, kw_only=True, dict=True):
     """Multipliers of each case: samples/s for a dollar an hour, and of the total speed; shape
     (cases, prices).
     """

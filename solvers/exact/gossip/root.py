@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 
 from placer.cost_model.limits import TOLERANCE
 from placer.units import SECONDS_PER_HOUR
@@ -27,8 +27,7 @@ REGIONS = (2, 3, 4, 5, 7, 9, 12, 16, 21, 28, 38, 51, 68, 91, 121, 161)
 """Fewest regions of the intervals that are bounded together."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Slice:
+class Slice(Struct, frozen=True, kw_only=True, dict=True):
     """Placements of so many regions whose machines do so many samples/s, both ends included."""
 
     regions: tuple[int, int]

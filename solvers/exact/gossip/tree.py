@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice
 
@@ -13,6 +13,7 @@ import numpy as np
 from placer.cost_model.limits import TOLERANCE
 from placer.problem.placement import WorkerGroup
 from placer.problem.problem import groups_of
+from placer.records import replace
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices, Mask

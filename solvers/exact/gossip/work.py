@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+
+from placer.records import replace
 
 from ..._market.arrays import Array, Indices, Mask
 from .crews import Crews

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from placer.problem.exchange.central import memory_gib
 
@@ -15,8 +15,7 @@ from ..._market.arrays import Array, Indices, Mask
 from .hub import Hub
 
 
-@dataclass(frozen=True, eq=False)
-class HubRows:
+class HubRows(Struct, frozen=True, eq=False, dict=True):
     """Figures of some hubs with their numbers of workers; all of shape (rows,).
 
     Parameters

@@ -5,10 +5,10 @@ n cheapest.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from placer.units import SECONDS_PER_HOUR
 
@@ -19,8 +19,7 @@ from .hub_rows import HubRows
 from .workers import HubWorkers
 
 
-@dataclass(frozen=True, eq=False)
-class AdmittedMachines:
+class AdmittedMachines(Struct, frozen=True, eq=False, dict=True):
     """Machines that rows may have, over pools sorted by price.
 
     Parameters

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from placer.units import SECONDS_PER_HOUR
 
@@ -19,8 +18,7 @@ MANY = 0.8
 """With a larger share of the regions left, another round is not worth it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Placed:
+class Placed(Struct, frozen=True, kw_only=True, dict=True):
     """Regions whose number of workers is known.
 
     Notes

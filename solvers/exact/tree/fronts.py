@@ -5,13 +5,14 @@ region by region.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from msgspec import Struct
 
 from placer.problem.exchange import traits
 from placer.problem.placement import WorkerGroup
 from placer.problem.problem import Problem, groups_of
+from placer.records import replace
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 
@@ -40,8 +41,7 @@ STATE_BYTES, SORTED = 48, 6
 """Bytes of a choice, and how many copies of it sorting and cutting make at once."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class States:
+class States(Struct, frozen=True, kw_only=True, dict=True):
     """Choices of machines, not yet complete: how many, their speed, their price, where they came
     from; shapes (states,).
 
@@ -74,9 +74,11 @@ class States:
         """Put several lists of states into one."""
         if len(parts) == 1:
             return parts[0]
-        names = [field.name for field in fields(States)]
         return States(
-            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+            **{
+                name: np.concatenate([getattr(part, name) for part in parts])
+                for name in States.__struct_fields__
+            }
         )
 
 
@@ -499,8 +501,7 @@ class RegionFront:
         return machines
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(Struct, frozen=True, dict=True):
     """A pool, the quota that it shares, devices of the largest machine of that quota that comes
     later, and the best weighted sums of m machines that come later; shape (rows, count + 1).
     """

@@ -5,11 +5,12 @@ split until every region is known.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from placer.records import replace
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array

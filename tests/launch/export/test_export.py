@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from placer.launch.export.texts.heading import heading
 from placer.launch.export.texts.shell import assignments
 from placer.market.books.book_reader import load_catalog
 from placer.market.sources.prices.skypilot.names import skypilot_machine, skypilot_place
+from placer.records import replace
 
 WORDS: dict[str, Any] = {
     "catalog": "phalak-2023",

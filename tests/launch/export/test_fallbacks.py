@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from placer.errors import PlacerError
 from placer.launch.export import export, tried_together
 from placer.launch.export.export_plan import ExportPlan
 from placer.launch.export.folder import write_folder
+from placer.records import replace
 
 
 def moved(some: ExportPlan, region: str, *, provider: str = "aws", **group: Any) -> ExportPlan:

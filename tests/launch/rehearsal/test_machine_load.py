@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from placer.cli.launch.rehearse import _verdict
 from placer.launch.rehearsal.comparison import Line, blames_machine
 from placer.launch.rehearsal.machine_load import MachineLoad, cpu_ticks, load_between
+from placer.records import replace
 
 QUIET, BUSY = MachineLoad(in_use=0.3, stolen=0.0), MachineLoad(in_use=0.97, stolen=0.02)
 SLOW = Line(kind="seconds", what="round", unit="s", predicted=1.0, measured=1.4, within=False)

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +39,7 @@ from placer.launch.shaped_network import Shape, open_network
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from placer.launch.shaped_network import Shape, open_network
 from placer.launch.shaped_network.packets.router import Outlet
 from placer.launch.shaped_network.shaping.queues import Link, Queues
 from placer.launch.shaped_network.shaping.shape import shapes_between
+from placer.records import replace
 
 HERE = ROOT / "tests"
 PAIR = 2.5

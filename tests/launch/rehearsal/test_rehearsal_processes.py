@@ -11,11 +11,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from placer.records import replace
 
 pytest.importorskip("torch")
 pytest.importorskip("waitress")

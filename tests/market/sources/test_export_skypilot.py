@@ -2,7 +2,6 @@
 
 import csv
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from placer.market.sources.prices.skypilot.names import PROVIDERS
 from placer.market.sources.prices.skypilot.price_sources import SOURCES, source_rows
 from placer.market.sources.prices.skypilot.rows import Tally
 from placer.market.sources.prices.skypilot.split import split_prices
+from placer.records import replace
 
 Key = tuple[str, str, str, str, int, str]
 

@@ -8,7 +8,6 @@ import csv
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from placer.cli import run as run_placer
 from placer.market.books.book_reader import load_catalog
 from placer.market.launch_log import LaunchLog, read_launch_log
 from placer.market.sources.capacity.own_launches import share_of, survival_of, times_left
+from placer.records import replace
 
 TOKEN = "ya29.CANARY-0123456789"  # noqa: S105 - a canary
 SECRET = "canary/secret+0123456789abcdefghijklmnop"  # noqa: S105 - a canary

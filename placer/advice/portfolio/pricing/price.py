@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 
 from placer.advice.portfolio.pricing.search import Search
 from placer.advice.portfolio.pricing.windows import bound_in_slots, cheapest_in_slots
 from placer.advice.portfolio.question.columns import Column, Columns, Duals, Group
 from placer.advice.portfolio.question.resources import Resource
+from placer.records import replace
 
 HARD = 0.97
 """A search that is stopped with a bound below this share of what is known waits for the others."""

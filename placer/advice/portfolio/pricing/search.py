@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 
@@ -15,6 +15,7 @@ from placer.market.catalog import Catalog
 from placer.problem.admitted_exchanges import needs_quota
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import ceil
 
 from placer.advice.portfolio.question.columns import Columns, Group
@@ -12,6 +11,7 @@ from placer.cost_model.convergence import multiplier_of
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Pool, Problem
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve

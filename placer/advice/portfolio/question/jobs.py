@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, inf
 
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
+from placer.records import replace
 
 HOUR_S = 3600.0
 PACE = frozenset({"min_samples_per_second", "deadline_s"})
@@ -57,7 +58,7 @@ class Job:
         wish = self.wish
         bare = wish.budget_usd is None and wish.data_store is None and not wish.datasets
         left_out = PACE | AMOUNT if bare else PACE
-        told = (getattr(wish, f.name) for f in fields(wish) if f.name not in left_out)
+        told = (getattr(wish, name) for name in wish.__struct_fields__ if name not in left_out)
         return id(self.problem.profile), id(self.problem.catalog), *told
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from placer.market.scaled_market import with_offers
 from placer.problem.placement import Placement
 from placer.problem.problem import NO_QUOTA_GPUS, Problem
 from placer.problem.requirements import Quota
+from placer.records import replace
 
 OfferKind = tuple[str, str, str, int, str]
 """Place, instance type, GPU, GPUs of a machine and market: what tells an offer from others."""

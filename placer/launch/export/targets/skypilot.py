@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import Any
 
 from placer.documents.manifest.types import Group
@@ -45,6 +44,7 @@ from placer.market.sources.prices.skypilot.names import (
     skypilot_machine,
     skypilot_place,
 )
+from placer.records import replace
 
 FILE = "skypilot.yaml"
 NODE = 'PLACER_NODE="$SKYPILOT_NODE_RANK"'

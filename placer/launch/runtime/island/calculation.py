@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from placer.launch.runtime.island.blocks import recompute
 from placer.profiler.workload import Workload
+from placer.records import replace
 from placer.workload.inner_plan import InnerPlan
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from msgspec import structs
 
 from placer.errors import PlacerError
 from placer.launch.folder_lock import lock_log
@@ -89,7 +90,10 @@ def header(plan: RunPlan, settings: Settings, *, links: str) -> dict[str, Any]:
                 "count": g.count,
                 **{key: getattr(g.offer, key) for key in OFFER},
                 **(
-                    {"machines": g.machines, "inner": None if g.inner is None else asdict(g.inner)}
+                    {
+                        "machines": g.machines,
+                        "inner": None if g.inner is None else structs.asdict(g.inner),
+                    }
                     if g.is_island
                     else {}
                 ),

@@ -27,7 +27,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from typing import Any
@@ -39,6 +38,7 @@ from placer.launch.runtime.processes.peer_loss import PeerLostError
 from placer.launch.runtime.run_plan import RunPlan, plan_from
 from placer.launch.runtime.training.context import Settings
 from placer.market.sources.reading.web_address import without_secrets
+from placer.records import replace
 
 FAILED, LOST = 1, 75
 """Exit codes: this process failed; another was lost (EX_TEMPFAIL)."""

@@ -9,7 +9,6 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from placer.launch.runtime.training.quorum import Quorum
 from placer.launch.runtime.training.trainer import Trainer, digest_of
 from placer.launch.runtime.wire.meter import Meter
 from placer.launch.runtime.wire.wire import Wire
+from placer.records import replace
 
 PATIENT_S = 86_400.0
 """Time-out of gloo where one slow peer must not close the connections to all."""

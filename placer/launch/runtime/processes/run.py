@@ -9,7 +9,6 @@ import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +24,7 @@ from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.context import Settings
 from placer.market.sources.reading.web_address import is_loopback
 from placer.profiler.target.target import check_target
+from placer.records import replace
 from placer.units import counted
 
 if TYPE_CHECKING:

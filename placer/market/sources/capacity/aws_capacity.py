@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from placer.errors import PlacerError
@@ -25,6 +25,7 @@ from placer.market.sources.capacity.asked import (
 )
 from placer.market.sources.harvest import Harvest, Origin, Row
 from placer.market.sources.reading.fetch import FAILED
+from placer.records import replace
 
 SCORES = "EC2 spot placement scores"
 SPREAD = 0.3

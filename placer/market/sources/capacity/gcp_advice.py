@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -27,6 +26,7 @@ from placer.market.sources.capacity.asked import (
 )
 from placer.market.sources.harvest import Harvest, Origin, Row
 from placer.market.sources.reading.fetch import FAILED
+from placer.records import replace
 
 BANDS = ((0.7, 1.0), (0.4, 0.7), (0.0, 0.4))
 """What a score promises: high from 0.7, medium from 0.4, low below."""

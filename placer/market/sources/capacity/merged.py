@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from placer.errors import PlacerError
 from placer.market.books.csv_rows import KEYS, read_rows
 from placer.market.books.folders import own_books
 from placer.market.sources.harvest import Harvest, Row
+from placer.records import replace
 
 FILES = ("capacity.csv", "offers.csv")
 """What a book of capacity may have."""

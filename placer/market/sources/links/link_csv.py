@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from placer.errors import PlacerError, unknown
@@ -13,6 +12,7 @@ from placer.market.sources.harvest import Harvest
 from placer.market.sources.links.readings import BASES, MANY, Reading, harvest_readings
 from placer.market.sources.reading.csv_text import Table, read_table
 from placer.market.sources.reading.fetch import Document, is_url
+from placer.records import replace
 from placer.units import parse_bandwidth, parse_date, parse_seconds
 
 FILE = "links.csv"

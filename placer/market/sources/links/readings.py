@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from statistics import median
@@ -14,6 +14,7 @@ from placer.errors import PlacerError, unknown
 from placer.market.catalog import Region
 from placer.market.network.link_model import light_rtt_s
 from placer.market.sources.harvest import Harvest, Origin, Row
+from placer.records import replace
 
 MOST_BITS_PER_S = 1e12
 """No machine that a cloud rents has a network of 1 Tb/s to another region: a larger figure is a

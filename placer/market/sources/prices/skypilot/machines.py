@@ -5,7 +5,7 @@ rows whose prices are added.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from placer.market.catalog import Gpu
 from placer.market.sources.prices.skypilot.names import (
@@ -18,6 +18,7 @@ from placer.market.sources.prices.skypilot.names import (
     placer_device,
 )
 from placer.market.sources.prices.skypilot.rows import Tally, VmRow, numbers, positive
+from placer.records import replace
 
 ONLY_HOST = "host"
 """What the column Hosts says of a machine that is only there to be added to devices."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from placer.errors import PlacerError
 from placer.market.books.csv_rows import plain_number
 from placer.market.sources.reading.csv_text import read_table
 from placer.market.sources.reading.fetch import FAILED, Document
+from placer.records import replace
 
 REQUIRED = (
     "InstanceType",
