@@ -4,7 +4,6 @@ to do.
 
 from __future__ import annotations
 
-import difflib
 import errno
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -171,6 +170,8 @@ def unknown(kind: str, value: str, known: Iterable[str], hint: str = "") -> Plac
     """
     names = list(known)
     lowered = {name.lower(): name for name in names}
+    import difflib  # only for words that are not known
+
     close = difflib.get_close_matches(value.lower(), lowered, n=1, cutoff=0.6)
     if close:
         hint = f"a similar {kind} exists: '{lowered[close[0]]}'"

@@ -8,9 +8,7 @@ over and removes it.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -135,6 +133,8 @@ def exchange_names(first: Path, second: Path) -> bool:
     bool
         Whether it was done: only Linux can, and not on every file system.
     """
+    import ctypes  # a millisecond that few processes need
+
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError, TypeError):
@@ -187,7 +187,7 @@ def _open_temporary(target: Path) -> tuple[int, Path | None]:
 
 
 def _temporary_name(target: Path) -> Path:
-    return target.with_name(f".{target.name}{MARK}{secrets.token_hex(4)}")
+    return target.with_name(f".{target.name}{MARK}{os.urandom(4).hex()}")
 
 
 def _keep_owner(descriptor: int, present: os.stat_result) -> None:

@@ -53,6 +53,7 @@ def _list(names: tuple[str, ...]) -> str:
     return textwrap.indent("\n".join(lines), " " * 8).strip()
 
 
+@cache
 def _line(name: str) -> str:
     return textwrap.fill(
         f"{name}: {_sentence(WISHES[name])}",
