@@ -16,6 +16,7 @@ from placer.advice.portfolio.choice import chosen
 from placer.advice.portfolio.generation import Found, Generation
 from placer.advice.portfolio.improvement import worth
 from placer.advice.portfolio.master.bounds import Known
+from placer.advice.portfolio.pricing.elsewhere import elsewhere
 from placer.advice.portfolio.pricing.price import Pricing
 from placer.advice.portfolio.pricing.search import Search
 from placer.advice.portfolio.question.columns import Columns, Duals, groups_of
@@ -27,6 +28,7 @@ from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.records import replace
 from placer.solving.answer import SolveOptions
+from placer.solving.solve import solve
 
 EXACT = SolveOptions(gap=1e-6, time_limit_s=30)
 JOB: dict[str, Any] = {
@@ -269,6 +271,31 @@ def test_what_is_proved_of_a_slow_job_holds_for_faster_ones_of_its_family() -> N
     assert fast == middle
     assert [c.placement for c in columns.of(0)] == [c.placement for c in columns.of(1)]
     assert columns.of(2) == []
+
+
+def test_what_is_found_in_one_place_is_kept_for_others_with_the_same_machines() -> None:
+    """One A10 of Lambda costs the same in many places: each of them is a column, with its own
+    quota; a placement over two places is kept alone.
+    """
+    advisor = Advisor()
+    problem = advisor.problem(
+        "roberta-xlm", quota=8, objective="cost", min_throughput=300, places="lambda"
+    )
+    portfolio = Portfolio(jobs=(Job(name="a", problem=problem),), quota_gpus=8)
+    columns = Columns(
+        portfolio=portfolio, limits=Limits(portfolio=portfolio), groups=groups_of(portfolio)
+    )
+    pricing = Pricing(columns=columns, search=Search(columns=columns, options=EXACT))
+    found = solve(problem, "exact", SolveOptions(gap=0.01)).placement
+    assert found is not None
+    made = pricing.keep(columns.groups[0], found)
+    assert [column.placement for column in made] == [found]
+    kept = columns.of(0)
+    assert len(kept) > 5
+    assert {column.usd for column in kept} == {made[0].usd}
+    assert len({held for column in kept for held in column.use}) == len(kept)
+    here, there = (column.placement.groups for column in kept[:2])
+    assert list(elsewhere(replace(found, groups=(*here, *there)), problem)) == []
 
 
 def test_more_than_eight_jobs_are_close_to_their_bound() -> None:

@@ -12,9 +12,9 @@ from placer.advice.portfolio.complete import all_columns
 from placer.advice.portfolio.generation import (
     CHOOSING_S,
     CLOSED,
+    CLOSING_GAP,
     MOST_CLOSED,
     OUT,
-    PRICING_GAP,
     ROUGH_GAP,
     Found,
     part,
@@ -362,7 +362,7 @@ def faster(portfolio: Portfolio, options: SolveOptions) -> Found:
     assert portfolio.budget_usd is not None
     groups = groups_of(portfolio)
     columns = Columns(portfolio=portfolio, limits=Limits(portfolio=portfolio), groups=groups)
-    gap = max(options.gap * PRICING_GAP, CLOSED)
+    gap = max(options.gap * CLOSING_GAP, CLOSED)
     search = Search(columns=columns, options=SolveOptions(gap=gap, cancel=options.cancel))
     state = Faster(
         portfolio=portfolio,

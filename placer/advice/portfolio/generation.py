@@ -24,8 +24,12 @@ from placer.solving.answer import SolveOptions
 
 MOST_ROUNDS = 60
 """Rounds of prices at most."""
-PRICING_GAP = 0.4
-"""Gap of one search over the gap that is asked for the portfolio."""
+CLOSING_GAP = 0.4
+"""Gap of a choice among all columns over the gap that is asked for the portfolio."""
+PRICING_GAP = 0.01
+"""Gap of one search over that gap: nearly nothing, as most searches take no longer for it."""
+SMALL = 0.1
+"""Share of that gap below which what all jobs may gain together is not searched for."""
 MOST_CLOSED = 8
 """Groups of jobs up to which all columns are asked for, where the gap is not small."""
 SHARE = 3.0
@@ -88,7 +92,7 @@ class Generation:
 
     Notes
     -----
-    Mutable.
+    Mutable. ``settled`` are prices of the program at which no search has found a better column.
     """
 
     portfolio: Portfolio
@@ -99,6 +103,7 @@ class Generation:
     tried: list[Duals] = field(default_factory=list)
     best: Duals = field(default_factory=Duals)
     best_bound: float = -inf
+    settled: Duals | None = None
     rounds: int = 0
     closed_at: float | None = None
     _asked: tuple[Duals, set[int]] = field(default_factory=lambda: (Duals(), set()))
@@ -106,7 +111,7 @@ class Generation:
     @property
     def closing_gap(self) -> float:
         """Return the relative gap of a choice among all columns."""
-        return max(CLOSED, self.gap * PRICING_GAP if self.gap >= ROUGH_GAP else 0.0)
+        return max(CLOSED, self.gap * CLOSING_GAP if self.gap >= ROUGH_GAP else 0.0)
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -157,7 +162,7 @@ class Generation:
             if self.portfolio.floor(other.job) <= column.samples_per_second:
                 own = (c.reduced(duals) for c in self.columns.of(other.number))
                 if value < min(own, default=inf):
-                    self.columns.add(other, column.placement)
+                    self.pricing.keep(other, column.placement)
 
     def hope(self, group: Group, duals: Duals, columns: list[Column], out: float) -> float:
         """Return by how much the bound may rise by pricing a job: 0 where a search is as near."""
@@ -172,7 +177,9 @@ class Generation:
         duals = program.duals
         if self.best_bound > -inf:
             duals = duals.mixed(self.best, KEEP)
-        return self.price_at(duals, program.value) or self.price_at(program.duals, program.value)
+        found = self.price_at(duals, program.value) or self.price_at(program.duals, program.value)
+        self.settled = None if found or allowance.current().spent else program.duals
+        return found
 
     def price_at(self, duals: Duals, value: float) -> bool:
         """Price the jobs of which most is to be hoped at some prices; tells whether there was any.
@@ -182,7 +189,7 @@ class Generation:
         value
             About what the portfolio is worth: what is small beside it waits.
         """
-        enough = self.gap * PRICING_GAP * abs(value) / max(1, len(self.groups))
+        enough = self.gap * SMALL * abs(value) / max(1, len(self.groups))
         out = self.out()
         for group in self.groups:
             self.known[group.number].learn(duals, self.pricing.least(group, duals))
@@ -234,31 +241,41 @@ class Generation:
         self.tried.append(self.best)
 
     def tighten(self, value: float) -> None:
-        """Search the jobs that are proved worst to the end, at the best prices so far.
+        """Search the jobs that are proved worst to the end, at the prices of the program if no
+        search has found a better column there, then at the best ones so far.
 
         Parameters
         ----------
         value
             Of the choice so far: a bound within the gap of it is enough.
+
+        Notes
+        -----
+        No prices can have a better bound than those of a program with all columns.
         """
         self.pricing.hard.clear()
         self.settle()
+        if self.settled is not None:
+            self._tighten_at(self.settled, value)
+        self._tighten_at(self.best, value)
+
+    def _tighten_at(self, duals: Duals, value: float) -> None:
         out, done = self.out(), set[int]()
         while not allowance.current().spent:
-            bound = lagrangean(self.columns, self.known, self.best, out)
-            self.best_bound = max(self.best_bound, bound)
+            self._bounded(duals, out)
             lists = self.columns.by_group()
             hopes = [
-                (self.hope(group, self.best, lists[group.number], out[group.number]), group)
+                (self.hope(group, duals, lists[group.number], out[group.number]), group)
                 for group in self.groups
                 if group.number not in done
             ]
             hope, group = max(hopes, key=lambda pair: pair[0], default=(0.0, None))
-            if bound >= value - self.gap * abs(value) or hope <= 0 or group is None:
+            enough = self.best_bound >= value - self.gap * abs(value)
+            if enough or hope <= 0 or group is None:
                 break
             self.pricing.search.most_s = max(1.0, allowance.current().seconds_left / SHARE)
             done.add(group.number)
-            self.price(group, self.best)
+            self.price(group, duals)
 
     def bound_of(self, run: list[int]) -> float | None:
         """Return a bound on the value of running so many jobs of each group, if one is known."""

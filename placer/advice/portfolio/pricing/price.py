@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
+from placer.advice.portfolio.pricing.elsewhere import elsewhere
 from placer.advice.portfolio.pricing.search import Search
 from placer.advice.portfolio.pricing.windows import bound_in_slots, cheapest_in_slots
 from placer.advice.portfolio.question.columns import Column, Columns, Duals, Group
 from placer.advice.portfolio.question.resources import Resource
+from placer.problem.placement import Placement
 from placer.records import replace
 
 HARD = 0.97
@@ -79,8 +81,19 @@ class Pricing:
         if found.bound < known * HARD:
             self.hard.add(group.number)
         if found.placement is not None:
-            self.columns.add(group, found.placement)
+            self.keep(group, found.placement)
         return factor * found.bound
+
+    def keep(self, group: Group, placement: Placement) -> list[Column]:
+        """Keep the columns of a placement, and those of the same machines in other places; returns
+        the former.
+        """
+        before = len(self.columns.kept)
+        made = self.columns.add(group, placement)
+        if self.columns.portfolio.slots is None and len(self.columns.kept) > before:
+            for other in elsewhere(placement, group.job.problem):
+                self.columns.add(group, other)
+        return made
 
     def least(self, group: Group, duals: Duals) -> float:
         """Return a bound on the reduced value of a job's columns that takes no search."""
@@ -125,5 +138,5 @@ class Pricing:
             )
             if found.placement is None and best is not None:
                 return found.bound, [best]
-        made = [] if found.placement is None else self.columns.add(group, found.placement)
+        made = [] if found.placement is None else self.keep(group, found.placement)
         return found.bound, made
