@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_export import other_python
+from other_pythons import other_python
 
 from conftest import PROCESS_TIMEOUT_S, ROOT
 

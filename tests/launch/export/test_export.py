@@ -4,7 +4,6 @@ structure.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from other_pythons import other_python
 from run_plans import islands
 
 import placer
@@ -91,18 +91,6 @@ def three() -> ExportPlan:
 def server() -> ExportPlan:
     """A parameter server with a machine of its own."""
     return plan("parameter-server")
-
-
-def other_python(module: str, variable: str) -> str:
-    """A Python that has a module: this one, or the one that a variable names; else the test is
-    skipped.
-    """
-    if importlib.util.find_spec(module) is not None:
-        return sys.executable
-    found = os.environ.get(variable)
-    if not found:
-        pytest.skip(f"{module} is not installed; {variable} may name a Python that has it")
-    return found
 
 
 def python(executable: str, code: str, *arguments: str, home: Path) -> str:
@@ -267,46 +255,6 @@ def test_heading_says_figures_as_people_write_them() -> None:
         for line in lines
     )
     assert f"expected cost {one['value']:.4g} USD/h" in lines
-
-
-def test_two_processes_meet_through_the_scripts(tmp_path: Path) -> None:
-    """The exported scripts, started as they are with torch's own torchrun and gloo: the sum over
-    ranks 0 and 1 is 1.
-    """
-    pytest.importorskip("torch")
-    two = plan("all-reduce", workers="2..2")
-    write_folder(str(tmp_path / "launch"), export(two, "torchrun"))
-    code = (
-        "import torch, torch.distributed as d\nd.init_process_group('gloo')\nx = "
-        "torch.tensor([float(d.get_rank())])\n"
-    )
-    code += (
-        "d.all_reduce(x)\nprint(f'sum {x.item():g} of {d.get_world_size()}', "
-        "flush=True)\nd.destroy_process_group()\n"
-    )
-    (tmp_path / "train.py").write_text(code, encoding="utf-8")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {
-        **os.environ,
-        "PATH": path,
-        "PLACER_RENDEZVOUS_ADDRESS": "127.0.0.1",
-        "PLACER_NODE": "0",
-        "OMP_NUM_THREADS": "1",
-    }
-    environment["PLACER_PORT"] = str(free_port())
-    started = [
-        subprocess.Popen(
-            ["bash", f"launch/{g.name}.sh"],
-            cwd=tmp_path,
-            env=environment,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for g in two.manifest.groups
-    ]
-    assert [process.communicate(timeout=PROCESS_TIMEOUT_S)[0].strip() for process in started] == [
-        "sum 1 of 2"
-    ] * 2
 
 
 def test_skypilot_has_the_sites_counts_and_markets_of_the_plan(three: ExportPlan) -> None:
@@ -918,7 +866,8 @@ def test_an_island_is_not_called_as_another_group(some_islands: ExportPlan) -> N
 def test_torchrun_joins_the_machines_of_each_island(tmp_path: Path) -> None:
     """Two islands of two machines, started by their scripts with torch's own torchrun and gloo:
     ranks 0 and 1 add up inside island 0, ranks 2 and 3 inside island 1, and the islands find each
-    other at the address of the plan.
+    other at the address of the plan. Workers that are no islands: `test_launch_torchrun` in
+    test_examples.py.
     """
     pytest.importorskip("torch")
     two = plan_of(islands("all-reduce", ("aws/us-east-1", 2, 2)))

@@ -20,7 +20,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from test_export import other_python
+from other_pythons import other_python
 
 import placer
 from placer.documents.manifest import document_digest, read_manifest

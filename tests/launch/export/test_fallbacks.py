@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from test_export import by_runtime, changed, other_python, plan, plan_of, python
+from other_pythons import other_python
+from test_export import by_runtime, changed, plan, plan_of, python
 
 from placer.cli.launch.export import command
 from placer.errors import PlacerError
