@@ -20,6 +20,7 @@ from rich.console import Console
 import placer
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from instances import two_places
+from placer.advice.runner import dask_cluster
 from placer.advice.runner.choice import options_of_each
 from placer.advice.runner.processes import processes
 from placer.advice.sweep.answer import Sweep, breakpoints, stretches
@@ -395,8 +396,11 @@ def test_dead_dask_workers_are_said_in_one_line(tmp_path: Path) -> None:
     assert len(ask().rows) == 30
 
 
-def test_without_distributed_the_error_says_what_to_install(run: Run) -> None:
+def test_without_distributed_the_error_says_what_to_install(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One line; with the package, that nobody answers."""
+    monkeypatch.setattr(dask_cluster, "SILENT_S", 0.5)
     if importlib.util.find_spec("distributed") is None:
         done = run(*QUESTION, *OVER, "--dask", "tcp://127.0.0.1:1")
         assert done.returncode == 2

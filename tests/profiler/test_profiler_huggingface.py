@@ -363,11 +363,18 @@ def test_other_models_get_estimated_rates(tmp_path: Path) -> None:
 
 @needs_transformers
 def test_small_gpus_are_estimated_at_what_fits(tmp_path: Path, default: Catalog) -> None:
-    """BERT large at 512 tokens: 32 at once do not fit on a T4, fewer do; its rate says how many.
+    """A BERT with six wide layers at 512 tokens: 32 at once do not fit on a T4, fewer do; its rate
+    says how many.
 
     An H200 keeps 32.
     """
-    bert: dict[str, Any] = {**LARGE, "model_type": "bert", "architectures": ["BertForMaskedLM"]}
+    wide = {"hidden_size": 2048, "num_hidden_layers": 6, "intermediate_size": 8192}
+    bert: dict[str, Any] = {
+        **LARGE,
+        **wide,
+        "model_type": "bert",
+        "architectures": ["BertForMaskedLM"],
+    }
     with META:
         workload = from_config(write(tmp_path, **bert), 512)
     found = estimate(workload, default)
@@ -424,13 +431,15 @@ print("MiB", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 @needs_transformers
 @pytest.mark.slow
 def test_8_billion_parameters_are_estimated_in_2_gigabytes(tmp_path: Path) -> None:
-    """`placer profile hf:FILE --estimate` makes the model on the meta device."""
+    """`placer profile hf:FILE --estimate` makes the model on the meta device: eight layers as wide
+    as those of Llama 70B.
+    """
     llama: dict[str, Any] = {
         **SMALL["LlamaForCausalLM"],
-        "num_hidden_layers": 32,
-        "vocab_size": 128256,
+        "num_hidden_layers": 8,
+        "vocab_size": 32000,
     }
-    llama |= {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32}
+    llama |= {"hidden_size": 8192, "intermediate_size": 28672, "num_attention_heads": 64}
     file = write(tmp_path, architectures=["LlamaForCausalLM"], **{**llama, "head_dim": 128})
     out = tmp_path / "llama.json"
     done = subprocess.run(

@@ -13,6 +13,8 @@ from placer.advice.runner.runner import Runner, Task
 from placer.errors import FailureError, PlacerError
 from placer.version import install_line
 
+SILENT_S = 10.0
+"""Longest wait for the scheduler to answer."""
 WORKERLESS_S = 15.0
 """A cluster whose workers have been gone for so long gets no new ones by itself."""
 
@@ -34,7 +36,7 @@ def dask(shared: Any, address: str) -> Iterator[Runner]:
             "--dask needs the package distributed", f"install it: {install_line('dask')}"
         ) from None
     try:
-        client = distributed.Client(address, timeout="10s")
+        client = distributed.Client(address, timeout=f"{SILENT_S}s")
     except (OSError, ValueError, TimeoutError) as error:
         raise PlacerError(
             f"no Dask scheduler answers at '{address}' ({type(error).__name__})",
