@@ -48,15 +48,21 @@ def hull_mixes(judge: Judge, able: Array) -> Iterator[dict[int, int]]:
         for taken, row in zip(market.joint, judge.problem.joint_limits, strict=True)
     ]
     seen: set[tuple[tuple[int, int], ...]] = set()
+    # The same for every budget, floor and objective: side questions differ in these.
+    hulls: dict[tuple[bytes, int], list[int]] = market.kept.setdefault("hulls", {})
     for place in range(len(market.places)):
         allowance.check()
         here = able & (market.place_of == place) & (market.usd > 0)
-        for taken, whole in limits:
+        for limit, (taken, whole) in enumerate(limits):
             mine = np.flatnonzero(here & (taken > 0))
             if not len(mine) or whole * (market.usd[mine] / taken[mine]).min() >= budget:
                 continue
             for slowest in np.unique(seconds[mine]).tolist():
-                corners = _hull(market, mine[seconds[mine] <= slowest], taken)
+                pools = mine[seconds[mine] <= slowest]
+                known = pools.tobytes(), limit
+                if known not in hulls:
+                    hulls[known] = _hull(market, pools, taken)
+                corners = hulls[known]
                 for share in SHARES:
                     mix = _mix(judge, corners, taken, share * whole)
                     key = tuple(sorted(mix.items()))

@@ -28,6 +28,7 @@ def place(draw: random.Random, kinds: int, most: int, budget: float) -> SimpleNa
         place_of=np.zeros(kinds, dtype=np.intp),
         host_of=("t4",) * kinds,
         joint=np.zeros((0, kinds)),
+        kept={},
         cap=np.full(kinds, 1e6),
     )
     return SimpleNamespace(
