@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placer.solving import allowance
+
 from ..._market.arrays import Array, Indices
 from ..._market.market import Market
 from .crews import Crews
@@ -97,6 +99,7 @@ class Packing:
         ends = np.append(starts[1:], len(place))
         every: list[tuple[Items, Indices]] = []
         for k, (first, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            allowance.check()
             at = first + np.flatnonzero(kept[first:end])
             gains, costs = gain[at], usd[at]
             if not work.forced[k] and best[k] <= spare:  # it may be left out
@@ -124,6 +127,7 @@ class Packing:
     def _machines(self, crew: int) -> Machines:
         """Return the machines that a crew may be."""
         if crew not in self._of_crew:
+            allowance.check()
             self._of_crew[crew] = self._found(crew)
         return self._of_crew[crew]
 

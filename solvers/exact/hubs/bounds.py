@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Mask
@@ -167,6 +168,7 @@ class HubBounds:
         """
         product = np.zeros(len(rows))
         for n in np.unique(rows.workers).tolist():
+            allowance.check()
             mine = np.flatnonzero(rows.workers == n)
             parts = [(rule.count, rule.owns) for rule in self.workers.required]
             # Each worker pays for the whole round, which lasts at least as long as its own round

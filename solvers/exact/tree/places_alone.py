@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from placer.solving import allowance
+
 from ..._market.arrays import Array, Indices, Mask
 from ..._market.required_machines import best_of
 from ..bounds.relaxation import Family, Relaxation, margin
@@ -68,6 +70,7 @@ def still_open(
 
 def _sums(relaxation: Relaxation, place: int, family: Family, weights: Array) -> Array:
     """Return the best weighted sums of n machines of one place; shape (rows, most + 1)."""
+    allowance.check()
     units = units_at(relaxation.market, place, family.hosts)
     values = relaxation.market.values_at(weights, units.pools)
     each, machines = units.increments(values, relaxation.most)

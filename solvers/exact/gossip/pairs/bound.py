@@ -9,6 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
+from placer.solving import allowance
+
 from ...._market.arrays import Array, Indices
 from ..work import Work
 from .descent import Descent, Rows
@@ -74,10 +76,10 @@ class Pairs(Work):
         lines = lines_of(self.crews, self.ends, dollar, speed)
         fixed = self.transfers[self.crews.place] + dollar * self.sends.usd
         home = dollar * self.sends.home_usd
-        each = np.array([
-            worth - home - least_of(self.rules, fixed + slope[:, None] * self.sends.waits)
-            for worth, slope in zip(lines.worth, lines.slope, strict=True)
-        ])  # fmt: skip
+        each = np.empty(lines.worth.shape)
+        for row, worth, slope in zip(each, lines.worth, lines.slope, strict=True):
+            allowance.check()
+            row[:] = worth - home - least_of(self.rules, fixed + slope[:, None] * self.sends.waits)
         return Kept(
             prices=(dollar, speed), transfers=self.transfers, worth=each.max(axis=0), each=each
         )
