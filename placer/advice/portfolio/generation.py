@@ -44,10 +44,6 @@ ROUNDS_TIME, PROOFS_TIME, ONE_BY_ONE_TIME = 0.7, 0.8, 0.6
 """Shares of the time that is left for rounds of prices, then for proofs at the best prices, then
 for the choice one by one.
 """
-KEEP = 0.5
-"""Share of the best prices so far in the next ones: prices of the program alone swing (Wentges,
-1997).
-"""
 BETWEEN = (0.25, 0.5, 0.75)
 """Shares of the best prices so far in prices that are looked at with all that is proved by now."""
 LATEST = 6
@@ -174,10 +170,7 @@ class Generation:
 
     def round(self, program: Relaxed) -> bool:
         """Price the jobs that may have better columns; tells whether there was any."""
-        duals = program.duals
-        if self.best_bound > -inf:
-            duals = duals.mixed(self.best, KEEP)
-        found = self.price_at(duals, program.value) or self.price_at(program.duals, program.value)
+        found = self.price_at(program.duals, program.value)
         self.settled = None if found or allowance.current().spent else program.duals
         return found
 
