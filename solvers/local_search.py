@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import zip_longest
 
 from placer.problem.placement import Placement
@@ -70,6 +71,33 @@ def solve(
     except (OutOfTimeError, KeyboardInterrupt) as why:
         return answer_of(judge, why)
     return answer_of(judge)
+
+
+def go_on(problem: Problem, options: SolveOptions) -> Placement | None:
+    """Rebuild a placement in part where local steps are allowed, longer than a first answer may
+    take.
+
+    Parameters
+    ----------
+    problem
+        The question.
+    options
+        The placement as ``start``, and the time limit.
+
+    Returns
+    -------
+    Placement | None
+        The best one: that of the options, or a better one.
+    """
+    from ._drafts.zones import MORE, ZoneSearch
+
+    market = Market.of(problem)
+    judge = judge_of(market, options)
+    draft = None if options.start is None else Draft.from_placement(options.start, market)
+    if draft is not None:
+        with suppress(OutOfTimeError):
+            ZoneSearch(judge, MORE).go_on(draft, options.seed)
+    return judge.target.best
 
 
 def _improve(judge: Judge, start: Start, seed: int) -> None:

@@ -16,7 +16,7 @@ from .._market.arrays import Array, Indices, Mask
 from .._mode import Mode
 from .ascent import GROUPS, Ascent, Found, OutOfWorkError
 from .candidates import TRANSPORTS
-from .draft import Judge
+from .draft import Draft, Judge
 from .fleet import Changes, Fleet, Stock
 
 REACH = (0.1, 0.3)
@@ -31,8 +31,12 @@ TAKEN = (0.1, 0.2, 0.35)
 """Shares of the machines that are taken away, and chosen again."""
 KEPT = (0.8, 0.4)
 """Chances that a pool may join again."""
+DRIFT = 0.01
+"""A rebuilt plan that is this much worse than the best one is rebuilt further."""
 EVEN = 0.5
 """Chance of one of two ways to take machines away, or to choose them again."""
+AGAIN = 1
+"""Tells the draws of a second search from those of the first."""
 BEHIND = 5
 """Divides the rebuilt plans where another strategy has a better plan already."""
 FILLED = 0.9
@@ -67,8 +71,8 @@ class Effort:
     Notes
     -----
     ``work`` is how many pairs of slots may be looked at, ``zones`` how many of each reach,
-    ``deepened`` in how many the price of a dollar is bisected, and ``vain`` how many rebuilt plans
-    in a row may be no better.
+    ``deepened`` in how many plans the price of a dollar is bisected, and ``vain`` how many rebuilt
+    plans in a row may be no better.
     """
 
     work: float
@@ -77,8 +81,10 @@ class Effort:
     vain: int
 
 
-EFFORT = Effort(work=2.5e8, zones=2, deepened=4, vain=60)
+EFFORT = Effort(work=2.5e8, zones=3, deepened=8, vain=40)
 """About three seconds at most."""
+MORE = Effort(work=8e7, zones=0, deepened=0, vain=150)
+"""Of a question that a first look has not closed; about a second at most."""
 
 
 class ZoneSearch:
@@ -115,10 +121,33 @@ class ZoneSearch:
             return
         try:
             tried = self._look_over()
-            for row in tried[: self.effort.deepened]:
+            for row in _in_turn(tried)[: self.effort.deepened]:
                 self._deepen(*row)
             for row in tried[:1]:
-                self._rebuild(row[0], np.random.default_rng(seed))
+                self._rebuild(np.array(row[0].places), np.random.default_rng(seed))
+        except OutOfWorkError:
+            pass
+        finally:
+            self._offer()
+
+    def go_on(self, draft: Draft, seed: int = 0) -> None:
+        """Rebuild a plan in part, with machines of all places, and offer what is better.
+
+        Parameters
+        ----------
+        draft
+            A plan within the limits.
+        seed
+            Of the machines that are taken away to be chosen again.
+        """
+        if not self._suits or draft.mode[0] not in self.modes:
+            return
+        self.judge.best = draft
+        try:
+            fleet = Fleet(self.stock, dict(draft.counts))
+            self.ascent.timed(fleet, Mode(self.judge.problem, *draft.mode), Changes.none(), 0.0)
+            anywhere = np.arange(len(self.market.places))
+            self._rebuild(anywhere, np.random.default_rng((seed, AGAIN)))
         except OutOfWorkError:
             pass
         finally:
@@ -265,38 +294,46 @@ class ZoneSearch:
         """
         return self.market.carbon if self.ascent.aim.by_carbon else self.market.usd
 
-    def _rebuild(self, zone: Zone, draw: np.random.Generator) -> None:
-        """Take some machines from the best plan and climb again, until many in a row do not
-        help.
+    def _rebuild(self, near: Indices, draw: np.random.Generator) -> None:
+        """Take some machines from the best plan, or one that is nearly as good, and climb again,
+        until many in a row do not help.
 
         Notes
         -----
-        Machines are taken anywhere or all near each other, and chosen again in the zone or
+        Machines are taken anywhere or all near each other, and chosen again in some places or
         anywhere, each half of the time: a plan of one zone is often short of a region beyond it.
+        Half of the time with other local steps as well: with more regions others are better.
         """
-        ascent, vain = self.ascent, 0
-        most = self.effort.vain if self.leads else self.effort.vain // BEHIND
-        anywhere = np.arange(len(self.market.places))
-        while ascent.best is not None and vain < most:
-            best = ascent.best
-            taken = self._taken(best.fleet, draw)
-            rest = dict(
-                zip(best.fleet.pools[~taken].tolist(), best.fleet.n[~taken].tolist(), strict=True)
-            )
-            if rest:
-                price = best.value / max(best.fleet.usd, LEAST_USD) / 2
-                places = anywhere if draw.random() < EVEN else np.array(zone.places)
-                pools = self._kinds(places, price, best.mode)
-                pools = pools[draw.random(len(pools)) < draw.choice(KEPT)]
-                ascent.climb(
-                    Fleet(self.stock, rest),
-                    best.mode,
-                    price,
-                    ascent.limited(abs(best.value)),
-                    pools,
-                    GROUPS,
-                )
-            vain = 0 if ascent.best is not best else vain + 1
+        best = now = self.ascent.best
+        vain, most = 0, self.effort.vain if self.leads else self.effort.vain // BEHIND
+        while best is not None and now is not None and vain < most:
+            self.ascent.best = None
+            try:
+                self._rebuilt(now, near, draw)
+            finally:
+                found = self.ascent.best or now
+                better = found.value > best.value
+                self.ascent.best = best = found if better else best
+            vain = 0 if better else vain + 1
+            if found.value >= best.value - DRIFT * abs(best.value):
+                now = found
+
+    def _rebuilt(self, plan: Found, near: Indices, draw: np.random.Generator) -> None:
+        """Take some machines from a plan and climb again."""
+        kept = ~self._taken(plan.fleet, draw)
+        rest = dict(zip(plan.fleet.pools[kept].tolist(), plan.fleet.n[kept].tolist(), strict=True))
+        if not rest:
+            return
+        mode = plan.mode
+        if draw.random() < EVEN:
+            alike = self.modes[mode.strategy]
+            mode = alike[draw.integers(len(alike))]
+        price = plan.value / max(plan.fleet.usd, LEAST_USD) / 2
+        places = near if draw.random() < EVEN else np.arange(len(self.market.places))
+        pools = self._kinds(places, price, mode)
+        pools = pools[draw.random(len(pools)) < draw.choice(KEPT)]
+        worth = self.ascent.limited(abs(plan.value))
+        self.ascent.climb(Fleet(self.stock, rest), mode, price, worth, pools, GROUPS)
 
     def _taken(self, fleet: Fleet, draw: np.random.Generator) -> Mask:
         """Draw which pools of a fleet are taken away; shape (pools of the fleet,)."""
@@ -470,3 +507,15 @@ class ZoneSearch:
         if self.ascent.aim.objective.by_speed:
             return bool(rounds.usd[0] > target.budget_usd_per_hour)
         return bool(rounds.speed[0] >= target.floor_samples_per_second)
+
+
+def _in_turn(tried: list[tuple[Zone, list[Mode], Found]]) -> list[tuple[Zone, list[Mode], Found]]:
+    """Order plans so that the best of each strategy come first, then the second ones, and so on."""
+    seen: dict[str, int] = {}
+    ranked = []
+    for place, row in enumerate(tried):
+        strategy = row[-1].mode.strategy
+        seen[strategy] = seen.get(strategy, 0) + 1
+        ranked.append((seen[strategy], place, row))
+    ranked.sort(key=lambda each: each[:2])
+    return [row for _, _, row in ranked]

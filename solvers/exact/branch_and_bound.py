@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 
@@ -256,7 +257,8 @@ class Prepared:
             if target.tied is None:
                 self._begun = searches
             left = [search for search in searches if id(search) not in closed]
-            return Schedule(target, ledger, left).run()
+            redraft = None if opening is None else partial(_redraft, target, opening)
+            return Schedule(target, ledger, left, redraft).run()
         except (StoppedError, KeyboardInterrupt, MemoryError) as why:
             self._stop(why)
             return False
@@ -516,6 +518,18 @@ def _offer_draft(target: Target, options: SolveOptions, searches: list[Search]) 
         target.offer(draft.placement)
     if draft.interrupted:  # the user ends the whole search
         raise KeyboardInterrupt
+
+
+def _redraft(target: Target, options: SolveOptions) -> None:
+    """Rebuild the best answer in part, and offer what is better: more work than most questions
+    take in all, so it is left to those that a first look has not closed.
+    """
+    left = max(0.0, target.deadline - time.monotonic())
+    found = local_search.go_on(
+        target.problem, replace(options, time_limit_s=left, start=target.best)
+    )
+    if found is not None and found is not target.best:
+        target.offer(found)
 
 
 def _offer_single_machines(market: Market, target: Target) -> None:

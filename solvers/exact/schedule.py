@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec import Struct, field
@@ -61,6 +61,8 @@ class Schedule:
         What is proved of each mode.
     searches
         One for each mode that is open.
+    redraft
+        Looks for a better answer where the first look has not closed the question.
 
     Notes
     -----
@@ -70,8 +72,15 @@ class Schedule:
     has the same answer.
     """
 
-    def __init__(self, target: Target, ledger: Ledger, searches: Sequence[Search]) -> None:
+    def __init__(
+        self,
+        target: Target,
+        ledger: Ledger,
+        searches: Sequence[Search],
+        redraft: Callable[[], None] | None = None,
+    ) -> None:
         self.target, self.ledger, self.searches = target, ledger, searches
+        self._redraft = redraft
         self._open_at: dict[tuple[str, int], float] = {}
         self._stage = self._last = Stage(target.gap)
         self._tell_at = 0.0
@@ -95,6 +104,8 @@ class Schedule:
             return self._closed()
         self._look()
         if target.best is not None and not self._closed():
+            if self._redraft is not None:
+                self._redraft()
             self.bound_all()
             self._approach()
         self._begin()
