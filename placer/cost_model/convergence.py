@@ -40,7 +40,7 @@ class Multiplier(Struct, frozen=True, kw_only=True):
 
         Examples
         --------
-        >>> from dataclasses import replace
+        >>> from msgspec.structs import replace
         >>> replace(PLAIN, value=1.05).words, replace(PLAIN, value=2.5).words, PLAIN.words
         ('5 % more samples', '2.5 x the samples', 'no more samples')
         """

@@ -121,7 +121,7 @@ def function_usd(offer: FunctionOffer, memory_gib: float, seconds: float) -> flo
     CPU that is billed apart, 1 vCPU for each 2 GiB: 3 s x (1 GiB x 2.5e-6 + 0.5 vCPU x 2.4e-5) =
     4.35e-5, and 2e-7 for the request.
 
-    >>> from dataclasses import replace
+    >>> from msgspec.structs import replace
     >>> run = replace(
     ...     f, usd_per_gib_second=2.5e-6, usd_per_vcpu_second=2.4e-5, gib_per_vcpu=2.0,
     ...     min_billed_ms=100)
@@ -171,7 +171,7 @@ def storage_usd(
     ...     usd_per_thousand_reads=0.0004, usd_per_thousand_lists=0.005, source="", as_of="")
     >>> round(storage_usd(s3, GIB, 4, 3600.0, 1), 9)
     8.0107e-05
-    >>> from dataclasses import replace
+    >>> from msgspec.structs import replace
     >>> cold = replace(s3, usd_per_gib_retrieved=0.01)  # 8 GiB are read: 0.08 USD more
     >>> round(storage_usd(cold, GIB, 4, 3600.0, 1), 6)
     0.08008
