@@ -58,6 +58,8 @@ MOST_CHOICES = 512
 """Choices of places that become programs of their own, at most."""
 MOST_GROWTH = 4 / 3
 """Where places are chosen, most over fewest workers of a program; below that each number is one."""
+FEW_REGIONS = 2
+"""Where so many places are chosen, all numbers of workers are one program at first."""
 REPORT_EVERY_S = 0.5
 """How often the bound is reported."""
 CLOSE = 1e-6
@@ -270,7 +272,7 @@ class Search:
         narrower, chosen = _narrower(part.frame), _by_places(part)
         if chosen:
             for frame in chosen:
-                self.push(key, replace(part, frame=frame, tried=()))
+                self._push_chosen(key, replace(part, frame=frame, tried=()))
         elif part.low < part.high and part.frame.chosen is not None:
             self._push_ranges(key, part)
         elif part.low < part.high:
@@ -282,6 +284,17 @@ class Search:
                 self.push(key, replace(part, frame=frame))
         else:
             self.push(key, replace(part, patience=part.patience + 1))
+
+    def _push_chosen(self, key: float, part: Part) -> None:
+        """Push a part whose places were chosen: each of them has a worker. Where many workers
+        exchange between several places, the program of all numbers of workers hardly says anything.
+        """
+        regions = len(part.frame.places)
+        part = replace(part, low=max(part.low, regions))
+        if part.frame.needs_workers and regions > FEW_REGIONS and part.low < part.high:
+            self._push_ranges(key, part)
+        else:
+            self.push(key, part)
 
     def _push_ranges(self, key: float, part: Part) -> None:
         """Push parts of few numbers of workers: where the places are chosen as well, their programs
