@@ -115,6 +115,12 @@ def verification_words(verification: Verification) -> str:
     ...     solver="x", status=Status.OPTIMAL, value=2.0, bound=2.02, seconds=1.0, verdict="agree")
     >>> verification_words(second)
     'x agrees: 2 (optimal, bound 2.02), 1 s'
+    >>> stopped = Verification(
+    ...     solver="x", status=Status.TIME_LIMIT, value=2.0, bound=2.5, seconds=1.0, verdict="open",
+    ...     left_open=("diloco", "diloco H=4"))
+    >>> verification_words(stopped)  # doctest: +NORMALIZE_WHITESPACE
+    'x does not contradict, but did not finish in its time: its best is 2, and nothing beats 2.5,
+    1 s; not finished: diloco, diloco H=4'
     """
     words = {
         "agree": f"{verification.solver} agrees",
@@ -128,7 +134,16 @@ def verification_words(verification: Verification) -> str:
     seconds = format_seconds(verification.seconds)
     left = verification.left_open
     open_ = f"; not finished: {', '.join(left)}" if left else ""
-    return f"{words[verification.verdict]}: {value_words(verification)}, {seconds}{open_}"
+    said = _so_far(verification) if verification.status.stopped else value_words(verification)
+    return f"{words[verification.verdict]}: {said}, {seconds}{open_}"
+
+
+def _so_far(verification: Verification) -> str:
+    """Say what a search had found and proved when it was stopped."""
+    value, bound = verification.value, verification.bound
+    best = "it has found nothing" if value is None else f"its best is {format_plain(value, 6)}"
+    proved = "it has no bound yet" if bound is None else f"nothing beats {format_plain(bound, 6)}"
+    return f"{best}, and {proved}"
 
 
 def _settled(result: Result) -> bool:
