@@ -7,7 +7,8 @@ the exchange modules for one place, pair or count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from math import inf
 
 from placer.cost_model.limits import TOLERANCE
@@ -27,6 +28,9 @@ from .goal import close
 from .hub_rounds import regional_stores, server, store
 from .linear import CONSTANT, Terms, plus, times
 from .readings import averaging, calculation, egress, staying
+
+PACES = 20
+"""Tangents of the seconds of a round at the pace of its regions."""
 
 
 def program(crew: Crew) -> None:
@@ -284,8 +288,8 @@ def _region_hub(crew: Crew) -> None:
 
 
 def _region_gossip(crew: Crew) -> None:
-    """Add a round that takes as long as the calculation, and as the mean send of the region that
-    waits least; both are lower bounds.
+    """Add a round that takes as long as the calculation, as the mean send of the region that waits
+    least, and as all samples take at the pace of the regions; all are lower bounds.
     """
     size, network, streams = (
         crew.problem.gradient_bytes,
@@ -294,15 +298,14 @@ def _region_gossip(crew: Crew) -> None:
     )
     regions, steps, model = crew.frame.regions or 2, crew.frame.local_steps, crew.model
     sends = {
-        (a, b): direct_seconds(size, network.link(a, b), streams)
-        for a in crew.places
-        for b in crew.places
-        if a != b
+        place: sorted(
+            direct_seconds(size, network.link(place, other), streams)
+            for other in crew.places
+            if other != place
+        )[: regions - 1]
+        for place in crew.places
     }
-    means = [
-        sum(sorted(s for (a, _), s in sends.items() if a == p)[: regions - 1]) / (regions - 1)
-        for p in crew.places
-    ]
+    means = [sum(each) / (regions - 1) for each in sends.values()]
     crew.exact = False
     this = model.variable(
         min(means, default=0.0),
@@ -310,12 +313,75 @@ def _region_gossip(crew: Crew) -> None:
     )
     model.high[this] = min(model.high[this], 1e9)
     model.at_least(plus({this: 1.0}, times(-steps, calculation(crew))))
+    _keep_pace(crew, this, sends)
     usd = plus(
         *_regional_usd(crew, broadcasts=False),
         *_meeting(crew, size / (regions - 1)),
         crew.data_usd(),
     )
     close(crew, {this: 1.0}, usd, 0.0)
+
+
+def _keep_pace(crew: Crew, round_s: int, sends: Mapping[str, Sequence[float]]) -> None:
+    """Keep the samples of a round of gossip within what the regions do in it, each at its own pace.
+
+    Parameters
+    ----------
+    round_s
+        The variable of the round.
+    sends
+        Seconds of the sends of each place to its nearest partners.
+
+    Notes
+    -----
+    A region of v samples/s counts v x / (mean over its partners of max(x + H a, send)), where x =
+    H B / V are the seconds of the calculation and a those of an average of its workers. This share
+    grows with x, and x is at most the longest round of the part: what it is there errs high. It is
+    taken of the slowest workers that the region may have, of whom no region has less.
+    """
+    part, steps, samples = crew.part, crew.frame.local_steps, crew.frame.samples
+    if part.most_s == inf or crew.problem.requirements.datasets:
+        return
+    longest = part.most_s * (1 + TOLERANCE)
+    lost: list[Terms] = []
+    for place in crew.places:
+        flags = {host: flag for (at, host), flag in crew.hosts_at.items() if at == place}
+        here = zip(crew.pools, crew.rates, strict=True)
+        slowest = min((rate for pool, rate in here if pool.place == place), default=0.0)
+
+        def loss(host: str, k: int, place: str = place, v: float = slowest) -> float:
+            own = longest + steps * averaging(crew, host, k)
+            period = sum(max(own, send) for send in sends[place]) / len(sends[place])
+            return (1 - longest / period) * k * v
+
+        if flags and sends[place]:
+            lost.append(times(-1.0, _by_hosts(crew, place, flags, loss)))
+    effective = plus(crew.speed(), *lost)
+    least, most = samples / longest, crew.most_speed
+    if most <= least:
+        return
+    for i in range(PACES + 1):
+        at = least + (most - least) * (i / PACES) ** 2  # close where an improvement is just enough
+        crew.model.at_least(  # samples / E >= samples (2 / at - E / at^2)
+            plus({round_s: 1.0}, times(samples / at**2, effective)), 2 * samples / at
+        )
+
+
+def _by_hosts(
+    crew: Crew, place: str, flags: Mapping[str, int], value: Callable[[str, int], float]
+) -> Terms:
+    """Write what depends on the workers of a place and on its class of hosts, at least: that of the
+    class with the least, and of each class that is there.
+    """
+    least = crew.by_count(place, lambda k: min(value(host, k) for host in flags))
+    if len(flags) == 1:
+        return least
+    items: list[Terms] = [least]
+    for host, flag in flags.items():
+        terms = crew.by_count(place, partial(value, host))
+        most = crew.model.reach(terms)[1]
+        items.append(plus(terms, {flag: most, CONSTANT: -most}))
+    return crew.model.largest(items, exact=False)
 
 
 ROUNDS: dict[str, Callable[[Crew], None]] = {

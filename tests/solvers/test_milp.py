@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from instances import (
     carbon_problem,
     exchange_problem,
     function_at,
+    island_problem,
     offer,
     profile,
     random_problem,
@@ -48,7 +50,7 @@ from placer.solving.answer import Answer, SolveOptions, Status
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
 
-cpsat, highs, milp, child, linear, split = (
+cpsat, highs, milp, child, linear, split, frames = (
     importlib.import_module(f"placer.solvers.{name}")
     for name in (
         "cpsat",
@@ -57,6 +59,7 @@ cpsat, highs, milp, child, linear, split = (
         "_programs.child_process",
         "_programs.linear",
         "_programs.split",
+        "_programs.frame",
     )
 )
 PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
@@ -236,6 +239,54 @@ def test_one_program_bounds_every_hub() -> None:
                 assert whole <= own * (1 + 1e-6) + 1e-9, (seed, frame.strategy, hub)
                 compared += own < inf
     assert compared >= 10, compared
+
+
+def test_rounds_of_gossip_are_never_too_long() -> None:
+    """With the machines of a placement of ASGD-GA given, and rounds up to 1, 1.2 or 3 times as long
+    as its own, the program allows a round that is no longer: 40 drawn markets, islands among them,
+    four placements each.
+    """
+    draw, compared = random.Random(7), 0
+    for seed in range(40):
+        problem = (island_problem if seed % 2 else wide_problem)(seed)
+        asked = Requirements(exchange="asgd-ga", max_local_steps=8)
+        problem = replace(problem, requirements=asked)
+        places = sorted({pool.place for pool in problem.pools})
+        for _ in range(4 if len(places) > 1 else 0):
+            chosen = draw.sample(places, draw.randint(2, len(places)))
+            there = [draw.choice([p for p in problem.pools if p.place == at]) for at in chosen]
+            there += [p for p in problem.pools if p.place in chosen and draw.random() < 0.2]
+            pools = list({id(pool): pool for pool in there}.values())
+            counts = [draw.randint(1, min(3, pool.max_count)) for pool in pools]
+            steps = draw.choice([steps for _, steps in problem.modes])
+            frame = frames.Frame(
+                problem=problem, strategy="asgd-ga", local_steps=steps, regions=len(chosen)
+            )
+            compared += _allows(frame, dict(zip(map(id, pools), counts, strict=True)), draw)
+    assert compared >= 60, compared
+
+
+def _allows(frame: Any, counts: dict[int, int], draw: random.Random) -> bool:
+    """Compare the least round of given machines with that of the model; False if they may not
+    exchange so.
+    """
+    workers, problem = sum(counts.values()), frame.problem
+    part = frames.Part(frame=frame, low=workers, high=workers)
+    crew = importlib.import_module("placer.solvers._programs.crew").Crew(part)
+    own = [counts.get(id(pool), 0) for pool in crew.pools]
+    placement = split.placement_of(crew, own, frame)
+    if placement is None or violations(placement, problem):
+        return False
+    seconds = evaluate(placement, problem).step.total
+    part = replace(part, most_s=seconds * draw.choice((1 + 1e-9, 1.2, 3.0)))
+    crew = importlib.import_module("placer.solvers._programs.crew").Crew(part)
+    importlib.import_module("placer.solvers._programs.rounds").program(crew)
+    for name, count in zip(crew.counts, own, strict=True):
+        crew.model.low[name] = crew.model.high[name] = count
+    solved = ENGINES["highs"](crew.model, 10.0)
+    assert solved.status == "optimal", (frame.local_steps, counts)
+    assert solved.bound <= seconds * (1 + 1e-6)
+    return True
 
 
 def goal_of(frame: Any) -> float:
