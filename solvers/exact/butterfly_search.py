@@ -23,7 +23,7 @@ from .bounds.relaxation import Family, Node, Relaxation
 from .bounds.spread import Frame, Spread
 from .search import Ranges
 from .tree.first_placements import FirstPlacements
-from .tree.interleaving import Tree, interleave
+from .tree.interleaving import Tree, in_turns, interleave
 from .tree.leaf import Leaf
 from .tree.leaf_bound import LeafBound
 from .tree.places_alone import still_open
@@ -95,9 +95,7 @@ class ButterflySearch:
         opened = (family for family in self.relaxation.families if len(self._open(family)))
         if self.target.rough:
             return any(True for _ in opened)
-        return any(
-            self._alone_open(family) or any(True for _ in self._frames(family)) for family in opened
-        )
+        return any(self._alone_open(family) or self._spread_open(family) for family in opened)
 
     def _alone_open(self, family: Family) -> bool:
         """Return whether a placement within one region may be an improvement."""
@@ -107,18 +105,24 @@ class ButterflySearch:
         workers = np.arange(self.first, self.most + 1)
         return bool(np.any(self.relaxation.margins_alone(places, workers, family) >= 0))
 
-    def _frames(self, family: Family) -> Iterator[Frame]:
-        """Yield what may be an improvement over several regions, the most promising numbers of
-        workers first.
+    def _spread_open(self, family: Family) -> bool:
+        """Return whether a placement over several regions may be an improvement."""
+        workers = self._promising(family)
+        if self.target.short:
+            return bool(workers)
+        return any(frame is not None for frame in self._frames(workers, family))
+
+    def _promising(self, family: Family) -> list[int]:
+        """List the numbers of workers of possible improvements over several regions, the most
+        promising first.
         """
         margins = self._spread_margins(family) if self.ranges.most_regions > 1 else []
         left = sorted((pair for pair in margins if pair[1] >= 0), key=lambda pair: -pair[1])
-        workers = [n for n, _ in left]
-        if self.target.short:
-            places = self.relaxation.places(family)
-            for n in workers:
-                yield Frame(workers=n, below=0.0, level=np.inf, places=places)
-        elif workers:
+        return [n for n, _ in left]
+
+    def _frames(self, workers: list[int], family: Family) -> Iterator[Frame | None]:
+        """Yield what may be an improvement over several regions; see `Spread.frames`."""
+        if workers:
             yield from self._spread(family).frames(self.target, np.array(workers))
 
     def _spread(self, family: Family) -> Spread:
@@ -166,9 +170,25 @@ class ButterflySearch:
             yield
 
     def _several_regions(self, family: Family) -> Iterator[None]:
-        """Search one tree for each frame, the most promising first."""
-        trees = (partial(self._tree, frame, family) for frame in self._frames(family))
-        yield from interleave(trees, self._offer)
+        """Search one tree for each number of workers, and one for each frame in turn with them, the
+        most promising first: where links decide the first ones end soon, where egress does the
+        others.
+        """
+        workers = self._promising(family)
+        by_region = interleave(
+            (partial(self._region_tree, n, family) for n in workers), self._offer
+        )
+        if self.target.short:
+            yield from by_region
+            return
+        by_split = interleave(
+            (
+                None if frame is None else partial(self._split_tree, frame, family)
+                for frame in self._frames(workers, family)
+            ),
+            self._offer,
+        )
+        yield from in_turns(by_region, by_split)
 
     def _spread_margins(self, family: Family) -> list[tuple[int, float]]:
         """Return each number of workers with its margin over several regions; none where these are
@@ -184,22 +204,24 @@ class ButterflySearch:
         margins = self.relaxation.bound(node, family).margins(node.wan_s_per_pair_byte)
         return list(zip(workers.tolist(), margins.tolist(), strict=True))
 
-    def _tree(self, frame: Frame, family: Family) -> Tree:
-        """Search the placements of a frame."""
-        meeting = self._meeting(frame.workers, max(2, self.fewest_regions), family)
-        leaf = partial(self._leaf, family)
-        if self.target.short:
-            grid = grid_of(self.market, family.hosts, self.most)
-            return RegionTree(self.relaxation, grid, meeting, leaf).improvements()
+    def _region_tree(self, workers: int, family: Family) -> Tree:
+        """Search the placements of so many workers, region by region."""
+        grid = grid_of(self.market, family.hosts, self.most)
+        meeting, leaf = self._meeting(workers, family), partial(self._leaf, family)
+        return RegionTree(self.relaxation, grid, meeting, leaf).improvements()
+
+    def _split_tree(self, frame: Frame, family: Family) -> Tree:
+        """Search the placements of a frame, group by group."""
         from .tree.split_tree import SplitTree  # short searches do without
 
+        meeting, leaf = self._meeting(frame.workers, family), partial(self._leaf, family)
         return SplitTree(self._spread(family), meeting, frame, leaf).improvements()
 
-    def _meeting(self, workers: int, fewest: int, family: Family) -> Meeting:
+    def _meeting(self, workers: int, family: Family) -> Meeting:
         """Describe how all workers average with all others."""
         return Meeting(
             workers=workers,
-            fewest=fewest,
+            fewest=max(2, self.fewest_regions),
             most=self.ranges.most_regions,
             by_region=False,
             pair_bytes=pair_bytes(self.problem.gradient_bytes, workers),

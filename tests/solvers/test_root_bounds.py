@@ -77,7 +77,8 @@ def in_a_frame(search: Any, placement: Placement) -> bool:
         and (frame.below < slowest or slowest == 0.0)
         and slowest <= frame.level
         for family in search.relaxation.families
-        for frame in search._frames(family)
+        for frame in search._frames(search._promising(family), family)
+        if frame is not None
     )
 
 

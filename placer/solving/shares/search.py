@@ -41,8 +41,10 @@ Ask = Callable[[Problem, SolveOptions], Result]
 """Solves a problem without shares."""
 Crowd = tuple[ShareLimit, str]
 """An area whose workers are summed up, with the share that limits them."""
-SHARE_S = 0.25
-"""Share of the time that is left for one question."""
+FIRST_SHARE = 0.25
+"""Share of the time that is left for one question; what is open then is asked again with twice as
+much.
+"""
 NARROW = 100
 """A range of less than this part of its speed is not cut again once a search of it was stopped."""
 CUT = 0.1
@@ -77,7 +79,9 @@ def best_within_shares(
     A question about speeds from ``low`` to ``high`` caps each area at what its share allows of
     ``high``: no slower placement that keeps its share is left out, so its bound holds for all of
     them. Where its answer breaks a share the range is cut above its speed: the caps of the lower
-    part exclude it, and so does the least speed of the upper part.
+    part exclude it, and so does the least speed of the upper part. The first question is about all
+    speeds and has no caps, which would hardly bind and make a proof long: often its answer keeps
+    the shares.
     """
     wish = problem.requirements
     fewest = max([limit.fewest_areas for limit in wish.max_shares], default=1)
@@ -107,8 +111,9 @@ class _Search:
     Notes
     -----
     Mutable. ``counted`` are the areas of several kinds of workers that are summed up, once an
-    answer has crowded one; ``closed`` and ``left`` hold bounds of what is closed and of what was
-    not finished, None where nothing is known.
+    answer has crowded one; ``closed`` holds bounds of what is closed, ``left`` the ranges that were
+    not finished with their bounds, None where nothing is known; ``share`` is that of the time that
+    is left which a question may take.
     """
 
     problem: Problem
@@ -119,7 +124,8 @@ class _Search:
     last: Result | None = None
     open: list[tuple[float, int, int, float | None]] = field(default_factory=list)
     closed: list[float] = field(default_factory=list)
-    left: list[float | None] = field(default_factory=list)
+    left: list[tuple[int, int, float | None]] = field(default_factory=list)
+    share: float = FIRST_SHARE
     stopped: Status | None = None
     counted: set[Crowd] = field(default_factory=set)
     modes: dict[tuple[str, int], list[ModeProof]] = field(default_factory=dict)
@@ -146,7 +152,7 @@ class _Search:
         The first is asked even where nothing is left of the time: its answer says so.
         """
         self._push(1, self._highest, None)
-        while self.open and (self.last is None or not self._spent):
+        while (self.open or self._again()) and (self.last is None or not self._spent):
             _, low, high, bound = heapq.heappop(self.open)
             if self._hopeless(bound):
                 assert bound is not None
@@ -154,14 +160,29 @@ class _Search:
             else:
                 self._work(low, high, bound)
                 self._tell_bound()
-        self.left += [bound for *_, bound in self.open if not self._hopeless(bound)]
+        self.left += [
+            (low, high, bound) for _, low, high, bound in self.open if not self._hopeless(bound)
+        ]
         return self._result()
+
+    def _again(self) -> bool:
+        """Open what was stopped once more, for twice the share of the time; return whether anything
+        is open now.
+        """
+        heuristic = self.last is not None and self.last.status is Status.FEASIBLE
+        if self.share >= 1 or heuristic or self.options.node_limit is not None or self._spent:
+            return False
+        self.share = min(1.0, 2 * self.share)
+        left, self.left = self.left, []
+        for low, high, bound in left:
+            self._push(low, high, bound)
+        return bool(self.open)
 
     def _tell_bound(self) -> None:
         """Tell whoever listens what nothing beats, of all ranges together."""
         if self.options.on_bound is None:
             return
-        bound = self._bound([*self.left, *(bound for *_, bound in self.open)])
+        bound = self._bound([bound for *_, bound in (*self.left, *self.open)])
         if bound is not None:
             self.options.on_bound(bound)
 
@@ -211,7 +232,7 @@ class _Search:
             replace(self.problem, requirements=self._relaxed(low, high)),
             replace(
                 own.deaf,
-                time_limit_s=SHARE_S * max(0.0, self.allowed.seconds_left),
+                time_limit_s=self.share * max(0.0, self.allowed.seconds_left),
                 beat=known,
                 start=self._start(low, high),
             ),
@@ -239,7 +260,7 @@ class _Search:
         ):
             self._cut(placement, low, high, bound)
             return
-        self.left.append(bound)  # what was stopped once is not asked again
+        self.left.append((low, high, bound))
 
     def _mend(self, answer: Result, placement: Placement) -> None:
         """Keep the first placement made of one that breaks a share that keeps every limit: what
@@ -297,7 +318,8 @@ class _Search:
             caps.append(SpeedCap(place="*", most=high, scope="together"))
         for limit in wish.max_shares:
             most = limit.most(high)
-            caps.append(SpeedCap(place="*", most=most))
+            if high < self._highest:
+                caps.append(SpeedCap(place="*", most=most))
             areas = sorted(area for other, area in self.counted if other == limit)
             caps += [SpeedCap(place=area, most=most, scope="together") for area in areas]
         if wish.on_demand_floor is not None:
@@ -359,7 +381,7 @@ class _Search:
         """Return the best answer with what is proved of all."""
         assert self.last is not None
         found = self.last if self.best is None else self.best
-        bound = self._bound(self.left)
+        bound = self._bound([bound for *_, bound in self.left])
         return replace(
             found,
             problem=self.problem,

@@ -68,9 +68,9 @@ class Spread:
         """All places of the family, by the price of their pairs."""
         return Dendrogram(self.market.both_ways[np.ix_(self.places, self.places)])
 
-    def frames(self, target: Target, workers: Indices) -> Iterator[Frame]:
+    def frames(self, target: Target, workers: Indices) -> Iterator[Frame | None]:
         """Yield what may be an improvement; the numbers of workers that come first are looked at
-        first.
+        first. None after each part of the work, when another way may have its turn.
         """
         step, size = FIRST, 8 * len(self.places) * len(self.grid.weights)
         while len(workers):
@@ -83,6 +83,7 @@ class Spread:
             rows = priced_rows(self.grid.weights, self.mode, target)
             weights = self.grid.weights[rows]
             total = self._reached(target, rows, some, fastest, anywhere)
+            yield None
             left = margin(total, self._needed(target, weights, some, fastest)) >= 0
             some, total = some[left], total[:, left]
             for below, level in self.near.bands(target, some) if len(some) else []:
@@ -103,6 +104,7 @@ class Spread:
                     )
                     if self._whole_machines_reach(target, frame, slowest):
                         yield frame
+                yield None
 
     def _whole_machines_reach(self, target: Target, frame: Frame, wan: float) -> bool:
         """Return whether whole machines may be an improvement in a frame whose slowest pair takes

@@ -12,10 +12,12 @@ Tree = Iterator[Groups | None]
 `BREATH` where another mode may have its turn.
 """
 BREATH: Groups = ()
+FIRST_PAUSES = 4
+"""Pauses of the first turn of each of two ways."""
 
 
 def interleave(
-    trees: Iterable[Callable[[], Tree]], offer: Callable[[Groups], None]
+    trees: Iterable[Callable[[], Tree] | None], offer: Callable[[Groups], None]
 ) -> Iterator[None]:
     """Search every tree to its end, the first for one pause each, then for twice as many in every
     turn; yield at each pause.
@@ -23,12 +25,16 @@ def interleave(
     Parameters
     ----------
     trees
-        Begin a tree when its first turn comes, the most promising first.
+        Begin a tree when its first turn comes, the most promising first; None where only work was
+        done to find the next one.
     offer
         Called with groups that may improve.
     """
     left: list[Tree] = []
     for begin in trees:
+        if begin is None:
+            yield
+            continue
         tree = begin()
         if not (yield from _ended(tree, 1, offer)):
             left.append(tree)
@@ -40,6 +46,22 @@ def interleave(
             if not (yield from _ended(tree, pauses, offer)):
                 left.append(tree)
             yield
+        pauses *= 2
+
+
+def in_turns(one: Iterator[None], other: Iterator[None]) -> Iterator[None]:
+    """Search the same placements in two ways, each for twice as many pauses in every turn, until
+    either has ended: it has then found or excluded all of them.
+    """
+    pauses = FIRST_PAUSES
+    while True:
+        for way in (one, other):
+            for _ in range(pauses):
+                try:
+                    next(way)
+                except StopIteration:
+                    return
+                yield
         pauses *= 2
 
 
