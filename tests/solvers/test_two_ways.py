@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import sys
 from collections.abc import Iterator
@@ -10,13 +11,14 @@ import pytest
 
 from conftest import ROOT
 from placer.interface.advisor import Advisor
-from placer.solvers.exact.tree.interleaving import FIRST_PAUSES, in_turns
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 
 sys.path.insert(0, str((ROOT / "tests") / "benchmarks"))
 
 from markets import WHOLE_BOOK
+
+INTERLEAVING = importlib.import_module("placer.solvers.exact.tree.interleaving")
 
 
 @pytest.mark.parametrize(("budget", "nodes"), [("5/h", 3000), ("500/h", 6000)])
@@ -44,11 +46,11 @@ def test_the_shorter_way_ends_the_search(one: int, other: int) -> None:
             taken[number] += 1
             yield None
 
-    pauses = sum(1 for _ in in_turns(way(0, one), way(1, other)))
+    pauses = sum(1 for _ in INTERLEAVING.in_turns(way(0, one), way(1, other)))
     assert pauses == sum(taken)
     shorter = min(one, other)
     assert shorter in taken
-    assert max(taken) <= 2 * shorter + FIRST_PAUSES
+    assert max(taken) <= 2 * shorter + INTERLEAVING.FIRST_PAUSES
 
 
 def test_two_endless_ways_take_turns() -> None:
@@ -60,6 +62,6 @@ def test_two_endless_ways_take_turns() -> None:
             order.append(name)
             yield None
 
-    list(itertools.islice(in_turns(way("a"), way("b")), 6 * FIRST_PAUSES))
+    list(itertools.islice(INTERLEAVING.in_turns(way("a"), way("b")), 6 * INTERLEAVING.FIRST_PAUSES))
     runs = [(name, len(list(same))) for name, same in itertools.groupby(order)]
     assert runs == [("a", 4), ("b", 4), ("a", 8), ("b", 8)]
