@@ -180,7 +180,7 @@ def test_the_bound_on_gains_holds_in_one_zone_only(erben_again: Reproduction) ->
     assert finding.verdict == Verdict.CONTRADICTED
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", PAPERS, scope="module")
 def test_every_claim_has_a_verdict_and_a_reason(
     reproduced: Callable[[str], Reproduction], paper: str
 ) -> None:
@@ -193,7 +193,7 @@ def test_every_claim_has_a_verdict_and_a_reason(
         assert claim.finding.ours
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", PAPERS, scope="module")
 def test_every_claim_names_the_condition_it_is_judged_under(
     reproduced: Callable[[str], Reproduction], printed: Callable[..., str], paper: str
 ) -> None:
@@ -208,7 +208,7 @@ def test_every_claim_names_the_condition_it_is_judged_under(
         assert said.tolerance is None or 0 < said.tolerance <= 0.25
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", PAPERS, scope="module")
 def test_undecided_is_counted_apart(
     reproduced: Callable[[str], Reproduction], printed: Callable[..., str], paper: str
 ) -> None:
@@ -275,7 +275,7 @@ def test_experiments_have_as_many_gpus_as_their_names_say() -> None:
     assert devices == {"4xT4 node": "T4:4", "DGX-2": "V100:8"}
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", PAPERS, scope="module")
 def test_the_page_lists_every_claim_with_its_condition(
     reproduced: Callable[[str], Reproduction], paper: str
 ) -> None:
@@ -346,7 +346,7 @@ def test_prices_that_do_not_depend_on_the_model_are_exact(erben_again: Reproduct
     assert verdicts["E81"] == Verdict.UNDECIDED
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", PAPERS, scope="module")
 def test_every_claim_has_a_source_and_a_date_that_has_passed(
     reproduced: Callable[[str], Reproduction], paper: str
 ) -> None:
@@ -419,7 +419,7 @@ def numbers(value: Any) -> Iterator[float]:
         yield value
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", PAPERS, scope="module")
 def test_json_follows_its_schema_and_is_finite(
     printed: Callable[..., str], reproduced: Callable[[str], Reproduction], paper: str
 ) -> None:
@@ -432,7 +432,7 @@ def test_json_follows_its_schema_and_is_finite(
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", PAPERS, scope="module")
 def test_tables_fit_the_terminal(printed: Callable[..., str], paper: str, columns: int) -> None:
     """No line is longer, no number is cut, and claims and groups are printed."""
     text = printed(paper, columns=columns)
