@@ -89,11 +89,11 @@ def price_risk(
 def outlier_sentences(result: Result) -> tuple[str, ...]:
     """Name the spot prices of an answer that are far below what is usual."""
     assert result.placement is not None
-    rows = _outliers(result.placement, result.problem)
+    rows = outlier_prices(result.placement, result.problem)
     return tuple(_outlier_words(offer, off) for offer, off in rows)
 
 
-def _outliers(placement: Placement, problem: Problem) -> list[tuple[VmOffer, Outlier]]:
+def outlier_prices(placement: Placement, problem: Problem) -> list[tuple[VmOffer, Outlier]]:
     """Return the rows of a placement whose spot price is far below what is usual."""
     rows = (offer for offer, _ in _machines(placement, problem))
     found = ((offer, outlier_of(offer, problem.catalog)) for offer in rows)
@@ -133,7 +133,8 @@ def _changes_at(offer: VmOffer, count: int, result: Result, known: Known) -> flo
         room.append((wish.budget_usd - totals_of(got, wish.samples).usd.value) / hours)
     if wish.most_usd_per_million_samples is not None:
         room.append((wish.most_usd_per_million_samples / got.usd_per_million_samples - 1) * usd)
-    if result.objective.name in DOLLARS:
+    # A plan that holds with a confidence is not the cheapest placement, which would lead it.
+    if result.objective.name in DOLLARS and result.confidence is None:
         room += [
             _lead(result, outcome)
             for placement, outcome in known
@@ -233,7 +234,7 @@ def _asked(
         placement=got.placement,
         estimate=got.estimate,
         proved=got.status in (Status.OPTIMAL, Status.INFEASIBLE),
-        on_outlier=got.placement is not None and bool(_outliers(got.placement, problem)),
+        on_outlier=got.placement is not None and bool(outlier_prices(got.placement, problem)),
         same=result.placement is not None
         and got.placement is not None
         and got.placement.canonical() == result.placement.canonical(),

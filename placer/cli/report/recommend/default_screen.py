@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from placer.advice.recommendation.notes import needed_quotas
+from placer.advice.recommendation.price_risk import outlier_prices
 from placer.cli.report.recommend.confidence_words import short_confidence_lines
 from placer.cli.report.recommend.figures import (
     COMPRESSION_NAMES,
@@ -22,6 +23,8 @@ from placer.cli.report.recommend.sentences import brief, headline, signed_percen
 from placer.cost_model.dollars.components import UsdPerHour
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.outlook.outlook import spot_outlook
+from placer.market.catalog import VmOffer
+from placer.market.checks.outliers import Outlier
 from placer.market.words.own_places import own_places
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -231,17 +234,22 @@ def _usd(value: float) -> str:
 
 
 def _price_risk_lines(result: Result) -> Lines:
-    """Yield the price that decides the answer although it is an outlier."""
+    """Yield the price that decides the answer although it is an outlier, or that a plan with
+    fallbacks begins with.
+    """
     risk = result.price_risk
-    if risk is None or risk.outlier is None or risk.outlier.score >= 0:
-        return
-    offer, off = risk.offer, risk.outlier
-    yield (
-        "outlier",
-        f"spot {offer.device} at {format_usd(offer.usd_per_hour)}/h: "
-        f"{100 * (1 - off.share):.0f} % below on-demand, usually {100 * (1 - off.usual.share):.0f} "
-        f"%; above {format_usd(risk.changes_at)}/h another wins",
-    )
+    if risk is None and result.confidence is not None and result.placement is not None:
+        for offer, off in outlier_prices(result.placement, result.problem)[:1]:
+            yield "outlier", _outlier_words(offer, off)
+    elif risk is not None and risk.outlier is not None and risk.outlier.score < 0:
+        words = _outlier_words(risk.offer, risk.outlier)
+        yield "outlier", f"{words}; above {format_usd(risk.changes_at)}/h another wins"
+
+
+def _outlier_words(offer: VmOffer, off: Outlier) -> str:
+    below, usually = (f"{100 * (1 - share):.0f} %" for share in (off.share, off.usual.share))
+    usd = format_usd(offer.usd_per_hour)
+    return f"spot {offer.device} at {usd}/h: {below} below on-demand, usually {usually}"
 
 
 def baseline_words(options: Sequence[Option]) -> str:
