@@ -29,6 +29,9 @@ from .tree.leaf_bound import LeafBound
 from .tree.places_alone import still_open
 from .tree.region_tree import RegionTree
 
+SPLITS = 3
+"""Pauses of the trees of splits for each of those by region, where workers take local steps."""
+
 
 class ButterflySearch:
     """Branch and bound over all-reduce placements of one market.
@@ -188,7 +191,8 @@ class ButterflySearch:
             ),
             self._offer,
         )
-        yield from in_turns(by_region, by_split)
+        # Egress decides more often where exchanges are rare enough for links not to.
+        yield from in_turns(by_region, by_split, 1 if self.mode.local_steps == 1 else SPLITS)
 
     def _spread_margins(self, family: Family) -> list[tuple[int, float]]:
         """Return each number of workers with its margin over several regions; none where these are

@@ -53,8 +53,11 @@ def test_the_shorter_way_ends_the_search(one: int, other: int) -> None:
     assert max(taken) <= 2 * shorter + INTERLEAVING.FIRST_PAUSES
 
 
-def test_two_endless_ways_take_turns() -> None:
-    """Four pauses each, then eight each."""
+@pytest.mark.parametrize("weight", [1, 3])
+def test_two_endless_ways_take_turns(weight: int) -> None:
+    """Four pauses each, then eight each; three times as many of the other one where it weighs so
+    much.
+    """
     order: list[str] = []
 
     def way(name: str) -> Iterator[None]:
@@ -62,6 +65,13 @@ def test_two_endless_ways_take_turns() -> None:
             order.append(name)
             yield None
 
-    list(itertools.islice(INTERLEAVING.in_turns(way("a"), way("b")), 6 * INTERLEAVING.FIRST_PAUSES))
+    first = INTERLEAVING.FIRST_PAUSES
+    ways = INTERLEAVING.in_turns(way("a"), way("b"), weight)
+    list(itertools.islice(ways, 3 * first * (1 + weight)))
     runs = [(name, len(list(same))) for name, same in itertools.groupby(order)]
-    assert runs == [("a", 4), ("b", 4), ("a", 8), ("b", 8)]
+    assert runs == [
+        ("a", first),
+        ("b", weight * first),
+        ("a", 2 * first),
+        ("b", weight * 2 * first),
+    ]

@@ -49,14 +49,15 @@ def interleave(
         pauses *= 2
 
 
-def in_turns(one: Iterator[None], other: Iterator[None]) -> Iterator[None]:
+def in_turns(one: Iterator[None], other: Iterator[None], weight: int = 1) -> Iterator[None]:
     """Search the same placements in two ways, each for twice as many pauses in every turn, until
-    either has ended: it has then found or excluded all of them.
+    either has ended: it has then found or excluded all of them. The other way has ``weight`` pauses
+    for each of the first one.
     """
     pauses = FIRST_PAUSES
     while True:
-        for way in (one, other):
-            for _ in range(pauses):
+        for way, count in ((one, pauses), (other, weight * pauses)):
+            for _ in range(count):
                 try:
                     next(way)
                 except StopIteration:
