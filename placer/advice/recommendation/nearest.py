@@ -139,12 +139,15 @@ def solve_changed(
     options: SolveOptions,
     label: str,
     note: str = "",
+    nodes: int = BASELINE_NODES,
 ) -> Option | None:
-    """Solve the problem with changed wishes; None if nothing fits, or no time is left."""
+    """Solve the problem with changed wishes in a short search; None if nothing fits, or no time is
+    left.
+    """
     if allowance.current().spent:
         return None
     result = solve(
-        replace(problem, requirements=changed), solver, short_search(options, BASELINE_NODES)
+        replace(problem, requirements=changed), solver, short_search(options, nodes)
     )
     if result.placement is None or result.estimate is None:
         return None

@@ -175,8 +175,9 @@ def _spread_sentences(result: Result, spread: Option) -> Iterator[str]:
         other.effective_samples_per_second.value,
     )
     text = " + ".join(group.spec for group in spread.placement.groups)
+    best = "Best" if spread.proved else "Best found"
     yield (
-        f"Best found over two or more regions: {text} reaches "
+        f"{best} over two or more regions: {text} reaches "
         f"{format_speed(other_speed, other.tokens_per_sample)} "
         f"({100 * (other_speed / speed - 1):+.0f} %) for {format_usd(other.usd_per_hour.total)}/h, "
         f"{format_usd(other.usd_per_hour.egress)}/h of it egress."

@@ -207,8 +207,7 @@ def _with_alternatives(
     problem = result.problem
     stopped = result.status is not Status.OPTIMAL
     leaves = len(result.placement.places) > 1 or stopped or problem.requirements.max_regions == 1
-    apart = None if leaves else best_spread(problem, solver, options)
-    spread = None if apart is None else Option(placement=apart, estimate=estimate(apart, problem))
+    spread = None if leaves else best_spread(problem, solver, options)
     best_of_kind: dict[tuple[str, str], tuple[tuple[float, float], Placement]] = {}
     for placement, outcome, broken in considered:
         if outcome is not None and not broken:
@@ -316,13 +315,13 @@ def promise(placement: Placement, problem: Problem) -> tuple[float, float]:
     return speed, group.count * pool.usd_per_hour
 
 
-def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
-    """Return the best placement over at least two regions that a short search finds."""
-    if allowance.current().spent:
-        return None
+def best_spread(problem: Problem, solver: str, options: SolveOptions) -> Option | None:
+    """Return the best placement over at least two regions that a short search finds, and whether it
+    proves it.
+    """
     wish = problem.requirements
-    spread = replace(problem, requirements=replace(wish, min_regions=max(2, wish.min_regions)))
-    return solve(spread, solver, short_search(options, SPREAD_NODES)).placement
+    spread = replace(wish, min_regions=max(2, wish.min_regions))
+    return solve_changed(problem, spread, solver, options, "spread", nodes=SPREAD_NODES)
 
 
 def best_local(result: Result, solver: str, options: SolveOptions) -> Placement | None:
