@@ -22,6 +22,8 @@ SPREAD = 3
 """Spread drafts of each number of machines that are ranked."""
 GROWN = 2
 """Drafts that are grown."""
+UNEVEN = 4
+"""Times as many workers as another region has that make a draft uneven."""
 GROWTH = 300
 """Drafts that growing may rank, beside those before."""
 
@@ -73,7 +75,7 @@ def construct(judge: Judge) -> Start:
     drafts = _ranked(judge, _with_used(near, drafts, modes) if judge.rules else drafts)
     around = Neighbourhood(judge, near)
     grow = Descent(judge, (around.grown, around.exchanged))
-    grown = [grow.run(draft, judge.tried + GROWTH) for draft in _diverse(drafts)[:GROWN]]
+    grown = [grow.run(draft, judge.tried + GROWTH) for draft in _diverse(judge, drafts)[:GROWN]]
     if judge.target.best is None:
         repair = Descent(judge, (around.shrunk, around.swapped, around.grown))
         grown += [repair.run(draft, judge.tried + GROWTH) for draft in _ranked(judge, grown)[:1]]
@@ -99,12 +101,24 @@ def _ranked(judge: Judge, drafts: list[Draft]) -> list[Draft]:
     return sorted(unique, key=lambda draft: (judge.rank(draft), draft.counts, draft.mode))
 
 
-def _diverse(drafts: list[Draft]) -> list[Draft]:
-    """Return the best draft of each set of pools, best first."""
-    first_of: dict[tuple[int, ...], Draft] = {}
+def _diverse(judge: Judge, drafts: list[Draft]) -> list[Draft]:
+    """Return the best draft of each set of pools, best first, but after the first the best one that
+    is divided among regions in the other way: evenly, or many machines beside single ones.
+    """
+    first_of: dict[tuple[tuple[int, ...], bool], Draft] = {}
     for draft in drafts:
-        first_of.setdefault(tuple(i for i, _ in draft.counts), draft)
-    return list(first_of.values())
+        pools = tuple(i for i, _ in draft.counts)
+        first_of.setdefault((pools, _uneven(judge, draft)), draft)
+    found = list(first_of.values())
+    return found[:1] + sorted(
+        found[1:], key=lambda draft: _uneven(judge, draft) == _uneven(judge, found[0])
+    )
+
+
+def _uneven(judge: Judge, draft: Draft) -> bool:
+    """Return whether a region has several times the workers of another."""
+    workers = judge.by_place(draft).values()
+    return max(workers) >= UNEVEN * min(workers)
 
 
 def _fallback_drafts(judge: Judge, modes: list[Mode]) -> list[Draft]:

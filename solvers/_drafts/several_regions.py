@@ -4,6 +4,7 @@ stays.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import permutations
 
 import numpy as np
@@ -12,7 +13,7 @@ from msgspec import Struct
 from placer.problem.exchange import traits
 from placer.units import SECONDS_PER_HOUR
 
-from .._market.arrays import Array, Indices
+from .._market.arrays import Array, Indices, Mask
 from .._mode import Mode
 from .draft import NEVER, Draft, Judge
 from .neighbours import NearPlaces
@@ -20,19 +21,52 @@ from .one_place import promise
 
 SIDES = (1, 2, 4, 8)
 """Equal machines in each region."""
+LARGE = (4, 16)
+"""Equal machines in one region, beside a single one in each other."""
 MOST_REGIONS = 6
 """Regions of such a draft; more are added later."""
 
 
 class Side(Struct, frozen=True, dict=True):
-    """The machines that each place would give: pool, samples/s and USD/h of all of them; shape
+    """The machine that each place would give: pool, -1 for none, samples/s and USD/h; shape
     (places,).
     """
 
-    count: int
     pool: Indices
     speed: Array
     usd: Array
+
+
+class Teams(Struct, frozen=True, dict=True):
+    """Machines for each set of places: pool and number in each region; shape (sets, regions)."""
+
+    pool: Indices
+    count: Array
+    side: Side
+    sets: Indices
+
+    @property
+    def there(self) -> Mask:
+        """Whether each region of a set has machines; shape (sets,)."""
+        built: Mask = np.all((self.pool >= 0) & (self.count > 0), axis=1)
+        return built
+
+    @property
+    def even(self) -> bool:
+        """Whether each region has as many machines as any other."""
+        return bool(np.all(self.count == self.count[:, :1]))
+
+    @property
+    def speed(self) -> Array:
+        """Samples/s of all machines; shape (sets,)."""
+        built: Array = (self.count * self.side.speed[self.sets]).sum(axis=1)
+        return built
+
+    @property
+    def usd(self) -> Array:
+        """USD/h of all machines; shape (sets,)."""
+        built: Array = (self.count * self.side.usd[self.sets]).sum(axis=1)
+        return built
 
 
 class SeveralRegionDrafts:
@@ -52,12 +86,10 @@ class SeveralRegionDrafts:
             problem.network.speeds(places, problem.requirements.streams),
             problem.gradient_bytes,
         )
-        ways = [
-            (self.sets[:, a], self.sets[:, b])
-            for a, b in permutations(range(self.sets.shape[1]), 2)
-        ]
-        self.seconds: Array = size / np.min([speed[way] for way in ways], axis=0)
-        self.usd: Array = np.sum([size * self.market.prices[way] for way in ways], axis=0)
+        self.ways = list(permutations(range(self.sets.shape[1]), 2))
+        links = [(self.sets[:, a], self.sets[:, b]) for a, b in self.ways]
+        self.seconds: Array = size / np.min([speed[link] for link in links], axis=0)
+        self.usd: Array = size * np.array([self.market.prices[link] for link in links])
 
     def _sets(self, regions: int) -> Indices:
         """List the pairs of neighbours, each with the places that lie nearest to all of it; shape
@@ -76,7 +108,9 @@ class SeveralRegionDrafts:
         return sets
 
     def of(self, modes: list[Mode], most: int) -> list[Draft]:
-        """Rank the most promising drafts of some modes: so many of each number of machines."""
+        """Rank the most promising drafts of some modes: so many of each number of machines in every
+        region, and one of each number beside single machines.
+        """
         if self.judge.needed:
             return self._where_data_stays(modes)
         drafts: dict[Draft, None] = {}
@@ -109,49 +143,64 @@ class SeveralRegionDrafts:
         mixes: dict[tuple[tuple[int, int], ...], dict[int, int]] = {}
         if not len(self.sets):
             return []
-        regions = self.sets.shape[1]
-        for side in self._sides():
-            there = np.all(side.pool[self.sets] >= 0, axis=1)
+        for teams in self._teams():
+            self.judge.target.check_time()
+            there, workers = teams.there, teams.count.sum(axis=1)
             with np.errstate(divide="ignore", invalid="ignore"):
-                communication = self.seconds * 2 / (regions * side.count)
-                calculation = mode.samples / np.where(
-                    there, side.speed[self.sets].sum(axis=1), np.nan
-                )
+                communication = self.seconds * 2 / workers
+                calculation = mode.samples / np.where(there, teams.speed, np.nan)
                 seconds = mode.round_s(calculation, communication)
-                egress = SECONDS_PER_HOUR / seconds * self.usd * 2 * side.count / regions
+                # Each worker sends its part of the gradient to every other, there and back.
+                crossing = sum(
+                    usd * teams.count[:, a] * teams.count[:, b]
+                    for usd, (a, b) in zip(self.usd, self.ways, strict=True)
+                )
+                egress = SECONDS_PER_HOUR / seconds * 2 * crossing / workers
             speed = np.nan_to_num(mode.samples / mode.multiplier / seconds)
             order, _ = promise(
-                self.judge,
-                speed,
-                np.nan_to_num(side.usd[self.sets].sum(axis=1) + egress, nan=np.inf, posinf=np.inf),
+                self.judge, speed, np.nan_to_num(teams.usd + egress, nan=np.inf, posinf=np.inf)
             )
             if not order.size:
                 order = np.argsort(-speed, kind="stable")
-            for row in self.sets[[k for k in order[:most] if there[k]]].tolist():
-                counts = {int(side.pool[place]): side.count for place in row}
-                mixes[tuple(counts.items())] = counts
+            for k in order[: most if teams.even else 1]:
+                if there[k]:
+                    numbers = teams.count[k].astype(int).tolist()
+                    counts = dict(zip(teams.pool[k].tolist(), numbers, strict=True))
+                    mixes[tuple(counts.items())] = counts
         return list(mixes.values())
 
-    def _sides(self) -> list[Side]:
-        """Return the fastest machines that their part of the budget pays, and those with the best
-        value, by their number.
+    def _teams(self) -> Iterator[Teams]:
+        """Yield as many machines in each region, then, of the best value, many in one region and a
+        single one in each other: however many there are, they send little more over the links.
         """
-        market, sides = self.market, []
-        part = self.judge.target.budget_usd_per_hour / max(2, self.judge.wish.min_regions)
+        budget, regions = self.judge.target.budget_usd_per_hour, self.sets.shape[1]
         for count in SIDES:
-            self.judge.target.check_time()
-            able = np.flatnonzero((market.cap >= count) & (market.usd * count <= part))
-            for order in (
-                able[np.lexsort((market.usd[able], -market.speed[able]))],
-                able[np.lexsort((able, market.usd[able] / market.speed[able]))],
-            ):
-                pool = np.full(len(market.places), -1)
-                places, first = np.unique(market.place_of[order], return_index=True)
-                pool[places] = order[first]
-                sides.append(
-                    Side(count, pool, market.speed[pool] * count, market.usd[pool] * count)
-                )
-        return sides
+            for side in self._sides(count, budget / regions):
+                pool = side.pool[self.sets]
+                yield Teams(pool, np.full(pool.shape, float(count)), side, self.sets)
+        *_, side = self._sides(1, budget / regions)
+        pool = side.pool[self.sets]
+        for large in range(regions):
+            most = self.market.cap[pool[:, large]]
+            for count in LARGE:
+                counts = np.ones(pool.shape)
+                counts[:, large] = np.where(most >= count, count, 0)
+                yield Teams(pool, counts, side, self.sets)
+
+    def _sides(self, count: int, part_usd: float) -> Iterator[Side]:
+        """Yield the fastest machines of each place of which a part of the budget pays so many, and
+        those with the best value.
+        """
+        market = self.market
+        able = np.flatnonzero((market.cap >= count) & (market.usd * count <= part_usd))
+        for order in (
+            able[np.lexsort((market.usd[able], -market.speed[able]))],
+            able[np.lexsort((able, market.usd[able] / market.speed[able]))],
+        ):
+            pool = np.full(len(market.places), -1)
+            places, first = np.unique(market.place_of[order], return_index=True)
+            pool[places] = order[first]
+            yield Side(pool, market.speed[pool], market.usd[pool])
 
     def _where_data_stays(self, modes: list[Mode]) -> list[Draft]:
         """Return one machine or more at every place where data must stay: the best value, and the

@@ -6,7 +6,12 @@ import pytest
 
 from conftest import Run
 from placer.cli.report.recommend.confidence_words import confidence_lines, short_confidence_lines
-from placer.cli.report.recommend.default_screen import answer_lines, baseline_words, title
+from placer.cli.report.recommend.default_screen import (
+    advice_lines,
+    answer_lines,
+    baseline_words,
+    title,
+)
 from placer.cli.report.recommend.proof_words import (
     doubt_words,
     proof_words,
@@ -169,3 +174,16 @@ def test_simpler_tools_that_choose_otherwise_are_told_their_true_cost(measured: 
     words = baseline_words([measured.baselines[0], other])
     assert words.startswith("Single-region tool: the same; egress-blind tool: 10 x A10")
     assert "at a true cost of $6.00/h" in words
+
+
+def test_what_a_short_search_found_over_two_regions_is_a_least_value(measured: Result) -> None:
+    """It stops before it proves anything here, so more may exist; a proved one is the value."""
+    spread = measured.spread
+    assert spread is not None
+    assert not spread.proved
+    assert "two regions reach at least " in dict(advice_lines(measured))["regions"]
+    proved = replace(measured, spread=replace(spread, proved=True))
+    assert "two regions reach 6" in dict(advice_lines(proved))["regions"]
+    cheapest = replace(measured.problem.requirements, objective="cost", min_samples_per_second=100)
+    least = replace(measured, problem=replace(measured.problem, requirements=cheapest))
+    assert "for at most $" in dict(advice_lines(least))["regions"]

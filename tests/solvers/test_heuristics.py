@@ -239,3 +239,22 @@ def test_the_command_line_says_so_too(run: Run) -> None:
     assert "that is no proof" in nothing.stderr
     typo = run("recommend", "--model", "roberta-xlm", "--solver", "gredy")
     assert "a similar solver exists: 'greedy'" in typo.stderr
+
+
+def test_many_machines_beside_a_single_one_are_drafted(erben: Catalog) -> None:
+    """Where egress is dear, the best two regions of the book have 11 T4 and 1 T4: each worker more
+    in the second region sends as much as the first. As many in each reach a third less.
+    """
+    problem = Problem(
+        profile=load_profile("roberta-xlm"),
+        catalog=erben,
+        requirements=Requirements(budget_usd_per_hour=5.0, min_regions=2),
+    )
+    best, better, good = (
+        solve(problem, name, SolveOptions(time_limit_s=60.0))
+        for name in ("exact", "local_search", "greedy")
+    )
+    assert best.placement is not None
+    assert sorted(group.count for group in best.placement.groups) == [1, 11]
+    assert worse(better, best) < 0.01
+    assert worse(good, best) < 0.2

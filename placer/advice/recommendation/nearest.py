@@ -146,9 +146,7 @@ def solve_changed(
     """
     if allowance.current().spent:
         return None
-    result = solve(
-        replace(problem, requirements=changed), solver, short_search(options, nodes)
-    )
+    result = solve(replace(problem, requirements=changed), solver, short_search(options, nodes))
     if result.placement is None or result.estimate is None:
         return None
     proved = result.status is Status.OPTIMAL
