@@ -43,6 +43,7 @@ class Target:
     says that some part was too large to enumerate, so nothing is proved; ``first`` that any
     placement within the limits ends the search; ``rough`` that whole modes are asked for the bounds
     alone that take little time; ``beat`` is a value known without a placement.
+    ``ticks`` counts nodes, and ``tables`` work beside them, in nodes that take as long.
     """
 
     problem: Problem
@@ -66,6 +67,7 @@ class Target:
     beat: float | None = None
     tied: tuple[Objective, float] | None = None
     ticks: int = field(default=0, repr=False)
+    tables: int = field(default=0, repr=False)
 
     @staticmethod
     def of(
@@ -173,6 +175,11 @@ class Target:
             raise OutOfTimeError(Reason.NODES)
         if self.ticks % 64 == 0:
             self.check_time()
+
+    @property
+    def work(self) -> int:
+        """Nodes that have been searched, and those that take as long as the tables worked out."""
+        return self.ticks + self.tables
 
     def check_time(self) -> None:
         """Look at the clock, the memory and the caller: for nodes that take long.

@@ -30,7 +30,7 @@ from .tree.places_alone import still_open
 from .tree.region_tree import RegionTree
 
 SPLITS = 3
-"""Pauses of the trees of splits for each of those by region, where workers take local steps."""
+"""Nodes of the trees of splits for each of those by region."""
 
 
 class ButterflySearch:
@@ -191,8 +191,7 @@ class ButterflySearch:
             ),
             self._offer,
         )
-        # Egress decides more often where exchanges are rare enough for links not to.
-        yield from in_turns(by_region, by_split, 1 if self.mode.local_steps == 1 else SPLITS)
+        yield from in_turns(by_region, by_split, lambda: self.target.work, SPLITS)
 
     def _spread_margins(self, family: Family) -> list[tuple[int, float]]:
         """Return each number of workers with its margin over several regions; none where these are

@@ -27,13 +27,19 @@ from .bounds.region_rounds import RegionRounds
 from .bounds.relaxation import Family, Node, Relaxation, margin
 from .search import Ranges
 from .tree.first_placements import FirstPlacements
-from .tree.interleaving import Tree, interleave
+from .tree.fronts import speed_and_price_decide
+from .tree.interleaving import Tree, in_turns, interleave
 from .tree.leaf import Leaf
 from .tree.region_leaf_bound import RegionLeafBound
 from .tree.region_tree import RegionTree
 
 if TYPE_CHECKING:
     from .bounds.hub_levels import HubLevels
+    from .frames.leader_frames import LeaderFrame, LeaderFrames
+
+
+FRAMES = 3
+"""Nodes of the trees of frames for each of those of a number of workers."""
 
 
 class LeastRounds(Struct, frozen=True, dict=True):
@@ -72,6 +78,7 @@ class RegionSearch:
         self._least: dict[frozenset[str], LeastRounds | None] = {}
         self._roots: dict[tuple[int, frozenset[str]], dict[int, float]] = {}
         self._rough_margins: dict[tuple[int, frozenset[str]], Array] = {}
+        self._frames: dict[frozenset[str], LeaderFrames] = {}
         self._hub_levels: dict[frozenset[str], HubLevels] = {}
         self._hub_regions: dict[frozenset[str], Mask] = {}
 
@@ -136,8 +143,52 @@ class RegionSearch:
 
     def _trees(self, families: list[Family]) -> Iterator[None]:
         """Search one tree for each family of hosts, number of regions and number of workers, the
-        most promising first.
+        most promising first; where speed and price decide in turn with one for each frame.
         """
+        problem = self.problem
+        decide = speed_and_price_decide(problem, self.mode.strategy)
+        # What breaks a tie is rare, and its nodes are counted.
+        short = self.target.short or self.target.tied is not None
+        if short or not decide or problem.requirements.required_places:
+            yield from self._by_workers(families)
+            return
+        by_workers, by_frames = self._by_workers(families), self._by_frames(families)
+        yield from in_turns(by_workers, by_frames, lambda: self.target.work, FRAMES)
+
+    def _by_frames(self, families: list[Family]) -> Iterator[None]:
+        """Search the regions of each frame, whatever the number of workers is, the most promising
+        frame first.
+        """
+        trees = []
+        for family in families:
+            open_ = [(r, self._open(r, family)) for r in self.ranges.regions]
+            most = {r: int(workers.max()) for r, workers in open_ if len(workers)}
+            if not most:
+                continue
+            frames = self._leader_frames(family)
+            for frame in frames.frames(self.target, np.array([*most]), np.array([*most.values()])):
+                if frame is None:
+                    yield
+                    continue
+                trees.append((frame.margin, partial(self._leader_tree, frames, frame, family)))
+        trees.sort(key=lambda tree: -tree[0])
+        yield from interleave((begin for _, begin in trees), self._offer)
+
+    def _leader_tree(self, frames: LeaderFrames, frame: LeaderFrame, family: Family) -> Tree:
+        from .frames.leader_tree import LeaderTree  # short searches do without
+
+        return LeaderTree(frames, frame, partial(self._known, family)).improvements()
+
+    def _leader_frames(self, family: Family) -> LeaderFrames:
+        if family.hosts not in self._frames:
+            from .frames.leader_frames import LeaderFrames  # short searches do without
+
+            grid = grid_of(self.market, family.hosts, self.most)
+            self._frames[family.hosts] = LeaderFrames(self.rounds, grid, family)
+        return self._frames[family.hosts]
+
+    def _by_workers(self, families: list[Family]) -> Iterator[None]:
+        """Search one tree for each family of hosts, number of regions and number of workers."""
         frames = []
         for family in families:
             for regions in self.ranges.regions:

@@ -67,23 +67,66 @@ def beyond(target: Any, value: float, placement: Placement) -> None:
     target.best, target.best_value = placement, target.objective.ahead(value, -1e-6)
 
 
-def in_a_frame(search: Any, placement: Placement) -> bool:
-    """Whether a frame has the workers, the places and the slowest pair of a placement."""
+def slowest_of(search: Any, placement: Placement) -> float:
+    """Seconds that the slowest pair or the busiest head of a placement takes, by pair bytes."""
     used = [search.market.places.index(place) for place in placement.places]
-    slowest = search.relaxation.wan_matrix[np.ix_(used, used)].max()
+    counts = placement.workers_by_place
+    if placement.exchange.strategy == "hierarchical-all-reduce":
+        counts = dict.fromkeys(counts, 1)
+    loads = [
+        (sum(counts.values()) - counts[place]) * search.relaxation.machine_wan[at]
+        for place, at in zip(placement.places, used, strict=True)
+    ]
+    return float(max(search.relaxation.wan_matrix[np.ix_(used, used)].max(), *loads, 0.0))
+
+
+def in_a_frame(search: Any, placement: Placement) -> bool:
+    """Whether a frame has the workers, the places and the slowest pair or busiest worker of a
+    placement, and whole machines that may be an improvement.
+    """
+    used = [search.market.places.index(place) for place in placement.places]
+    slowest = slowest_of(search, placement)
     return any(
         frame.workers == placement.workers
         and {*used} <= {*frame.places}
-        and (frame.below < slowest or slowest == 0.0)
-        and slowest <= frame.level
+        and frame.below * (1 - 1e-9) <= slowest <= frame.level * (1 + 1e-9)
+        and may_be_whole(search._split_tree(frame, family))
         for family in search.relaxation.families
         for frame in search._frames(search._promising(family), family)
         if frame is not None
     )
 
 
+def in_a_leader_frame(search: Any, placement: Placement) -> bool:
+    """Whether a frame has the number of regions, the places, the largest region and the slowest
+    pair or busiest leader of a placement, and whole machines that may be an improvement.
+    """
+    counts, slowest = placement.workers_by_place, slowest_of(search, placement)
+    used = {search.market.places.index(place) for place in counts}
+    for family in search.relaxation.families:
+        frames = search._leader_frames(family)
+        for frame in frames.frames(search.target, np.array(search.ranges.regions)):
+            if (
+                frame is not None
+                and frame.regions == len(counts)
+                and frame.fewest <= max(counts.values()) <= frame.most
+                and used <= {*frames.places[list(frame.places)].tolist()}
+                and frame.below * (1 - 1e-9) <= slowest <= frame.level * (1 + 1e-9)
+                and may_be_whole(search._leader_tree(frames, frame, family))
+            ):
+                return True
+    return False
+
+
+def may_be_whole(tree: Any) -> bool:
+    """Whether a tree has whole machines for its first node; nothing is offered."""
+    return any(groups for groups in tree)
+
+
 @pytest.mark.parametrize("draw", [exchange_problem, island_problem])
-@pytest.mark.parametrize("strategy", ["model-averaging", "local-sgd", "all-reduce"])
+@pytest.mark.parametrize(
+    "strategy", ["model-averaging", "local-sgd", "all-reduce", "hierarchical-all-reduce"]
+)
 def test_no_placement_is_excluded(strategy: str, draw: Any) -> None:
     """The best of each number of regions and local steps stays possible for the relaxation."""
     judged = 0
@@ -106,6 +149,8 @@ def test_no_placement_is_excluded(strategy: str, draw: Any) -> None:
             if strategy == "model-averaging":
                 opened = [search._open(regions, family) for family in search.relaxation.families]
                 assert placement.workers in np.concatenate(opened), (seed, placement)
+            elif strategy == "hierarchical-all-reduce":
+                assert in_a_leader_frame(search, placement), (seed, placement)
             else:
                 assert in_a_frame(search, placement), (seed, placement)
             judged += 1

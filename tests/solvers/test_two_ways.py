@@ -34,10 +34,12 @@ def test_links_decide_where_egress_is_cheap(budget: str, nodes: int) -> None:
     assert len(found.placement.places) > 1
 
 
-@pytest.mark.parametrize(("one", "other"), [(0, 9), (3, 100), (100, 3), (50, 1000), (1000, 50)])
+@pytest.mark.parametrize(
+    ("one", "other"), [(0, 9), (3, 100), (300, 3), (150, 1000), (1000, 150), (5000, 1700)]
+)
 def test_the_shorter_way_ends_the_search(one: int, other: int) -> None:
-    """Both ways have as many pauses: of either no more than twice those of the shorter one, and
-    those of its last turn.
+    """Both ways have as many nodes: of either no more than twice those of the shorter one, and
+    those of its first turn.
     """
     taken = [0, 0]
 
@@ -46,17 +48,18 @@ def test_the_shorter_way_ends_the_search(one: int, other: int) -> None:
             taken[number] += 1
             yield None
 
-    pauses = sum(1 for _ in INTERLEAVING.in_turns(way(0, one), way(1, other)))
+    ways = INTERLEAVING.in_turns(way(0, one), way(1, other), lambda: sum(taken))
+    pauses = sum(1 for _ in ways)
     assert pauses == sum(taken)
     shorter = min(one, other)
     assert shorter in taken
-    assert max(taken) <= 2 * shorter + INTERLEAVING.FIRST_PAUSES
+    assert max(taken) <= 2 * shorter + INTERLEAVING.FIRST_NODES
 
 
 @pytest.mark.parametrize("weight", [1, 3])
 def test_two_endless_ways_take_turns(weight: int) -> None:
-    """Four pauses each, then eight each; three times as many of the other one where it weighs so
-    much.
+    """A hundred nodes each, then two hundred each; three times as many of the other one where it
+    weighs so much.
     """
     order: list[str] = []
 
@@ -65,8 +68,8 @@ def test_two_endless_ways_take_turns(weight: int) -> None:
             order.append(name)
             yield None
 
-    first = INTERLEAVING.FIRST_PAUSES
-    ways = INTERLEAVING.in_turns(way("a"), way("b"), weight)
+    first = INTERLEAVING.FIRST_NODES
+    ways = INTERLEAVING.in_turns(way("a"), way("b"), lambda: len(order), weight)
     list(itertools.islice(ways, 3 * first * (1 + weight)))
     runs = [(name, len(list(same))) for name, same in itertools.groupby(order)]
     assert runs == [

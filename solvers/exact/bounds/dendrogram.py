@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from msgspec import Struct
 
@@ -50,6 +52,16 @@ class Dendrogram:
         self.places = len(usd)
         self.merges = _merges(self.usd)
 
+    @cached_property
+    def prices(self) -> Array:
+        """Price of each pair at which its groups are merged; shape (places, places)."""
+        built, members = np.zeros((self.places, self.places)), [[at] for at in range(self.places)]
+        for merge in self.merges:
+            one, other = members[merge.one], members[merge.other]
+            built[np.ix_(one, other)] = built[np.ix_(other, one)] = merge.usd
+            members.append(one + other)
+        return built
+
     def best(self, leaves: list[Array], charge: Array, most: int) -> list[Array]:
         """Return the best sums of every group, by its number of workers.
 
@@ -85,6 +97,41 @@ class Dendrogram:
             groups.append(_joined(one, other, charge * merge.usd, most))
         built = groups[-1]
         assert built is not None
+        return built
+
+    def outside(self, groups: list[Array], charge: Array, heads: int) -> list[Array]:
+        """Return the best sums of all that is not in a group, by the group's own number.
+
+        Parameters
+        ----------
+        groups
+            What `best` has returned.
+        charge
+            As in `best`; shape (rows,).
+        heads
+            Workers of all places together.
+
+        Returns
+        -------
+        list of Array
+            Shape (rows, heads + 1) each, minus infinity where the others cannot have the rest.
+        """
+        built = [np.full((len(charge), heads + 1), -np.inf) for _ in groups]
+        built[-1][:, heads] = 0.0
+        counts = np.arange(heads + 1)
+        for number in reversed(range(self.places, len(groups))):
+            allowance.check()
+            merge = self.merges[number - self.places]
+            for group, sibling in ((merge.one, merge.other), (merge.other, merge.one)):
+                own = groups[sibling]
+                more = np.arange(min(own.shape[-1], heads + 1))
+                total = counts[:, None] + more
+                reached = np.where(
+                    total <= heads, built[number][:, np.minimum(total, heads)], -np.inf
+                )
+                reached = reached + own[:, None, : len(more)]
+                reached -= (charge * merge.usd)[:, None, None] * (counts[:, None] * more)
+                built[group] = reached.max(axis=2)
         return built
 
 

@@ -5,7 +5,6 @@ the slowest pair, and who may take part.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
@@ -17,24 +16,31 @@ from placer.units import SECONDS_PER_HOUR
 from ..._market.arrays import Array, Indices, Mask
 from ..._market.grid import Grid
 from ..._target import Target
+from ..frames.cliques import maximal_cliques
 from .dendrogram import Dendrogram
 from .few_machines import FEW, FewMachines
-from .neighbourhoods import Neighbourhoods
+from .neighbourhoods import ALIKE, Neighbourhoods
 from .relaxation import Family, Relaxation, margin, priced_rows
 
 FIRST = 4
 """Numbers of workers that are bounded together at first, twice as many each time."""
 MOST_BYTES = 2**26
 """Of the sums of all places that are held at once, at most."""
-MANY = 0.8
-"""With a larger share of the places left, sums over them are not worked out anew."""
+MOST_CLIQUES = 64
+"""More sets of places that are all near each other are looked at as one."""
+FINE = 0.25
+"""Levels are as fine as this share of the gap, but not finer than makes a difference."""
+ROUNDING = 1e-9
+"""Relative slack of a level against rounding."""
+SUMS_OF_A_NODE = 200_000
+"""Best sums of places that take as long as a node of a tree."""
 TIGHTEST = 3
 """Rows that are tried first: those with the least to spare cut most."""
 
 
 class Frame(Struct, frozen=True, kw_only=True, dict=True):
-    """Placements of so many workers in some of the ``places``, whose slowest pair takes more than
-    ``below`` seconds a byte and at most ``level``.
+    """Placements of so many workers in some of the ``places``, whose slowest pair or busiest
+    worker takes at least ``below`` seconds for a byte of each pair and at most ``level``.
     """
 
     workers: int
@@ -61,12 +67,16 @@ class Spread:
         self.market, self.mode = relaxation.market, relaxation.mode
         self.near = Neighbourhoods(relaxation, grid, family)
         self.places = self.near.places
+        self._dendrograms: dict[bytes, Dendrogram] = {}
         self._few: dict[tuple[int, ...], FewMachines] = {}
 
-    @cached_property
-    def dendrogram(self) -> Dendrogram:
-        """All places of the family, by the price of their pairs."""
-        return Dendrogram(self.market.both_ways[np.ix_(self.places, self.places)])
+    def _dendrogram(self, chosen: Indices) -> Dendrogram:
+        """Return some places by the price of their pairs: the fewer they are, the dearer."""
+        key = chosen.tobytes()
+        if key not in self._dendrograms:
+            at = self.places[chosen]
+            self._dendrograms[key] = Dendrogram(self.market.both_ways[np.ix_(at, at)])
+        return self._dendrograms[key]
 
     def frames(self, target: Target, workers: Indices) -> Iterator[Frame | None]:
         """Yield what may be an improvement; the numbers of workers that come first are looked at
@@ -86,43 +96,117 @@ class Spread:
             yield None
             left = margin(total, self._needed(target, weights, some, fastest)) >= 0
             some, total = some[left], total[:, left]
-            for below, level in self.near.bands(target, some) if len(some) else []:
+            for below, level in self._bands(target, some):
                 target.check_time()
                 slowest = max(below, fastest)
                 inside = self.near.open(target, some, below, level)
                 inside &= margin(total, self._needed(target, weights, some, slowest)) >= 0
-                if 0 < inside.sum() < MANY * inside.size:
-                    near = self._reached(target, rows, some, slowest, inside)
-                    needed = self._needed(target, weights, some, slowest)
-                    inside &= margin(near, needed) >= 0
-                for at in np.flatnonzero(inside.any(axis=0)).tolist():
-                    frame = Frame(
-                        workers=int(some[at]),
-                        below=below,
-                        level=level,
-                        places=tuple(self.places[inside[:, at]].tolist()),
-                    )
-                    if self._whole_machines_reach(target, frame, slowest):
-                        yield frame
+                self._drop_few(target, some, inside, slowest)
+                yield from self._narrowed(target, rows, some, inside, below, level)
                 yield None
 
-    def _whole_machines_reach(self, target: Target, frame: Frame, wan: float) -> bool:
-        """Return whether whole machines may be an improvement in a frame whose slowest pair takes
-        so long at least.
+    def _bands(self, target: Target, workers: Indices) -> list[tuple[float, float]]:
+        """Return the levels of the slowest pair or busiest worker with what each is above."""
+        if len(workers) == 0:
+            return []
+        bands = self.near.bands(target, workers)
+        busiest = float(self.relaxation.machine_wan[self.places].max()) * int(workers.max())
+        if bands and self.relaxation.flat:
+            bands[-1] = bands[-1][0], max(bands[-1][1], busiest)
+        return bands
+
+    def _narrowed(
+        self,
+        target: Target,
+        rows: Indices,
+        workers: Indices,
+        inside: Mask,
+        below: float,
+        level: float,
+    ) -> Iterator[Frame | None]:
+        """Yield the frames of a level: sets of places that are all near each other, cut into finer
+        levels while that makes a difference to a round.
         """
-        if frame.workers > FEW:
-            return True
+        for chosen in self._cliques(inside, level):
+            if not self.grid.least.keys() <= {*self.places[chosen].tolist()}:
+                continue
+            member = np.zeros(len(self.places), dtype=bool)
+            member[chosen] = True
+            open_ = np.flatnonzero(inside[member].sum(axis=0) > 1)
+            values = self._levels(chosen, workers[open_], below, level)
+            if len(values) == 0:  # all of them are of a lower level
+                continue
+            target.check_time()
+            least, level_ = max(float(values[0]), self.relaxation.fastest_pair), float(values[-1])
+            some, within = workers[open_], inside[:, open_] & member[:, None]
+            reached = self._reached(target, rows, some, least, within, level_)
+            needed = self._needed(target, self.grid.weights[rows], some, least)
+            left = margin(reached, needed) >= 0
+            some, within = some[left], within[:, left]
+            if len(some) == 0:
+                continue
+            each = pair_bytes(self.relaxation.problem.gradient_bytes, 1) / float(some.min())
+            alike = max(ALIKE, FINE * target.slack) * self.mode.seconds_at(target.min_speed)
+            if (level_ - least) * each > alike:
+                middle = float(values[(len(values) - 1) // 2])
+                for low, high in ((below, middle), (middle, level_)):
+                    yield from self._narrowed(target, rows, some, within, low, high)
+                continue
+            for at in range(len(some)):
+                frame = Frame(
+                    workers=int(some[at]),
+                    below=least,
+                    level=level_,
+                    places=tuple(self.places[within[:, at]].tolist()),
+                )
+                yield frame
+            yield None
+
+    def _levels(self, chosen: Indices, workers: Indices, below: float, level: float) -> Array:
+        """List what the slowest pair or the busiest worker may take within a level, in order."""
+        values = self.near.wan[np.ix_(chosen, chosen)][np.triu_indices(len(chosen), 1)]
+        if self.relaxation.flat and len(workers):
+            sent = np.arange(1, int(workers.max()))
+            loads = np.outer(self.relaxation.machine_wan[self.places[chosen]], sent).ravel()
+            values = np.concatenate([values, loads])
+        above = values > below if below > 0 else values >= 0
+        return ascending(values[above & (values <= level)])
+
+    def _cliques(self, inside: Mask, level: float) -> list[Indices]:
+        """List the sets of open places of which every pair takes no longer than a level; all of
+        them as one where such sets are many.
+        """
+        places = np.flatnonzero(inside.any(axis=1))
+        near = self.near.wan[np.ix_(places, places)] <= level
+        sets = maximal_cliques(near, MOST_CLIQUES)
+        return [places] if sets is None else [places[chosen] for chosen in sets]
+
+    def _drop_few(self, target: Target, workers: Indices, inside: Mask, wan: float) -> None:
+        """Leave out, in place, numbers of workers of which whole machines reach no improvement
+        where the slowest pair takes so long at least.
+        """
+        for at in np.flatnonzero((workers <= FEW) & inside.any(axis=0)).tolist():
+            places = tuple(self.places[inside[:, at]].tolist())
+            if not self._whole_machines_reach(target, int(workers[at]), places, wan):
+                inside[:, at] = False
+
+    def _whole_machines_reach(
+        self, target: Target, workers: int, places: tuple[int, ...], wan: float
+    ) -> bool:
+        """Return whether so many whole machines of some places may be an improvement whose slowest
+        pair takes so long at least.
+        """
         ends = np.zeros((2, self.grid.weights.shape[1]))
         ends[0, 0] = ends[1, 1] = 1.0
-        needed = self._needed(target, ends, np.array([frame.workers]), wan)[:, 0]
+        needed = self._needed(target, ends, np.array([workers]), wan)[:, 0]
         if not np.isfinite(needed).all():  # nothing reaches it, or dollars do not count
             return not np.any(needed == np.inf)
-        few = self._few.get(frame.places)
+        few = self._few.get(places)
         if few is None:
             inside = self.market.pools_of_hosts(self.family.hosts)
-            inside &= np.isin(self.market.place_of, frame.places)
-            few = self._few[frame.places] = FewMachines(self.market, inside)
-        return few.reach(frame.workers, usd=-float(needed[1]), speed=float(needed[0]))
+            inside &= np.isin(self.market.place_of, places)
+            few = self._few[places] = FewMachines(self.market, inside)
+        return few.reach(workers, usd=-float(needed[1]), speed=float(needed[0]))
 
     def _needed(self, target: Target, weights: Array, workers: Indices, wan: float) -> Array:
         """Return the thresholds of an improvement whose slowest pair takes so long at least; shape
@@ -140,10 +224,17 @@ class Spread:
         )
 
     def _reached(
-        self, target: Target, rows: Indices, workers: Indices, wan: float, inside: Mask
+        self,
+        target: Target,
+        rows: Indices,
+        workers: Indices,
+        wan: float,
+        inside: Mask,
+        level: float = np.inf,
     ) -> Array:
         """Return the best sums within some places, whose pairs pay for being apart, minus infinity
-        where one shows that there is no improvement; shape (rows, workers).
+        where one shows that there is no improvement; no worker takes longer than a level for all
+        that it sends; shape (rows, workers).
         """
         weights = self.grid.weights[rows]
         needed = self._needed(target, weights, workers, wan)
@@ -160,23 +251,31 @@ class Spread:
                 break
             among = np.ix_(part, left)
             built[among] = self._sums(
-                rows[part], workers[left], charge[among], needed[among], inside[:, left]
+                rows[part], workers[left], charge[among], needed[among], inside[:, left], level
             )
             left = left[margin(built[among], needed[among]) >= 0]
         return built
 
     def _sums(
-        self, rows: Indices, workers: Indices, charge: Array, needed: Array, inside: Mask
+        self,
+        rows: Indices,
+        workers: Indices,
+        charge: Array,
+        needed: Array,
+        inside: Mask,
+        level: float,
     ) -> Array:
         """Return the best sums of so many workers with the price of their pairs; shape (rows,
         workers).
         """
-        most = int(workers.max())
+        most, places = int(workers.max()), np.flatnonzero(inside.any(axis=1))
+        size = len(rows) * len(workers) * len(places) * (most + 1)
+        self.relaxation.target.tables += 1 + size // SUMS_OF_A_NODE
         leaves = [
-            self.leaf(rows, workers, charge, needed, at, inside[at])
-            for at in range(len(self.places))
+            self.leaf(rows, workers, charge, needed, at, inside[at], level)
+            for at in places.tolist()
         ]
-        total = self.dendrogram.all_together(leaves, charge, most)
+        total = self._dendrogram(places).all_together(leaves, charge, most)
         reached = np.full((len(rows), len(workers)), -np.inf)
         there = np.flatnonzero(workers < total.shape[2])
         reached[:, there] = total[:, there, workers[there]]
@@ -190,6 +289,7 @@ class Spread:
         needed: Array,
         at: int,
         inside: Mask,
+        level: float = np.inf,
     ) -> Array:
         """Return the best sums of 0, 1, ... workers of one place less what its own pairs pay, minus
         infinity where no improvement has so many; shape (rows, workers, counts).
@@ -209,8 +309,19 @@ class Spread:
         # With the best machines of everywhere for the others there is no improvement, in some row.
         possible = np.all(worth + others >= needed[:, :, None], axis=0)
         possible &= inside[:, None] & (counts < workers[:, None])  # several regions
+        if self.relaxation.flat:  # each of them sends to all workers elsewhere
+            possible &= rest * float(self.relaxation.machine_wan[place]) <= level * (1 + ROUNDING)
         possible[:, 0] = True
         possible &= counts >= self.grid.least.get(place, 0)
         worth = np.where(possible, worth, -np.inf)
         last = np.flatnonzero(possible.any(axis=0))
         return worth[:, :, : int(last[-1]) + 1] if len(last) else worth[:, :, :1]
+
+
+def ascending(values: Array) -> Array:
+    """Return different values in order; `np.unique` would load masked arrays."""
+    ranked = np.sort(values)
+    first = np.ones(len(ranked), dtype=bool)
+    first[1:] = ranked[1:] > ranked[:-1]
+    built: Array = ranked[first]
+    return built

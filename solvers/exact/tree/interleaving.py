@@ -12,8 +12,8 @@ Tree = Iterator[Groups | None]
 `BREATH` where another mode may have its turn.
 """
 BREATH: Groups = ()
-FIRST_PAUSES = 4
-"""Pauses of the first turn of each of two ways."""
+FIRST_NODES = 100
+"""Nodes of the first turn of each of two ways."""
 
 
 def interleave(
@@ -49,21 +49,32 @@ def interleave(
         pauses *= 2
 
 
-def in_turns(one: Iterator[None], other: Iterator[None], weight: int = 1) -> Iterator[None]:
-    """Search the same placements in two ways, each for twice as many pauses in every turn, until
-    either has ended: it has then found or excluded all of them. The other way has ``weight`` pauses
-    for each of the first one.
+def in_turns(
+    one: Iterator[None], other: Iterator[None], nodes: Callable[[], int], weight: int = 1
+) -> Iterator[None]:
+    """Search the same placements in two ways, each for twice as many nodes in every turn, until
+    either has ended: it has then found or excluded all of them.
+
+    Parameters
+    ----------
+    nodes
+        Nodes that have been searched so far, by all searches.
+    weight
+        Nodes of the other way for each of the first one.
     """
-    pauses = FIRST_PAUSES
+    turn = FIRST_NODES
     while True:
-        for way, count in ((one, pauses), (other, weight * pauses)):
-            for _ in range(count):
+        for way, most in ((one, turn), (other, weight * turn)):
+            spent = 0
+            while spent < most:
+                before = nodes()
                 try:
                     next(way)
                 except StopIteration:
                     return
+                spent += max(1, nodes() - before)
                 yield
-        pauses *= 2
+        turn *= 2
 
 
 def _ended(tree: Tree, pauses: int, offer: Callable[[Groups], None]) -> Generator[None, None, bool]:

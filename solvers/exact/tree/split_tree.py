@@ -4,7 +4,7 @@ split until every region is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,13 +17,22 @@ from ..._market.arrays import Array
 from ..bounds.dendrogram import Dendrogram
 from ..bounds.meeting import Meeting
 from ..bounds.relaxation import Node, margin
-from ..bounds.spread import Frame, Spread
-from .interleaving import Tree
+from ..bounds.spread import ROUNDING, Frame, Spread
+from ..frames.group_fronts import GroupFronts, Question, most_usd_per_speed, within_budget
+from ..frames.place_fronts import PlaceFront
+from .fronts import speed_and_price_decide
+from .interleaving import BREATH, Groups, Tree
 from .leaf import Leaf
 from .tree_bound import TreeBound
 
 PAUSE = 50
 """Nodes after which other trees may have their turn."""
+TIGHT = 4
+"""Rows with which whole machines are chosen, beside those of speed and price alone."""
+FRONT_NODES = 3
+"""Nodes that take as long as the whole machines of one place."""
+OFFERED = 20
+"""Choices of whole machines that are priced, the fastest first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,15 +101,104 @@ class SplitTree:
         workers, last = self.meeting.workers, len(self.reached) - 1
         if self.reached[last].shape[1] <= workers:
             return
+        if (yield from self._excluded()):
+            return
         root = Parted(
             counts={},
             groups={last: workers},
             total=self.reached[last][:, workers],
             dearer=np.zeros(len(self.reached)),
             far=np.zeros(len(self.reached)),
-            wan=max(self.frame.below, self.relaxation.fastest_pair),
+            wan=self._first_wan,
         )
         yield from self._grow(root)
+
+    def _excluded(self) -> Generator[Groups | None, None, bool]:
+        """Yield choices of whole machines that may improve; return whether there are none.
+
+        Notes
+        -----
+        Asked again while one of them does improve, since a better incumbent asks for more.
+        """
+        market = self.market
+        if not speed_and_price_decide(market.problem, self.bound.mode.strategy):
+            return False
+        if self.target.tied is not None:  # what breaks a tie is rare, and its nodes are counted
+            return False
+        while self.reached[-1].shape[1] > self.meeting.workers:
+            self.target.tick()
+            self.target.tables += FRONT_NODES * len(self.frame.places)
+            limits = self.target.limits
+            fronts = self._fronts()
+            choices = None if fronts is None else fronts.choices()
+            if fronts is None or choices is None:
+                return False
+            open_ = np.flatnonzero(
+                within_budget(choices, self.target, self.bound.mode, self._longest_s())
+            )
+            if len(open_) == 0:
+                return True
+            best = np.argsort(-choices.speed[open_], kind="stable")[:OFFERED]
+            for choice in open_[best].tolist():
+                yield fronts.machines(choice)
+            yield BREATH
+            if self.target.limits == limits:
+                return False
+            self._measure()
+        return True
+
+    def _fronts(self) -> GroupFronts | None:
+        """Return the whole machines of all groups with the rows that have least to spare, and those
+        of speed and price alone; None where no row says anything.
+        """
+        workers, weights = self.meeting.workers, self.bound.weights
+        needed, total = self._least(self._first_wan), self.reached[-1][:, workers]
+        with np.errstate(invalid="ignore"):
+            spare = (total - needed) / np.maximum(np.abs(needed), 1e-9)
+        ends = (weights[:, 0] == 0) | (weights[:, 1] == 0)
+        says = np.isfinite(needed) & ~np.any(weights[:, 2:] > 0, axis=1)
+        tight = [at for at in np.argsort(spare, kind="stable").tolist() if says[at]][:TIGHT]
+        rows = np.array(list(dict.fromkeys([*tight, *np.flatnonzero(ends & says).tolist()])))
+        if len(rows) == 0:
+            return None
+        usd = self._rounds_per_hour * self.meeting.pair_bytes
+        hosts = self.spread.grid.hosts
+        counts, price = np.arange(workers + 1), self.market.prices
+        fronts = []
+        for place in self.frame.places:
+            home = np.zeros(workers + 1)
+            home[2:] = usd * float(price[place, place]) * (counts * (counts - 1))[2:]
+            fronts.append(PlaceFront(self.market, place, hosts, heads=counts, egress=home))
+        question = Question(
+            weights=weights[rows],
+            needed=needed[rows],
+            charge=self.charge[rows],
+            pair_usd=usd,
+            inside=[reached[rows] for reached in self.reached],
+            heads=workers,
+            usd_per_speed=most_usd_per_speed(
+                self.target,
+                weights,
+                needed,
+                self.spread.grid.everywhere[self.bound.rows, workers],
+            ),
+        )
+        return GroupFronts(self.market, self.tree, fronts, question)
+
+    def _longest_s(self) -> float:
+        """Return the most seconds of an exchange of the frame."""
+        between = max(float(self.meeting.wan_s(self.frame.level)), self.relaxation.most_load_s)
+        return float(self.spread.family.slowest_averaging_s[self.meeting.workers]) + between
+
+    @cached_property
+    def _first_wan(self) -> float:
+        return max(self.frame.below, self.relaxation.fastest_pair)
+
+    @property
+    def _rounds_per_hour(self) -> float:
+        """Least rounds per hour of an improvement."""
+        mode = self.bound.mode
+        return SECONDS_PER_HOUR * mode.multiplier / mode.samples * self.target.min_speed
 
     @cached_property
     def _places(self) -> Array:
@@ -109,15 +207,19 @@ class SplitTree:
     def _measure(self) -> None:
         """Work out what each group reaches, and the least of its pairs with each place."""
         bound, workers = self.bound, np.array([self.meeting.workers])
-        rounds_per_hour = (
-            SECONDS_PER_HOUR * bound.mode.multiplier / bound.mode.samples * self.target.min_speed
-        )
-        self.charge = bound.weights[:, 1] * (rounds_per_hour * self.meeting.pair_bytes)
+        self.charge = bound.weights[:, 1] * (self._rounds_per_hour * self.meeting.pair_bytes)
+        level = self.frame.level
         known, inside = {int(p): at for at, p in enumerate(self.spread.places)}, np.ones(1, bool)
-        needed = self._least(max(self.frame.below, self.relaxation.fastest_pair))
+        needed = self._least(self._first_wan)
         leaves = [
             self.spread.leaf(
-                bound.rows, workers, self.charge[:, None], needed[:, None], known[place], inside
+                bound.rows,
+                workers,
+                self.charge[:, None],
+                needed[:, None],
+                known[place],
+                inside,
+                level,
             )[:, 0]
             for place in self.frame.places
         ]
@@ -218,9 +320,16 @@ class SplitTree:
                 total=node.total - self.charge * dearer if dearer else node.total,
                 dearer=node.dearer + above,
                 far=np.maximum(node.far, self.near[place]),
-                wan=max(node.wan, float(node.far[place])),
+                wan=max(node.wan, float(node.far[place]), self._load(place, count)),
             )
         return node
+
+    def _load(self, place: int, count: int) -> float:
+        """Return what a worker of a place takes to send a byte to each worker elsewhere."""
+        if not self.relaxation.flat:
+            return 0.0
+        each = float(self.relaxation.machine_wan[self._places[place]])
+        return (1 - ROUNDING) * (self.meeting.workers - count) * each
 
     def _machines(self, node: Parted) -> Tree:
         """Enumerate the machines of a known split."""
