@@ -49,15 +49,15 @@ class SolveOptions(Struct, frozen=True, kw_only=True):
 
     Notes
     -----
-    Relative gap, limits in seconds and in nodes of the search, seed, a placement to start from if
-    one is known, a function that hears the objective value of every better placement, whether a
-    stopped search should work out a bound, whether to stop at the first placement that keeps every
-    limit (`exact` alone), whether ties are broken by a second search, and a value of the objective
-    that is known: only a better placement is wanted, and infeasible then says that there is none
-    (`exact` alone; others may return a worse one). ``memory_limit_bytes`` is resident memory of the
-    process, None what `allowance.opened` takes; ``cancel`` ends the search when it is set.
-    ``on_bound`` hears None where a search begins, then a few times a second the best bound on the
-    whole question, from solvers that prove one on the way.
+    Relative gap, limits in seconds and in nodes of the search, seed, a placement to start from if a
+    good one is known, a ``hint`` that may be far from the best, a function that hears the objective
+    value of every better placement, whether a stopped search should work out a bound, whether to
+    stop at the first placement that keeps every limit (`exact` alone), whether ties are broken by a
+    second search, and a value of the objective that is known: only a better placement is wanted,
+    and infeasible then says that there is none (`exact` alone; others may return a worse one).
+    ``memory_limit_bytes`` is resident memory of the process, None what `allowance.opened` takes;
+    ``cancel`` ends the search when it is set. ``on_bound`` hears None where a search begins, then a
+    few times a second the best bound on the whole question, from solvers that prove one on the way.
     """
 
     gap: float = 0.001
@@ -65,6 +65,7 @@ class SolveOptions(Struct, frozen=True, kw_only=True):
     node_limit: int | None = None
     seed: int = 0
     start: Placement | None = None
+    hint: Placement | None = None
     bound_if_stopped: bool = True
     first: bool = False
     certificate: bool = False

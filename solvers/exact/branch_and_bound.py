@@ -42,7 +42,7 @@ from .butterfly_search import ButterflySearch
 from .gossip_search import GossipSearch
 from .hubs_search import HubSearch
 from .regions_search import RegionSearch
-from .schedule import Schedule
+from .schedule import LOOK, Schedule
 from .search import Search
 
 
@@ -107,6 +107,8 @@ VARIED = frozenset(
     }
 )
 """Wishes in which the questions of one `Prepared` may differ."""
+GLANCE = 25
+"""Nodes that are searched before a draft is made where drafts take longer than most questions."""
 EXCLUDING_NODES = 10
 """Nodes in which a side question is closed without a draft, or asked anew with one."""
 TIE_NODES = 1_000
@@ -183,6 +185,7 @@ class Prepared:
         try:
             starts = (
                 options.start,
+                options.hint,
                 _best_without_moving_data(problem, options),
                 _heuristic_start(problem, options),
             )
@@ -240,12 +243,8 @@ class Prepared:
             if target.beat is not None:
                 market = _aimed(market, target)
             searches = self.searches(market, target)
-            if opening is None:
-                closed = set()
-            elif self._excluded(target, searches):
-                closed = {id(search) for search in searches}
-            else:
-                closed = self._open(target, searches, opening)
+            nodes = _before_draft(self.market, target, opening)
+            closed = set() if nodes or opening is None else self._first(target, searches, opening)
             if len(closed) < len(searches):
                 searches, closed = self._tightened(target, searches, closed)
             for search in searches:
@@ -257,8 +256,11 @@ class Prepared:
             if target.tied is None:
                 self._begun = searches
             left = [search for search in searches if id(search) not in closed]
-            redraft = None if opening is None else partial(_redraft, target, opening)
-            return Schedule(target, ledger, left, redraft).run()
+            if opening is None:
+                return Schedule(target, ledger, left).run()
+            draft = (nodes, partial(_offer_draft, target, opening, left)) if nodes else None
+            redraft = partial(_redraft, target, opening)
+            return Schedule(target, ledger, left, draft, redraft).run()
         except (StoppedError, KeyboardInterrupt, MemoryError) as why:
             self._stop(why)
             return False
@@ -287,6 +289,14 @@ class Prepared:
         return self.market.with_data(
             target.min_speed * passed, target.max_usd_per_hour, target.max_usd_per_sample / passed
         )
+
+    def _first(self, target: Target, searches: list[Search], opening: SolveOptions) -> set[int]:
+        """Make a first incumbent, unless nothing beats what is known; return which searches cannot
+        improve it, by identity.
+        """
+        if self._excluded(target, searches):
+            return {id(search) for search in searches}
+        return self._open(target, searches, opening)
 
     @staticmethod
     def _excluded(target: Target, searches: list[Search]) -> bool:
@@ -433,6 +443,7 @@ def _best_without_moving_data(problem: Problem, options: SolveOptions) -> Placem
         options.deaf,
         time_limit_s=options.time_limit_s / 3,
         start=None,
+        hint=None,
         bound_if_stopped=False,
         certificate=False,
     )
@@ -448,7 +459,7 @@ def _heuristic_start(problem: Problem, options: SolveOptions) -> Placement | Non
     if options.node_limit is not None:
         return (
             None
-            if options.start or options.beat is not None
+            if options.start or options.hint or options.beat is not None
             else greedy.solve(problem, options.deaf).placement
         )
     return (
@@ -518,6 +529,24 @@ def _offer_draft(target: Target, options: SolveOptions, searches: list[Search]) 
         target.offer(draft.placement)
     if draft.interrupted:  # the user ends the whole search
         raise KeyboardInterrupt
+
+
+def _before_draft(market: Market, target: Target, options: SolveOptions | None) -> int:
+    """Return the nodes that are searched before a draft is made.
+
+    Notes
+    -----
+    Where one region may do and every step is synchronised, its machines are enumerated sooner than
+    drafts are made; beside a hint hardly any draft is worth its time.
+    """
+    wish = market.problem.requirements
+    if options is None or target.beat is not None or target.node_limit is not None:
+        return 0
+    if options.hint is not None:
+        return LOOK
+    synchronous = all(steps == 1 for _, steps in market.problem.modes)
+    alone = market.fewest_regions <= 1 and not wish.datasets
+    return GLANCE if synchronous and alone else 0
 
 
 def _redraft(target: Target, options: SolveOptions) -> None:

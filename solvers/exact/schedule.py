@@ -61,6 +61,9 @@ class Schedule:
         What is proved of each mode.
     searches
         One for each mode that is open.
+    draft
+        Nodes after which a first answer is looked for where the question is not closed, and what
+        does so; None: it has been made.
     redraft
         Looks for a better answer where the first look has not closed the question.
 
@@ -77,10 +80,11 @@ class Schedule:
         target: Target,
         ledger: Ledger,
         searches: Sequence[Search],
+        draft: tuple[int, Callable[[], None]] | None = None,
         redraft: Callable[[], None] | None = None,
     ) -> None:
         self.target, self.ledger, self.searches = target, ledger, searches
-        self._redraft = redraft
+        self._draft, self._redraft = draft, redraft
         self._open_at: dict[tuple[str, int], float] = {}
         self._stage = self._last = Stage(target.gap)
         self._tell_at = 0.0
@@ -102,7 +106,12 @@ class Schedule:
                 else:
                     self._turn(search, math.inf)
             return self._closed()
-        self._look()
+        if self._draft is not None:
+            nodes, offer_draft = self._draft
+            self._look(nodes)
+            if not self._closed():
+                offer_draft()
+        self._look(LOOK)
         if target.best is not None and not self._closed():
             if self._redraft is not None:
                 self._redraft()
@@ -120,15 +129,15 @@ class Schedule:
         mode = _key(search)
         return self.ledger.of(mode).closed or self.ledger.behind(mode)
 
-    def _look(self) -> None:
+    def _look(self, nodes: int) -> None:
         """Search mode after mode until a number of nodes is used up: side questions with as few
         nodes find more in one mode to its end than in a little of each.
         """
-        last = self.target.ticks + LOOK
+        last = self.target.ticks + nodes
         gradual = [search for search in self.searches if search.gradual()]
         if gradual:
             # With most local steps: what its bound chooses is often better than all drafts.
-            self._turn(max(gradual, key=lambda search: search.mode.local_steps), LOOK // 4)
+            self._turn(max(gradual, key=lambda search: search.mode.local_steps), nodes // 4)
         for search in self.searches:
             if self._done(search):
                 continue

@@ -224,6 +224,6 @@ def test_rough_bounds_are_valid_and_no_looser_than_what_nothing_beats(
     assert not objective_of(problem.requirements).better(result.bound, outermost, 1e-6)
 
 
-def out_of_time(schedule: Any) -> None:
+def out_of_time(*_: Any) -> None:
     """Stand in for a look at which the time is up."""
     raise OutOfTimeError

@@ -37,7 +37,7 @@ def test_memory_that_is_used_up_gives_a_status_of_its_own() -> None:
 
 @needs_proc
 def test_a_memory_limit_leaves_a_valid_bound() -> None:
-    """A search that memory ends at its 20th look says no more than is true: 0.1 % above the proved
+    """A search that memory ends at its 10th look says no more than is true: 0.1 % above the proved
     value at most is what the whole search says, the stopped one at least that value.
     """
     problem = two_places(max_workers=12, budget_usd_per_hour=9.0)
@@ -48,7 +48,7 @@ def test_a_memory_limit_leaves_a_valid_bound() -> None:
     def check(this: allowance.Allowance) -> None:
         nonlocal looks
         looks += 1
-        if looks == 20 and not isinstance(this, allowance.Closing):
+        if looks == 10 and not isinstance(this, allowance.Closing):
             this.stop(allowance.Reason.MEMORY)
         real(this)
 
