@@ -14,10 +14,13 @@ from placer.problem.exchange.central import gradients_held, memory_gib
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import NO_EXCHANGE, Exchange, WorkerGroup
 from placer.problem.problem import Problem
+from placer.problem.requirements import Quota
 from placer.units import GIB
 
-KEPT_SERVERS = 4
+KEPT_SERVERS = 8
 """Markets and quotas whose servers a catalog keeps for further questions."""
+KEPT_COMPARED = 64
+"""Pairs of these whose servers were compared."""
 SERVER_VCPUS = 8
 """As many as the usual workers with one GPU have: a provider's network share grows with them."""
 
@@ -140,10 +143,8 @@ def servers_at(place: str, problem: Problem) -> tuple[VmOffer, ...]:
     kept: Recent[dict[str, tuple[VmOffer, ...]]] = problem.catalog.memo.setdefault(
         "servers", Recent(KEPT_SERVERS)
     )
-    asked = problem.requirements.market
-    market = "on_demand" if asked == "any" else asked
-    wish = problem.requirements
-    places = kept.get((market, wish.quotas, wish.quota_gpus), dict)
+    key = servers_key(problem)
+    market, places = key[0], kept.get(key, dict)
     if place not in places:
         able = [
             o
@@ -155,6 +156,45 @@ def servers_at(place: str, problem: Problem) -> tuple[VmOffer, ...]:
         )
         places[place] = tuple(order)
     return places[place]
+
+
+def servers_key(problem: Problem) -> tuple[str, tuple[Quota, ...], int | None]:
+    """Return all of the wishes that decide which machines may be a parameter server: market and
+    quotas.
+    """
+    wish = problem.requirements
+    return "on_demand" if wish.market == "any" else wish.market, wish.quotas, wish.quota_gpus
+
+
+def same_servers(problem: Problem, other: Problem) -> bool:
+    """Return whether two questions about one catalog choose the same server at every place, for any
+    number of workers.
+
+    Notes
+    -----
+    The first machine that holds the gradients is taken, so only one with more memory than all
+    before it is ever chosen.
+    """
+    if servers_key(problem) == servers_key(other):
+        return True
+    kept: Recent[bool] = problem.catalog.memo.setdefault("same-servers", Recent(KEPT_COMPARED))
+    return kept.get(
+        (servers_key(problem), servers_key(other)),
+        lambda: all(
+            _chosen(servers_at(region, problem)) == _chosen(servers_at(region, other))
+            for region in problem.catalog.regions
+        ),
+    )
+
+
+def _chosen(servers: tuple[VmOffer, ...]) -> list[int]:
+    """Return the machines that are chosen for some number of workers, by identity."""
+    most, chosen = 0.0, []
+    for offer in servers:
+        if offer.memory_gib > most:
+            most = offer.memory_gib
+            chosen.append(id(offer))
+    return chosen
 
 
 def holds(offer: VmOffer, workers: Any, problem: Problem) -> Any:

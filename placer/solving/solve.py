@@ -7,9 +7,12 @@ import importlib
 import json
 import pkgutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
+from typing import Protocol
 
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
@@ -17,12 +20,45 @@ from placer.cost_model.objective import objective_of
 from placer.errors import PlacerError, unknown
 from placer.files.whole_files import write_whole
 from placer.market.carbon import NO_GRID
+from placer.problem.placement import Placement
 from placer.problem.problem import STALE, Problem
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Reason, StoppedError
 from placer.solving.answer import Answer, SolveOptions, Status
 from placer.solving.result import Result
+
+
+class EarlierAnswers(Protocol):
+    """Answers of earlier questions, for those that have a part of their placements."""
+
+    def answer(self, problem: Problem, solver: str, options: SolveOptions) -> Result | None:
+        """Return one that is the answer of this question too; None where there is none."""
+
+    def wider(self, problem: Problem, solver: str, options: SolveOptions) -> Problem | None:
+        """Return a question whose answer is likely that of this one, and found sooner."""
+
+    def hint(self, problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
+        """Return a placement that keeps the limits of this question."""
+
+    def keep(self, result: Result, options: SolveOptions) -> None:
+        """Keep what was found."""
+
+
+_EARLIER: ContextVar[EarlierAnswers | None] = ContextVar("earlier_answers", default=None)
+
+
+@contextmanager
+def knowing(earlier: EarlierAnswers | None) -> Iterator[None]:
+    """Let every question that is asked while this lasts have the answers of earlier ones, and keep
+    its own for later ones; with None, none does.
+    """
+    token = _EARLIER.set(earlier)
+    try:
+        yield
+    finally:
+        _EARLIER.reset(token)
+
 
 Run = Callable[[Problem, SolveOptions], Answer]
 """A solver: a question and options in, a decision and a bound out."""
@@ -67,6 +103,42 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
         internal error, never shown as an answer. The message names a file with the problem.
     """
     module, options = _module(solver), options or SolveOptions()
+    earlier = _EARLIER.get()
+    if earlier is None:
+        return _searched(problem, solver, options, module.solve)
+    return _known_or_searched(problem, solver, options, module.solve, earlier)
+
+
+def _known_or_searched(
+    problem: Problem, solver: str, options: SolveOptions, run: Run, earlier: EarlierAnswers
+) -> Result:
+    """Return an earlier answer that is one of this question; else ask a wider question, if its
+    answer is likely one of this, and then this one.
+    """
+    known = earlier.answer(problem, solver, options)
+    if known is not None:
+        return known
+    began, left = time.perf_counter(), options
+    wider = earlier.wider(problem, solver, options)
+    if wider is not None:
+        solve(wider, solver, replace(options, time_limit_s=options.time_limit_s / 2))
+        seconds = time.perf_counter() - began
+        known = earlier.answer(problem, solver, options)
+        if known is not None:
+            return replace(known, seconds=seconds)
+        left = replace(options, time_limit_s=max(0.0, options.time_limit_s - seconds))
+    left = replace(left, hint=earlier.hint(problem, solver, options))
+    result = _searched(problem, solver, left, run)
+    if result.problem is problem:  # not of a batch that was chosen
+        earlier.keep(result, options)
+    if wider is None or result.limits is None:
+        return result
+    limits = replace(result.limits, time_limit_s=options.time_limit_s)
+    return replace(result, limits=limits, seconds=time.perf_counter() - began)
+
+
+def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) -> Result:
+    """Ask a solver, as often as a range of batches or shares of speed need it."""
     _say_begun(options)
     if problem.requirements.open_batches:
         from placer.solving.batch_range import best_batch  # few questions need it
@@ -78,7 +150,7 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
         return best_within_shares(
             problem, lambda asked, own: solve(asked, solver, own), options, solver
         )
-    return _checked(problem, solver, options, module.solve)
+    return _checked(problem, solver, options, run)
 
 
 def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, SolveOptions], Result]:
@@ -229,7 +301,7 @@ def _result(
         candidates=answer.candidates,
         nodes=answer.nodes,
         proof=answer.proof,
-        limits=replace(options.deaf, start=None, beat=None, cancel=None),
+        limits=replace(options.deaf, start=None, hint=None, beat=None, cancel=None),
         interrupted=answer.interrupted,
         left_open=answer.left_open,
     )

@@ -12,8 +12,8 @@ from placer.problem.kept_answers import Recent
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 
-KEPT_MARKETS = 4
-"""Markets that a catalog keeps, of some MB each."""
+KEPT_MARKETS = 8
+"""Markets that a catalog keeps, of some 10 MB each: one for each model of a mixed load."""
 APART = frozenset(
     {
         "aggregator",

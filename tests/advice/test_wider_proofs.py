@@ -1,5 +1,6 @@
 """Answers of earlier questions, given to questions that ask for no more."""
 
+import random
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from placer.advice.recommendation.wider_proofs import WiderProofs
 from placer.cost_model.limits import violations
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
+from placer.problem.admitted_exchanges import same_servers, server_at
 from placer.problem.requirements import Requirements
 from placer.problem.words.request import build_problem
 from placer.records import replace
@@ -56,7 +58,6 @@ def test_a_tighter_question_has_the_answer_of_a_wider_one() -> None:
         (replace(OPTIONS, gap=1e-4), {"budget": "4.9/h"}),
         (replace(OPTIONS, certificate=True), {"budget": "4.9/h"}),
         (replace(OPTIONS, on_better=print), {"budget": "4.9/h"}),
-        (replace(OPTIONS, node_limit=5), {"budget": "4.9/h"}),
     ],
 )
 def test_what_the_wider_answer_does_not_settle_is_searched(
@@ -86,12 +87,15 @@ def test_few_answers_are_kept(monkeypatch: pytest.MonkeyPatch, erben: Catalog) -
     """The question that was not asked for the longest goes first."""
     monkeypatch.setattr(wider_proofs, "KEPT", 2)
     proofs, profile = WiderProofs(), load_profile("resnet18")
-    for quota in (1, 2, 3):
-        problem = build_problem(profile, erben, budget="3/h", quota=quota, workers="1..2")
+    sizes = (256, 512, 1024)
+    asked = [
+        build_problem(profile, erben, budget="3/h", tbs=size, workers="1..2") for size in sizes
+    ]
+    for problem in asked:
         proofs.keep(solve(problem, options=OPTIONS), OPTIONS)
     assert len(proofs) == 2
-    asked = [build_problem(profile, erben, budget="3/h", quota=q, workers="1..2") for q in (1, 3)]
-    assert [proofs.answer(p, "exact", OPTIONS) is not None for p in asked] == [False, True]
+    known = [proofs.answer(problem, "exact", OPTIONS) is not None for problem in asked]
+    assert known == [False, True, True]
 
 
 def test_answers_of_wider_questions_are_as_good_as_searches() -> None:
@@ -125,3 +129,110 @@ def tightened(wish: Requirements, factor: float) -> Requirements:
         min_samples_per_second=None if floor is None else floor / factor,
         max_workers=max(wish.min_workers, int(wish.max_workers * factor)),
     )
+
+
+def test_quotas_and_workers_are_limits_of_the_same_question() -> None:
+    """Of 8 x A10 a quota of 8 and as many workers leave the answer as it is; 4 do not."""
+    advisor, proofs = Advisor("erben-2023"), WiderProofs()
+    whole = advisor.problem("roberta-xlm", budget="5/h")
+    proofs.keep(solve(whole, options=OPTIONS), OPTIONS)
+    assert known(proofs, advisor, budget="5/h", quota=8, workers="1..8")
+    assert not known(proofs, advisor, budget="5/h", quota=4)
+    assert not known(proofs, advisor, budget="5/h", workers="1..4")
+    assert not known(proofs, advisor, budget="5/h", quota={"A10": 8})  # rows of a file are others
+
+
+def test_answers_of_looser_quotas_are_as_good_as_searches() -> None:
+    """Random quotas, workers and budgets on a small market, in any order: each answer keeps its
+    limits, is within the gap of a search of its own and has a bound that this does not beat; and
+    some of them are those of wider questions.
+    """
+    draw, advisor, reused = random.Random(8), Advisor("erben-2023"), 0
+    for _ in range(40):
+        words: dict[str, Any] = {"budget": f"{3 * 2 ** draw.random():.2f}/h"}
+        if draw.random() < 0.5:
+            words["quota"] = draw.choice((4, 8, 12))
+        if draw.random() < 0.5:
+            words["workers"] = f"1..{draw.choice((4, 8, 12))}"
+        model = draw.choice(("roberta-xlm", "resnet18"))
+        got = advisor.recommend(model, alternatives=False, time_limit="100s", **words)
+        fresh = solve(advisor.problem(model, **words), options=OPTIONS)
+        assert got.status is fresh.status is Status.OPTIMAL
+        assert got.placement is not None
+        assert got.bound is not None
+        assert fresh.value is not None
+        assert not violations(got.placement, got.problem)
+        assert got.value == pytest.approx(fresh.value, rel=OPTIONS.gap)
+        assert not got.objective.beats_bound(fresh.value, got.bound)
+        reused += got.seconds == 0.0
+    assert reused >= 10
+
+
+def test_a_smaller_quota_may_have_another_server() -> None:
+    """The first machine that holds the gradients serves: one that a quota leaves out may be first,
+    or have less memory than one before it and never be chosen.
+    """
+    catalog = Advisor("erben-2023").book()
+    profile = load_profile("roberta-xlm")
+    wide, tight = (
+        build_problem(profile, catalog, budget="5/h", quota=quota, exchange="parameter-server")
+        for quota in (16, 2)
+    )
+    same = same_servers(wide, tight)
+    chosen = [
+        [server_at(place, n, problem) for place in catalog.regions for n in range(1, 65)]
+        for problem in (wide, tight)
+    ]
+    assert same == (chosen[0] == chosen[1])
+
+
+def test_what_nothing_beats_nothing_beats_with_less_money() -> None:
+    """That no placement over two regions is better than 10^6 samples/s within 5 USD/h says the same
+    of 4.9 USD/h and of 2 x 10^6 samples/s, but not of 5.1 USD/h, of 10^5 samples/s, nor that there
+    is none at all.
+    """
+    advisor, proofs = Advisor("erben-2023"), WiderProofs()
+
+    def options(beat: float | None) -> SolveOptions:
+        return replace(OPTIONS, node_limit=50, bound_if_stopped=False, beat=beat)
+
+    words: dict[str, Any] = {"regions": "2..", "quota": 8}
+    proved = solve(advisor.problem("roberta-xlm", budget="5/h", **words), options=options(1e6))
+    assert proved.status is Status.INFEASIBLE
+    proofs.keep(proved, options(1e6))
+    cases = [("4.9/h", 1e6), ("5/h", 2e6), ("5.1/h", 1e6), ("5/h", 1e5), ("5/h", None)]
+    held = [known(proofs, advisor, options(b), budget=u, **words) for u, b in cases]
+    assert held == [True, True, False, False, False]
+
+
+def test_side_questions_have_the_answers_of_earlier_ones() -> None:
+    """Asked twice, nothing is searched the second time, and all that is compared is the same."""
+    advisor = Advisor("erben-2023")
+    first, second = (advisor.recommend("roberta-xlm", budget="5/h") for _ in range(2))
+    held = len(advisor._proofs)
+    assert held > 2
+    advisor.recommend("roberta-xlm", budget="5/h")
+    assert len(advisor._proofs) == held
+    one, other = first.to_dict(), second.to_dict()
+    for document in (one, other):
+        del document["solver"]
+    assert one == other
+
+
+def test_a_question_with_limits_asks_the_one_without_them_where_that_is_likely_its_answer() -> None:
+    """The answer at 5 USD/h has 8 workers: at 5.4 USD/h with at most 12 it is likely the same as
+    without that limit, which is asked and kept in its place; with at most 4 it is not.
+    """
+    advisor, proofs = Advisor("erben-2023"), WiderProofs()
+    proofs.keep(solve(advisor.problem("roberta-xlm", budget="5/h"), options=OPTIONS), OPTIONS)
+
+    def wider(**words: Any) -> bool:
+        problem = advisor.problem("roberta-xlm", **words)
+        return proofs.wider(problem, "exact", OPTIONS) is not None
+
+    assert wider(budget="5.4/h", workers="1..12")
+    assert wider(budget="5.4/h", quota=8)
+    assert not wider(budget="5.4/h", workers="1..4")
+    assert not wider(budget="5.4/h", quota=4)
+    assert not wider(budget="5.4/h")
+    assert not wider(budget="50/h", workers="1..12")

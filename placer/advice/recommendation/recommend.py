@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from placer.advice.recommendation.nearest import (
@@ -40,7 +40,7 @@ from placer.solving.allowance import OutOfTimeError
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.confident_plan import ConfidentPlan, tail_share
 from placer.solving.result import Option, Result
-from placer.solving.solve import solve
+from placer.solving.solve import knowing, solve
 from placer.units import format_duration, format_plain, format_usd
 
 Considered = tuple[Placement, Outcome | None, tuple[Violation, ...]]
@@ -80,7 +80,8 @@ def recommend(
         Whether to look for anything beside the answer. Without, options, baselines, near misses,
         nearest and verdict are empty; answer, proof, notes and warnings are the same.
     proofs
-        Answers of earlier questions, one of which may be the answer here; what is proved is added.
+        Answers of earlier questions, one of which may be the answer here or of a question beside
+        it; what is proved is added.
 
     Returns
     -------
@@ -95,22 +96,12 @@ def recommend(
     """
     check_own_pools(problem)
     options = options or SolveOptions()
-    with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
-        result = _answer(problem, solver, options, proofs)
+    with (
+        allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel),
+        knowing(proofs),
+    ):
+        result = solve(problem, solver, options)
         return _recommended(result, solver, options, top, alternatives=alternatives)
-
-
-def _answer(
-    problem: Problem, solver: str, options: SolveOptions, proofs: WiderProofs | None
-) -> Result:
-    """Solve a problem, unless an earlier answer of the same solver is one of it."""
-    known = None if proofs is None else proofs.answer(problem, solver, options)
-    if known is not None:
-        return known
-    result = solve(problem, solver, options)
-    if proofs is not None and result.problem is problem:  # not of a batch that was chosen
-        proofs.keep(result, options)
-    return result
 
 
 def _recommended(
@@ -285,10 +276,13 @@ def _considered(result: Result) -> Iterator[Considered]:
     speed = result.estimate.effective_samples_per_second.value * CLEARLY
     usd = result.estimate.usd_per_hour.total / CLEARLY
     best: dict[tuple[str, str], float] = {}
-    promised = []
+    promised, above = [], []
     for placement in equal_machines(problem):
         allowance.check()
         most, least = promise(placement, problem)
+        if least > (limits.budget_usd_per_hour or math.inf) * (1 + TOLERANCE):
+            above.append((most, least, placement))
+            continue
         # Nobody promises emissions: 0, so that no placement is left out where they are minimised.
         promised.append((objective.value_at(most, least, 0.0), most, least, placement))
     for hoped, most, least, placement in sorted(promised, key=lambda p: -objective.sign * p[0]):
@@ -303,6 +297,40 @@ def _considered(result: Result) -> Iterator[Considered]:
             value = objective.value(outcome)
             best[kind] = value if known is None or objective.better(value, known) else known
         yield placement, outcome, broken
+    yield from _above_budget([each for each in above if each[0] > speed], speed, problem)
+
+
+def _above_budget(
+    promised: Iterable[tuple[float, float, Placement]], speed: float, problem: Problem
+) -> Iterator[Considered]:
+    """Yield equal machines that cost more than the budget, evaluated, until none that is left can
+    be the cheapest near miss or the fastest.
+
+    Parameters
+    ----------
+    promised
+        The most samples/s and the least USD/h of each, and the placement.
+    speed
+        Samples/s that a near miss has at least.
+    """
+    known: dict[Placement, Considered] = {}
+    orders: tuple[Callable[[tuple[float, float]], float], ...] = (
+        lambda figures: figures[1],
+        lambda figures: -figures[0],
+    )
+    for key in orders:
+        found = math.inf
+        for most, least, placement in sorted(promised, key=lambda each: key(each[:2])):
+            if key((most, least)) > found:
+                break
+            allowance.check()
+            if placement not in known:
+                known[placement] = (placement, *evaluated(placement, problem))
+                yield known[placement]
+            _, outcome, broken = known[placement]
+            missed = {violation.code for violation in broken} == {"budget"}
+            if outcome is not None and missed and outcome.samples_per_second > speed:
+                found = min(found, key((outcome.samples_per_second, outcome.usd.total)))
 
 
 def promise(placement: Placement, problem: Problem) -> tuple[float, float]:

@@ -4,25 +4,95 @@ placements is best among some of them.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
+from placer.cost_model.objective import objective_of
+from placer.market.scaled_market import ONE_ROW, RowChange
+from placer.problem.admitted_exchanges import same_servers
+from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
 from placer.records import replace
-from placer.solving.answer import SolveOptions, Status
+from placer.solving import allowance
+from placer.solving.answer import ModeProof, SolveOptions, Status
 from placer.solving.result import Result
 
-KEPT = 4_000
-"""Answers that are kept, 2.6 kB each on the default book."""
+KEPT = 12_000
+"""Answers that are kept, 1.3 kB each: a question with its alternatives has up to six."""
 FREE: Mapping[str, Any] = {
     "budget_usd_per_hour": None,
     "min_samples_per_second": None,
     "max_workers": 64,
+    "quota_gpus": None,
 }
 """Limits that leave placements out and change nothing else, with a value for comparisons."""
+NEAR, BELOW = 0.9, 0.98
+"""Shares of the budget of a short search that was stopped, or of one's own, down to which what it
+found is an answer: few nodes find little of what is far from the best.
+"""
+SIMILAR = 0.15
+"""Logarithm of the ratio of two budgets whose answers are taken to be alike."""
+HINTS = 3
+"""Known placements that are tried as a hint, the best first."""
+NEARLY = 1 + 1e-5
+"""A price above a budget by less is left to the check of limits."""
+
+
+class Known(Struct, frozen=True):
+    """An answer with the limits that it was proved for, and what keeps the ids of its key its own.
+
+    Notes
+    -----
+    Without a placement nothing is better than ``beat``, or nothing at all keeps the limits where
+    that is None. Where ``short`` is not None nothing is proved: this is what a search of so many
+    nodes has found.
+    """
+
+    budget_usd_per_hour: float | None
+    floor_samples_per_second: float
+    workers: int
+    quota_gpus: int | None
+    beat: float | None
+    short: int | None
+    usd_per_hour: float
+    samples_per_second: float
+    value: float
+    status: Status
+    placement: Placement | None
+    bound: float | None
+    candidates: int
+    nodes: int
+    proof: tuple[ModeProof, ...]
+    parts: tuple[object, ...]
+
+    def settles(self, wish: Requirements, options: SolveOptions) -> bool:
+        """Return whether a question has a part of the placements of this one, and may have this
+        answer.
+        """
+        budget, most, beat = wish.budget_usd_per_hour, self.budget_usd_per_hour, options.beat
+        if self.short is not None:
+            if self.short != options.node_limit or (budget or 0.0) < NEAR * (most or 0.0):
+                return False
+            if most is not None and self.placement is not None:  # it may be one of a wider question
+                most /= BELOW
+        if most is not None and (budget is None or budget > most):
+            return False
+        if (wish.min_samples_per_second or 0.0) < self.floor_samples_per_second:
+            return False
+        if wish.max_workers > self.workers or not _within(wish.quota_gpus, self.quota_gpus):
+            return False
+        if self.placement is not None:
+            return budget is None or self.usd_per_hour <= budget * NEARLY
+        if self.beat is None:
+            return True
+        return beat is not None and not objective_of(wish).better(self.beat, beat)
 
 
 class WiderProofs:
@@ -32,17 +102,19 @@ class WiderProofs:
     -----
     A question whose limits are all as tight as those of an earlier one, or tighter, has a part of
     its placements. Where the answer of the earlier one is among them it is an answer here, with the
-    bound that was proved of more. Of several placements within the gap it may be another one than a
-    search of this question would end with.
+    bound that was proved of more; where nothing was among the many, nothing is among the few. Of
+    several placements within the gap it may be another one than a search of this question would end
+    with.
     """
 
     def __init__(self) -> None:
-        self._held: dict[Hashable, list[Result]] = {}
+        self._held: dict[Hashable, list[Known]] = {}
+        self._count = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         with self._lock:
-            return sum(map(len, self._held.values()))
+            return self._count
 
     def answer(self, problem: Problem, solver: str, options: SolveOptions) -> Result | None:
         """Return the answer of an earlier question that is one of this question too, priced anew;
@@ -52,31 +124,111 @@ class WiderProofs:
             return None
         with self._lock:
             held = list(self._held.get(_key(problem, solver, options), ()))
+        wish = problem.requirements
         for known in reversed(held):
-            placement = known.placement
-            if placement is None or not _no_wider(problem, known.problem):
-                continue
-            if not violations(placement, problem):
-                limits = replace(options, start=None, cancel=None)
-                priced = estimate(placement, problem)
-                return replace(known, problem=problem, estimate=priced, seconds=0.0, limits=limits)
+            if known.settles(wish, options) and _same_placements(problem, known.quota_gpus):
+                result = _priced(known, problem, solver, options)
+                if result is not None:
+                    return result
         return None
 
-    def keep(self, result: Result, options: SolveOptions) -> None:
-        """Keep an answer that is proved; of all that are kept, one of a question that was not asked
-        for the longest goes.
+    def hint(self, problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
+        """Return the best known placement that keeps the limits of a question; None if there is
+        none, or a value is to be beaten.
         """
-        problem = result.problem
-        if result.status is not Status.OPTIMAL or not _plain(problem, options):
+        if options.beat is not None or options.start is not None or not _plain(problem, options):
+            return None
+        with self._lock:
+            held = list(self._held.get(_key(problem, solver, options), ()))
+        wish, objective = problem.requirements, objective_of(problem.requirements)
+        budget, floor = wish.budget_usd_per_hour, wish.min_samples_per_second or 0.0
+        payable = [
+            known
+            for known in held
+            if known.placement is not None
+            and (budget is None or known.usd_per_hour <= budget)
+            and known.samples_per_second >= floor
+            and known.placement.workers <= wish.max_workers
+        ]
+        for known in sorted(payable, key=lambda known: objective.sign * -known.value)[:HINTS]:
+            if known.placement is not None and not violations(known.placement, problem):
+                return known.placement
+        return None
+
+    def wider(self, problem: Problem, solver: str, options: SolveOptions) -> Problem | None:
+        """Return the same question without its limits on workers and quotas, where an answer to a
+        similar one keeps these; None where nothing says so.
+
+        Notes
+        -----
+        Its answer is then one of many questions, and found sooner: quotas make many mixes of
+        machines, and each limit has tables of its own.
+        """
+        wish = problem.requirements
+        free = replace(wish, max_workers=FREE["max_workers"], quota_gpus=None)
+        budget = wish.budget_usd_per_hour
+        if free == wish or budget is None or not _plain(problem, options):
+            return None
+        if options.node_limit is not None or options.beat is not None:
+            return None
+        with self._lock:
+            held = list(self._held.get(_key(problem, solver, options), ()))
+        near = [
+            (abs(math.log(known.budget_usd_per_hour / budget)), at)
+            for at, known in enumerate(held)
+            if known.quota_gpus is None
+            and known.workers == free.max_workers
+            and known.budget_usd_per_hour
+            and known.placement is not None
+        ]
+        distance, at = min(near, default=(math.inf, 0))
+        if distance > SIMILAR:
+            return None
+        placement = held[at].placement
+        fits = placement is not None and placement.workers <= wish.max_workers
+        if not fits or placement is None or _devices(placement) > (wish.quota_gpus or math.inf):
+            return None
+        looser = replace(problem, requirements=free)
+        return looser if _same_placements(problem, None) else None
+
+    def keep(self, result: Result, options: SolveOptions) -> None:
+        """Keep an answer that is proved, or what a short search found; of all that are kept, one of
+        a question that was not asked for the longest goes.
+        """
+        problem, wish = result.problem, result.problem.requirements
+        proved = result.status in (Status.OPTIMAL, Status.INFEASIBLE)
+        if not (proved or _short(options)) or not _plain(problem, options):
             return
-        # Without what was worked out of the question.
-        known = replace(result, problem=replace(problem), estimate=None, limits=None)
+        figures = result.estimate
+        known = Known(
+            budget_usd_per_hour=wish.budget_usd_per_hour,
+            floor_samples_per_second=wish.min_samples_per_second or 0.0,
+            workers=wish.max_workers,
+            quota_gpus=wish.quota_gpus,
+            beat=options.beat,
+            short=None if proved else options.node_limit,
+            usd_per_hour=0.0 if figures is None else figures.usd_per_hour.total,
+            samples_per_second=0.0
+            if figures is None
+            else figures.effective_samples_per_second.value,
+            value=result.value or 0.0,
+            status=result.status,
+            placement=result.placement,
+            bound=result.bound,
+            candidates=result.candidates,
+            nodes=result.nodes,
+            proof=result.proof,
+            parts=_parts(problem),
+        )
         key = _key(problem, result.solver, options)
         with self._lock:
-            self._held[key] = [*self._held.pop(key, ()), known]
-            if sum(map(len, self._held.values())) > KEPT:
+            held = self._held[key] = self._held.pop(key, [])
+            held.append(known)
+            self._count += 1
+            if self._count > KEPT:
                 oldest = next(iter(self._held))
                 del self._held[oldest][0]
+                self._count -= 1
                 if not self._held[oldest]:
                     del self._held[oldest]
 
@@ -87,24 +239,97 @@ def _plain(problem: Problem, options: SolveOptions) -> bool:
     """
     wish = problem.requirements
     asked = wish.open_batches or wish.has_shares or wish.confidence is not None or wish.expected
-    heard = options.certificate or options.on_better is not None
-    return not (asked or heard or options.node_limit is not None or options.beat is not None)
+    return not (asked or options.certificate or options.on_better is not None or options.first)
+
+
+def _short(options: SolveOptions) -> bool:
+    """Return whether a search that was stopped had all its nodes, and was about what is only
+    compared with.
+    """
+    counted = options.node_limit is not None and not options.bound_if_stopped
+    return counted and not allowance.current().spent
+
+
+def _parts(problem: Problem) -> tuple[object, ...]:
+    """Return what a key names by identity: it must live as long as the key."""
+    row: RowChange | None = problem.catalog.memo.get(ONE_ROW)
+    book = problem.catalog if row is None else row.plain
+    return problem.profile, book, problem.calibration
 
 
 def _key(problem: Problem, solver: str, options: SolveOptions) -> Hashable:
-    """Return all of a question but the limits of `FREE`; its parts by identity, which stays theirs
-    while the answer holds them.
+    """Return all of a question but the limits of `FREE`.
+
+    Notes
+    -----
+    A book with one changed row is made anew for each question: it is known by its row.
     """
-    parts = id(problem.profile), id(problem.catalog), id(problem.calibration)
-    return parts, solver, options.gap, problem.modes, replace(problem.requirements, **FREE)
-
-
-def _no_wider(problem: Problem, earlier: Problem) -> bool:
-    """Return whether every limit of `FREE` is at least as tight as that of an earlier question."""
-    wish, other = problem.requirements, earlier.requirements
-    budget, before = wish.budget_usd_per_hour, other.budget_usd_per_hour
+    row: RowChange | None = problem.catalog.memo.get(ONE_ROW)
+    changed = None
+    if row is not None:
+        changed = id(row.offer), None if row.changed is None else row.changed.usd_per_hour
     return (
-        (before is None or (budget is not None and budget <= before))
-        and (wish.min_samples_per_second or 0.0) >= (other.min_samples_per_second or 0.0)
-        and wish.max_workers <= other.max_workers
+        *(tuple(map(id, _parts(problem))), changed),
+        *(solver, options.gap, options.break_ties, problem.modes),
+        replace(problem.requirements, **FREE),
+    )
+
+
+def _within(quota: int | None, other: int | None) -> bool:
+    """Return whether a quota allows no more than another one; None allows all."""
+    return other is None or (quota is not None and quota <= other)
+
+
+def _devices(placement: Placement) -> int:
+    """Return the most devices of one place, kind and market."""
+    used: dict[tuple[str, str, str], int] = {}
+    for group in placement.groups:
+        kind = group.place, group.gpu, group.market
+        used[kind] = used.get(kind, 0) + group.gpus
+    return max(used.values(), default=0)
+
+
+def _same_placements(problem: Problem, quota_gpus: int | None) -> bool:
+    """Return whether every placement of a question would be one with a larger quota too, at the
+    same speed and price.
+
+    Notes
+    -----
+    A quota leaves machines out. It also decides which machines may serve, and which machines share
+    a store of data.
+    """
+    wish = problem.requirements
+    if wish.quota_gpus == quota_gpus:
+        return True
+    if wish.datasets or wish.data_store is not None or wish.used:
+        return False
+    looser = replace(problem, requirements=replace(wish, quota_gpus=quota_gpus))
+    served = any(name == "parameter-server" for name, _ in problem.modes)
+    return not served or same_servers(problem, looser)
+
+
+def _priced(known: Known, problem: Problem, solver: str, options: SolveOptions) -> Result | None:
+    """Return a known answer as that of a question; None if it breaks a limit, or is no better than
+    what is to be beaten.
+    """
+    placement, priced = known.placement, None
+    if placement is not None:
+        if violations(placement, problem):
+            return None
+        priced = estimate(placement, problem)
+        objective = objective_of(problem.requirements)
+        if options.beat is not None and not objective.better(objective.value(priced), options.beat):
+            return None
+    return Result(
+        problem=problem,
+        status=known.status,
+        placement=placement,
+        estimate=priced,
+        bound=known.bound,
+        solver=solver,
+        seconds=0.0,
+        candidates=known.candidates,
+        nodes=known.nodes,
+        proof=known.proof,
+        limits=replace(options.deaf, start=None, hint=None, beat=None, cancel=None),
     )
