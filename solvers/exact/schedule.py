@@ -212,7 +212,19 @@ class Schedule:
             gap = min(gap, max(map(self._gap, left), default=0.0)) / 2
             if gap < 2 * self.target.slack:
                 return
-            self._alternate(gap)
+            if not self._excluded(left, gap):
+                self._alternate(gap)
+
+    def _excluded(self, searches: Sequence[Search], gap: float) -> bool:
+        """Return whether the relaxations of all modes exclude improvements by more than a gap.
+
+        Notes
+        -----
+        `bound_all` works out no more than the bound of the question, which other modes decide
+        later.
+        """
+        ahead = [search for search in searches if self._gap(search) > gap]
+        return not [search for search in ahead if self._allows(search, gap)]
 
     def _alternate(self, gap: float) -> None:
         """Prove a gap, in turn with the gap that is asked for.
