@@ -55,6 +55,8 @@ class Knapsack:
         Called now and then; ends a search that takes too long.
     most
         Sums of one front; more are joined with their neighbours, which errs high.
+    room
+        Fronts end where joined sums promise about so much too much: `reached` is infinite then.
 
     Notes
     -----
@@ -64,26 +66,36 @@ class Knapsack:
     """
 
     def __init__(
-        self, items: Sequence[Items], terms: Terms, tick: Callable[[], None], most: int = MOST
+        self,
+        items: Sequence[Items],
+        terms: Terms,
+        tick: Callable[[], None],
+        most: int = MOST,
+        room: float = np.inf,
     ) -> None:
         self.items, self.terms, self.tick, self.most = items, terms, tick, most
+        self.room = room
         self.fronts = self._fronts()
 
     @property
     def reached(self) -> float:
         """The gains that no choice exceeds; minus infinity if none keeps the terms."""
+        if len(self.fronts) <= len(self.items):
+            return np.inf
         gain = self.fronts[0].gain
         return float(gain[-1]) if len(gain) else -np.inf
 
     def _fronts(self) -> list[Items]:
-        """Return the best sums of the places from each one on; the last ones of none."""
+        """Return the best sums of the places from each one on, the last ones of none; without the
+        first places where joined sums promise too much.
+        """
         items, terms = self.items, self.terms
         worth = [own.gain - terms.dollar * own.usd for own in items]
         best = np.array([own.max() for own in worth])
         paid = terms.dollar * terms.most_usd if terms.dollar > 0 else 0.0
         cheapest = np.concatenate([[0.0], np.cumsum([own.usd.min() for own in items])])
         spare = paid + float(best.sum()) - terms.needed
-        front = Items(gain=np.zeros(1), usd=np.zeros(1))
+        front, joined = Items(gain=np.zeros(1), usd=np.zeros(1)), 0.0
         found = [front]
         for k in range(len(items) - 1, -1, -1):
             for _ in range(1 + len(front.gain) * len(items[k].gain) // SUMS):
@@ -92,8 +104,13 @@ class Knapsack:
             usd = (front.usd[:, None] + items[k].usd).ravel()
             kept = gain - terms.dollar * usd >= float(best[k:].sum()) - spare
             kept &= usd <= terms.most_usd - cheapest[k]
-            front = _thinned(best_items(gain[kept], usd[kept])[0], self.most)
+            front = best_items(gain[kept], usd[kept])[0]
+            if len(front.gain) > self.most:
+                joined += float(front.gain[-1] - front.gain[0]) / self.most
+                front = _thinned(front, self.most)
             found.append(front)
+            if joined > self.room:
+                break
         return found[::-1]
 
     def best(self, left: float) -> tuple[int, ...] | None:
@@ -158,6 +175,41 @@ class Knapsack:
                     chosen.pop()
 
         yield from descend(0, 0.0, left, 0.0)
+
+
+def good_choice(items: Sequence[Items], terms: Terms, most: int) -> tuple[int, ...] | None:
+    """Return a good choice of one option of each place that keeps the terms, nearly the best one;
+    None where none is found.
+
+    Notes
+    -----
+    As `Knapsack`, but sums that are left out stand for nothing: those that are kept are choices.
+    """
+    worth = [own.gain - terms.dollar * own.usd for own in items]
+    best = np.cumsum([0.0, *(own.max() for own in worth[::-1])])[::-1]
+    cheapest = np.cumsum([0.0, *(own.usd.min() for own in items[::-1])])[::-1]
+    least = terms.needed - terms.dollar * terms.most_usd
+    gain, usd = np.zeros(1), np.zeros(1)
+    steps: list[tuple[Indices, Indices]] = []
+    for k, own in enumerate(items):
+        gains, costs = (gain[:, None] + own.gain).ravel(), (usd[:, None] + own.usd).ravel()
+        kept = gains - terms.dollar * costs + best[k + 1] >= least
+        kept &= costs <= terms.most_usd - cheapest[k + 1]
+        at = np.flatnonzero(kept)
+        if len(at) == 0:
+            return None
+        at = at[best_items(gains[at], costs[at])[1]]
+        if len(at) > most:
+            at = at[np.linspace(0, len(at) - 1, most).astype(np.intp)]
+        gain, usd = gains[at], costs[at]
+        steps.append((at // len(own.gain), at % len(own.gain)))
+    if gain[-1] < terms.needed:
+        return None
+    chosen, row = [], len(gain) - 1
+    for before, option in steps[::-1]:
+        chosen.append(int(option[row]))
+        row = int(before[row])
+    return tuple(chosen[::-1])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,6 +56,11 @@ class Node:
 class Chosen:
     """What a relaxation of a node chooses: crews, one a place, and what it loses against sends
     among these, and against the samples/s that they do; where its slice is best cut.
+
+    Notes
+    -----
+    ``counts`` is what a samples/s of each crew counts among the others, and ``paid`` what its sends
+    cost.
     """
 
     crews: Indices
@@ -66,6 +71,8 @@ class Chosen:
     lost_usd: Array
     lost_speed: float
     middle: float
+    counts: Array
+    paid: Array
 
     @property
     def lost(self) -> float:

@@ -9,14 +9,16 @@ import numpy as np
 
 from placer.solving import allowance
 
-from ..._market.arrays import Array, Indices
+from ..._market.arrays import Array, Indices, Mask
 from ..._market.market import Market
 from .crews import Crews
 from .knapsack import Items, Knapsack, Terms, best_items
 from .work import Work
 
+HULL = 3
+"""Machines of a crew from which on choices are taken along its hull."""
 PIECES = 24
-"""Pieces of the hull of a crew of more than two machines."""
+"""Pieces of such a hull."""
 NEAR = 0.05
 """Nodes whose bound is not more than this above what is needed are packed: others have to be cut
 first.
@@ -40,6 +42,10 @@ class Machines:
     speed: Array
     usd: Array
     pools: Indices
+
+    def among(self, chosen: Indices | Mask) -> Machines:
+        """Return some of the choices."""
+        return Machines(speed=self.speed[chosen], usd=self.usd[chosen], pools=self.pools[chosen])
 
 
 @dataclass(frozen=True)
@@ -78,11 +84,15 @@ class Packing:
         dollar, speed = work.prices
         if not 0 < work.most_usd < np.inf:
             return None
-        parts = [self._machines(int(crew)) for crew in work.node.crews]
+        weight, least = self._least(work, needed)
+        parts = [
+            self.machines(int(crew), each, dollar, float(own))
+            for crew, each, own in zip(work.node.crews, weight.tolist(), least, strict=True)
+        ]
         owner = np.repeat(np.arange(len(parts)), [len(part.usd) for part in parts])
         usd = np.concatenate([part.usd for part in parts]) + work.usd[owner]
         each = np.concatenate([part.speed for part in parts])
-        gain = np.maximum(0.0, work.weight[owner] - speed) * each
+        gain = weight[owner] * each
         place = work.rank()[owner]
         starts = np.flatnonzero(np.diff(place, prepend=-1))
         worth = gain - dollar * usd
@@ -112,7 +122,7 @@ class Packing:
         # Places with one choice do not make fronts longer: they come last, where fronts begin.
         every.sort(key=lambda found: -len(found[1]))
         terms = Terms(needed=needed - fixed, most_usd=work.most_usd * (1 + ROOM), dollar=dollar)
-        knapsack = Knapsack([items for items, _ in every], terms, self.tick, MOST)
+        knapsack = Knapsack([items for items, _ in every], terms, self.tick, MOST, spare)
         used = np.concatenate([part.pools for part in parts])
         found = []
         for share in CUTS if np.isfinite(knapsack.reached) else ():
@@ -124,8 +134,25 @@ class Packing:
                 found.append(dict(zip(own.tolist(), count.tolist(), strict=True)))
         return Packed(knapsack.reached + fixed, found)
 
-    def _machines(self, crew: int) -> Machines:
-        """Return the machines that a crew may be."""
+    @staticmethod
+    def _least(work: Work, needed: float) -> tuple[Array, Array]:
+        """Return what a samples/s of each crew counts above its price, and the worth of its
+        machines before sends that an improvement has at least; shape (crews,) each.
+        """
+        dollar, speed = work.prices
+        weight = np.maximum(0.0, work.weight - speed)
+        worth = work.crews.values(weight, np.array(dollar))
+        best = np.maximum.reduceat(worth - dollar * work.usd, work.starts)
+        theta, fixed = _price_of_a_region(work, best)
+        own = np.where(work.forced, best, np.maximum(0.0, best - theta))
+        fixed += speed * work.node.speeds[0 if speed < 0 else 1] + dollar * work.most_usd
+        return weight, best[work.rank()] + dollar * work.usd - (fixed + float(own.sum()) - needed)
+
+    def machines(self, crew: int, weight: float, dollar: float, least: float) -> Machines:
+        """Return the machines that a crew may be, at least those that are worth so much."""
+        if int(self.crews.most_machines[crew]) >= HULL:
+            allowance.check()
+            return _along_hull(self.crews, crew, weight, dollar, least)
         if crew not in self._of_crew:
             allowance.check()
             self._of_crew[crew] = self._found(crew)
@@ -134,8 +161,6 @@ class Packing:
     def _found(self, crew: int) -> Machines:
         crews, market = self.crews, self.market
         count = int(crews.most_machines[crew])
-        if count > 2:
-            return _along_hull(crews, crew)
         hosts = crews.hosts[int(crews.host[crew])]
         here = (market.place_of == crews.place[crew]) & market.pools_of_hosts(hosts)
         pools = np.flatnonzero(here)
@@ -178,14 +203,21 @@ def _price_of_a_region(work: Work, best: Array) -> tuple[float, float]:
     return 0.0, 0.0
 
 
-def _along_hull(crews: Crews, crew: int) -> Machines:
-    """Return choices of which one is as fast and as cheap as each choice under the hull of a
-    crew.
+def _along_hull(crews: Crews, crew: int, weight: float, dollar: float, least: float) -> Machines:
+    """Return choices of which one is as fast and as cheap as each choice under the hull of a crew
+    that is worth so much.
     """
     first = int(crews.row[crew]) * len(crews.prices)
     own = slice(first, first + len(crews.prices))
     usd = np.maximum.accumulate(crews.tables[1][own][::-1])
     speed = np.maximum.accumulate(crews.tables[0][own][::-1])
+    # Worth is concave along the hull: from the corner before these to the one after them.
+    within = np.flatnonzero(weight * speed - dollar * usd >= least)
+    low, high = (
+        within[[0, -1]] if len(within) else 2 * [int(np.argmax(weight * speed - dollar * usd))]
+    )
+    some = slice(max(0, low - 1), high + 2)
+    usd, speed = usd[some], speed[some]
     ends = np.unique(np.concatenate([usd, np.linspace(usd[0], usd[-1], PIECES)]))
     reached = np.interp(ends, usd, speed)
     return Machines(

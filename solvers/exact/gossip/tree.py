@@ -17,6 +17,7 @@ from placer.records import replace
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices, Mask
+from . import every_set
 from .guess import Guess
 from .node import Box, Chosen, Node, least_partners
 from .packing import NEAR, Packing
@@ -63,7 +64,7 @@ class Bounded:
 
     reached: float
     node: Node
-    chosen: Chosen
+    chosen: Chosen | None
 
 
 class GossipTree:
@@ -94,7 +95,7 @@ class GossipTree:
         self.proved = np.inf
         self._number = count()
         self.settled = Settled(root.market, root.averaging, root.target.tick)
-        self.guess = Guess(root.market)
+        self.guess = Guess(root.market, root.target.tick)
         self.packing = Packing(root.market, root.crews, root.target.tick)
         self._guessed: set[bytes] = set()
         self.nodes = 0
@@ -119,6 +120,8 @@ class GossipTree:
                 break
             yield
             self.root.target.check_time()
+            if isinstance(found, Node):
+                found = self._fast_enough(found)
             node = found if isinstance(found, Node) else found.node
             for _ in range(1 + len(node.crews) // CREWS):
                 self.root.target.tick()
@@ -128,23 +131,31 @@ class GossipTree:
                     reached = min(bounded.reached, -least)
                     self._push(reached, replace(bounded, reached=reached))
                 continue
-            self._guess(found)
+            if found.chosen is not None:
+                self._guess(found.chosen)
             for child_reached, child in self._children(found):
                 self._push(child_reached, child)
         self.proved = self.root.target.min_speed
+
+    def _fast_enough(self, node: Node) -> Node:
+        """Return a node with the total speed that an improvement on the best answer of the moment
+        has at least: no samples/s counts more than one.
+        """
+        low, high = node.speeds
+        least = min(self.needed, high)
+        return replace(node, speeds=(least, high)) if low < least else node
 
     def _push(self, reached: float, node: Node | Bounded) -> None:
         if reached >= self.needed:
             heapq.heappush(self._heap, (-reached, next(self._number), node))
 
-    def _guess(self, bounded: Bounded) -> None:
+    def _guess(self, chosen: Chosen) -> None:
         """Offer what a relaxation chooses, where it is new."""
-        chosen = bounded.chosen
         key = np.sort(chosen.crews).tobytes()
         if key not in self._guessed:
             self._guessed.add(key)
             crews = self.crews.among(chosen.crews)
-            for machines in self.guess.placements(crews, chosen, self.root.most_usd):
+            for machines in self.guess.placements(crews, chosen, self.root.most_usd, self.needed):
                 self._offer(machines)
 
     def _offer(self, machines: dict[int, int]) -> None:
@@ -360,6 +371,8 @@ class GossipTree:
                 lost_usd=none,
                 lost_speed=0.0,
                 middle=_middle(*work.node.speeds),
+                counts=none,
+                paid=none,
             )
         crews, (dollar, _) = work.crews.among(at), work.prices
         speed, _ = crews.best(np.maximum(0.0, work.weight[at] - work.prices[1]), dollar)
@@ -398,6 +411,8 @@ class GossipTree:
             lost_usd=lost_usd,
             lost_speed=min(less, float((speed * (now - weights(middle))).sum())),
             middle=middle,
+            counts=now,
+            paid=paid,
         )
 
     def _within(self, node: Node) -> Node | None:
@@ -415,16 +430,49 @@ class GossipTree:
         built: Array = 1 / np.maximum(own[:, None], partners[place]).mean(axis=1)
         return built
 
-    def _children(self, bounded: Bounded) -> Iterator[tuple[float, Node]]:
+    def _children(self, bounded: Bounded) -> Iterator[tuple[float, Node | Bounded]]:
         """Yield the parts of a node, with what nothing in them exceeds."""
-        if bounded.node.forced.sum() == bounded.node.regions[1]:
+        chosen = bounded.chosen
+        if chosen is None or bounded.node.forced.sum() == bounded.node.regions[1]:
             yield from self._settle(bounded)
+        elif self._few_sets(bounded.node):
+            yield from self._sets(bounded)
         else:
-            for child in self._parts(bounded):
+            for child in self._parts(bounded, chosen):
                 yield bounded.reached, child
 
-    def _parts(self, bounded: Bounded) -> Iterator[Node]:
-        node, chosen = bounded.node, bounded.chosen
+    def _few_sets(self, node: Node) -> bool:
+        """Return whether a node has few sets of regions."""
+        places = np.unique(self.crews.place[node.crews])
+        few = every_set.count_of(node, places) <= every_set.MOST
+        return few and 0 < self.root.most_usd < np.inf and node.prices[0] > 0
+
+    def _sets(self, bounded: Bounded) -> Iterator[tuple[float, Bounded]]:
+        """Yield the sets of regions of a node that may hold an improvement."""
+        node = bounded.node
+        crews = self.crews.among(node.crews)
+        per_sample = node.speeds[0] / float(self.mode.samples)
+        sends = every_set.Sends(
+            waits=self.seconds * per_sample,
+            usd=self._rounds * self.usd,
+            home_usd=self._rounds * (crews.machines - 1) * self.root.sends.home_usd[crews.place],
+            own=1 + crews.averaging_s * (per_sample * self.mode.local_steps),
+        )
+        limits = every_set.Limits(needed=self.needed, most_usd=self.root.most_usd)
+        tick = self.root.target.tick
+        every = every_set.EverySet(node, crews, sends, limits, self.packing, tick)
+        for found in every.open():
+            self._offer(found.machines)
+            if found.reached < self.needed:
+                continue
+            forced = np.zeros_like(node.forced)
+            forced[found.places] = True
+            reached = min(bounded.reached, found.reached)
+            own = replace(node, forced=forced, crews=node.crews[forced[crews.place]])
+            yield reached, Bounded(reached=reached, node=own, chosen=None)
+
+    def _parts(self, bounded: Bounded, chosen: Chosen) -> Iterator[Node]:
+        node = bounded.node
         (first, last), (low, high) = node.regions, node.speeds
         width, ratio, used = last - first, high / low, len(chosen.crews)
         time, usd = float(chosen.lost_time.sum()), float(chosen.lost_usd.sum())
@@ -436,11 +484,11 @@ class GossipTree:
         elif width > 0:
             yield from _fewer_and_more(node, used)
         else:
-            yield from self._places(bounded, time, usd)
+            yield from self._places(bounded, chosen, time, usd)
 
-    def _places(self, bounded: Bounded, time: float, usd: float) -> Iterator[Node]:
+    def _places(self, bounded: Bounded, chosen: Chosen, time: float, usd: float) -> Iterator[Node]:
         """Branch on the regions of a class, then on a region."""
-        node, chosen = bounded.node, bounded.chosen
+        node = bounded.node
         places = self.crews.place[chosen.crews]
         tiny = 1e-4 * bounded.reached
         free = ~node.forced[places]
@@ -474,7 +522,7 @@ class GossipTree:
         yield replace(node, forced=forced)
         yield replace(node, crews=node.crews[self.crews.place[node.crews] != place])
 
-    def _settle(self, bounded: Bounded) -> Iterator[tuple[float, Node]]:
+    def _settle(self, bounded: Bounded) -> Iterator[tuple[float, Node | Bounded]]:
         """Offer the machines of places that are all known; yield both halves of the slice, with
         what nothing in them exceeds, if there are too many.
         """
