@@ -21,7 +21,15 @@ from placer.solving.solve import solve
 
 root, node, settled, crews, pairs, lines, rules = (
     importlib.import_module(f"placer.solvers.exact.gossip.{name}")
-    for name in ("root", "node", "settled", "crews", "pairs.bound", "pairs.lines", "pairs.rules")
+    for name in (
+        "root",
+        "node",
+        "known.settled",
+        "crews",
+        "pairs.bound",
+        "pairs.lines",
+        "pairs.rules",
+    )
 )
 gossip_search, targets, markets, modes = (
     importlib.import_module(f"placer.solvers.{name}")

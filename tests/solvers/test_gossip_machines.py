@@ -16,7 +16,7 @@ from placer.records import replace
 
 front, knapsack, work, node, crews, tree, settled = (
     importlib.import_module(f"placer.solvers.exact.gossip.{name}")
-    for name in ("front", "knapsack", "work", "node", "crews", "tree", "settled")
+    for name in ("known.front", "knapsack", "work", "node", "crews", "tree", "known.settled")
 )
 markets = importlib.import_module("placer.solvers._market.market")
 

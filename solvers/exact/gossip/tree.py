@@ -17,8 +17,9 @@ from placer.records import replace
 from placer.units import SECONDS_PER_HOUR
 
 from ..._market.arrays import Array, Indices, Mask
-from . import every_set
 from .guess import Guess
+from .known import every_set
+from .known.settled import Limits, Place, Settled
 from .node import Box, Chosen, Node, least_partners
 from .packing import NEAR, Packing
 from .pairs.bound import Pairs
@@ -27,7 +28,6 @@ from .pairs.rules import Rules
 from .pricing import SPEED
 from .root import GossipRoot, Slice
 from .sends import near_classes, price_classes
-from .settled import Limits, Place, Settled
 from .work import CYCLES, Work
 
 ROUNDS = 3

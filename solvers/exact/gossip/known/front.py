@@ -9,8 +9,8 @@ import numpy as np
 
 from placer.records import replace
 
-from ..._market.arrays import Array, Indices
-from ..._market.market import Market
+from ...._market.arrays import Array, Indices
+from ...._market.market import Market
 
 ROWS = 200
 """Choices of so many machines; more are joined with their neighbours, which errs high."""

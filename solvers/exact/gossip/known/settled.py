@@ -8,10 +8,10 @@ from itertools import islice
 
 import numpy as np
 
-from ..._market.arrays import Array, Indices
-from ..._market.market import Market
+from ...._market.arrays import Array, Indices
+from ...._market.market import Market
+from ..knapsack import Items, Knapsack, Sums, Terms, best_items
 from .front import Front, front_of
-from .knapsack import Items, Knapsack, Sums, Terms, best_items
 
 ROOM = 1e-9
 """Relative room for sums that are added in another order."""

@@ -12,11 +12,11 @@ import numpy as np
 from placer.records import replace
 from placer.solving import allowance
 
-from ..._market.arrays import Array, Indices
-from .crews import Crews
-from .knapsack import Knapsack, Terms, best_items
-from .node import Node
-from .packing import HULL, Machines, Packing
+from ...._market.arrays import Array, Indices
+from ..crews import Crews
+from ..knapsack import Knapsack, Terms, best_items
+from ..node import Node
+from ..packing import HULL, Machines, Packing
 
 MOST = 130_000
 """Sets of regions that are looked at."""

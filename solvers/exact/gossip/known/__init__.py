@@ -1,0 +1,1 @@
+"""Placements whose regions are known: the machines of each, then all together."""
