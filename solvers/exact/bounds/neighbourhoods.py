@@ -23,6 +23,10 @@ RANKS = (2, 4, 7, 12, 20, 35, 60)
 """Ranks among all machines whose worth is tried as the price of a worker."""
 ALIKE = 0.001
 """Levels whose difference is at most this share of a round are one."""
+NO_FINER = 0.5
+"""Nor are those apart whose difference is at most this share of the gap to prove, where workers
+take local steps: links decide little then.
+"""
 PEELS = 4
 """How often regions are left out and the bounds of the others worked out again, first without
 egress.
@@ -76,7 +80,8 @@ class Neighbourhoods:
         difference to a round.
         """
         seconds = pair_bytes(self.relaxation.problem.gradient_bytes, 1) / float(workers.min())
-        least = ALIKE * self.mode.seconds_at(target.min_speed)
+        share = ALIKE if self.mode.local_steps == 1 else max(ALIKE, NO_FINER * target.slack)
+        least = share * self.mode.seconds_at(target.min_speed)
         built, below = list[tuple[float, float]](), 0.0
         for level, further in zip(self.levels, [*self.levels[1:], np.inf], strict=True):
             # A placement of this level has a pair that is slower than the level before.
