@@ -29,8 +29,10 @@ from .tree.leaf_bound import LeafBound
 from .tree.places_alone import still_open
 from .tree.region_tree import RegionTree
 
-SPLITS = 3
-"""Nodes of the trees of splits for each of those by region."""
+SPLITS, RARE = 3, 12
+"""Nodes of the trees of splits for each of those by region; where workers take local steps, and
+exchanges are too rare for links to decide.
+"""
 
 
 class ButterflySearch:
@@ -191,7 +193,8 @@ class ButterflySearch:
             ),
             self._offer,
         )
-        yield from in_turns(by_region, by_split, lambda: self.target.work, SPLITS)
+        weight = SPLITS if self.mode.local_steps == 1 else RARE
+        yield from in_turns(by_region, by_split, lambda: self.target.work, weight)
 
     def _spread_margins(self, family: Family) -> list[tuple[int, float]]:
         """Return each number of workers with its margin over several regions; none where these are
