@@ -181,9 +181,9 @@ def test_what_a_short_search_found_over_two_regions_is_a_least_value(measured: R
     spread = measured.spread
     assert spread is not None
     assert not spread.proved
-    assert "two regions reach at least " in dict(advice_lines(measured))["regions"]
+    assert "two reach at least " in dict(advice_lines(measured))["regions"]
     proved = replace(measured, spread=replace(spread, proved=True))
-    assert "two regions reach 6" in dict(advice_lines(proved))["regions"]
+    assert "two reach 6" in dict(advice_lines(proved))["regions"]
     cheapest = replace(measured.problem.requirements, objective="cost", min_samples_per_second=100)
     least = replace(measured, problem=replace(measured.problem, requirements=cheapest))
     assert "for at most $" in dict(advice_lines(least))["regions"]

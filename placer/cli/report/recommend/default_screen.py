@@ -296,11 +296,11 @@ def _region_words(result: Result) -> Iterator[str]:
         if result.objective.name == "carbon":
             here, there = result.objective.value(got), result.objective.value(other.estimate)
             more = f" ({signed_percent(there / here - 1)})" if here else ""
-            yield f"one is best: {count} regions emit {most}{format_number(there)} g CO2e/h{more}"
+            yield f"one is best: {count} emit {most}{format_number(there)} g CO2e/h{more}"
             return
         speed_least, usd_most = (least, "") if result.objective.by_speed else ("", most)
         yield (
-            f"one is best: {count} regions reach {speed_least}{_speed(other.estimate)}{faster} for "
+            f"one is best: {count} reach {speed_least}{_speed(other.estimate)}{faster} for "
             f"{usd_most}{format_usd(usd.total)}/h{dearer}{_egress_words(usd)}"
         )
 
