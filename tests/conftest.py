@@ -73,9 +73,9 @@ def without_old_garbage() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Start two workers for each core: much of their time tests wait for processes."""
+    """Start a worker more for each two cores: a quarter of the time tests wait for processes."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return 2 * (cores or 1)
+    return (3 * (cores or 1) + 1) // 2
 
 
 SLOW = (

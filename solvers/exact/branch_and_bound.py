@@ -107,8 +107,6 @@ VARIED = frozenset(
     }
 )
 """Wishes in which the questions of one `Prepared` may differ."""
-GLANCE = 25
-"""Nodes that are searched before a draft is made where drafts take longer than most questions."""
 EXCLUDING_NODES = 10
 """Nodes in which a side question is closed without a draft, or asked anew with one."""
 TIE_NODES = 1_000
@@ -243,7 +241,7 @@ class Prepared:
             if target.beat is not None:
                 market = _aimed(market, target)
             searches = self.searches(market, target)
-            nodes = _before_draft(self.market, target, opening)
+            nodes = _before_draft(target, opening)
             closed = set() if nodes or opening is None else self._first(target, searches, opening)
             if len(closed) < len(searches):
                 searches, closed = self._tightened(target, searches, closed)
@@ -531,22 +529,13 @@ def _offer_draft(target: Target, options: SolveOptions, searches: list[Search]) 
         raise KeyboardInterrupt
 
 
-def _before_draft(market: Market, target: Target, options: SolveOptions | None) -> int:
-    """Return the nodes that are searched before a draft is made.
-
-    Notes
-    -----
-    Where one region may do and every step is synchronised, its machines are enumerated sooner than
-    drafts are made; beside a hint hardly any draft is worth its time.
+def _before_draft(target: Target, options: SolveOptions | None) -> int:
+    """Return the nodes that are searched before a draft is made: beside a hint hardly any draft is
+    worth its time.
     """
-    wish = market.problem.requirements
     if options is None or target.beat is not None or target.node_limit is not None:
         return 0
-    if options.hint is not None:
-        return LOOK
-    synchronous = all(steps == 1 for _, steps in market.problem.modes)
-    alone = market.fewest_regions <= 1 and not wish.datasets
-    return GLANCE if synchronous and alone else 0
+    return 0 if options.hint is None else LOOK
 
 
 def _redraft(target: Target, options: SolveOptions) -> None:
