@@ -81,6 +81,11 @@ class SolveOptions(Struct, frozen=True, kw_only=True):
         """Return the options of a search that nobody listens to."""
         return replace(self, on_better=None, on_bound=None)
 
+    @property
+    def asked(self) -> SolveOptions:
+        """Return what a result keeps of its options: how it was asked, without what was known."""
+        return replace(self.deaf, start=None, hint=None, beat=None, cancel=None)
+
 
 class ModeProof(Struct, frozen=True, kw_only=True):
     """What was proved about one strategy with its local steps.

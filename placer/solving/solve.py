@@ -301,7 +301,7 @@ def _result(
         candidates=answer.candidates,
         nodes=answer.nodes,
         proof=answer.proof,
-        limits=replace(options.deaf, start=None, hint=None, beat=None, cancel=None),
+        limits=options.asked,
         interrupted=answer.interrupted,
         left_open=answer.left_open,
     )

@@ -20,7 +20,7 @@ from .._mode import Mode
 from .._target import Target
 from .bounds.meeting import Meeting
 from .bounds.relaxation import Family, Node, Relaxation
-from .bounds.spread import Frame, Spread
+from .frames.spread import Frame, Spread
 from .search import Ranges
 from .tree.first_placements import FirstPlacements
 from .tree.interleaving import Tree, in_turns, interleave

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from placer.cost_model.estimate import estimate
-from placer.cost_model.limits import violations
+from placer.cost_model.limits import quota_use, violations
 from placer.cost_model.objective import objective_of
 from placer.market.scaled_market import ONE_ROW, RowChange
 from placer.problem.admitted_exchanges import same_servers
@@ -122,8 +122,7 @@ class WiderProofs:
         """
         if not _plain(problem, options):
             return None
-        with self._lock:
-            held = list(self._held.get(_key(problem, solver, options), ()))
+        held = self._alike(problem, solver, options)
         wish = problem.requirements
         for known in reversed(held):
             if known.settles(wish, options) and _same_placements(problem, known.quota_gpus):
@@ -132,14 +131,18 @@ class WiderProofs:
                     return result
         return None
 
+    def _alike(self, problem: Problem, solver: str, options: SolveOptions) -> list[Known]:
+        """Return the answers of questions that differ in the limits of `FREE` alone."""
+        with self._lock:
+            return list(self._held.get(_key(problem, solver, options), ()))
+
     def hint(self, problem: Problem, solver: str, options: SolveOptions) -> Placement | None:
         """Return the best known placement that keeps the limits of a question; None if there is
         none, or a value is to be beaten.
         """
         if options.beat is not None or options.start is not None or not _plain(problem, options):
             return None
-        with self._lock:
-            held = list(self._held.get(_key(problem, solver, options), ()))
+        held = self._alike(problem, solver, options)
         wish, objective = problem.requirements, objective_of(problem.requirements)
         budget, floor = wish.budget_usd_per_hour, wish.min_samples_per_second or 0.0
         payable = [
@@ -171,8 +174,7 @@ class WiderProofs:
             return None
         if options.node_limit is not None or options.beat is not None:
             return None
-        with self._lock:
-            held = list(self._held.get(_key(problem, solver, options), ()))
+        held = self._alike(problem, solver, options)
         near = [
             (abs(math.log(known.budget_usd_per_hour / budget)), at)
             for at, known in enumerate(held)
@@ -186,7 +188,11 @@ class WiderProofs:
             return None
         placement = held[at].placement
         fits = placement is not None and placement.workers <= wish.max_workers
-        if not fits or placement is None or _devices(placement) > (wish.quota_gpus or math.inf):
+        if (
+            not fits
+            or placement is None
+            or max(quota_use(placement, problem).values()) > (wish.quota_gpus or math.inf)
+        ):
             return None
         looser = replace(problem, requirements=free)
         return looser if _same_placements(problem, None) else None
@@ -280,15 +286,6 @@ def _within(quota: int | None, other: int | None) -> bool:
     return other is None or (quota is not None and quota <= other)
 
 
-def _devices(placement: Placement) -> int:
-    """Return the most devices of one place, kind and market."""
-    used: dict[tuple[str, str, str], int] = {}
-    for group in placement.groups:
-        kind = group.place, group.gpu, group.market
-        used[kind] = used.get(kind, 0) + group.gpus
-    return max(used.values(), default=0)
-
-
 def _same_placements(problem: Problem, quota_gpus: int | None) -> bool:
     """Return whether every placement of a question would be one with a larger quota too, at the
     same speed and price.
@@ -331,5 +328,5 @@ def _priced(known: Known, problem: Problem, solver: str, options: SolveOptions) 
         candidates=known.candidates,
         nodes=known.nodes,
         proof=known.proof,
-        limits=replace(options.deaf, start=None, hint=None, beat=None, cancel=None),
+        limits=options.asked,
     )

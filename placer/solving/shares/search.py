@@ -95,7 +95,7 @@ def best_within_shares(
             solver=solver,
             seconds=0.0,
             candidates=0,
-            limits=replace(options.deaf, start=None, beat=None, cancel=None),
+            limits=options.asked,
         )
     with allowance.opened(
         options.time_limit_s, options.memory_limit_bytes, options.cancel

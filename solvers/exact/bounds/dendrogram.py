@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from placer.solving import allowance
 
-from ..._market.arrays import Array
+from ..._market.arrays import Array, Indices
 
 DEAREST_USD_PER_BYTE = 1.0
 """Price of a pair that nothing can pass: any price below the true one bounds it."""
@@ -174,3 +174,27 @@ def _merges(usd: Array) -> list[Merge]:
         between[one, one] = np.inf
         between[other], between[:, other] = np.inf, np.inf
     return built
+
+
+class Dendrograms:
+    """Dendrograms of some of many places, each made once.
+
+    Parameters
+    ----------
+    usd
+        Price of a byte each way between all places of a market; shape (places, places).
+    places
+        Which of these may be chosen; indices.
+    """
+
+    def __init__(self, usd: Array, places: Indices) -> None:
+        self.usd, self.places = usd, places
+        self._made: dict[bytes, Dendrogram] = {}
+
+    def of(self, chosen: Indices) -> Dendrogram:
+        """Return some places by the price of their pairs: the fewer they are, the dearer."""
+        key = chosen.tobytes()
+        if key not in self._made:
+            at = self.places[chosen]
+            self._made[key] = Dendrogram(self.usd[np.ix_(at, at)])
+        return self._made[key]

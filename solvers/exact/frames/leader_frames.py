@@ -15,12 +15,12 @@ from placer.units import SECONDS_PER_HOUR
 from ..._market.arrays import Array, Indices
 from ..._market.grid import Grid
 from ..._target import Target
-from ..bounds.dendrogram import Dendrogram
+from ..bounds.dendrogram import Dendrograms
 from ..bounds.neighbourhoods import ALIKE, Neighbourhoods
 from ..bounds.region_rounds import RegionRounds
 from ..bounds.relaxation import Family, margin, priced_rows
-from ..bounds.spread import FINE, MOST_CLIQUES, ROUNDING, SUMS_OF_A_NODE, ascending
 from .cliques import maximal_cliques
+from .spread import FINE, MOST_CLIQUES, ROUNDING, SUMS_OF_A_NODE, ascending
 
 
 class LeaderFrame(Struct, frozen=True, kw_only=True, dict=True):
@@ -70,7 +70,7 @@ class LeaderFrames:
         self.load = self.relaxation.machine_wan[self.places]
         self.data_usd = min((self.market.data_usd[p] for p in self.places), default=0.0)
         self._worth: dict[int, Array] = {}
-        self._dendrograms: dict[bytes, Dendrogram] = {}
+        self.dendrograms = Dendrograms(self.market.both_ways, self.places)
 
     @cached_property
     def home_usd(self) -> Array:
@@ -257,14 +257,6 @@ class LeaderFrames:
         )
         return built
 
-    def dendrogram(self, chosen: Indices) -> Dendrogram:
-        """Return some places by the price of their pairs."""
-        key = chosen.tobytes()
-        if key not in self._dendrograms:
-            at = self.places[chosen]
-            self._dendrograms[key] = Dendrogram(self.market.both_ways[np.ix_(at, at)])
-        return self._dendrograms[key]
-
     def reached(
         self,
         target: Target,
@@ -281,7 +273,7 @@ class LeaderFrames:
         size = len(rows) * len(regions) * len(chosen) * (int(regions.max()) + 1)
         target.tables += 1 + size // SUMS_OF_A_NODE
         leaves = self.leaves(target, rows, chosen, regions, most, level)
-        total = self.dendrogram(chosen).all_together(
+        total = self.dendrograms.of(chosen).all_together(
             leaves, self.charge(target, rows, regions), int(regions.max())
         )
         there = np.flatnonzero(regions < total.shape[2])

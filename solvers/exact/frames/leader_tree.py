@@ -111,7 +111,7 @@ class LeaderTree:
     def _fronts(self, used: tuple[int, ...], able: Indices) -> GroupFronts | None:
         """Return the whole machines of a node; None if its best sums exclude an improvement."""
         frames, frame, target = self.frames, self.frame, self.target
-        regions, tree = np.array([frame.regions]), frames.dendrogram(able)
+        regions, tree = np.array([frame.regions]), frames.dendrograms.of(able)
         rows = priced_rows(frames.grid.weights, self.mode, target)
         weights = frames.grid.weights[rows]
         needed = frames.needed(target, rows, regions, frame.fewest, frame.below)[:, 0]

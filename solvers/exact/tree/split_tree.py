@@ -17,9 +17,9 @@ from ..._market.arrays import Array
 from ..bounds.dendrogram import Dendrogram
 from ..bounds.meeting import Meeting
 from ..bounds.relaxation import Node, margin
-from ..bounds.spread import ROUNDING, Frame, Spread
 from ..frames.group_fronts import GroupFronts, Question, most_usd_per_speed, within_budget
 from ..frames.place_fronts import PlaceFront
+from ..frames.spread import ROUNDING, Frame, Spread
 from .fronts import speed_and_price_decide
 from .interleaving import BREATH, Groups, Tree
 from .leaf import Leaf

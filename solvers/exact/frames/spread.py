@@ -16,11 +16,11 @@ from placer.units import SECONDS_PER_HOUR
 from ..._market.arrays import Array, Indices, Mask
 from ..._market.grid import Grid
 from ..._target import Target
-from ..frames.cliques import maximal_cliques
-from .dendrogram import Dendrogram
-from .few_machines import FEW, FewMachines
-from .neighbourhoods import ALIKE, Neighbourhoods
-from .relaxation import Family, Relaxation, margin, priced_rows
+from ..bounds.dendrogram import Dendrograms
+from ..bounds.few_machines import FEW, FewMachines
+from ..bounds.neighbourhoods import ALIKE, Neighbourhoods
+from ..bounds.relaxation import Family, Relaxation, margin, priced_rows
+from .cliques import maximal_cliques
 
 FIRST = 4
 """Numbers of workers that are bounded together at first, twice as many each time."""
@@ -67,16 +67,8 @@ class Spread:
         self.market, self.mode = relaxation.market, relaxation.mode
         self.near = Neighbourhoods(relaxation, grid, family)
         self.places = self.near.places
-        self._dendrograms: dict[bytes, Dendrogram] = {}
+        self.dendrograms = Dendrograms(self.market.both_ways, self.places)
         self._few: dict[tuple[int, ...], FewMachines] = {}
-
-    def _dendrogram(self, chosen: Indices) -> Dendrogram:
-        """Return some places by the price of their pairs: the fewer they are, the dearer."""
-        key = chosen.tobytes()
-        if key not in self._dendrograms:
-            at = self.places[chosen]
-            self._dendrograms[key] = Dendrogram(self.market.both_ways[np.ix_(at, at)])
-        return self._dendrograms[key]
 
     def frames(self, target: Target, workers: Indices) -> Iterator[Frame | None]:
         """Yield what may be an improvement; the numbers of workers that come first are looked at
@@ -275,7 +267,7 @@ class Spread:
             self.leaf(rows, workers, charge, needed, at, inside[at], level)
             for at in places.tolist()
         ]
-        total = self._dendrogram(places).all_together(leaves, charge, most)
+        total = self.dendrograms.of(places).all_together(leaves, charge, most)
         reached = np.full((len(rows), len(workers)), -np.inf)
         there = np.flatnonzero(workers < total.shape[2])
         reached[:, there] = total[:, there, workers[there]]
