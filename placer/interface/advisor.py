@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Unpack
 
+from placer.advice.recommendation.recommend import Alternatives
 from placer.advice.recommendation.recommend import recommend as recommend_problem
 from placer.advice.recommendation.wider_proofs import WiderProofs
 from placer.errors import PlacerError
@@ -87,7 +88,7 @@ class Advisor:
         seed: int = 0,
         top: int = 8,
         certificate: bool = False,
-        alternatives: bool = True,
+        alternatives: Alternatives = True,
         on_better: Callable[[float], None] | None = None,
         on_bound: Callable[[float | None], None] | None = None,
         memory_limit: str | float | None = None,
@@ -108,9 +109,9 @@ class Advisor:
             ),
             certificate=certificate,
         )
-        if not isinstance(alternatives, bool):
+        if not isinstance(alternatives, bool) and alternatives != "short":
             raise PlacerError(
-                f"alternatives {alternatives!r} is neither True nor False",
+                f"alternatives {alternatives!r} is neither True nor False nor 'short'",
                 "say alternatives=False for the answer alone",
             )
         if verify is not None:
@@ -306,7 +307,7 @@ def recommend(
     seed: int = 0,
     top: int = 8,
     certificate: bool = False,
-    alternatives: bool = True,
+    alternatives: Alternatives = True,
     on_better: Callable[[float], None] | None = None,
     on_bound: Callable[[float | None], None] | None = None,
     memory_limit: str | float | None = None,
@@ -338,7 +339,9 @@ def recommend(
         Whether to keep what was proved about each strategy.
     alternatives
         Whether to add what is only compared with the answer (options, baselines, near misses,
-        nearest, verdict). Schedulers that read placement and estimate leave it out.
+        nearest, verdict). Schedulers that read placement and estimate leave it out. ``"short"``
+        adds what ``placer recommend`` prints without ``-v``: all but the best with local steps and
+        what is best at another price of the decisive row.
     on_better
         Called with the value of each better answer.
     on_bound

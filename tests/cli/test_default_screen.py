@@ -1,6 +1,8 @@
 """The default answer: about twelve lines, in order, that say what is not certain."""
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -174,6 +176,33 @@ def test_simpler_tools_that_choose_otherwise_are_told_their_true_cost(measured: 
     words = baseline_words([measured.baselines[0], other])
     assert words.startswith("Single-region tool: the same; egress-blind tool: 10 x A10")
     assert "at a true cost of $6.00/h" in words
+
+
+def test_the_long_screen_and_the_document_have_what_the_short_one_leaves_out(
+    run: Run, tmp_path: Path
+) -> None:
+    """The short screen is the same whether local steps and other prices were asked for or not; all
+    other outputs have both.
+    """
+    asked = ("recommend", "--model", "roberta-xlm", "--catalog", "erben-2023", "--budget", "3/h")
+    whole = Advisor("erben-2023").recommend("roberta-xlm", budget="3/h")
+    short = replace(
+        Advisor("erben-2023").recommend("roberta-xlm", budget="3/h", alternatives="short"),
+        seconds=whole.seconds,
+    )
+    assert [*answer_lines(short), *advice_lines(short)] == [
+        *answer_lines(whole),
+        *advice_lines(whole),
+    ]
+    printed = " ".join(run(*asked, "-v", columns=200).stdout.split())
+    assert "If an exchange only every 16 steps" in printed
+    assert "it no longer fits, and at $" in printed
+    saved = tmp_path / "answer.json"
+    written = json.loads(run(*asked, "--json").stdout)
+    assert run(*asked, "-o", str(saved)).returncode == 0
+    for document in (written, json.loads(saved.read_text(encoding="utf-8"))):
+        assert any("only every 16 steps" in text for text in document["verdict"])
+        assert document["price_risk"]["cases"]
 
 
 def test_what_a_short_search_found_over_two_regions_is_a_least_value(measured: Result) -> None:

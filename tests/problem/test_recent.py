@@ -129,8 +129,22 @@ def test_nothing_fits_alone(advisor: Advisor) -> None:
     assert (str(alone.status), alone.nearest) == ("infeasible", ())
 
 
+def test_the_short_alternatives_ask_no_search_that_only_the_long_screen_shows(
+    advisor: Advisor,
+) -> None:
+    """The verdict has no sentence about local steps and the price risk no case; all else stays."""
+    whole = Advisor("erben-2023").recommend("roberta-xlm", budget="3/h")
+    short = advisor.recommend("roberta-xlm", budget="3/h", alternatives="short")
+    assert whole.price_risk is not None
+    assert whole.price_risk.cases
+    (local,) = [text for text in whole.verdict if "only every 16 steps" in text]
+    verdict = tuple(text for text in whole.verdict if text != local)
+    left = replace(whole, verdict=verdict, price_risk=replace(whole.price_risk, cases=()))
+    assert said(short.to_dict()) == said(left.to_dict())
+
+
 def test_alternatives_are_wanted_or_not(advisor: Advisor) -> None:
-    """Anything but True and False is refused by name."""
+    """Anything but True, False and "short" is refused by name."""
     with pytest.raises(PlacerError, match="alternatives 'no' is neither"):
         advisor.recommend("roberta-xlm", budget="5/h", alternatives="no")  # type: ignore[arg-type]
 

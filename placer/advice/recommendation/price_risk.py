@@ -32,7 +32,7 @@ Known = Sequence[tuple[Placement, Outcome]]
 
 
 def price_risk(
-    result: Result, known: Known, solver: str, options: SolveOptions
+    result: Result, known: Known, solver: str, options: SolveOptions, *, cases: bool = True
 ) -> PriceRisk | None:
     """Find the price whose rise inside its interval changes an answer the soonest, and ask what is
     best then.
@@ -45,6 +45,8 @@ def price_risk(
         Placements that were looked at beside it.
     solver, options
         As in `placer.solving.solve.solve`; each question is a short search.
+    cases
+        Whether to ask what is best at other prices of that row.
 
     Returns
     -------
@@ -83,7 +85,8 @@ def price_risk(
         usual=None if usual is None or on_demand is None else usual.share * on_demand,
         outlier=outlier_of(offer, catalog),
     )
-    return replace(risk, cases=tuple(_cases(result, risk, known, solver, options)))
+    asked = _cases(result, risk, known, solver, options) if cases else ()
+    return replace(risk, cases=tuple(asked))
 
 
 def outlier_sentences(result: Result) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from typing import Literal
 
 from placer.advice.recommendation.nearest import (
     BASELINE_NODES,
@@ -45,6 +46,8 @@ from placer.units import format_duration, format_plain, format_usd
 
 Considered = tuple[Placement, Outcome | None, tuple[Violation, ...]]
 """A placement, what it does and costs as far as that can be evaluated, and the limits it breaks."""
+Alternatives = bool | Literal["short"]
+"""What is looked for beside an answer: all, nothing, or what the short screen shows of it."""
 CLEARLY = 1.05
 """A near miss gives at least this much more."""
 NEAR = 1.5
@@ -63,7 +66,7 @@ def recommend(
     options: SolveOptions | None = None,
     top: int = 8,
     *,
-    alternatives: bool = True,
+    alternatives: Alternatives = True,
     proofs: WiderProofs | None = None,
 ) -> Result:
     """Find the best placement and what there is to say about it.
@@ -78,7 +81,9 @@ def recommend(
         Rows of the considered table.
     alternatives
         Whether to look for anything beside the answer. Without, options, baselines, near misses,
-        nearest and verdict are empty; answer, proof, notes and warnings are the same.
+        nearest and verdict are empty; answer, proof, notes and warnings are the same. With
+        ``"short"`` two searches are left out: the verdict says nothing of local steps, and the
+        price risk has no cases.
     proofs
         Answers of earlier questions, one of which may be the answer here or of a question beside
         it; what is proved is added.
@@ -105,7 +110,7 @@ def recommend(
 
 
 def _recommended(
-    result: Result, solver: str, options: SolveOptions, top: int, *, alternatives: bool
+    result: Result, solver: str, options: SolveOptions, top: int, *, alternatives: Alternatives
 ) -> Result:
     problem = result.problem
     if result.placement is None or result.estimate is None:
@@ -143,7 +148,11 @@ def _recommended(
         ),
         warnings=warnings_of(result.problem, placement, figures),
     )
-    return _with_alternatives(result, considered, solver, options, top) if alternatives else result
+    if not alternatives:
+        return result
+    return _with_alternatives(
+        result, considered, solver, options, top, short=alternatives == "short"
+    )
 
 
 def _check_confidence(plan: ConfidentPlan, problem: Problem) -> None:
@@ -191,9 +200,17 @@ def _second_best(result: Result) -> Result:
 
 
 def _with_alternatives(
-    result: Result, considered: list[Considered], solver: str, options: SolveOptions, top: int
+    result: Result,
+    considered: list[Considered],
+    solver: str,
+    options: SolveOptions,
+    top: int,
+    *,
+    short: bool,
 ) -> Result:
-    """Add what was considered beside the placement of a result, and what is said about it."""
+    """Add what was considered beside the placement of a result, and what is said about it; in short
+    without the searches that only the long screen shows.
+    """
     assert result.placement is not None
     problem = result.problem
     stopped = result.status is not Status.OPTIMAL
@@ -215,7 +232,7 @@ def _with_alternatives(
     return replace(
         result,
         notes=(*result.notes, *renting_notes(result, solver, options)),
-        price_risk=price_risk(result, fitting, solver, options),
+        price_risk=price_risk(result, fitting, solver, options, cases=not short),
         options=tuple(Option(placement=p, estimate=estimate(p, problem)) for p in ranked[:top]),
         baselines=() if stopped else tuple(_baselines(problem, result, solver, options)),
         near_misses=tuple(_near_misses(problem, result, considered)),
@@ -223,7 +240,9 @@ def _with_alternatives(
         verdict=(
             *stay_verdict(result, spread),
             *leave_verdict(result, best_staying(problem, solver, options)),
-            *local_verdict(result, None if stopped else best_local(result, solver, options)),
+            *local_verdict(
+                result, None if stopped or short else best_local(result, solver, options)
+            ),
             *outlier_sentences(result),
         ),
     )

@@ -113,6 +113,8 @@ def command(
     from placer.solving.allowance import bounded_address_space
 
     check_targets(output, manifest)
+    whole = ctx.meta.get(VERBOSE, False) or whole_tables()
+    short = not (whole or certificate or output or manifest or as_json)
     limit = words["memory_limit"]
     most = None if limit is None else memory_bytes(limit)
     with progress("searching", words, keeps=True) as heard, bounded_address_space(most):
@@ -121,6 +123,7 @@ def command(
             on_better=heard.better,
             on_bound=heard.bound,
             certificate=certificate or output is not None,
+            alternatives="short" if short else True,
             **words,
         )
     if output:
@@ -139,7 +142,7 @@ def command(
             output,
             manifest,
             certificate,
-            whole=ctx.meta.get(VERBOSE, False) or whole_tables(),
+            whole=whole,
         )
         for path in fallbacks:
             console(stderr=True).print(f"wrote the manifest of a fallback to {path}")
