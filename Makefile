@@ -91,7 +91,7 @@ $(RUN): $(VENV)/bin/python pyproject.toml constraints/placer.txt
 
 # To compile all 20,000 files of the packages takes a minute; Python compiles those that it loads.
 $(TEST): $(VENV)/bin/python pyproject.toml constraints/test.txt
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints/test.txt -e '.[test]'
+	$(BIN)/python .ci/install.py
 	touch $@ $(RUN)
 
 clean:
