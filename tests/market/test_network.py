@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -9,8 +10,9 @@ from msgspec import structs
 
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog, EgressPrice, MeasuredLink, Region
-from placer.market.network.graph import Link, Network
+from placer.market.network.graph import Link, Network, network_of
 from placer.market.network.link_model import SPREAD
+from placer.market.scaled_market import with_scaled_egress
 from placer.records import replace
 
 PUBLISHED = [
@@ -128,6 +130,22 @@ def test_tables_hold_what_links_and_prices_say(default: Catalog, same_zone: bool
         assert rtts_s[i, j] == network.link(src, dst).rtt_s
         assert speeds[i, j] == network.link(src, dst).speed(2)
         assert prices[i, j] == network.usd_per_byte(src, dst, same_zone=same_zone)
+
+
+def test_rows_that_differ_in_their_prices_alone_share_what_they_name(default: Catalog) -> None:
+    """Egress at twice the price has the tables of a network made anew, without looking for its rows
+    again; other rows are looked for.
+    """
+    plain, places = network_of(default), sorted(default.regions)
+    before = plain.prices(places)
+    dearer = with_scaled_egress(default, 2.0)
+    prices = dearer.memo["network"].prices(places)
+    assert np.array_equal(prices, Network(dearer).prices(places))
+    assert np.array_equal(prices, 2 * before)
+    assert dearer.memo["network"]._prices._numbers is plain._prices._numbers
+    fewer = replace(default, egress=default.egress[:-1])
+    other = Network(fewer, plain)
+    assert other._prices._numbers is not plain._prices._numbers
 
 
 def test_a_table_with_a_missing_price_is_an_error_that_names_the_pair(default: Catalog) -> None:

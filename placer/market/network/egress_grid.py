@@ -29,6 +29,9 @@ class EgressGrid:
     ----------
     catalog
         Regions and egress prices.
+    alike
+        Table of a catalog that may have the same regions, and rows that differ in their prices
+        alone: which row names which pair is taken from it then.
 
     Notes
     -----
@@ -38,7 +41,7 @@ class EgressGrid:
     specific together, the one with the more specific source wins.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, alike: EgressGrid | None = None) -> None:
         self._regions = [*catalog.regions.values()]
         self.index = {region.place: at for at, region in enumerate(self._regions)}
         groups: dict[tuple[str, str, str], list[EgressPrice]] = {}
@@ -49,12 +52,19 @@ class EgressGrid:
             tuple(sorted(group, key=lambda tier: tier.above_gib_per_month))
             for group in groups.values()
         ]
+        self._numbers: dict[bool, Array] = {}
+        if alike is not None and self._names_as(alike):
+            self._numbers = alike._numbers
+            return
         apart = self._apart()
-        self._numbers = {}
         for same_zone, name in ((True, "intra_zone"), (False, "inter_zone")):
             table = apart.copy()
             np.fill_diagonal(table, self._inside(name))
             self._numbers[same_zone] = table
+
+    def _names_as(self, other: EgressGrid) -> bool:
+        """Return whether the rows of another table name the same places, in the same order."""
+        return self._keys == other._keys and self._regions == other._regions
 
     def of(self, src: str, dst: str, *, same_zone: bool) -> Tiers | None:
         """Return the tiers from one place to another; None where the book has none."""

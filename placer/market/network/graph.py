@@ -149,7 +149,8 @@ class Network:
 
     @cached_property
     def _prices(self) -> EgressGrid:
-        return EgressGrid(self._catalog)
+        alike = None if self._linked is None else self._linked.__dict__.get("_prices")
+        return EgressGrid(self._catalog, alike)
 
     @cached_property
     def _measured(self) -> dict[tuple[str, str], MeasuredLink]:
