@@ -36,6 +36,7 @@ from placer.units import GIB, SECONDS_PER_HOUR
 
 EXACT = importlib.import_module("placer.solvers.exact.branch_and_bound")
 PLACEMENTS = importlib.import_module("placer.solvers.exhaustive").placements
+LEADING = importlib.import_module("placer.solvers.exact.hubs.workers").leading
 HUBS = ("store", "regional-stores", "server")
 MAKERS = (
     random_problem,
@@ -194,6 +195,28 @@ def test_many_rows_are_looked_at_as_one_after_the_other() -> None:
 
     check()
     assert len(judged) >= 50  # 98 in one run of many
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    machines=st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=12
+    )
+)
+def test_leading_machines_are_those_that_no_other_one_in_their_place_beats(
+    machines: list[tuple[int, int, int]],
+) -> None:
+    """Every machine has a leading one in its place that is as fast and no dearer, and no leading
+    one has another leading one.
+    """
+    place, usd, speed = (np.array(each) for each in zip(*machines, strict=True))
+    chosen = LEADING(place, usd.astype(float), speed.astype(float)).tolist()
+
+    def beats(i: int, j: int) -> bool:
+        return bool(place[i] == place[j] and usd[i] <= usd[j] and speed[i] >= speed[j])
+
+    assert all(any(beats(i, j) for i in chosen) for j in range(len(machines)))
+    assert not any(beats(i, j) for i in chosen for j in chosen if i != j)
 
 
 def one_by_one(search, hub, n) -> tuple[float, float, float]:  # type: ignore[no-untyped-def]

@@ -106,12 +106,12 @@ class HubBounds:
         """Return the least calculation with its way up, and with both ways, of a machine that can
         be paid; each of shape (workers + 1,).
         """
-        least = np.full((2, self.workers.most + 1), math.inf)
+        least, pools = np.full((2, self.workers.most + 1), math.inf), self.workers.leading
         for counts in self.workers.chunks():
-            beside = self.workers.usd_beside(counts)
+            beside = self.workers.usd_beside(counts, pools)
             # A machine is out only if it cannot be paid even beside the cheapest others.
             payable = (beside <= most_usd) & np.isfinite(beside)
-            for each, seconds in zip(least, self.workers.ideal_seconds(counts), strict=True):
+            for each, seconds in zip(least, self.workers.ideal_seconds(counts, pools), strict=True):
                 each[counts] = np.where(payable, seconds, math.inf).min(axis=1)
                 for rule in self.workers.required:
                     mine = np.where(payable & rule.owns, seconds, math.inf).min(axis=1)

@@ -98,13 +98,27 @@ class HubWorkers:
         placed: Array = (self.market.stay_share / most)[:, place] * self.problem.batch / speed
         return placed
 
-    def ideal_seconds(self, workers: Indices) -> tuple[Array, Array]:
+    def ideal_seconds(self, workers: Indices, pools: Indices | None = None) -> tuple[Array, Array]:
         """Return the calculation with the ideal way up, and with both ideal ways; each of shape
         (numbers of workers, pools).
         """
-        up, down = (way[self.market.place_of] for way in self.ideal.ways())
-        ready = self.calculation(workers) + up
+        place = self.market.place_of if pools is None else self.market.place_of[pools]
+        up, down = (way[place] for way in self.ideal.ways())
+        ready = self.calculation(workers, pools) + up
         return ready, ready + down
+
+    @cached_property
+    def leading(self) -> Indices:
+        """Pools of which no other one in their place is as fast and no dearer: the first to be
+        paid, and the first to be ready. All pools where some of them must be used.
+        """
+        market = self.market
+        if self.required:
+            return np.arange(len(market.pools))
+        if "leading" not in market.kept:  # the same for every strategy
+            market.kept["leading"] = leading(market.place_of, market.usd, market.speed)
+        built: Indices = market.kept["leading"]
+        return built
 
     def passing(self, rows: HubRows) -> Array:
         """Return the seconds until all gradients have passed through the hub, in and out, after the
@@ -118,10 +132,23 @@ class HubWorkers:
         """Least calculation of any machine; shape (workers + 1,)."""
         soonest = np.full(self.most + 1, math.inf)
         for counts in self.chunks():
-            soonest[counts] = self.calculation(counts).min(axis=1)
+            soonest[counts] = self.calculation(counts, self.leading).min(axis=1)
         return soonest
 
     def chunks(self) -> Iterator[Indices]:
         """Yield numbers of workers from 1, as many at once as fit."""
         for first in range(1, self.most + 1, self.at_once):
             yield np.arange(first, min(first + self.at_once, self.most + 1))
+
+
+def leading(place: Indices, usd: Array, speed: Array) -> Indices:
+    """List the machines of which no other one in their place is as fast and no dearer, the cheapest
+    of each place first; of equal ones the first.
+    """
+    order = np.lexsort((-speed, usd, place))
+    # Ranks are whole numbers, so that the running maximum of one place ends where the next begins.
+    rank = np.searchsorted(np.sort(speed), speed)[order] + place[order] * (len(speed) + 1)
+    before = np.concatenate([[-1], np.maximum.accumulate(rank)[:-1]])
+    first = np.concatenate([[True], np.diff(place[order]) > 0])
+    built: Indices = order[(rank > before) | first]
+    return built
