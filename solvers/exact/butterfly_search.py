@@ -180,8 +180,10 @@ class ButterflySearch:
         others.
         """
         workers = self._promising(family)
+        # Short searches ask for no more machines than these; others have the grid for all modes.
+        most = max(workers, default=self.most) if self.target.short else self.most
         by_region = interleave(
-            (partial(self._region_tree, n, family) for n in workers), self._offer
+            (partial(self._region_tree, n, most, family) for n in workers), self._offer
         )
         if self.target.short:
             yield from by_region
@@ -210,9 +212,11 @@ class ButterflySearch:
         margins = self.relaxation.bound(node, family).margins(node.wan_s_per_pair_byte)
         return list(zip(workers.tolist(), margins.tolist(), strict=True))
 
-    def _region_tree(self, workers: int, family: Family) -> Tree:
-        """Search the placements of so many workers, region by region."""
-        grid = grid_of(self.market, family.hosts, self.most)
+    def _region_tree(self, workers: int, most: int, family: Family) -> Tree:
+        """Search the placements of so many workers, of at most so many in all trees, region by
+        region.
+        """
+        grid = grid_of(self.market, family.hosts, most)
         meeting, leaf = self._meeting(workers, family), partial(self._leaf, family)
         return RegionTree(self.relaxation, grid, meeting, leaf).improvements()
 
