@@ -51,6 +51,27 @@ class Mode(Struct, frozen=True, dict=True):
             exchange_for(self.strategy, 1, self.problem, local_steps=self.local_steps)
         )
 
+    @cached_property
+    def speed_and_price_decide(self) -> bool:
+        """Whether, for known counts by region, a placement that is faster and not dearer is at
+        least as good.
+
+        Notes
+        -----
+        It is, unless parts are equal, regions go at their own pace, data has its place, or machines
+        are asked for by name. Where data comes from a store, see `Market.way_usd` too.
+        """
+        problem, wish, chosen = self.problem, self.problem.requirements, traits(self.strategy)
+        two = not (wish.counts_carbon or problem.joint_limits)  # else a third figure counts
+        free = not wish.datasets and not wish.used and two
+        if problem.island_question is not None:  # links differ with the machines of an island
+            free = free and len({pool.machines for pool in problem.pools}) < 2
+        return (
+            free
+            and chosen.transport in ("butterfly", "leaders", "region-hub")
+            and chosen.division != "equal"
+        )
+
     def round_s(self, calculation_s: Any, communication_s: Any) -> Any:
         """Return the seconds of rounds; numbers or arrays of one shape."""
         if self.overlap:

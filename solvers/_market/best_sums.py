@@ -15,7 +15,7 @@ from .required_machines import RequiredMachines, best_of, best_with
 KEPT_SUMS = 1024
 """Answers that are kept, of some ten kB each."""
 AT_ONCE = 1_000_000
-"""Increments that are sorted at once."""
+"""Increments that are sorted at once, and sums of single places that are kept."""
 
 
 class Runs:
@@ -108,6 +108,7 @@ class BestSums:
         self.of_hosts, self.places, self.required = of_hosts, places, required
         self.runs = Runs(values, machines, owner)
         self._kept_sums = lru_cache(maxsize=KEPT_SUMS)(self._sums)
+        self._kept_each: dict[tuple[frozenset[str], int], Array] = {}
         self._kept_totals = lru_cache(maxsize=KEPT_SUMS)(self._totals)
 
     def of(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
@@ -134,16 +135,16 @@ class BestSums:
         return self._kept_sums(places.astype(np.intp).tobytes(), hosts, most)
 
     def of_each(
-        self, places: Indices, hosts: frozenset[str], most: int, rows: slice = EVERY
+        self, places: Indices, hosts: frozenset[str], most: int, rows: Indices | slice = EVERY
     ) -> Array:
         """Return the sums of `of` for each place alone, in some rows; shape (rows, places, most +
         1).
         """
-        inside = self.of_hosts(hosts)
-        values, machines, place = (
-            each[..., inside] for each in (self.values[rows], self.machines, self.place)
-        )
-        return place_sums(values, machines, place, self.places, most)[:, places]
+        if len(self.values) * self.places * (most + 1) > AT_ONCE:
+            return self._each(rows, hosts, most)[:, places]
+        if (hosts, most) not in self._kept_each:
+            self._kept_each[hosts, most] = self._each(EVERY, hosts, most)
+        return self._kept_each[hosts, most][rows][:, places]
 
     def with_required(
         self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None
@@ -164,6 +165,13 @@ class BestSums:
         return self._kept_totals(
             places.astype(np.intp).tobytes(), every.astype(np.intp).tobytes(), hosts, most
         )
+
+    def _each(self, rows: Indices | slice, hosts: frozenset[str], most: int) -> Array:
+        inside = self.of_hosts(hosts)
+        values, machines, place = (
+            each[..., inside] for each in (self.values[rows], self.machines, self.place)
+        )
+        return place_sums(values, machines, place, self.places, most)
 
     def _sums(self, places: bytes, hosts: frozenset[str], most: int) -> Array:
         # The sum keeps the quota of each bucket, but no joint quota, so it is at least that of any

@@ -519,7 +519,7 @@ class Market:
         return self._best.of(places, hosts, most)
 
     def sums_alone(
-        self, places: Indices, hosts: frozenset[str], most: int, rows: slice = EVERY
+        self, places: Indices, hosts: frozenset[str], most: int, rows: Indices | slice = EVERY
     ) -> Array:
         """Return `best_sums` of each place alone, in some rows; shape (rows, places, most + 1)."""
         return self._best.of_each(places, hosts, most, rows)

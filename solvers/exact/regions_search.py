@@ -27,7 +27,6 @@ from .bounds.region_rounds import RegionRounds
 from .bounds.relaxation import Family, Node, Relaxation, margin
 from .search import Ranges
 from .tree.first_placements import FirstPlacements
-from .tree.fronts import speed_and_price_decide
 from .tree.interleaving import Tree, in_turns, interleave
 from .tree.leaf import Leaf
 from .tree.region_leaf_bound import RegionLeafBound
@@ -146,10 +145,9 @@ class RegionSearch:
         most promising first; where speed and price decide in turn with one for each frame.
         """
         problem = self.problem
-        decide = speed_and_price_decide(problem, self.mode.strategy)
         # What breaks a tie is rare, and its nodes are counted.
         short = self.target.short or self.target.tied is not None
-        if short or not decide or problem.requirements.required_places:
+        if short or not self.mode.speed_and_price_decide or problem.requirements.required_places:
             yield from self._by_workers(families)
             return
         by_workers, by_frames = self._by_workers(families), self._by_frames(families)

@@ -12,6 +12,7 @@ from msgspec import Struct
 from placer.cost_model.timing.averaging import averaging_seconds
 from placer.problem.exchange import traits
 from placer.problem.exchange.allreduce import pair_bytes
+from placer.problem.kept_answers import Recent
 from placer.records import replace
 from placer.solving import allowance
 from placer.workload.constants import SITES
@@ -28,6 +29,9 @@ MOST_FAMILIES = 5
 """More classes of hosts are searched as so many families down to the leaves: each family has bounds
 of the whole market, which take longer than looser bounds cost.
 """
+
+KEPT_ROOTS = 32
+"""Bounds of whole modes that are kept, of some ten kB each."""
 
 BELOW, ABOVE = 0.3, 2.5
 """Prices of a dollar that are looked at, over the samples/s that an improvement has for each."""
@@ -122,6 +126,7 @@ class Relaxation:
         self.market, self.target, self.mode, self.problem = market, target, mode, market.problem
         self.first, self.most = first, most
         self._rooms: dict[frozenset[str], Indices] = {}
+        self._roots: Recent[Bound] = Recent(KEPT_ROOTS)
 
     @cached_property
     def families(self) -> list[Family]:
@@ -215,7 +220,14 @@ class Relaxation:
         return node.workers[self.bound(node, family).margins(node.wan_s_per_pair_byte) >= 0]
 
     def bound(self, node: Node, family: Family) -> Bound:
-        """Gather the bound of a node."""
+        """Gather the bound of a node; that of a whole mode is kept for other targets."""
+        if node.used:
+            return self._bound(node, family)
+        key = node.joining, node.workers.tobytes(), node.wan_s_per_pair_byte, node.least_regions
+        built = self._roots.get((*key, family.hosts), lambda: self._bound(node, family))
+        return replace(built, target=self.target)
+
+    def _bound(self, node: Node, family: Family) -> Bound:
         n, places = node.workers, np.array((*node.used, *node.joining), dtype=np.intp)
         settled = self._settled(node)
         sums = self.market.total_sums(places, family.hosts, self.most)[:, n]
@@ -251,9 +263,12 @@ class Relaxation:
                 [self.bound(Node((p,), (), workers, 0.0), family).margins(0.0) for p in places]
             )
         market, at = self.market, np.array(places, dtype=np.intp)
-        rows, lowest = len(market.weights), np.full((len(places), len(workers)), np.inf)
+        lowest = np.full((len(places), len(workers)), np.inf)
+        # Any rows give a valid bound, and those far from what an improvement has for a dollar are
+        # hardly ever the tightest.
+        rows = near_rows(market.weights, self.mode, self.target)
         step = max(1, AT_ONCE // max(1, len(places) * self.most))
-        for some in (slice(first, first + step) for first in range(0, rows, step)):
+        for some in (rows[first : first + step] for first in range(0, len(rows), step)):
             needed = self.thresholds_alone(at, workers, family, market.weights[some])
             sums = market.sums_alone(at, family.hosts, self.most, some)[:, :, workers]
             np.minimum(lowest, margin(sums, needed), out=lowest)
@@ -559,6 +574,11 @@ def priced_rows(weights: Array, mode: Mode, target: Target) -> Indices:
         ends = (weights[:, 0] == 0) | (weights[:, 1] == 0)
         chosen &= ends | ((price >= BELOW) & (price <= ABOVE))
     return np.flatnonzero(chosen)
+
+
+def near_rows(weights: Array, mode: Mode, target: Target) -> Indices:
+    """Choose `priced_rows`; all rows where something else than the price is limited too."""
+    return priced_rows(weights, mode, target) if weights.shape[1] == 2 else np.arange(len(weights))
 
 
 def margin(reached: Array, needed: Array) -> Array:

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from placer.problem.exchange import traits
 from placer.problem.placement import WorkerGroup
-from placer.problem.problem import Problem, groups_of
+from placer.problem.problem import groups_of
 from placer.records import replace
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
@@ -86,27 +85,6 @@ NONE = np.zeros(1, dtype=np.intp)
 NOTHING = States(
     machines=NONE, devices=NONE, speed=np.zeros(1), usd=np.zeros(1), parent=NONE, choice=NONE
 )
-
-
-def speed_and_price_decide(problem: Problem, strategy: str) -> bool:
-    """Return whether, for known counts by region, a placement that is faster and not dearer is at
-    least as good.
-
-    Notes
-    -----
-    It is, unless parts are equal, regions go at their own pace, data has its place, or machines are
-    asked for by name. Where data comes from a store, see `Market.way_usd` too.
-    """
-    wish, chosen = problem.requirements, traits(strategy)
-    two = not (wish.counts_carbon or problem.joint_limits)  # else a third figure counts
-    free = not wish.datasets and not wish.used and two
-    if problem.island_question is not None:  # links differ with the machines of an island
-        free = free and len({pool.machines for pool in problem.pools}) < 2
-    return (
-        free
-        and chosen.transport in ("butterfly", "leaders", "region-hub")
-        and chosen.division != "equal"
-    )
 
 
 class Fronts:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..._market.arrays import Array, Indices
 from ..bounds.relaxation import margin
-from .fronts import Fronts, speed_and_price_decide
+from .fronts import Fronts
 from .interleaving import Tree
 from .leaf_bound import LeafBound
 from .machines import MachineTree
@@ -82,8 +82,10 @@ class Leaf:
             yield from self._machines_of(self.bound.of_family(family), split, sums)
 
     def _machines_of(self, bound: LeafBound, split: Indices, sums: list[Array]) -> Tree:
-        decide = speed_and_price_decide(self.relaxation.problem, self.relaxation.mode.strategy)
-        if decide and self.market.way_usd(self.node.used) is not None:
+        if (
+            self.relaxation.mode.speed_and_price_decide
+            and self.market.way_usd(self.node.used) is not None
+        ):
             egress_usd = float(bound.egress_usd(split)[0])
             for hosts in bound.host_runs(split):
                 yield from Fronts(bound, hosts, split, egress_usd, self.prices).improvements()

@@ -10,7 +10,7 @@ from placer.solving import allowance
 
 from ..._market.arrays import Array, Indices, Mask
 from ..._market.required_machines import best_of
-from ..bounds.relaxation import Family, Relaxation, margin
+from ..bounds.relaxation import Family, Relaxation, margin, near_rows
 from .fronts import TIGHT, units_at
 
 FINE, ROUNDS = 8, 2
@@ -40,7 +40,8 @@ def still_open(
     if open_.sum() <= FEW:
         return open_, {}
     cells = open_[np.ix_(at, counts)]
-    weights = market.weights[priced(market.weights)]
+    weights = market.weights[near_rows(market.weights, relaxation.mode, relaxation.target)]
+    weights = weights[priced(weights)]
     known, spare = np.zeros(0), np.zeros((0, *cells.shape))
     for _ in range(ROUNDS + 1):
         needed = relaxation.thresholds_alone(places[at], workers[counts], family, weights)

@@ -20,7 +20,6 @@ from ..bounds.relaxation import Node, margin
 from ..frames.group_fronts import GroupFronts, Question, most_usd_per_speed, within_budget
 from ..frames.place_fronts import PlaceFront
 from ..frames.spread import ROUNDING, Frame, Spread
-from .fronts import speed_and_price_decide
 from .interleaving import BREATH, Groups, Tree
 from .leaf import Leaf
 from .tree_bound import TreeBound
@@ -120,8 +119,7 @@ class SplitTree:
         -----
         Asked again while one of them does improve, since a better incumbent asks for more.
         """
-        market = self.market
-        if not speed_and_price_decide(market.problem, self.bound.mode.strategy):
+        if not self.bound.mode.speed_and_price_decide:
             return False
         if self.target.tied is not None:  # what breaks a tie is rare, and its nodes are counted
             return False
