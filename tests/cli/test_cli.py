@@ -289,6 +289,28 @@ def test_runs_from_any_folder_without_a_home(run: Run, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_nothing_is_looked_through_for_garbage_at_the_end() -> None:
+    """What is left when a command has ended is frozen before Python ends, not sooner: whoever calls
+    `run` in a process of their own keeps collecting.
+    """
+    code = (
+        "import atexit, gc\n"
+        "atexit.register(lambda: print('at exit', gc.get_freeze_count() > 1000))\n"
+        "from placer.cli import run\n"
+        "try:\n    run(['--version'])\n"
+        "except SystemExit:\n    print('after', gc.get_freeze_count())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        timeout=PROCESS_TIMEOUT_S,
+    )
+    assert done.stdout.splitlines()[1:] == ["after 0", "at exit True"]
+
+
 def test_time_limit_zero_ends_at_once(run: Run) -> None:
     """Best so far with exit 0, or exit 4 if nothing was found; never a hang."""
     done = run(
