@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import platformdirs
 from msgspec import Struct
 
 from placer.errors import PlacerError
@@ -168,7 +167,7 @@ def _winning(setting: Setting, found: list[Setting]) -> set[str]:
 
 def user_file() -> Path:
     """Return where the user's file is looked for: ``$PLACER_HOME``, else the usual folder."""
-    return own_folder(platformdirs.user_config_path) / FILE
+    return own_folder("config") / FILE
 
 
 def project_file(folder: Path | None = None) -> Path | None:

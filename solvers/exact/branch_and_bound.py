@@ -39,7 +39,6 @@ from .._target import FirstPlacementError, Target
 from .bounds.ledger import Ledger, root_bound
 from .bounds.outermost import least_multiplier, unbeatable_value
 from .butterfly_search import ButterflySearch
-from .gossip_search import GossipSearch
 from .hubs_search import HubSearch
 from .regions_search import RegionSearch
 from .schedule import Schedule
@@ -377,6 +376,8 @@ class Prepared:
         }
         if self._alone(target):
             bounds[NO_EXCHANGE, 1] = _best_single_machine(self.market, target)
+        from .gossip_search import GossipSearch  # few questions want a certificate
+
         trial = replace(target.deaf, gap=0.0, deadline=math.inf)
         # What no time or memory is left for keeps the outermost value.
         with allowance.closing(), suppress(OutOfTimeError, MemoryError):
@@ -503,11 +504,17 @@ def _searches(market: Market, target: Target) -> list[Search]:
     return searches
 
 
+def _gossip_search(market: Market, target: Target, mode: Mode) -> Search:
+    from .gossip_search import GossipSearch  # only local steps may have it
+
+    return GossipSearch(market, target, mode)
+
+
 SEARCHES: dict[str, Callable[[Market, Target, Mode], Search]] = {
     "butterfly": ButterflySearch,
     "leaders": RegionSearch,
     "region-hub": RegionSearch,
-    "region-gossip": GossipSearch,
+    "region-gossip": _gossip_search,
     "store": HubSearch,
     "regional-stores": HubSearch,
     "server": HubSearch,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from .._mode import Mode
 from .._target import Target
 from .bounds.meeting import Meeting
 from .bounds.relaxation import Family, Node, Relaxation
-from .frames.spread import Frame, Spread
 from .search import Ranges
 from .tree.first_placements import FirstPlacements
 from .tree.interleaving import Tree, in_turns, interleave
@@ -28,6 +28,9 @@ from .tree.leaf import Leaf
 from .tree.leaf_bound import LeafBound
 from .tree.places_alone import still_open
 from .tree.region_tree import RegionTree
+
+if TYPE_CHECKING:  # where a question is closed without them, they are not loaded
+    from .frames.spread import Frame, Spread
 
 SPLITS, RARE = 3, 12
 """Nodes of the trees of splits for each of those by region; where workers take local steps, and
@@ -132,6 +135,8 @@ class ButterflySearch:
 
     def _spread(self, family: Family) -> Spread:
         if family.hosts not in self._spreads:
+            from .frames.spread import Spread  # few questions need it
+
             grid = grid_of(self.market, family.hosts, self.most)
             self._spreads[family.hosts] = Spread(self.relaxation, grid, family)
         return self._spreads[family.hosts]

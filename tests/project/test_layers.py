@@ -197,6 +197,26 @@ def test_recommend_loads_no_solver_package_pandas_or_networkx() -> None:
     }
 
 
+def test_the_short_answer_loads_neither_gossip_nor_frames_nor_folders_of_the_system() -> None:
+    """Only local steps may have gossip, only a question that its regions do not close has frames,
+    and where ``PLACER_HOME`` is set nobody asks the system for folders.
+    """
+    code = (
+        "import os, tempfile\n"
+        "os.environ['PLACER_HOME'] = tempfile.gettempdir()\n"
+        "from placer.cli import run\n"
+        "try:\n    run(['recommend', '--model', 'roberta-xlm', '--budget', '5/h'])\n"
+        "except SystemExit:\n    pass"
+    )
+    assert not loaded_by(code) & {
+        "html",
+        "importlib.resources",
+        "placer.solvers.exact.frames.spread",
+        "placer.solvers.exact.gossip_search",
+        "platformdirs",
+    }
+
+
 def test_recommend_makes_few_dataclasses() -> None:
     """A dataclass compiles six functions when its module is imported, 0.6 ms each: 158 of them were
     a tenth of the main job. What is left has fields that must stay out of `repr` or of comparisons,

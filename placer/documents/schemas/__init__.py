@@ -8,7 +8,6 @@ served stands alone: `schema_document` puts such parts into its own ``$defs``.
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from typing import Any
 
 RESULT_SCHEMA = "placer.result/v1"
@@ -107,6 +106,8 @@ def _file(name: str) -> str:
 
 
 def _read(file: str) -> dict[str, Any]:
+    from importlib.resources import files  # most commands read no schema
+
     document: dict[str, Any] = json.loads(files(__name__).joinpath(file).read_text("utf-8"))
     return document
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import platformdirs
 
 from placer.files.whole_files import whole_file
 from placer.market.books.folders import own_folder, shipped_catalogs
@@ -53,7 +52,7 @@ MOST_KEPT = 12
 
 def cache_folder() -> Path:
     """Return the folder of compiled catalogs: ``$PLACER_HOME/cache``, else the user's own."""
-    folder = own_folder(platformdirs.user_cache_path)
+    folder = own_folder("cache")
     return (folder / "cache" if os.environ.get("PLACER_HOME") else folder) / "catalogs"
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-
-import platformdirs
+from typing import Literal
 
 from placer.errors import PlacerError
 
@@ -34,12 +32,12 @@ def own_books() -> Path:
     """Return the folder of the user's books: ``$PLACER_HOME/catalogs``, else the user's data
     folder.
     """
-    return own_folder(platformdirs.user_data_path) / "catalogs"
+    return own_folder("data") / "catalogs"
 
 
-def own_folder(usual: Callable[[str], Path]) -> Path:
+def own_folder(kind: Literal["cache", "config", "data"]) -> Path:
     """Return the folder of what placer keeps for a user: ``$PLACER_HOME``, else the usual one of
-    the system.
+    the system for what is kept.
 
     Notes
     -----
@@ -47,8 +45,17 @@ def own_folder(usual: Callable[[str], Path]) -> Path:
     reading finds nothing there, and writing says so.
     """
     home = os.environ.get("PLACER_HOME")
+    if home:
+        return Path(home)
+    import platformdirs  # not needed where a folder is given
+
+    usual = {
+        "cache": platformdirs.user_cache_path,
+        "config": platformdirs.user_config_path,
+        "data": platformdirs.user_data_path,
+    }
     try:
-        return Path(home) if home else usual("placer")
+        return usual[kind]("placer")
     except RuntimeError:
         return Path(os.devnull) / "placer"
 
