@@ -615,6 +615,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def _speed_cap(self, offer: VmOffer) -> int | None:
         """Return the most speed of one kind of worker under the caps; None without one."""
         caps = self.requirements.speed_caps
+        if not caps:  # asked of every row of a book
+            return None
         found = [cap.most for cap in caps if cap.covers(offer.place, offer.market)]
         return min(found, default=None)
 
