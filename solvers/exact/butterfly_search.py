@@ -21,11 +21,11 @@ from .._mode import Mode
 from .._target import Target
 from .bounds.meeting import Meeting
 from .bounds.relaxation import Family, Node, Relaxation
+from .leaves.interleaving import Tree, in_turns, interleave
+from .leaves.leaf import Leaf
+from .leaves.leaf_bound import LeafBound
 from .search import Ranges
 from .tree.first_placements import FirstPlacements
-from .tree.interleaving import Tree, in_turns, interleave
-from .tree.leaf import Leaf
-from .tree.leaf_bound import LeafBound
 from .tree.places_alone import still_open
 from .tree.region_tree import RegionTree
 

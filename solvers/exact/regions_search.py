@@ -25,11 +25,11 @@ from .._target import Target
 from .bounds.meeting import Meeting
 from .bounds.region_rounds import RegionRounds
 from .bounds.relaxation import Family, Node, Relaxation, margin
+from .leaves.interleaving import Tree, in_turns, interleave
+from .leaves.leaf import Leaf
+from .leaves.region_leaf_bound import RegionLeafBound
 from .search import Ranges
 from .tree.first_placements import FirstPlacements
-from .tree.interleaving import Tree, in_turns, interleave
-from .tree.leaf import Leaf
-from .tree.region_leaf_bound import RegionLeafBound
 from .tree.region_tree import RegionTree
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class RegionSearch:
         yield from interleave((begin for _, begin in trees), self._offer)
 
     def _leader_tree(self, frames: LeaderFrames, frame: LeaderFrame, family: Family) -> Tree:
-        from .frames.leader_tree import LeaderTree  # short searches do without
+        from .tree.leader_tree import LeaderTree  # short searches do without
 
         return LeaderTree(frames, frame, partial(self._known, family)).improvements()
 

@@ -18,7 +18,7 @@ sys.path.insert(0, str((ROOT / "tests") / "benchmarks"))
 
 from markets import WHOLE_BOOK
 
-INTERLEAVING = importlib.import_module("placer.solvers.exact.tree.interleaving")
+INTERLEAVING = importlib.import_module("placer.solvers.exact.leaves.interleaving")
 
 
 @pytest.mark.parametrize(("budget", "nodes"), [("5/h", 3000), ("500/h", 6000)])

@@ -10,7 +10,7 @@ from placer.solving import allowance
 from ..._market.arrays import Array, Indices
 from ..._market.market import Market
 from ..._market.required_machines import best_of
-from ..tree.fronts import units_at
+from ..leaves.fronts import units_at
 
 CENT = 1e-6
 """USD/h; egress that differs by less is the same."""

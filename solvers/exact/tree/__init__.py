@@ -1,1 +1,1 @@
-"""Nodes of the search: children, leaves, fronts and first placements."""
+"""Trees of the search: children, splits, hubs and first placements."""

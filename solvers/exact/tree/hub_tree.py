@@ -18,7 +18,7 @@ from ..._market.arrays import Array, Indices, Mask
 from ..._target import Target
 from ..bounds.hub_levels import HubLevels
 from ..bounds.relaxation import margin, priced_rows
-from .interleaving import Tree
+from ..leaves.interleaving import Tree
 
 ALIKE = 0.001
 """Ranges that differ by at most this share of a round are not cut further."""

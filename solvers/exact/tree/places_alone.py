@@ -11,7 +11,7 @@ from placer.solving import allowance
 from ..._market.arrays import Array, Indices, Mask
 from ..._market.required_machines import best_of
 from ..bounds.relaxation import Family, Relaxation, margin, near_rows
-from .fronts import TIGHT, units_at
+from ..leaves.fronts import TIGHT, units_at
 
 FINE, ROUNDS = 8, 2
 """Prices of a dollar that are tried between the neighbours of the tightest ones, and how often."""

@@ -10,9 +10,9 @@ from ..._market.arrays import Array
 from ..._market.grid import Grid
 from ..bounds.meeting import Meeting
 from ..bounds.relaxation import Node, Relaxation
+from ..leaves.interleaving import Tree
+from ..leaves.leaf import Leaf
 from .children import Children, Placed
-from .interleaving import Tree
-from .leaf import Leaf
 from .tree_bound import TreeBound
 
 PAUSE = 50

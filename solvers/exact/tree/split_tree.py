@@ -20,8 +20,8 @@ from ..bounds.relaxation import Node, margin
 from ..frames.group_fronts import GroupFronts, Question, most_usd_per_speed, within_budget
 from ..frames.place_fronts import PlaceFront
 from ..frames.spread import ROUNDING, Frame, Spread
-from .interleaving import BREATH, Groups, Tree
-from .leaf import Leaf
+from ..leaves.interleaving import BREATH, Groups, Tree
+from ..leaves.leaf import Leaf
 from .tree_bound import TreeBound
 
 PAUSE = 50

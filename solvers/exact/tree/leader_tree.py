@@ -13,11 +13,11 @@ from placer.problem.exchange.allreduce import broadcast
 
 from ..._market.arrays import Array, Indices
 from ..bounds.relaxation import margin, priced_rows
-from ..tree.interleaving import BREATH, Groups, Tree
-from ..tree.split_tree import FRONT_NODES, OFFERED, TIGHT
-from .group_fronts import GroupFronts, Question, most_usd_per_speed, within_budget
-from .leader_frames import LeaderFrame, LeaderFrames
-from .place_fronts import PlaceFront
+from ..frames.group_fronts import GroupFronts, Question, most_usd_per_speed, within_budget
+from ..frames.leader_frames import LeaderFrame, LeaderFrames
+from ..frames.place_fronts import PlaceFront
+from ..leaves.interleaving import BREATH, Groups, Tree
+from .split_tree import FRONT_NODES, OFFERED, TIGHT
 
 PAUSE = 20
 """Nodes after which other trees may have their turn."""

@@ -1,0 +1,1 @@
+"""Leaves: the machines of known regions and numbers of workers, and whose turn it is."""
