@@ -273,7 +273,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Compression of gradients on the wire."""
         return self.requirements.compression or self.profile.compression
 
-    @property
+    @cached_property
     def gradient_bytes(self) -> float:
         """Bytes of one gradient on the wire, S in the formulas."""
         return self.profile.gradient_bytes(self.compression)

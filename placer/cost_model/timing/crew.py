@@ -185,13 +185,17 @@ def loaded_speeds(
     machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem, case: int
 ) -> list[float]:
     """Return the samples/s of one worker of each kind, as all of them share store and lines."""
-    chosen, readers = traits(placement.exchange.strategy), []
-    for pool, count in machines:
-        rate = worker_rate(pool, chosen.framework)
+    chosen = traits(placement.exchange.strategy)
+    rates = (worker_rate(pool, chosen.framework) for pool, _ in machines)
+    speeds = [(rate.value, rate.low, rate.high)[case] for rate in rates]
+    if problem.data_store is None:  # the data is with the workers, which share nothing
+        return speeds
+    readers = []
+    for (pool, count), speed in zip(machines, speeds, strict=True):
         readers.append(
             Readers(
                 count=count,
-                speed=(rate.value, rate.low, rate.high)[case],
+                speed=speed,
                 loader=pool.loader,
                 site=pool.place,
                 line=problem.line_samples_per_s(pool.place, case),

@@ -95,6 +95,9 @@ def arrival_seconds(starts: Sequence[float], alone: Sequence[float], shared: flo
     kinds = Counter(zip(starts, alone, strict=True))
     if sum(count / own for (_, own), count in kinds.items()) * shared <= 1:
         return max(start + own for start, own in kinds)
+    if len(kinds) == 1:  # all begin and end together
+        (((start, own), count),) = kinds.items()
+        return start + 1 / min(1 / own, 1 / shared / count)
     coming, now = sorted((start, own, count) for (start, own), count in kinds.items()), 0.0
     moving: list[tuple[float, float, int]] = []
     while coming or moving:
