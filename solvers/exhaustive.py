@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from placer.cost_model.estimate import evaluate
-from placer.cost_model.limits import violations
+from placer.cost_model.limits import evaluated
 from placer.cost_model.objective import objective_of
 from placer.errors import PlacerError
 from placer.problem.admitted_exchanges import exchange_for, exchanges
@@ -30,9 +29,9 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
     tried, objective = 0, objective_of(problem.requirements)
     for placement in placements(problem):
         tried += 1
-        if violations(placement, problem):
+        outcome, broken = evaluated(placement, problem)
+        if outcome is None or broken:
             continue
-        outcome = evaluate(placement, problem)
         key = objective.score(outcome)
         if best is None or key < best[0]:
             best = key, placement, objective.value(outcome)

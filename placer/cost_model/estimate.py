@@ -199,11 +199,7 @@ def estimate(
     slow, fast = (_outcome(machines, placement, phases, problem, case) for case in (SLOW, FAST))
     multiplier = multiplier_of(placement.exchange, problem)
     architecture = problem.profile.architecture
-    part = (
-        crew_of(machines, placement, phases, problem, EXPECTED).shares()
-        if placement.workers > 1
-        else {machines[0][0].offer.place: 1.0}
-    )
+    part = _shares(machines, placement, phases, problem)
     return Estimate(
         samples_per_second=Interval(
             value=outcome.processed_per_second,
@@ -273,6 +269,25 @@ def evaluate(placement: Placement, problem: Problem) -> Outcome:
     """
     machines = [(pool_of(group, problem), group.count) for group in placement.groups]
     return _outcome(machines, placement, exchange_phases(placement, problem), problem, EXPECTED)
+
+
+def moves_before(placement: Placement, problem: Problem) -> tuple[Move, ...]:
+    """Return the data that has to move before the run, as in `estimate` but without the rest."""
+    machines = [(pool_of(group, problem), group.count) for group in placement.groups]
+    phases = exchange_phases(placement, problem)
+    return moves_of(_shares(machines, placement, phases, problem), problem)
+
+
+def _shares(
+    machines: Sequence[tuple[Pool, int]],
+    placement: Placement,
+    phases: tuple[Phase, ...],
+    problem: Problem,
+) -> dict[str, float]:
+    """Return the share of the samples by place."""
+    if placement.workers == 1:
+        return {machines[0][0].offer.place: 1.0}
+    return crew_of(machines, placement, phases, problem, EXPECTED).shares()
 
 
 def _outcome(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from placer.cost_model.dollars.components import usd_per_million_samples
-from placer.cost_model.estimate import Outcome, estimate, evaluate, exchange_phases, pool_of
+from placer.cost_model.estimate import Outcome, evaluate, exchange_phases, moves_before, pool_of
 from placer.problem.admitted_exchanges import needs_quota, server_bytes, server_offer
 from placer.problem.data.data_shares import Move
 from placer.problem.data.datasets import needs_place
@@ -96,7 +96,8 @@ def evaluated(
     if any(v.code in ("function", "exchange", "data") for v in broken):
         return None, tuple(broken)
     outcome = evaluate(placement, problem)
-    moves = estimate(placement, problem).moves if wish.datasets else ()
+    # only a rule of residency reads them
+    moves = moves_before(placement, problem) if wish.datasets and wish.kept else ()
     broken += [*_function_time(outcome, problem), *_data_violations(placement, moves, problem)]
     return outcome, (*broken, *broken_limits(outcome, wish))
 
