@@ -22,8 +22,7 @@ from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
-
-PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
+from proofs import PROOF, proved
 
 
 def ask(book: Catalog, **wishes: object) -> Problem:
@@ -42,8 +41,9 @@ def test_exact_equals_exhaustive_with_carbon(chunk: int) -> None:
     """
     answered = 0
     for seed in range(chunk * 12, chunk * 12 + 12):
-        problem = carbon_problem(seed)
-        oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
+        answer = proved("carbon", seed)
+        problem = answer.problem
+        oracle = solve(problem, "exhaustive")
         assert answer.status == oracle.status, seed
         if oracle.value is None or oracle.estimate is None or answer.estimate is None:
             continue
@@ -75,10 +75,8 @@ def test_instances_bind() -> None:
         if problem.requirements.objective == "carbon":
             continue
         free = replace(problem.requirements, max_carbon_g_per_hour=1e9)
-        before, after = (
-            solve(p, "exact", PROOF).placement
-            for p in (replace(problem, requirements=free), problem)
-        )
+        before = solve(replace(problem, requirements=free), "exact", PROOF).placement
+        after = proved("carbon", seed).placement
         lost += before is not None and after is None
         changed += after is not None and before != after
     assert changed >= 5
@@ -93,7 +91,7 @@ def test_heuristics_keep_the_limit(solver: str) -> None:
     found = there = 0
     for seed in range(300, 360):
         problem = carbon_problem(seed)
-        best, got = solve(problem, "exact", PROOF), solve(problem, solver)
+        best, got = proved("carbon", seed), solve(problem, solver)
         there += best.placement is not None
         found += got.placement is not None
         if got.placement is None:

@@ -5,7 +5,6 @@ time.
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,18 +23,11 @@ from placer.problem.requirements import Requirements
 from placer.problem.words.budget import read_budget
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
-from placer.solving.result import Result
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
+from proofs import PROOF, proved
 
-PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 WISH = Requirements(gpus=("T4", "A10", "V100"), max_workers=8)
-
-
-@cache
-def proved(seed: int) -> Result:
-    """Return the proved answer to an instance."""
-    return solve(total_problem(seed), "exact", PROOF)
 
 
 def ask(book: Catalog, **changes: object) -> Problem:
@@ -55,7 +47,7 @@ def test_exact_equals_exhaustive_with_totals(chunk: int) -> None:
     answered = 0
     for seed in range(chunk * 18, chunk * 18 + 18):
         problem = total_problem(seed)
-        oracle, answer = solve(problem, "exhaustive"), proved(seed)
+        oracle, answer = solve(problem, "exhaustive"), proved("total", seed)
         assert answer.status == oracle.status, seed
         if oracle.value is not None:
             answered += 1
@@ -71,7 +63,10 @@ def test_instances_bind() -> None:
     for seed in range(180):
         problem = total_problem(seed)
         free = replace(problem.requirements, deadline_s=None, budget_usd=None)
-        before, after = solve(replace(problem, requirements=free), "exact", PROOF), proved(seed)
+        before, after = (
+            solve(replace(problem, requirements=free), "exact", PROOF),
+            proved("total", seed),
+        )
         lost += before.placement is not None and after.placement is None
         changed += after.placement is not None and before.placement != after.placement
         if lost >= 10 and changed >= 3:
@@ -87,7 +82,7 @@ def test_heuristics_keep_totals(solver: str) -> None:
     found = there = 0
     for seed in range(300, 360):
         problem = total_problem(seed)
-        best, got = proved(seed), solve(problem, solver)
+        best, got = proved("total", seed), solve(problem, solver)
         there += best.placement is not None
         found += got.placement is not None
         if got.placement is not None:

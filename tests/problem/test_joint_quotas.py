@@ -17,12 +17,10 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
 from placer.problem.words.quotas import read_quotas
 from placer.records import replace
-from placer.solving.answer import SolveOptions
 from placer.solving.by_hand import place_by_hand
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
-
-PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
+from proofs import PROOF, proved
 
 
 def together(gpus: int, place: str = "*", gpu: str = "*", market: str = "*") -> Quota:
@@ -34,21 +32,22 @@ def together(gpus: int, place: str = "*", gpu: str = "*", market: str = "*") -> 
 def test_exact_equals_exhaustive_with_joint_quotas(chunk: int) -> None:
     """200 instances with one to three joint quotas over all, a market, a device or a place."""
     for seed in range(chunk * 20, chunk * 20 + 20):
-        problem = joint_problem(seed)
-        oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
+        answer = proved("joint", seed)
+        oracle = solve(answer.problem, "exhaustive")
         assert answer.status == oracle.status, seed
         if oracle.value is not None:
             assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
 
 
 def test_instances_bind() -> None:
-    """Of 100 instances some have another answer without the joint quotas."""
+    """Of the first 100 instances above some have another answer without the joint quotas."""
     changed = 0
-    for seed in range(200, 300):
-        problem = joint_problem(seed)
+    for seed in range(100):
+        bound = proved("joint", seed)
+        problem = bound.problem
         each = tuple(row for row in problem.requirements.quotas if row.scope == "each")
         free = replace(problem, requirements=replace(problem.requirements, quotas=each))
-        changed += solve(free, "exact", PROOF).placement != solve(problem, "exact", PROOF).placement
+        changed += solve(free, "exact", PROOF).placement != bound.placement
     assert changed >= 10
 
 
@@ -58,7 +57,7 @@ def test_heuristics_keep_joint_quotas(solver: str) -> None:
     found = there = 0
     for seed in range(300, 360):
         problem = joint_problem(seed)
-        best, got = solve(problem, "exact", PROOF), solve(problem, solver)
+        best, got = proved("joint", seed), solve(problem, solver)
         there += best.placement is not None
         found += got.placement is not None
         assert got.placement is None or violations(got.placement, problem) == ()

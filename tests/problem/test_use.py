@@ -18,15 +18,14 @@ from placer.cost_model.limits import violations
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
-from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements, Used
 from placer.problem.words.machines import parse_used
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
+from proofs import PROOF, proved
 
 FORCED = importlib.import_module("placer.solvers._market.required_machines")
-PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
 SITE = "onprem/erben-eu"
 CHUNKS = 10
 SEEDS = 100
@@ -166,11 +165,6 @@ def test_no_cloud_is_added_where_it_does_not_pay(gpu: str, own: str, speed: floa
     assert found.estimate.usd_per_hour.total == 0
 
 
-def _outcome(problem: Problem, solver: str) -> tuple[Status, float | None]:
-    answer = solve(problem, solver, PROOF)
-    return answer.status, answer.value
-
-
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_exact_equals_exhaustive(chunk: int) -> None:
     """100 instances with one to three rules: named places and patterns, one to three machines,
@@ -178,13 +172,14 @@ def test_exact_equals_exhaustive(chunk: int) -> None:
     """
     answered = 0
     for seed in range(chunk * SEEDS // CHUNKS, (chunk + 1) * SEEDS // CHUNKS):
-        problem = used_problem(seed)
-        (status, best), (proved, value) = (
-            _outcome(problem, name) for name in ("exhaustive", "exact")
-        )
-        assert proved == status, seed
-        assert value == (None if best is None else pytest.approx(best, rel=1e-8, abs=1e-12)), seed
-        answered += value is not None
+        answer = proved("used", seed)
+        oracle = solve(answer.problem, "exhaustive")
+        assert answer.status == oracle.status, seed
+        best = oracle.value
+        assert answer.value == (
+            None if best is None else pytest.approx(best, rel=1e-8, abs=1e-12)
+        ), seed
+        answered += best is not None
     assert answered >= 2
 
 
@@ -192,8 +187,8 @@ def test_instances_exercise_every_outcome() -> None:
     """The rules bind, are kept, and cannot be kept, under every objective; some name machines that
     are owned.
     """
-    problems = [used_problem(seed) for seed in range(50)]
-    answers = [solve(problem, "exact", PROOF) for problem in problems]
+    answers = [proved("used", seed) for seed in range(50)]
+    problems = [answer.problem for answer in answers]
     free = [
         solve(replace(p, requirements=replace(p.requirements, used=())), "exact", PROOF)
         for p in problems
@@ -213,7 +208,7 @@ def test_quick_answers_keep_the_rules(solver: str) -> None:
     answered = missed = 0
     for seed in range(1_000, 1_070):
         problem = used_problem(seed)
-        best, found = solve(problem, "exact", PROOF), solve(problem, solver)
+        best, found = proved("used", seed), solve(problem, solver)
         if found.placement is None:
             missed += best.placement is not None
             continue

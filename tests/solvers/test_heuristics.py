@@ -5,13 +5,11 @@ and is never called proved.
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from conftest import ROOT, Run
-from instances import exchange_problem, random_problem, wide_problem
 from placer.advice.recommendation.recommend import recommend
 from placer.cost_model.limits import violations
 from placer.market.catalog import Catalog
@@ -22,13 +20,9 @@ from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
+from proofs import MARKETS, PROOF, proved
 
-PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
-MARKETS: dict[str, Callable[[int], Problem]] = {
-    "random": random_problem,
-    "wide": wide_problem,
-    "exchange": exchange_problem,
-}
+KINDS = ("random", "wide", "exchange")
 
 
 def worse(found: Result, best: Result) -> float:
@@ -45,7 +39,7 @@ def worse(found: Result, best: Result) -> float:
 
 
 @pytest.mark.parametrize("chunk", range(5))
-@pytest.mark.parametrize("market", MARKETS)
+@pytest.mark.parametrize("market", KINDS)
 def test_answers_keep_the_limits_and_order(market: str, chunk: int) -> None:
     """60 instances of each kind: no limit broken, exact >= local_search >= greedy, and nothing
     where nothing can be.
@@ -69,17 +63,16 @@ def test_answers_keep_the_limits_and_order(market: str, chunk: int) -> None:
     assert judged >= 3
 
 
-@pytest.mark.parametrize("market", MARKETS)
+@pytest.mark.parametrize("market", KINDS)
 def test_local_search_is_mostly_optimal_on_small_markets(market: str) -> None:
     """Of 60 instances that have an answer it finds one in all but two, and the best one in nine of
     ten.
     """
     gaps = []
     for seed in range(90):
-        problem = MARKETS[market](seed)
-        best = solve(problem, "exact", PROOF)
+        best = proved(market, seed)
         if best.placement is not None:
-            found = solve(problem, "local_search")
+            found = solve(MARKETS[market](seed), "local_search")
             gaps.append(None if found.placement is None else worse(found, best))
     assert len(gaps) >= 50
     assert gaps.count(None) <= 2

@@ -36,9 +36,8 @@ from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 from placer.solving.solve import solve, solver_names
 from placer.workload.profile import load_profile
+from proofs import PROOF, proved
 
-PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
-"""Proofs of small instances; the limit is no part of any test."""
 BY_NODES = SolveOptions(node_limit=50_000, time_limit_s=3600.0)
 """Proofs within so many nodes, however busy the machine is; the largest takes about 15,000."""
 SEEDS = 250
@@ -59,7 +58,18 @@ def tie_break(result: Result) -> float:
 
 def assert_same(problem: Problem, seed: int) -> bool:
     """Status and value of `exact` are those of plain enumeration; whether there is a placement."""
-    oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
+    return agrees(problem, seed, solve(problem, "exact", PROOF))
+
+
+def assert_proved(market: str, seed: int) -> bool:
+    """As `assert_same`, for an answer that other tests ask for too."""
+    answer = proved(market, seed)
+    return agrees(answer.problem, seed, answer)
+
+
+def agrees(problem: Problem, seed: int, answer: Result) -> bool:
+    """Compare an answer of `exact` with plain enumeration; whether there is a placement."""
+    oracle = solve(problem, "exhaustive")
     assert answer.status == oracle.status, seed
     assert (answer.value is None) == (oracle.value is None), seed
     if oracle.value is not None:
@@ -112,15 +122,14 @@ def test_exact_equals_exhaustive(chunk: int) -> None:
     """250 random instances: status, objective and tie-break agree."""
     placed = 0
     for seed in range(chunk * SEEDS // CHUNKS, (chunk + 1) * SEEDS // CHUNKS):
-        problem = random_problem(seed)
-        oracle, answer = solve(problem, "exhaustive"), solve(problem, "exact", PROOF)
+        oracle, answer = solve(random_problem(seed), "exhaustive"), proved("random", seed)
         assert answer.status == oracle.status, seed
         if oracle.value is None:
             assert answer.value is None, seed
             continue
         placed += 1
         assert answer.value == pytest.approx(oracle.value, rel=1e-8), seed
-        if problem.requirements.objective != "cost-per-sample":
+        if oracle.problem.requirements.objective != "cost-per-sample":
             assert tie_break(answer) == pytest.approx(tie_break(oracle), rel=1e-8), seed
     assert placed >= 5
 
@@ -131,7 +140,7 @@ def test_exact_equals_exhaustive_on_wide_markets(chunk: int) -> None:
     providers.
     """
     seeds = range(chunk * 10, chunk * 10 + 10)
-    assert sum(assert_same(wide_problem(seed), seed) for seed in seeds) >= 3
+    assert sum(assert_proved("wide", seed) for seed in seeds) >= 3
 
 
 @pytest.mark.parametrize("seed", [422, 717, 763, 764, 2588, 2629])
@@ -152,7 +161,7 @@ def test_exact_equals_exhaustive_with_every_exchange(chunk: int) -> None:
     data that has its place.
     """
     seeds = range(chunk * 20, chunk * 20 + 20)
-    assert sum(assert_same(exchange_problem(seed), seed) for seed in seeds) >= 5
+    assert sum(assert_proved("exchange", seed) for seed in seeds) >= 5
 
 
 @pytest.mark.parametrize("chunk", range(3))
@@ -287,7 +296,7 @@ def test_exchange_instances_choose_every_strategy(strategy: str) -> None:
     """Each strategy is the best of one instance that is named, all but one of them among those
     above.
     """
-    found = solve(exchange_problem(CHOSEN_BY[strategy]), "exact", PROOF).placement
+    found = proved("exchange", CHOSEN_BY[strategy]).placement
     assert found is not None
     assert found.exchange.strategy == strategy
 
@@ -320,7 +329,7 @@ def test_instances_exercise_every_strategy_objective_and_outcome() -> None:
     """The 250 seeds are no accident of easy cases: alone, all-reduce, central, several regions,
     infeasible.
     """
-    answers = [solve(random_problem(seed), "exact", PROOF) for seed in range(200)]
+    answers = [proved("random", seed) for seed in range(200)]
     found = [a.placement for a in answers if a.placement is not None]
     assert {p.exchange.strategy for p in found} >= {
         "none",
