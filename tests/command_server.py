@@ -6,6 +6,7 @@ working folder, environment, output files, exit handlers and exit code, as one t
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -16,9 +17,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 COLD = ("completion", "doctor", "profile", "rehearse", "run", "serve", "sweep")
 """Commands that load PyTorch or start processes, which would begin as this module."""
@@ -47,7 +50,7 @@ def serve() -> int:
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
-            return _command(json.loads(line))
+            _command(json.loads(line))
         _say(pid)
         _say(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     return 0
@@ -70,8 +73,13 @@ def _load() -> None:
                 importlib.import_module(name.removesuffix(".__init__"))
 
 
-def _command(request: Mapping[str, Any]) -> int:
-    """Take the request's folder, environment and files for one's own, and run it."""
+def _command(request: Mapping[str, Any]) -> NoReturn:
+    """Take the request's folder, environment and files for one's own, run it and exit.
+
+    Threads are waited for and exit handlers run as at the end of any process. What would follow, to
+    take a thousand modules apart that this process shares with the server, copies all their pages
+    and takes longer than a short command.
+    """
     from placer.cli import run
 
     os.chdir(request["cwd"])
@@ -79,8 +87,19 @@ def _command(request: Mapping[str, Any]) -> int:
     os.environ.update(request["environment"])
     for number, name in enumerate((os.devnull, request["stdout"], request["stderr"])):
         os.dup2(os.open(name, os.O_RDWR), number)
-    run(request["arguments"])
-    return 0  # not reached: it exits
+    code: object = None
+    try:
+        run(request["arguments"])
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 class CommandServer:
