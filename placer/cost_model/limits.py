@@ -44,6 +44,22 @@ def evaluated(
     """Return what a placement does and costs with its `violations`; None where they leave nothing
     to evaluate.
     """
+    broken = violations_without_price(placement, problem)
+    if any(v.code in ("function", "exchange", "data") for v in broken):
+        return None, broken
+    wish, outcome = problem.requirements, evaluate(placement, problem)
+    # only a rule of residency reads them
+    moves = moves_before(placement, problem) if wish.datasets and wish.kept else ()
+    return outcome, (
+        *broken,
+        *_function_time(outcome, problem),
+        *_data_violations(placement, moves, problem),
+        *broken_limits(outcome, wish),
+    )
+
+
+def violations_without_price(placement: Placement, problem: Problem) -> tuple[Violation, ...]:
+    """List those `violations` that show before anything is timed or priced."""
     broken = [
         *_group_violations(placement, problem),
         *_island_violations(placement, problem),
@@ -92,14 +108,7 @@ def evaluated(
             )
         )
     broken += [*_unplaced_data(placement, problem), *_unused(placement, problem)]
-    broken += _share_violations(placement, problem)
-    if any(v.code in ("function", "exchange", "data") for v in broken):
-        return None, tuple(broken)
-    outcome = evaluate(placement, problem)
-    # only a rule of residency reads them
-    moves = moves_before(placement, problem) if wish.datasets and wish.kept else ()
-    broken += [*_function_time(outcome, problem), *_data_violations(placement, moves, problem)]
-    return outcome, (*broken, *broken_limits(outcome, wish))
+    return (*broken, *_share_violations(placement, problem))
 
 
 def broken_limits(outcome: Outcome, wish: Requirements) -> tuple[Violation, ...]:
