@@ -27,6 +27,8 @@ BELOW, ABOVE = 0.25, 1.5
 """Multipliers that a tree uses, over the one that is tightest before egress and links: these make
 speed dearer in dollars.
 """
+JUST_BELOW = 0.8
+"""The same of a first look: the tightest one, and the next one below it."""
 
 
 class Grid(Struct, frozen=True, dict=True):
@@ -161,7 +163,7 @@ class Grid(Struct, frozen=True, dict=True):
             row[1 : taken + 1] = np.cumsum(np.sort(top)[::-1])
         return built
 
-    def rows(self, needed: Array, workers: int) -> Indices:
+    def rows(self, needed: Array, workers: int, *, few: bool = False) -> Indices:
         """Choose the rows for a number of workers: the ends, those around the multiplier that asks
         most, and the tightest of the other limits.
 
@@ -169,6 +171,8 @@ class Grid(Struct, frozen=True, dict=True):
         ----------
         needed
             Thresholds of an improvement before egress and links; shape (rows,).
+        few
+            Whether the multiplier that asks most and those just below it are enough.
         """
         first = int(self._limited.sum())
         own = (
@@ -186,6 +190,9 @@ class Grid(Struct, frozen=True, dict=True):
             return np.concatenate([limited, ends])
         multipliers = self.weights[first + 2 :, 1]
         best = multipliers[int(np.nanargmin(spare_usd))]
+        if few:
+            near = (multipliers >= best * JUST_BELOW) & (multipliers <= best)
+            return first + 2 + np.flatnonzero(near)
         near = (multipliers >= best * BELOW) & (multipliers <= best * ABOVE)
         return np.concatenate([limited, ends, first + 2 + np.flatnonzero(near)])
 

@@ -24,7 +24,7 @@ from .._mode import Mode
 from .._target import Target
 from .bounds.meeting import Meeting
 from .bounds.region_rounds import RegionRounds
-from .bounds.relaxation import Family, Node, Relaxation, margin
+from .bounds.relaxation import Family, Node, Relaxation, margin, near_rows
 from .leaves.interleaving import Tree, in_turns, interleave
 from .leaves.leaf import Leaf
 from .leaves.region_leaf_bound import RegionLeafBound
@@ -75,7 +75,7 @@ class RegionSearch:
         self.rounds = RegionRounds(self.relaxation)
         self._limits: tuple[float, ...] = ()
         self._least: dict[frozenset[str], LeastRounds | None] = {}
-        self._roots: dict[tuple[int, frozenset[str]], dict[int, float]] = {}
+        self._roots: dict[tuple[int, frozenset[str]], Array] = {}
         self._rough_margins: dict[tuple[int, frozenset[str]], Array] = {}
         self._frames: dict[frozenset[str], LeaderFrames] = {}
         self._hub_levels: dict[frozenset[str], HubLevels] = {}
@@ -192,7 +192,8 @@ class RegionSearch:
             for regions in self.ranges.regions:
                 margins = self._root_margins(regions, family)
                 frames += [
-                    (-margin, n, regions, family) for n, margin in margins.items() if margin >= 0
+                    (-float(margins[at]), self._fewest(regions) + at, regions, family)
+                    for at in np.flatnonzero(margins >= 0).tolist()
                 ]
         yield from interleave(
             [
@@ -207,7 +208,7 @@ class RegionSearch:
         been ruled out meanwhile.
         """
         self.target.tick()
-        if workers not in self._open(regions, family).tolist():
+        if workers not in self._open(regions, family):
             return iter(())
         grid = grid_of(self.market, family.hosts, self.most)
         return RegionTree(
@@ -279,13 +280,19 @@ class RegionSearch:
             if least is None:
                 continue
             places = self.relaxation.places(family)
-            data, rows = min(self.market.data_usd[p] for p in places), self.market.weights
+            data, weights = min(self.market.data_usd[p] for p in places), self.market.weights
+            rows = near_rows(weights, self.mode, self.target)
             needed = self.target.thresholds(
-                self.mode, rows, least.seconds, least.usd, data, np.zeros(len(least.workers))
+                self.mode,
+                weights[rows],
+                least.seconds,
+                least.usd,
+                data,
+                np.zeros(len(least.workers)),
             )
             needed = np.where(np.isinf(least.seconds), np.inf, needed)
             at = np.array(places, dtype=np.intp)
-            sums = self.market.total_sums(at, family.hosts, self.most)[:, least.workers]
+            sums = self.market.total_sums(at, family.hosts, self.most)[rows][:, least.workers]
             parts = np.split(margin(sums, needed), least.ends)
             built |= {(r, family.hosts): part for r, part in zip(least.regions, parts, strict=True)}
         self._rough_margins = built  # of all families, or of none where the clock ends this
@@ -300,7 +307,7 @@ class RegionSearch:
         averaging = self.rounds.fastest_averaging(places, family)
         at = np.array(places, dtype=np.intp)
         regions = [
-            r for r in self.ranges.regions if r <= len(places) and max(self.first, r) <= self.most
+            r for r in self.ranges.regions if r <= len(places) and self._fewest(r) <= self.most
         ]
         built = None
         if regions:
@@ -308,7 +315,7 @@ class RegionSearch:
             for r in regions:
                 self.target.check_time()
                 between.append(self.rounds.leader_pairs.least((), places, r))
-            counts = [np.arange(max(self.first, r), self.most + 1) for r in regions]
+            counts = [np.arange(self._fewest(r), self.most + 1) for r in regions]
             each, workers = [len(count) for count in counts], np.concatenate(counts)
             used = np.repeat(regions, each)
             seconds, usd = np.repeat(np.array(between).T, each, axis=1)
@@ -327,16 +334,19 @@ class RegionSearch:
             self._limits, self._roots, self._rough_margins = limits, {}, {}
             self._hub_regions = {}
 
+    def _fewest(self, regions: int) -> int:
+        """Return the fewest workers over so many regions."""
+        return max(self.first, regions)
+
     def _open(self, regions: int, family: Family) -> Indices:
         """List the worker counts at which some placement over so many regions may be an
         improvement.
         """
-        margins = self._root_margins(regions, family)
-        return np.array([n for n, margin in margins.items() if margin >= 0], dtype=np.intp)
+        return np.flatnonzero(self._root_margins(regions, family) >= 0) + self._fewest(regions)
 
-    def _root_margins(self, regions: int, family: Family) -> dict[int, float]:
-        """Return the margin over an improvement of all placements over so many regions, by number
-        of workers.
+    def _root_margins(self, regions: int, family: Family) -> Array:
+        """Return the margins over an improvement of all placements over so many regions, for each
+        number of workers from the fewest on; empty where there are none.
         """
         self._forget_old_margins()
         key = regions, family.hosts
@@ -344,23 +354,22 @@ class RegionSearch:
             self._roots[key] = self._compute_root_margins(regions, family)
         return self._roots[key]
 
-    def _compute_root_margins(self, regions: int, family: Family) -> dict[int, float]:
-        workers, places = (
-            np.arange(max(self.first, regions), self.most + 1),
-            self.relaxation.places(family),
-        )
-        if len(places) < regions or len(workers) == 0:
-            return {}
-        rough = self._rough_margins.get((regions, family.hosts))
-        margins = self._margins((), places, workers, regions, family) if rough is None else rough
-        if self.transport != "region-hub" and np.any(margins >= 0):
-            margins = np.where(
-                margins >= 0, self._fixed_margins(places, workers, regions, family), margins
-            )
-        hubs = self.transport == "region-hub" and np.any(margins >= 0)
-        if hubs and not self.target.short and not self._through_hubs(family)[regions]:
-            margins = np.full(len(margins), -np.inf)
-        return dict(zip(workers.tolist(), margins.tolist(), strict=True))
+    def _compute_root_margins(self, regions: int, family: Family) -> Array:
+        places = self.relaxation.places(family)
+        if len(places) < regions or self._fewest(regions) > self.most:
+            return np.zeros(0)
+        margins = self._rough_margins.get((regions, family.hosts))
+        workers = np.arange(self._fewest(regions), self.most + 1)
+        if margins is None:
+            margins = self._margins((), places, workers, regions, family)
+        open_ = margins >= 0
+        if not np.any(open_):
+            return margins
+        if self.transport != "region-hub":
+            return np.where(open_, self._fixed_margins(places, workers, regions, family), margins)
+        if self.target.short or self._through_hubs(family)[regions]:
+            return margins
+        return np.full(len(margins), -np.inf)
 
     def _through_hubs(self, family: Family) -> Mask:
         """Return whether a placement over so many regions may improve, with every hub looked at by

@@ -21,6 +21,8 @@ class TreeBound:
         Best sums of the hosts that may be used.
     meeting
         How the regions meet.
+    few
+        Whether a few rows are enough, for a first look at the root.
 
     Notes
     -----
@@ -29,7 +31,9 @@ class TreeBound:
     machines.
     """
 
-    def __init__(self, relaxation: Relaxation, grid: Grid, meeting: Meeting) -> None:
+    def __init__(
+        self, relaxation: Relaxation, grid: Grid, meeting: Meeting, *, few: bool = False
+    ) -> None:
         self.relaxation, self.grid, self.meeting = relaxation, grid, meeting
         self.market, self.target, self.mode = relaxation.market, relaxation.target, relaxation.mode
         self.data_usd = min(self.market.data_usd)
@@ -38,7 +42,7 @@ class TreeBound:
         # choose rows, not to cut.
         least_s = float(np.nanmin(meeting.own_s[:, -(-workers // meeting.most) :]))
         needed = self.needed(grid.weights, np.full(1, least_s), home_usd)[:, 0]
-        self.rows = grid.rows(needed, workers)
+        self.rows = grid.rows(needed, workers, few=few)
         self.weights = grid.weights[self.rows]
         self.sums = grid.sums[self.rows, :, : workers + 1]
         self.steps = grid.steps[self.rows, :, :workers]
