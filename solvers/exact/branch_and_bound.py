@@ -500,26 +500,28 @@ def _searches(market: Market, target: Target) -> list[Search]:
         target.check_time()
         mode, of = Mode(market.problem, name, steps), traits(name)
         stock = plain if of.division == "equal" else market
-        searches.append(SEARCHES[of.transport](stock, target, mode))
+        searches.append(search_of(of.transport)(stock, target, mode))
     return searches
 
 
-def _gossip_search(market: Market, target: Target, mode: Mode) -> Search:
-    from .gossip_search import GossipSearch  # only local steps may have it
-
-    return GossipSearch(market, target, mode)
-
-
-SEARCHES: dict[str, Callable[[Market, Target, Mode], Search]] = {
+SEARCHES: dict[str, type[ButterflySearch | RegionSearch | HubSearch]] = {
     "butterfly": ButterflySearch,
     "leaders": RegionSearch,
     "region-hub": RegionSearch,
-    "region-gossip": _gossip_search,
     "store": HubSearch,
     "regional-stores": HubSearch,
     "server": HubSearch,
 }
-"""Search of each transport; a strategy names its transport in its traits."""
+"""Search of each transport of synchronous strategies."""
+
+
+def search_of(transport: str) -> Callable[[Market, Target, Mode], Search]:
+    """Return the class that searches a transport; a strategy names its transport in its traits."""
+    if transport == "region-gossip":
+        from .gossip_search import GossipSearch  # only local steps may have it
+
+        return GossipSearch
+    return SEARCHES[transport]
 
 
 def _offer_draft(target: Target, options: SolveOptions, searches: list[Search]) -> None:

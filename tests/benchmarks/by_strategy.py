@@ -11,6 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from placer.problem.exchange import STRATEGIES, traits
+from placer.problem.placement import NO_EXCHANGE
+
+
+def searched_classes(exact: Any) -> list[Any]:
+    """List the classes of the searches of all strategies, each once."""
+    transports = {traits(name).transport for name in STRATEGIES if name != NO_EXCHANGE}
+    return list(dict.fromkeys(exact.search_of(each) for each in sorted(transports)))
+
 
 @contextmanager
 def watched(wanted: bool) -> Iterator[dict[str, dict[str, float]]]:
@@ -19,14 +28,14 @@ def watched(wanted: bool) -> Iterator[dict[str, dict[str, float]]]:
 
     Notes
     -----
-    It wraps ``turns`` of each class in ``exact.SEARCHES``; what lies outside of them (single
+    It wraps ``turns`` of each class of ``exact.search_of``; what lies outside of them (single
     machines, set-up, the bound of a stopped search) is not in the sums. The cost is two readings of
     a clock for each search.
     """
     exact = importlib.import_module("placer.solvers.exact.branch_and_bound")
 
     spent: dict[str, dict[str, float]] = {}
-    kinds: list[Any] = list(dict.fromkeys(exact.SEARCHES.values())) if wanted else []
+    kinds = searched_classes(exact) if wanted else []
     plain = {kind: kind.turns for kind in kinds}
     for kind in kinds:
         kind.turns = _timed(plain[kind], spent)

@@ -30,6 +30,7 @@ import one_program
 import report
 import scheduler
 import solving
+from by_strategy import searched_classes
 from markets import Question
 
 QUICK_CPU_S = 0.5
@@ -178,12 +179,13 @@ def test_searches_are_watched_only_while_asked() -> None:
     classes are as before afterwards.
     """
     exact = importlib.import_module("placer.solvers.exact.branch_and_bound")
-    before = {kind: kind.turns for kind in exact.SEARCHES.values()}
+    before = {kind: kind.turns for kind in searched_classes(exact)}
+    assert len(before) == 4  # all-reduce, regions, hubs, gossip
     record = solving.measured(
         Question(regions=20, types=20, budget=5.0, seed=3), SolveOptions(), by_strategy=True
     )
     assert "all-reduce" in record["by_strategy"]
-    assert {kind: kind.turns for kind in exact.SEARCHES.values()} == before
+    assert {kind: kind.turns for kind in searched_classes(exact)} == before
 
 
 def test_percentiles_are_nearest_ranks() -> None:
