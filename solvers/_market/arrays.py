@@ -13,5 +13,3 @@ Indices = NDArray[Any]
 """Whole numbers: positions and counts."""
 Mask = NDArray[np.bool_]
 """Which entries of another array are meant."""
-EVERY = slice(None)
-"""All rows."""

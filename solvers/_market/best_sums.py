@@ -9,7 +9,7 @@ import numpy as np
 
 from placer.solving import allowance
 
-from .arrays import EVERY, Array, Indices, Mask
+from .arrays import Array, Indices, Mask
 from .required_machines import RequiredMachines, best_of, best_with
 
 KEPT_SUMS = 1024
@@ -108,7 +108,7 @@ class BestSums:
         self.of_hosts, self.places, self.required = of_hosts, places, required
         self.runs = Runs(values, machines, owner)
         self._kept_sums = lru_cache(maxsize=KEPT_SUMS)(self._sums)
-        self._kept_each: dict[tuple[frozenset[str], int], Array] = {}
+        self._kept_each: dict[tuple[frozenset[str], int], tuple[Indices, Array]] = {}
         self._kept_totals = lru_cache(maxsize=KEPT_SUMS)(self._totals)
 
     def of(self, places: Indices, hosts: frozenset[str], most: int) -> Array:
@@ -134,17 +134,21 @@ class BestSums:
         """
         return self._kept_sums(places.astype(np.intp).tobytes(), hosts, most)
 
-    def of_each(
-        self, places: Indices, hosts: frozenset[str], most: int, rows: Indices | slice = EVERY
-    ) -> Array:
-        """Return the sums of `of` for each place alone, in some rows; shape (rows, places, most +
-        1).
+    def of_each(self, places: Indices, hosts: frozenset[str], most: int, rows: Indices) -> Array:
+        """Return the sums of `of` for each place alone, in some rows, which ascend; shape (rows,
+        places, most + 1).
+
+        Notes
+        -----
+        What an improvement has for a dollar changes little from question to question, so the rows
+        of the last one are kept.
         """
-        if len(self.values) * self.places * (most + 1) > AT_ONCE:
+        if len(rows) * self.places * (most + 1) > AT_ONCE:
             return self._each(rows, hosts, most)[:, places]
-        if (hosts, most) not in self._kept_each:
-            self._kept_each[hosts, most] = self._each(EVERY, hosts, most)
-        return self._kept_each[hosts, most][rows][:, places]
+        kept = self._kept_each.get((hosts, most))
+        if kept is None or not np.isin(rows, kept[0]).all():
+            kept = self._kept_each[hosts, most] = rows, self._each(rows, hosts, most)
+        return kept[1][np.searchsorted(kept[0], rows)][:, places]
 
     def with_required(
         self, places: Indices, hosts: frozenset[str], most: int, among: Indices | None = None
@@ -166,7 +170,7 @@ class BestSums:
             places.astype(np.intp).tobytes(), every.astype(np.intp).tobytes(), hosts, most
         )
 
-    def _each(self, rows: Indices | slice, hosts: frozenset[str], most: int) -> Array:
+    def _each(self, rows: Indices, hosts: frozenset[str], most: int) -> Array:
         inside = self.of_hosts(hosts)
         values, machines, place = (
             each[..., inside] for each in (self.values[rows], self.machines, self.place)

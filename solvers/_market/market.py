@@ -19,7 +19,7 @@ from placer.records import replace
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
 
-from .arrays import EVERY, Array, Indices, Mask
+from .arrays import Array, Indices, Mask
 from .best_sums import BestSums
 from .multipliers import bound_rows
 from .quota_buckets import Buckets
@@ -518,9 +518,7 @@ class Market:
         """
         return self._best.of(places, hosts, most)
 
-    def sums_alone(
-        self, places: Indices, hosts: frozenset[str], most: int, rows: Indices | slice = EVERY
-    ) -> Array:
+    def sums_alone(self, places: Indices, hosts: frozenset[str], most: int, rows: Indices) -> Array:
         """Return `best_sums` of each place alone, in some rows; shape (rows, places, most + 1)."""
         return self._best.of_each(places, hosts, most, rows)
 
