@@ -338,24 +338,27 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         row: RowChange | None = self.catalog.memo.get(ONE_ROW)
         if row is not None:  # a price decides nothing of what is admitted, nor how fast it is
             return _with_one_row(replace(self, catalog=row.plain).pools, row)
-        pools = []
+        pools: list[Pool] = []
+        plans = self.island_question is not None
         places: dict[tuple[str, str, bool], bool] = {}
         kinds: dict[tuple[object, ...], bool] = {}
         for offer in self.catalog.offers:
             where = offer.provider, offer.region, offer.price_basis == "owned"
             if where not in places:
                 places[where] = self._place_admitted(offer)
+            if not places[where]:
+                continue
             kind = (
                 offer.gpu,
                 offer.gpu_count,
                 offer.market,
                 offer.memory_gib,
                 offer.as_of,
-                *(() if self.island_question is None else _island_kind(offer)),
+                _island_kind(offer) if plans else None,
             )  # all that `offer_problems` looks at
-            if places[where] and kind not in kinds:
+            if kind not in kinds:
                 kinds[kind] = not self.offer_problems(offer)
-            if places[where] and kinds[kind]:
+            if kinds[kind]:
                 pools += [pool for pool in self.pools_of(offer) if pool.max_count >= 1]
         return tuple(pools)
 
@@ -728,13 +731,24 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Name the class of averaging time of a worker of some machines: its usual host under
         hivemind, else the software and the network of all its machines.
         """
-        gpu, transport = self.catalog.gpu(offer.gpu), self.transport
+        kind = offer.gpu, offer.network_gbps, machines
+        known = self._averaging_classes.get(kind)
+        if known is None:
+            known = self._averaging_classes[kind] = self._averaging_class(*kind)
+        return known
+
+    def _averaging_class(self, device: str, network_gbps: float | None, machines: int) -> str:
+        gpu, transport = self.catalog.gpu(device), self.transport
         if transport == OLD_TRANSPORT:
             return gpu.host
         if transport == "nccl" and gpu.kind == "cpu":
             transport = "gloo"
-        gbps = machines * (offer.network_gbps or ASSUMED_GBPS)
+        gbps = machines * (network_gbps or ASSUMED_GBPS)
         return Peer(transport=transport, gbps=gbps).name
+
+    @cached_property
+    def _averaging_classes(self) -> dict[tuple[str, float | None, int], str]:
+        return {}
 
     @cached_property
     def _rates(self) -> dict[tuple[object, ...], tuple[Rate | None, ...]]:
