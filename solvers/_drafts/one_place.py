@@ -294,8 +294,7 @@ class OnePlaceDrafts:
         market = self.judge.market
         if traits(mode.strategy).hub:
             return market.place_of
-        hosts = sorted(set(market.host_of))
-        return np.array([hosts.index(host) for host in market.host_of], dtype=np.intp)
+        return market.class_of
 
     def _exchanges(self, mode: Mode, pool: int) -> Exchanges | None:
         """Work out the exchange of equal machines of a pool three times; None if it cannot be had.

@@ -471,7 +471,7 @@ class Market:
 
     def pools_of_hosts(self, hosts: frozenset[str]) -> Mask:
         """Return which pools have hosts of some classes; shape (pools,)."""
-        return np.isin(self._class_of, [self._classes[host] for host in hosts])
+        return np.isin(self.class_of, [self._classes[host] for host in hosts])
 
     @shared_property
     def _classes(self) -> dict[str, int]:
@@ -479,7 +479,7 @@ class Market:
         return {host: number for number, host in enumerate(sorted(set(self.host_of)))}
 
     @shared_property
-    def _class_of(self) -> Indices:
+    def class_of(self) -> Indices:
         """Return the number of each pool's class; shape (pools,)."""
         return np.array([self._classes[host] for host in self.host_of], dtype=np.intp)
 
