@@ -4,6 +4,7 @@ their promise.
 
 from __future__ import annotations
 
+import math
 from itertools import islice
 
 import numpy as np
@@ -210,24 +211,28 @@ class OnePlaceDrafts:
         mixes: list[dict[int, int]] = []
         value = market.usd / market.speed
         has_data = has_data & self._may_win(value)[market.place_of]
+        place_of, prices = market.place_of.tolist(), market.usd.tolist()
         for order in (
             np.lexsort((value, market.place_of)),
             np.lexsort((-market.speed, market.place_of)),
         ):
-            place, usd = -1, 0.0
+            place, usd, left = -1, 0.0, self.judge.most
             mix: dict[int, int] = {}
             used: dict[tuple[str, str, str], int] = {}
             for i in order[has_data[order] & (market.usd[order] <= budget)].tolist():
-                if market.place_of[i] != place:
+                if place_of[i] != place:
                     self.judge.target.check_time()
-                    place, mix, used, usd = market.place_of[i], {}, {}, 0.0
+                    place, mix, used = place_of[i], {}, {}
+                    usd, left = 0.0, self.judge.most
+                payable = math.inf if prices[i] <= 0 else (budget - usd) / prices[i]
+                if left == 0 or payable < 1:  # so it is with most of a place
+                    continue
                 pool = market.pools[i]
                 room = min(
                     int(market.cap[i]),
                     (pool.gpu_quota - used.get(pool.bucket, 0)) // pool.gpus,
                 )
-                payable = room if market.usd[i] <= 0 else (budget - usd) / market.usd[i]
-                count = int(min(room, payable, self.judge.most - sum(mix.values())))
+                count = int(min(room, payable, left))
                 for taken, row in zip(market.joint, self.judge.problem.joint_limits, strict=True):
                     spent = sum(n * taken[k] for k, n in mix.items())
                     if taken[i] > 0:
@@ -235,8 +240,8 @@ class OnePlaceDrafts:
                 if count > 0:
                     mix = {**mix, i: count}
                     used[pool.bucket] = used.get(pool.bucket, 0) + count * pool.gpus
-                    usd += count * market.usd[i]
-                    if len(mix) > 1 and sum(mix.values()) >= self.judge.wish.min_workers:
+                    usd, left = usd + count * prices[i], left - count
+                    if len(mix) > 1 and self.judge.most - left >= self.judge.wish.min_workers:
                         mixes.append(mix)
         least = self.judge.wish.min_workers
         mixes += [mix for mix in hull_mixes(self.judge, has_data) if sum(mix.values()) >= least]
