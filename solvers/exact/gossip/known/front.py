@@ -16,6 +16,12 @@ ROWS = 200
 """Choices of so many machines; more are joined with their neighbours, which errs high."""
 SUMS = 2_000
 """Choices that count as one node: they take about as long."""
+AT_ONCE = 200_000
+"""Choices that are made between two looks at the clock and the memory."""
+KEPT = 30_000
+"""Choices of all numbers of machines and devices; with more, devices are counted roughly, which
+errs high.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +47,22 @@ class Front:
         used = np.flatnonzero(own)
         return dict(zip(self.pools[used].tolist(), own[used].tolist(), strict=True))
 
-    def extended(self, column: int, pool: Offer, most: int) -> Front:
-        """Return the machines with some of one pool more."""
+    def extended(self, column: int, pool: Offer, most: int, tick: Callable[[], None]) -> Front:
+        """Return the machines with some of one pool more, and maybe others; in parts, as all sums
+        together may be more than memory holds.
+        """
+        step = max(1, AT_ONCE // (1 + min(pool.cap, most)))
+        parts: list[Front] = []
+        for first in range(0, len(self.usd), step):
+            part = self._at(np.arange(first, min(first + step, len(self.usd))))
+            for _ in range(1 + len(part.usd) * most // SUMS):
+                tick()
+            parts.append(part._with(column, pool, most))
+            if sum(len(own.usd) for own in parts) > KEPT:
+                parts = [_joined(parts).coarsened(tick)]
+        return parts[0] if len(parts) == 1 else _joined(parts)
+
+    def _with(self, column: int, pool: Offer, most: int) -> Front:
         count = np.arange(min(pool.cap, most) + 1)
         machines = self.machines[:, None] + count
         devices = self.devices[:, None] + count * pool.gpus
@@ -57,6 +77,20 @@ class Front:
             counts=counts,
             pools=self.pools,
         ).best()
+
+    def coarsened(self, tick: Callable[[], None]) -> Front:
+        """Return no more than are kept: devices are counted in ever larger steps, rounded down, so
+        that a quota leaves out less; in the end they are not counted, and neighbours joined.
+        """
+        front, step = self, 1
+        while len(front.usd) > KEPT:
+            if not front.devices.any():
+                return front.thinned()
+            step *= 2
+            for _ in range(len(front.usd) // SUMS):
+                tick()
+            front = replace(front, devices=front.devices // step * step).best()
+        return front
 
     def without_devices(self) -> Front:
         """Return the machines for pools of another quota."""
@@ -103,6 +137,13 @@ class Front:
         )
 
 
+def _joined(parts: list[Front]) -> Front:
+    """Return the machines of some lists that none of any list beat."""
+    names = ("machines", "devices", "usd", "speed", "counts")
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return Front(**columns, pools=parts[0].pools).best()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Offer:
     """One pool: how many machines it has, what each counts against the quota of its bucket, whether
@@ -142,8 +183,6 @@ def _front_of(market: Market, pools: Indices, most: int, tick: Callable[[], None
         own = [market.pools[int(pools[column])] for column in columns]
         largest = most * max(pool.gpus for pool in own)
         for column, pool in zip(columns, own, strict=True):
-            for _ in range(1 + len(built.usd) * most // SUMS):
-                tick()
             index = int(pools[column])
             offer = Offer(
                 cap=int(market.cap[index]),
@@ -153,6 +192,6 @@ def _front_of(market: Market, pools: Indices, most: int, tick: Callable[[], None
                 usd=float(market.usd[index]),
                 speed=float(market.speed[index]),
             )
-            built = built.extended(column, offer, most)
+            built = built.extended(column, offer, most, tick)
         built = built.without_devices()
     return built
