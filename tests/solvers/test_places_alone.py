@@ -11,9 +11,10 @@ import pytest
 
 from instances import random_problem
 from placer.interface.advisor import Advisor
+from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.records import replace
-from placer.solving.answer import SolveOptions
+from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 
 places_alone: Any = importlib.import_module("placer.solvers.exact.tree.places_alone")
@@ -56,6 +57,33 @@ def test_the_best_place_stays_open_until_its_value_is_to_be_beaten(share: float)
         assert all(np.all(each > 0) for each in prices.values())
         left += int(finer[at == here, workers == n].sum())
     assert (left > 0) == (share < 1)
+
+
+def test_rows_lie_around_both_limits_of_a_dollar() -> None:
+    """A floor of 100 samples/s within 1,000 USD/h asks for 0.1 samples/s a dollar, a price of a
+    sample of a million for 1 USD asks for 277.8 (1e6 / 3600): rows from 0.3 to 2.5 times each.
+    """
+    problem = Advisor("erben-2023").problem(
+        "roberta-xlm", objective="cost-per-sample", budget="1000/h", min_throughput=100
+    )
+    target = targets.Target.of(problem, gap=0.0, deadline=time.monotonic() + 60, beat=1.0)
+    prices = np.array([0.0, 0.02, 0.04, 0.1, 0.24, 0.3, 80.0, 90.0, 277.8, 600.0, 700.0])
+    weights = np.column_stack([np.ones(len(prices)), prices])
+    rows = relaxations.priced_rows(weights, modes.Mode(problem, "all-reduce", 1), target)
+    assert prices[rows].tolist() == [0.0, 0.04, 0.1, 0.24, 90.0, 277.8, 600.0]
+
+
+def test_a_floor_far_below_what_the_budget_pays_costs_no_nodes(default: Catalog) -> None:
+    """27 nodes; with rows around floor and budget alone it took 7,600."""
+    found = Advisor(default).recommend(
+        "whisper-small",
+        objective="cost-per-sample",
+        budget="180/h",
+        min_throughput=60,
+        alternatives=False,
+    )
+    assert found.status is Status.OPTIMAL
+    assert found.nodes < 500
 
 
 def test_what_cannot_beat_the_best_is_told_by_speed_and_price_alone() -> None:

@@ -15,6 +15,7 @@ from placer.problem.exchange.allreduce import pair_bytes
 from placer.problem.kept_answers import Recent
 from placer.records import replace
 from placer.solving import allowance
+from placer.units import SECONDS_PER_HOUR
 from placer.workload.constants import SITES
 
 from ..._market.arrays import Array, Indices
@@ -566,13 +567,22 @@ def fewest_crossing_pairs(workers: Indices, room: Indices, used: int) -> Array:
 def priced_rows(weights: Array, mode: Mode, target: Target) -> Indices:
     """Choose rows without other limits than the price: the ends, and those around the samples/s
     that an improvement has for a dollar; all of them where that is not known.
+
+    Notes
+    -----
+    An improvement has them by its least speed and largest price, and by what a sample may cost: two
+    limits that may be far apart, and either may be the tight one.
     """
     chosen = ~np.any(weights[:, 2:] > 0, axis=1)
     speed, usd = target.min_speed * mode.multiplier, target.max_usd_per_hour
     if speed > 0 and 0 < usd < np.inf:  # machines that are paid for anyway may cost nothing
-        price = weights[:, 1] / (speed / usd)
-        ends = (weights[:, 0] == 0) | (weights[:, 1] == 0)
-        chosen &= ends | ((price >= BELOW) & (price <= ABOVE))
+        price, near = weights[:, 1], (weights[:, 0] == 0) | (weights[:, 1] == 0)
+        centres = [speed / usd]
+        if 0 < target.max_usd_per_sample < np.inf:
+            centres.append(mode.multiplier / (SECONDS_PER_HOUR * target.max_usd_per_sample))
+        for centre in centres:
+            near |= (price >= BELOW * centre) & (price <= ABOVE * centre)
+        chosen &= near
     return np.flatnonzero(chosen)
 
 
