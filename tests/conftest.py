@@ -120,6 +120,18 @@ inherits that it is ignored.
 """
 
 
+def in_fresh_python(code: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a Python of its own in the checkout; it must end well."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        timeout=PROCESS_TIMEOUT_S,
+    )
+
+
 def free_port() -> int:
     """Find a port that nobody listens on, below those that the system gives out to others
     meanwhile.

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from conftest import PROCESS_TIMEOUT_S, ROOT, Run
+from conftest import PROCESS_TIMEOUT_S, ROOT, Run, in_fresh_python
 from placer.cli import COMMANDS
 from placer.documents.schemas import SCHEMA_NAMES, schema_text
 from placer.problem.exchange import STRATEGIES
@@ -300,14 +300,7 @@ def test_nothing_is_looked_through_for_garbage_at_the_end() -> None:
         "try:\n    run(['--version'])\n"
         "except SystemExit:\n    print('after', gc.get_freeze_count())\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-        timeout=PROCESS_TIMEOUT_S,
-    )
+    done = in_fresh_python(code)
     assert done.stdout.splitlines()[1:] == ["after 0", "at exit True"]
 
 

@@ -4,14 +4,12 @@ left out.
 
 import json
 import math
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import PROCESS_TIMEOUT_S, ROOT
+from conftest import ROOT, in_fresh_python
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
@@ -314,14 +312,7 @@ def test_rates_need_no_torch() -> None:
         "assert rates_from_flops('cnn', 1e9, 1e6, load_catalog('default'))\n"
         "print([m for m in ('torch', 'scipy') if m in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-        timeout=PROCESS_TIMEOUT_S,
-    )
+    done = in_fresh_python(code)
     assert done.stdout.strip() == "[]"
 
 

@@ -3,13 +3,11 @@ they hold.
 """
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from conftest import PROCESS_TIMEOUT_S, ROOT
+from conftest import ROOT, in_fresh_python
 from structure import FLOORS, SOURCES, read_structure, rooms_by_level
 
 HEAVY = {
@@ -133,14 +131,7 @@ def test_nothing_is_called_utils() -> None:
 def loaded_by(code: str) -> set[str]:
     """Modules in sys.modules after some code, in a fresh process."""
     script = f"import sys\n{code}\nprint(' '.join(sorted(sys.modules)), file=sys.stderr)"
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-        timeout=PROCESS_TIMEOUT_S,
-    )
+    done = in_fresh_python(script)
     return set(done.stderr.split())
 
 
