@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from placer.cost_model.limits import evaluated, violations_without_price
+from placer.cost_model.limits import priced, violations_without_price
 from placer.cost_model.objective import objective_of
 from placer.errors import PlacerError
 from placer.problem.admitted_exchanges import exchange_for, exchanges
@@ -31,8 +31,8 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
         tried += 1
         if violations_without_price(placement, problem):
             continue
-        outcome, broken = evaluated(placement, problem)
-        if outcome is None or broken:
+        outcome, broken = priced(placement, problem)
+        if broken:
             continue
         key = objective.score(outcome)
         if best is None or key < best[0]:

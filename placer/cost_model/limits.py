@@ -47,11 +47,16 @@ def evaluated(
     broken = violations_without_price(placement, problem)
     if any(v.code in ("function", "exchange", "data") for v in broken):
         return None, broken
+    outcome, others = priced(placement, problem)
+    return outcome, (*broken, *others)
+
+
+def priced(placement: Placement, problem: Problem) -> tuple[Outcome, tuple[Violation, ...]]:
+    """Return what a placement does and costs, with the `violations` that only this shows."""
     wish, outcome = problem.requirements, evaluate(placement, problem)
     # only a rule of residency reads them
     moves = moves_before(placement, problem) if wish.datasets and wish.kept else ()
     return outcome, (
-        *broken,
         *_function_time(outcome, problem),
         *_data_violations(placement, moves, problem),
         *broken_limits(outcome, wish),
