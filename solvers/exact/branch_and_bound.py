@@ -370,14 +370,14 @@ class Prepared:
         """Note the bound that the relaxation of each mode proves alone; None where it proves that
         the mode holds no placement.
         """
+        from .gossip_search import GossipSearch  # few questions want a certificate
+
         outermost = unbeatable_value(self.market, target)
         bounds: dict[tuple[str, int], float | None] = {
             **dict.fromkeys(self.market.problem.modes, outermost)
         }
         if self._alone(target):
             bounds[NO_EXCHANGE, 1] = _best_single_machine(self.market, target)
-        from .gossip_search import GossipSearch  # few questions want a certificate
-
         trial = replace(target.deaf, gap=0.0, deadline=math.inf)
         # What no time or memory is left for keeps the outermost value.
         with allowance.closing(), suppress(OutOfTimeError, MemoryError):
