@@ -18,6 +18,7 @@ from instances import (
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
+from placer.interface.advisor import Advisor
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
@@ -240,3 +241,23 @@ def test_regions_are_settled_as_by_enumeration() -> None:
         assert must.tolist() == [value < needed - 1e-12 for value in away]
         ruled_out, forced = ruled_out + int(out.sum()), forced + int(must.sum())
     assert min(ruled_out, forced) >= 50
+
+
+def test_places_that_no_number_of_workers_shares_have_no_frame() -> None:
+    """Two near places, each open for another number of workers: no placement has both."""
+    problem = asking(Advisor("erben-2023").problem("roberta-xlm", budget="5/h"), "all-reduce")
+    market = EXACT.Market.of(problem)
+    target = EXACT.Target.of(problem, gap=0.0, deadline=time.monotonic() + 1e6)
+    search = EXACT.Prepared(market).searches(market, target)[0]
+    family = search.relaxation.families[-1]
+    spread = search._spread(family)
+    workers, rows = np.array([2, 3]), np.arange(len(spread.grid.weights))
+    apart = np.zeros((len(spread.places), 2), dtype=bool)
+    apart[0, 0] = apart[1, 1] = True
+    assert [*spread._narrowed(target, rows, workers, apart, 0.0, np.inf)] == []
+    together = np.zeros((len(spread.places), 2), dtype=bool)
+    together[:2] = True
+    assert any(
+        frame is not None
+        for frame in spread._narrowed(target, rows, workers, together, 0.0, np.inf)
+    )

@@ -126,7 +126,7 @@ class Spread:
             member[chosen] = True
             open_ = np.flatnonzero(inside[member].sum(axis=0) > 1)
             values = self._levels(chosen, workers[open_], below, level)
-            if len(values) == 0:  # all of them are of a lower level
+            if len(values) == 0 or len(open_) == 0:  # of a lower level, or too few places
                 continue
             target.check_time()
             least, level_ = max(float(values[0]), self.relaxation.fastest_pair), float(values[-1])
