@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 
+from placer.cost_model.estimate import pool_of, with_plans
 from placer.cost_model.limits import priced, violations_without_price
 from placer.cost_model.objective import objective_of
 from placer.errors import PlacerError
 from placer.problem.admitted_exchanges import exchange_for, exchanges
-from placer.problem.placement import NO_EXCHANGE, Placement
+from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem.problem import Problem, groups_of
 from placer.solving.answer import Answer, SolveOptions, Status
+from placer.workload.island import Island
 
+PRICES_ALL = True
+"""Every placement is priced by itself, whatever the number of its workers does to their speed."""
 LIMIT = 2_000_000
 """Most combinations of counts that are tried."""
 
@@ -46,7 +50,7 @@ def solve(problem: Problem, options: SolveOptions) -> Answer:
 
 def placements(problem: Problem) -> Iterator[Placement]:
     """Yield every placement that quotas and the range of workers could allow."""
-    wish, pools = problem.requirements, problem.pools
+    wish, pools = problem.requirements, problem.every_pool
     size = 1
     for pool in pools:
         size *= min(pool.max_count, wish.max_workers) + 1
@@ -59,8 +63,20 @@ def placements(problem: Problem) -> Iterator[Placement]:
         workers = sum(counts)
         if wish.min_workers <= workers <= wish.max_workers:
             groups = groups_of(pools, counts)
+            if not alike(groups, problem):
+                continue
             at = Placement(
                 groups=groups, exchange=exchange_for(NO_EXCHANGE, 1, problem)
             ).workers_by_place
             for exchange in exchanges(problem, at):
-                yield Placement(groups=groups, exchange=exchange)
+                yield with_plans(Placement(groups=groups, exchange=exchange), problem)
+
+
+def alike(groups: Sequence[WorkerGroup], problem: Problem) -> bool:
+    """Tell whether workers with a plan are equally fast, where they have to be."""
+    if problem.island_question is None or problem.mixes_workers or len(groups) == 1:
+        return True
+    workers = sum(group.count for group in groups)
+    islands = [problem.island(pool_of(g, problem).offer, g.machines, None, workers) for g in groups]
+    seconds = [built.step.seconds for built in islands if isinstance(built, Island)]
+    return len(seconds) == len(islands) and max(seconds) <= min(seconds) * (1 + 1e-8)

@@ -454,9 +454,9 @@ def island_problem(seed: int, most: int = 3_000) -> Problem:
     while True:
         problem = _islands(draw)
         size = 1
-        for pool in problem.pools:
+        for pool in problem.every_pool:
             size *= min(pool.max_count, problem.requirements.max_workers) + 1
-        if problem.pools and size <= most:
+        if problem.every_pool and size <= most:
             return problem
 
 

@@ -34,6 +34,7 @@ from placer.problem.exchange import strategy, traits
 from placer.problem.exchange.phase import Phase, bytes_by_link
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Pool, Problem
+from placer.records import replace
 from placer.units import SECONDS_PER_HOUR, Interval, format_speed, format_usd
 from placer.workload.island import Refusal
 
@@ -193,7 +194,7 @@ def estimate(
     PlacerError
         If an offer, rate, link, price, function or store is not known.
     """
-    machines = [(pool_of(group, problem), group.count) for group in placement.groups]
+    machines = workers_of(placement, problem)
     phases = exchange_phases(placement, problem)
     outcome = _outcome(machines, placement, phases, problem, EXPECTED)
     slow, fast = (_outcome(machines, placement, phases, problem, case) for case in (SLOW, FAST))
@@ -267,13 +268,13 @@ def evaluate(placement: Placement, problem: Problem) -> Outcome:
     """Return the expected round and price of a placement, as in `estimate` but without intervals
     and sources (for solvers).
     """
-    machines = [(pool_of(group, problem), group.count) for group in placement.groups]
+    machines = workers_of(placement, problem)
     return _outcome(machines, placement, exchange_phases(placement, problem), problem, EXPECTED)
 
 
 def moves_before(placement: Placement, problem: Problem) -> tuple[Move, ...]:
     """Return the data that has to move before the run, as in `estimate` but without the rest."""
-    machines = [(pool_of(group, problem), group.count) for group in placement.groups]
+    machines = workers_of(placement, problem)
     phases = exchange_phases(placement, problem)
     return moves_of(_shares(machines, placement, phases, problem), problem)
 
@@ -357,8 +358,33 @@ def _usd_interval(
     return Interval(value=usd.total, low=min(totals) + low, high=max(totals) + high)
 
 
-def pool_of(group: WorkerGroup, problem: Problem) -> Pool:
+def workers_of(placement: Placement, problem: Problem) -> list[tuple[Pool, int]]:
+    """Find the offers and rates behind the groups of a placement, and how many workers each has."""
+    return [(pool_of(g, problem, placement.workers), g.count) for g in placement.groups]
+
+
+def with_plans(placement: Placement, problem: Problem) -> Placement:
+    """Return a placement with the plan inside each worker, where there is one for its part of a
+    step.
+    """
+    if problem.island_question is None:
+        return placement
+    groups = []
+    for group in placement.groups:
+        offer = pool_of(group, problem).offer
+        pool = problem.pool(offer, group.machines, group.inner, placement.workers)
+        groups.append(group if pool is None else replace(group, inner=pool.inner))
+    return replace(placement, groups=tuple(groups))
+
+
+def pool_of(group: WorkerGroup, problem: Problem, workers: int | None = None) -> Pool:
     """Find the offer and the rates behind a group.
+
+    Parameters
+    ----------
+    workers
+        All workers that share a step, on which the rates of a worker with a plan depend, where the
+        request leaves their number open; None: a speed that no plan exceeds.
 
     Raises
     ------
@@ -366,7 +392,8 @@ def pool_of(group: WorkerGroup, problem: Problem) -> Pool:
         If the catalog has no such offer, no rate is known for its device, or its machines cannot
         train the model by the plan of the group.
     """
-    kind = (*group.offer_kind, group.machines, group.inner)
+    workers = problem.fixed_workers or workers
+    kind = (*group.offer_kind, group.machines, group.inner, workers)
     known = problem.pools_of_groups.get(kind)
     if known is not None:
         return known
@@ -374,9 +401,9 @@ def pool_of(group: WorkerGroup, problem: Problem) -> Pool:
         group.place, group.instance_type, group.gpu, group.gpu_count, group.market
     )
     if offer is not None:
-        pool = problem.pool(offer, group.machines, group.inner)
+        pool = problem.pool(offer, group.machines, group.inner, workers)
         if pool is None:
-            refused = problem.island(offer, group.machines, group.inner)
+            refused = problem.island(offer, group.machines, group.inner, workers)
             if isinstance(refused, Refusal):
                 raise PlacerError(
                     f"{group.worker_name} in {group.place}: {refused.reason}",

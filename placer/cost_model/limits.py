@@ -15,10 +15,11 @@ from placer.problem.data.residency import leaks
 from placer.problem.exchange import overlaps, traits
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements, missing, sequences_taken
+from placer.problem.requirements import Requirements, missing
 from placer.problem.shares import Part, broken_caps, broken_shares
 from placer.units import GIB, format_bytes, format_duration, format_number, format_usd
 from placer.workload.inner_plan import InnerPlan
+from placer.workload.island import Refusal
 
 LIMIT_CODES = frozenset({"budget", "total-budget", "deadline", "carbon", "throughput"})
 """Codes of `broken_limits`: what other prices, speeds or links may heal."""
@@ -45,7 +46,7 @@ def evaluated(
     to evaluate.
     """
     broken = violations_without_price(placement, problem)
-    if any(v.code in ("function", "exchange", "data") for v in broken):
+    if any(v.code in ("function", "exchange", "data", "batch") for v in broken):
         return None, broken
     outcome, others = priced(placement, problem)
     return outcome, (*broken, *others)
@@ -68,6 +69,7 @@ def violations_without_price(placement: Placement, problem: Problem) -> tuple[Vi
     broken = [
         *_group_violations(placement, problem),
         *_island_violations(placement, problem),
+        *_plan_refusals(placement, problem),
         *_quota_violations(placement, problem),
         *_exchange_violations(placement, problem),
     ]
@@ -101,15 +103,6 @@ def violations_without_price(placement: Placement, problem: Problem) -> tuple[Vi
                 code="batch",
                 message=f"a step of {problem.batch} samples cannot be shared by "
                 f"{placement.workers} workers",
-            )
-        )
-    ranks = sum(sequences_taken(group) for group in placement.groups)
-    if ranks > problem.batch:
-        broken.append(
-            Violation(
-                code="batch",
-                message=f"a step has {problem.batch:,} sequences for {ranks:,} ranks, each of "
-                f"which takes one at least",
             )
         )
     broken += [*_unplaced_data(placement, problem), *_unused(placement, problem)]
@@ -268,6 +261,15 @@ def _island_violations(placement: Placement, problem: Problem) -> Iterator[Viola
             yield from _plan_violations(group.inner, wish)
 
 
+def _plan_refusals(placement: Placement, problem: Problem) -> Iterator[Violation]:
+    """Yield the workers that no plan lets do an equal part of a step."""
+    for group in placement.groups if problem.island_question is not None else ():
+        offer = pool_of(group, problem).offer
+        refused = problem.island(offer, group.machines, group.inner, placement.workers)
+        if isinstance(refused, Refusal):
+            yield Violation(code="batch", message=f"{group.spec}: {refused.reason}")
+
+
 def _plan_violations(inner: InnerPlan, wish: Requirements) -> Iterator[Violation]:
     """Yield the parts of a plan inside a worker that differ from those asked for."""
     for flag, wanted, has in (
@@ -331,7 +333,7 @@ def parts_of(placement: Placement, problem: Problem) -> tuple[Part, ...]:
         Part(
             place=group.place,
             market=group.market,
-            speed=group.count * pool_of(group, problem).speed_units,
+            speed=group.count * pool_of(group, problem, placement.workers).speed_units,
         )
         for group in placement.groups
     )

@@ -93,9 +93,9 @@ def figures(placement: Placement, problem: Problem) -> dict[str, Any]:
                 "gpu": group.gpu,
                 "gpu_count": group.gpu_count,
                 "market": group.market,
-                "alone": pool_of(group, problem).alone.value,
-                "in_group": pool_of(group, problem).shared.value,
-                "basis": pool_of(group, problem).alone.basis,
+                "alone": pool_of(group, problem, placement.workers).alone.value,
+                "in_group": pool_of(group, problem, placement.workers).shared.value,
+                "basis": pool_of(group, problem, placement.workers).alone.basis,
                 **island_document(group.machines, group.inner),
             }
             for group in placement.groups

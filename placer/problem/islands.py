@@ -1,28 +1,29 @@
 """Workers of a model whose speed follows from its architecture: machines of one offer, their plan
-and its rate.
+for a share of a step, and its rate.
 """
 
 from __future__ import annotations
+
+import math
 
 from msgspec import Struct
 
 from placer.market.catalog import Gpu, VmOffer
 from placer.problem.requirements import Requirements
 from placer.records import replace
-from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
-from placer.workload.island import Island, PlanWishes, Refusal, island, machine_counts
+from placer.workload.island import Island, PlanWishes, Refusal, island, least_sequence_seconds
 from placer.workload.island.machine_counts import MOST_ISLAND_MACHINES, powers_of_two
+from placer.workload.island.precision import lacks_precision
 from placer.workload.profile import COMPRESSION_BYTES, ModelProfile, Rate
 
 
 class IslandQuestion(Struct, frozen=True, kw_only=True):
-    """What the plan of an island depends on, beside its machines."""
+    """What the plan of an island depends on, beside its machines and its share of a step."""
 
     profile: ModelProfile
     architecture: Architecture
-    batch: int
     transport: str
     compression: str
     wish: Requirements
@@ -50,15 +51,22 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         )
 
     def island(
-        self, offer: VmOffer, gpu: Gpu, machines: int, inner: InnerPlan | None = None
+        self,
+        offer: VmOffer,
+        gpu: Gpu,
+        machines: int,
+        sequences: int,
+        inner: InnerPlan | None = None,
     ) -> Island | Refusal:
-        """Return the plan and rate of some machines of an offer, or why there is none."""
+        """Return the plan by which some machines of an offer do a share of a step, or why there is
+        none.
+        """
         if gpu.kind != "gpu":
             return Refusal(
                 code="device",
                 reason=f"nobody knows how fast {self.profile.name} trains on {gpu.gpu}",
             )
-        built = island(
+        return island(
             self.architecture,
             gpu,
             offer.gpu_count,
@@ -66,20 +74,21 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
             offer.fabric,
             machines,
             self.plan_wishes(inner),
-            self.batch,
+            sequences,
             self.transport,
+            offer.memory_gib,
         )
-        if isinstance(built, Island) and built.host_bytes > offer.memory_gib * GIB:
-            return Refusal(
-                code="host-memory",
-                reason=(
-                    f"{self.profile.name} needs {built.host_bytes / GIB:.0f} GiB of host memory on "
-                    f"each machine; {offer.instance_type} has {offer.memory_gib:g} GiB"
-                ),
-                plan=built.plan,
-                shortage=built.host_bytes / (offer.memory_gib * GIB),
-            )
-        return built
+
+    def sequence_seconds(
+        self, offer: VmOffer, gpu: Gpu, machines: int
+    ) -> tuple[tuple[int, float], ...]:
+        """Return the seconds in which a rank of some machines of an offer, or of fewer, calculates
+        a sequence at least, by tensor parallel degree; empty where nobody knows.
+        """
+        wishes = self.plan_wishes()
+        if gpu.kind != "gpu" or (wishes.precision and lacks_precision(gpu, wishes.precision)):
+            return ()
+        return least_sequence_seconds(self.architecture, gpu, offer.gpu_count, machines, wishes)
 
     def limits(self, offer: VmOffer) -> tuple[int, int]:
         """Return the fewest and most machines that one worker of an offer may have."""
@@ -90,7 +99,7 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         return wish.min_island_machines or 1, min(limit, wish.max_island_machines or limit)
 
     def nearest(
-        self, offer: VmOffer, gpu: Gpu, machines: int = MOST_ISLAND_MACHINES
+        self, offer: VmOffer, gpu: Gpu, sequences: int, machines: int = MOST_ISLAND_MACHINES
     ) -> tuple[int, Island | Refusal]:
         """Return the smallest island of an offer that can train the model, with its machines; if
         there is none, the one that lacks the least share of its memory.
@@ -102,51 +111,63 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         """
         least, limit = self.limits(offer)
         most = min(limit, machines)
-        counts = sorted({k for k in (least, *powers_of_two(most), most) if least <= k <= most})
         tried: list[tuple[int, Refusal]] = []
-        for count in counts or [least]:
-            built = self.island(offer, gpu, count)
+        for count in self._shown(least, most) or [least]:
+            built = self.island(offer, gpu, count, sequences)
             if isinstance(built, Island):
-                return count, built
+                known = max((k for k, _ in tried), default=count)
+                return self._smallest(offer, gpu, sequences, known, (count, built))
             tried.append((count, built))
         return min(tried, key=lambda pair: pair[1].shortage)
 
-    def counts(self, offer: VmOffer, gpu: Gpu) -> tuple[int, ...]:
-        """List the numbers of machines that are worth offering as one worker."""
+    def _smallest(
+        self, offer: VmOffer, gpu: Gpu, sequences: int, low: int, fits: tuple[int, Island]
+    ) -> tuple[int, Island]:
+        """Return the smallest island above one that does not fit; the larger one fits."""
+        while fits[0] - low > 1:  # more machines never need more memory each
+            middle = (low + fits[0]) // 2
+            built = self.island(offer, gpu, middle, sequences)
+            if isinstance(built, Island):
+                fits = middle, built
+            else:
+                low = middle
+        return fits
+
+    def shown_counts(self, offer: VmOffer, gpu: Gpu, sequences: int) -> tuple[int, ...]:
+        """List some numbers of machines that one worker may have: the smallest that fits, the
+        largest, and the powers of two between.
+        """
         if gpu.kind != "gpu":
             return ()
-        wish = self.wish
-        asked = wish.min_island_machines is not None
-        least, limit = self.limits(offer)
-        counts = machine_counts(
-            self.architecture,
-            gpu,
-            offer.gpu_count,
-            offer.network_gbps,
-            offer.fabric,
-            self.plan_wishes(),
-            self.batch,
-            self.transport,
-            all_counts=asked or wish.max_local_steps is not None,
-            most=limit,
+        first, built = self.nearest(offer, gpu, sequences)
+        if isinstance(built, Refusal):
+            return ()
+        counts = {first, *self._shown(first, self.limits(offer)[1])}
+        return tuple(
+            k for k in sorted(counts) if isinstance(self.island(offer, gpu, k, sequences), Island)
         )
-        if not asked:
-            return counts
-        # The ends of a range may be no powers of two.
-        ends = {k for k in (least, limit) if isinstance(self.island(offer, gpu, k), Island)}
-        return tuple(sorted({k for k in {*counts, *ends} if least <= k <= limit}))
 
-    def rates(self, built: Island, offer: VmOffer) -> tuple[Rate, Rate]:
-        """Return the speed of an island alone, and of one that exchanges with others."""
+    @staticmethod
+    def _shown(least: int, most: int) -> list[int]:
+        return sorted({k for k in (least, *powers_of_two(most), most) if least <= k <= most})
+
+    def rates(self, built: Island, offer: VmOffer, sequences: float) -> tuple[Rate, Rate]:
+        """Return the speed of an island alone, and of one that exchanges with others, while each of
+        its steps has some sequences: the share of a step, whole or not, whose fullest rank was
+        timed.
+        """
+        value = sequences / built.step.seconds
         alone = Rate(
             gpu=offer.gpu,
             gpu_count=offer.gpu_count,
             framework="none",
-            value=built.samples_per_second,
-            low=built.low,
-            high=built.high,
+            value=value,
+            low=value * built.low / built.samples_per_second,
+            high=value * built.high / built.samples_per_second,
             basis=built.basis,
             source=built.source,
         )
-        shared = self.profile.slowed(alone, self.transport)
-        return alone, replace(shared, basis=built.basis)
+        # Islands of one zone are as fast as one of all their machines; only the doubt is wider.
+        slowed = self.profile.slowed(alone, self.transport)
+        shared = replace(slowed, basis=built.basis, value=value, high=max(value, slowed.high))
+        return alone, shared

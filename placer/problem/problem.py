@@ -5,10 +5,10 @@ file.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -42,11 +42,12 @@ from placer.problem.requirements import (
     OUTER,
     SYNCHRONOUS,
     JointLimit,
+    Narrowed,
     Requirements,
     joint_limits,
-    sequences_taken,
 )
 from placer.problem.shares import units_of
+from placer.problem.worker_sizes import ROUNDING, Kind, Limits, Size, sizes
 from placer.records import replace
 from placer.units import GIB
 from placer.workload.constants import (
@@ -76,6 +77,7 @@ from placer.workload.profile import (
     profile_document,
 )
 
+T = TypeVar("T")
 SCHEMA = "placer.problem/v1"
 PARTS = ("profile", "requirements", "catalog", "calibration")
 """What a problem file holds."""
@@ -215,6 +217,11 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return most if self.speed_cap is None else min(most, self.speed_cap // self.speed_units)
 
 
+def _at_most(rate: Rate, most: float) -> Rate:
+    """Return a speed, or a limit on it if that is less."""
+    return rate if rate.value <= most else replace(rate, value=most, low=min(rate.low, most))
+
+
 def groups_of(pools: Sequence[Pool], counts: Sequence[int]) -> tuple[WorkerGroup, ...]:
     """Build the worker groups of some counts; a pool without machines has no group."""
     return tuple(pool.group(count) for pool, count in zip(pools, counts, strict=True) if count)
@@ -286,32 +293,59 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def joint_limits(self) -> tuple[JointLimit, ...]:
-        """Limits on sums over all workers: those that the wishes set, and the sequences of a step
-        where some placement has more ranks than that.
+        """Limits on sums over all workers that the wishes set."""
+        return joint_limits(self.requirements)
 
-        Notes
-        -----
-        Each rank takes a sequence at least. Where neither the workers nor the budget reach so many
-        ranks the limit is left out, for every row costs time.
+    @property
+    def fixed_workers(self) -> int | None:
+        """Number of workers where the request leaves no choice; None where it does."""
+        wish = self.requirements
+        return wish.min_workers if wish.min_workers == wish.max_workers else None
+
+    def sequences(self, workers: int) -> int:
+        """Return the sequences of a step that the fullest of some workers has: all have equal
+        parts.
         """
-        limits, wish = joint_limits(self.requirements), self.requirements
-        if self.island_question is None:  # no worker has a plan, so none has ranks
-            return limits
-        taken = [(sequences_taken(pool), pool.usd_per_hour) for pool in self.pools]
-        most = wish.max_workers * max((ranks for ranks, _ in taken), default=0)
-        if wish.budget_usd_per_hour is not None and most > self.batch:
-            cheapest = min(usd / ranks for ranks, usd in taken if ranks)
-            if cheapest > 0:
-                most = min(most, int(wish.budget_usd_per_hour / cheapest * (1 + 1e-6)))
-        if most <= self.batch:
-            return limits
-        return (*limits, JointLimit(most=self.batch, ranks=True))
+        return -(-self.batch // workers)
 
     @cached_property
     def pools(self) -> tuple[Pool, ...]:
         """Offers that the request admits, in the order of the book; questions that admit the same
         share them.
+
+        Notes
+        -----
+        For a model with an architecture, workers of every number of machines with their plan and
+        speed where the number of workers is known; else a few of them, with a speed that no plan
+        exceeds.
         """
+        if self.island_question is not None and self.fixed_workers is not None:
+            return self._sized(self.fixed_workers)
+        more = (*self._island_limits, self.sequences(self.requirements.min_workers))
+        return self._shared("pools", more, self._admitted)
+
+    @property
+    def every_pool(self) -> tuple[Pool, ...]:
+        """Offers that the request admits, as workers of every number of machines: for a whole book
+        many more than `pools`.
+        """
+        if self.island_question is None or self.fixed_workers is not None:
+            return self.pools
+        pools = (
+            self.pool(offer, machines)
+            for kind in self._worker_kinds
+            for offer in kind.offers
+            for machines in range(kind.least, kind.most + 1)
+        )
+        return tuple(pool for pool in pools if pool is not None and pool.max_count >= 1)
+
+    @cached_property
+    def _worker_kinds(self) -> tuple[Kind, ...]:
+        """Admitted offers by what decides the plans of their machines."""
+        return self._shared("kinds", self._island_limits, self._build_kinds)
+
+    def _shared(self, name: str, more: tuple[object, ...], build: Callable[[], T]) -> T:
+        """Return what questions of the catalog share that admit the same offers."""
         wish = self.requirements
         limits = (
             wish.gpus,
@@ -327,18 +361,27 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             wish.speed_caps,
             self.data_reads,
             self.transport,
-            *self._island_limits,
         )
-        kept: Recent[tuple[ModelProfile, tuple[Pool, ...]]] = self.catalog.memo.setdefault(
-            "pools", Recent(KEPT_POOLS)
+        kept: Recent[tuple[ModelProfile, T]] = self.catalog.memo.setdefault(
+            name, Recent(KEPT_POOLS)
         )
-        return kept.get((id(self.profile), limits), lambda: (self.profile, self._admitted()))[1]
+        # While the profile is held, nothing else has its id.
+        key = id(self.profile), limits, more
+        return kept.get(key, lambda: (self.profile, build()))[1]
 
     def _admitted(self) -> tuple[Pool, ...]:
         row: RowChange | None = self.catalog.memo.get(ONE_ROW)
         if row is not None:  # a price decides nothing of what is admitted, nor how fast it is
             return _with_one_row(replace(self, catalog=row.plain).pools, row)
         pools: list[Pool] = []
+        for offer in self._admitted_offers():
+            pools += [pool for pool in self.pools_of(offer) if pool.max_count >= 1]
+        return tuple(pools)
+
+    def _admitted_offers(self) -> Iterator[VmOffer]:
+        """Yield the offers that the request admits, in the order of the book; whether some plan
+        fits their machines is not looked at.
+        """
         plans = self.island_question is not None
         places: dict[tuple[str, str, bool], bool] = {}
         kinds: dict[tuple[object, ...], bool] = {}
@@ -357,10 +400,111 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 _island_kind(offer) if plans else None,
             )  # all that `offer_problems` looks at
             if kind not in kinds:
-                kinds[kind] = not self.offer_problems(offer)
+                kinds[kind] = not self._unwanted(offer) and not self._unfit(offer)
             if kinds[kind]:
-                pools += [pool for pool in self.pools_of(offer) if pool.max_count >= 1]
-        return tuple(pools)
+                yield offer
+
+    def _build_kinds(self) -> tuple[Kind, ...]:
+        question = self.island_question
+        assert question is not None
+        by_kind: dict[tuple[object, ...], list[VmOffer]] = {}
+        for offer in self._admitted_offers():
+            by_kind.setdefault(_island_kind(offer), []).append(offer)
+        cheapest: dict[tuple[str, int], float] = {}
+        for offers in by_kind.values():
+            device = offers[0].gpu, offers[0].gpu_count
+            prices = [offer.usd_per_hour for offer in offers]
+            cheapest[device] = min([*prices, cheapest.get(device, math.inf)])
+        kinds = (self._kind(question, tuple(offers), cheapest) for offers in by_kind.values())
+        return tuple(kind for kind in kinds if kind is not None)
+
+    def _kind(
+        self,
+        question: IslandQuestion,
+        offers: tuple[VmOffer, ...],
+        cheapest: Mapping[tuple[str, int], float],
+    ) -> Kind | None:
+        """Return offers of one kind with the sizes of their workers; None if none fits the model.
+
+        Notes
+        -----
+        A smaller part of a step never needs fewer machines than the whole step.
+        """
+        first = offers[0]
+        gpu, (_, limit) = self.catalog.gpu(first.gpu), question.limits(first)
+        quotas = (self.quota(o.place, o.gpu, o.market) // o.gpu_count for o in offers)
+        most = min(limit if first.network_gbps and first.fabric else 1, max(quotas))
+        least, built = question.nearest(first, gpu, self.batch, most)
+        if most < 1 or isinstance(built, Refusal):
+            return None
+        return Kind(
+            offers=offers,
+            rank_s=question.sequence_seconds(first, gpu, most),
+            least=least,
+            most=most,
+            usd_per_hour=min(offer.usd_per_hour for offer in offers),
+            twin_usd=cheapest[first.gpu, first.gpu_count],
+        )
+
+    def _limits(self, workers: int) -> Limits:
+        wish, asked = self.requirements, self.requirements.narrowed or Narrowed()
+        usd, machines = wish.budget_usd_per_hour, wish.max_machines
+        return Limits(
+            workers=workers,
+            sequences=self.sequences(workers),
+            longest_s=asked.most_s,
+            alike=not self.mixes_workers,
+            few_sizes=asked.few_sizes,
+            usd_per_hour=math.inf if usd is None else usd,
+            machines=math.inf if machines is None else machines,
+        )
+
+    def worker_sizes(self, workers: int) -> tuple[Size, ...]:
+        """List the kinds and sizes of workers that may be among some of them, by bounds alone."""
+        known = self._sizes.get(workers)
+        if known is None:
+            known = self._sizes[workers] = sizes(self._worker_kinds, self._limits(workers))
+        return known
+
+    @cached_property
+    def _sizes(self) -> dict[int, tuple[Size, ...]]:
+        return {}
+
+    def _sized(self, workers: int) -> tuple[Pool, ...]:
+        """Return the workers that some of them may be, each with its plan for an equal part of a
+        step, in the order of the book.
+        """
+        longest_s = self._limits(workers).longest_s * (1 + ROUNDING)
+        pools = [
+            pool
+            for size in self.worker_sizes(workers)
+            for built in (self.island(size.kind.offers[0], size.machines, workers=workers),)
+            if isinstance(built, Island) and built.step.seconds <= longest_s
+            for offer in size.offers
+            for pool in (self.pool(offer, size.machines, workers=workers),)
+            if pool is not None and pool.max_count >= 1 and self.part_s(pool, workers) <= longest_s
+        ]
+        order = {id(offer): number for number, offer in enumerate(self.catalog.offers)}
+        return tuple(sorted(pools, key=lambda pool: (order[id(pool.offer)], pool.machines)))
+
+    def part_s(self, pool: Pool, workers: int) -> float:
+        """Return the seconds in which a worker does its part of a step, one of some equal ones."""
+        speed = pool.alone.value if workers == 1 else pool.shared.value
+        return self.batch / workers / speed
+
+    @cached_property
+    def mixes_workers(self) -> bool:
+        """Whether workers with a plan may be of several kinds: where machines or data are given,
+        not chosen. Else all of them are equally fast, for each waits for the slowest.
+        """
+        owned = {o.device for o in self.catalog.offers if o.price_basis == "owned"}
+        return bool(self.requirements.used or self.requirements.datasets) or len(owned) > 1
+
+    def with_pools(self, requirements: Requirements, pools: tuple[Pool, ...]) -> Problem:
+        """Return the question with other wishes, about some of its workers alone."""
+        asked = replace(self, requirements=requirements)
+        asked.__dict__["pools"] = pools
+        return asked
 
     @cached_property
     def _island_limits(self) -> tuple[object, ...]:
@@ -368,9 +512,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if self.island_question is None:
             return ()
         wish = self.requirements
-        fields = (wish.min_island_machines, wish.max_island_machines, wish.max_local_steps is None)
+        fields = (wish.min_island_machines, wish.max_island_machines, wish.same_zone)
         plan = self.island_question.plan_wishes()
-        return (*fields, wish.same_zone, plan, self.batch, wish.max_machines)
+        return (*fields, plan, wish.max_machines, self.batch)
 
     @cached_property
     def island_question(self) -> IslandQuestion | None:
@@ -380,7 +524,6 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return IslandQuestion(
             profile=self.profile,
             architecture=self.profile.architecture,
-            batch=self.batch,
             transport=self.transport,
             compression=self.compression,
             wish=self.requirements,
@@ -395,24 +538,33 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         kind = _island_kind(offer)
         _, known, _ = self._known_islands
         if kind not in known:
-            known[kind] = question.counts(offer, self.catalog.gpu(offer.gpu))
+            gpu, workers = self.catalog.gpu(offer.gpu), self.requirements.min_workers
+            known[kind] = question.shown_counts(offer, gpu, self.sequences(workers))
         pools = (self.pool(offer, machines) for machines in known[kind])
         return tuple(pool for pool in pools if pool is not None)
 
     def island(
-        self, offer: VmOffer, machines: int = 1, inner: InnerPlan | None = None
+        self,
+        offer: VmOffer,
+        machines: int = 1,
+        inner: InnerPlan | None = None,
+        workers: int | None = None,
     ) -> Island | Refusal | None:
-        """Return the plan and rate of some machines of an offer, or why there is none; None for a
-        model without an architecture.
+        """Return the plan and rate of some machines of an offer as one of some workers, or why there
+        is none; None for a model without an architecture. Where the request leaves their number
+        open and none is given, it is the least.
         """
         question = self.island_question
         if question is None:
             return None
-        kind = _island_kind(offer), machines, inner
+        sequences = self.sequences(
+            self.fixed_workers or workers or self.requirements.min_workers
+        )
+        kind = _island_kind(offer), machines, inner, sequences
         _, _, known = self._known_islands
         if kind not in known:
             gpu = self.catalog.gpu(offer.gpu)
-            known[kind] = question.island(offer, gpu, machines, inner)
+            known[kind] = question.island(offer, gpu, machines, sequences, inner)
         return known[kind]
 
     def nearest_island(
@@ -424,7 +576,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         question = self.island_question
         if question is None:
             return None
-        return question.nearest(offer, self.catalog.gpu(offer.gpu), machines)
+        sequences = self.sequences(self.requirements.min_workers)
+        return question.nearest(offer, self.catalog.gpu(offer.gpu), sequences, machines)
 
     @cached_property
     def pools_of_groups(self) -> dict[tuple[object, ...], Pool]:
@@ -576,7 +729,11 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return NO_QUOTA_GPUS if gpus is None else gpus
 
     def pool(
-        self, offer: VmOffer, machines: int = 1, inner: InnerPlan | None = None
+        self,
+        offer: VmOffer,
+        machines: int = 1,
+        inner: InnerPlan | None = None,
+        workers: int | None = None,
     ) -> Pool | None:
         """Return the rates and quota of an offer as workers of some machines; None if nobody can
         say how fast it is, or the model fits no plan.
@@ -585,24 +742,37 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         ----------
         inner
             The plan inside a worker; None: the fastest, for a model with an architecture.
+        workers
+            How many workers share a step in equal parts, where the request leaves their number
+            open; None: a worker has no plan, and a speed that none exceeds.
         """
         if self.island_question is None and (machines > 1 or inner is not None):
             return None
-        built = self.island(offer, machines, inner)
+        workers = self.fixed_workers or workers
+        built = self.island(offer, machines, inner, workers)
         if isinstance(built, Refusal):
             return None
-        rates = self._machine_rates(offer) if built is None else self._rates_of(built, offer)
+        rates = (
+            self._machine_rates(offer)
+            if built is None
+            else self._rates_of(built, offer, machines, workers)
+        )
         alone, shared = rates
         if alone is None or shared is None:
             return None
         loader = self.loader(offer, machines)
         if loader is not None:
             alone, shared = loader.loaded(alone), loader.loaded(shared)
+        asked = self.requirements.narrowed
+        if asked is not None and workers is not None and asked.least_s > 0:
+            most = self.batch / workers / asked.least_s
+            alone, shared = (_at_most(rate, most) for rate in (alone, shared))
         quota = (
             self.quota(offer.place, offer.gpu, offer.market)
             if self.requirements.quotas
             else self._other_quota
         )
+        planned = built is not None and (workers is not None or inner is not None)
         return Pool(
             offer=offer,
             alone=alone,
@@ -610,7 +780,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             gpu_quota=quota,
             host=self.averaging_class(offer, machines),
             machines=machines,
-            inner=None if built is None else built.plan,
+            inner=built.plan if built is not None and planned else None,
             loader=loader,
             speed_cap=self._speed_cap(offer),
         )
@@ -720,11 +890,23 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             )
         return rates
 
-    def _rates_of(self, built: Island, offer: VmOffer) -> tuple[Rate | None, ...]:
-        kind = id(built), offer.gpu, offer.gpu_count
+    def _rates_of(
+        self, built: Island, offer: VmOffer, machines: int, workers: int | None
+    ) -> tuple[Rate | None, ...]:
+        kind = id(built), offer.gpu, offer.gpu_count, workers
         rates = self._rates.get(kind)
-        if rates is None and self.island_question is not None:
-            rates = self._rates[kind] = self.island_question.rates(built, offer)
+        question = self.island_question
+        if rates is None and question is not None:
+            sequences = self.batch / (workers or self.requirements.min_workers)
+            rates = question.rates(built, offer, sequences)
+            if workers is None:
+                gpu = self.catalog.gpu(offer.gpu)
+                rank_s = question.sequence_seconds(offer, gpu, question.limits(offer)[1])
+                most = machines * offer.gpu_count / min(s / degree for degree, s in rank_s)
+                rates = tuple(
+                    replace(rate, value=most, high=max(most, rate.high)) for rate in rates
+                )
+            self._rates[kind] = rates
         return rates or ()
 
     def averaging_class(self, offer: VmOffer, machines: int = 1) -> str:
@@ -756,6 +938,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def offer_problems(self, offer: VmOffer) -> list[tuple[str, str]]:
         """Return why an offer may not be used, as (code, message); empty if it may."""
+        return [*self._unwanted(offer), *self._unplanned(offer), *self._unfit(offer)]
+
+    def _unwanted(self, offer: VmOffer) -> list[tuple[str, str]]:
+        """Return the wishes that an offer does not meet."""
         wish, problems = self.requirements, []
         if not asks_for(wish.gpus, offer.gpu, offer.gpu_count):
             name = offer.device if any(":" in gpu for gpu in wish.gpus) else offer.gpu
@@ -765,46 +951,6 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 (
                     "market",
                     f"{offer.instance_type} in {offer.place} is {offer.market}, not {wish.market}",
-                )
-            )
-        built = self.island(offer)
-        device_gib = self.catalog.gpu(offer.gpu).memory_gib
-        if isinstance(built, Refusal) and not self.pools_of(offer):
-            _, nearest = self.nearest_island(offer) or (1, built)
-            # Where an island fits that is not offered, one machine says why.
-            refused = nearest if isinstance(nearest, Refusal) else built
-            problems.append((MEMORY_CODES.get(refused.code, refused.code), refused.reason))
-        elif built is None and self.profile.device_memory_bytes > device_gib * GIB:
-            need = self.profile.device_memory_bytes / GIB
-            problems.append(
-                (
-                    "device-memory",
-                    (
-                        f"{self.profile.name} needs {need:.1f} GiB on each device; {offer.gpu} has "
-                        f"{device_gib:g} GiB"
-                    ),
-                )
-            )
-        failed = self.profile.ran_out_of_memory(offer.gpu, offer.gpu_count)
-        if built is None and failed is not None:
-            problems.append(
-                (
-                    "device-memory",
-                    (
-                        f"{self.profile.name} ran out of memory on a machine of "
-                        f"{failed.gpu_count} x {failed.gpu}: {failed.source}"
-                    ),
-                )
-            )
-        if built is None and self.profile.host_memory_bytes > offer.memory_gib * GIB:
-            need = self.profile.host_memory_bytes / GIB
-            problems.append(
-                (
-                    "host-memory",
-                    (
-                        f"{self.profile.name} needs {need:.1f} GiB of host memory; "
-                        f"{offer.instance_type} has {offer.memory_gib:g} GiB"
-                    ),
                 )
             )
         if wish.oldest_price is not None and offer.as_of < wish.oldest_price:
@@ -821,6 +967,57 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             problems.append(("carbon", f"{offer.gpu}: {NO_POWER}"))
         if wish.require_measured and not self._measured(offer):
             problems.append(("estimated", f"nobody measured {self.profile.name} on {offer.device}"))
+        return problems
+
+    def _unplanned(self, offer: VmOffer) -> list[tuple[str, str]]:
+        """Return why no plan fits the machines of an offer."""
+        built = self.island(offer)
+        if isinstance(built, Refusal) and not self.pools_of(offer):
+            _, nearest = self.nearest_island(offer) or (1, built)
+            # Where an island fits that is not offered, one machine says why.
+            refused = nearest if isinstance(nearest, Refusal) else built
+            return [(MEMORY_CODES.get(refused.code, refused.code), refused.reason)]
+        return []
+
+    def _unfit(self, offer: VmOffer) -> list[tuple[str, str]]:
+        """Return what a machine lacks for a model without an architecture."""
+        problems: list[tuple[str, str]] = []
+        if self.island_question is not None:
+            return problems
+        device_gib = self.catalog.gpu(offer.gpu).memory_gib
+        if self.profile.device_memory_bytes > device_gib * GIB:
+            need = self.profile.device_memory_bytes / GIB
+            problems.append(
+                (
+                    "device-memory",
+                    (
+                        f"{self.profile.name} needs {need:.1f} GiB on each device; {offer.gpu} has "
+                        f"{device_gib:g} GiB"
+                    ),
+                )
+            )
+        failed = self.profile.ran_out_of_memory(offer.gpu, offer.gpu_count)
+        if failed is not None:
+            problems.append(
+                (
+                    "device-memory",
+                    (
+                        f"{self.profile.name} ran out of memory on a machine of "
+                        f"{failed.gpu_count} x {failed.gpu}: {failed.source}"
+                    ),
+                )
+            )
+        if self.profile.host_memory_bytes > offer.memory_gib * GIB:
+            need = self.profile.host_memory_bytes / GIB
+            problems.append(
+                (
+                    "host-memory",
+                    (
+                        f"{self.profile.name} needs {need:.1f} GiB of host memory; "
+                        f"{offer.instance_type} has {offer.memory_gib:g} GiB"
+                    ),
+                )
+            )
         return problems
 
     def place_problem(self, place: str) -> str:

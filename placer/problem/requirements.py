@@ -23,7 +23,6 @@ from placer.workload.inner_plan import (
     PRECISIONS,
     SHARDINGS,
     TENSOR_DEGREES,
-    InnerPlan,
 )
 from placer.workload.peer import RINGS
 from placer.workload.profile import COMPRESSION_BYTES
@@ -87,6 +86,7 @@ LATER_FIELDS = (
     "expected",
     "speed_caps",
     "least_speed",
+    "narrowed",
     "budget_rate",
 )
 """Fields that documents leave out where nothing is asked: older versions wrote none of them."""
@@ -133,44 +133,18 @@ class Counted(Protocol):
     def speed_units(self) -> int:
         """Speed of one worker in millionths of a sample per second."""
 
-    @property
-    def inner(self) -> InnerPlan | None:
-        """The plan inside a worker."""
-
-
-class Planned(Protocol):
-    """GPUs that work by a plan."""
-
-    @property
-    def gpus(self) -> int:
-        """GPUs in all."""
-
-    @property
-    def inner(self) -> InnerPlan | None:
-        """The plan inside a worker."""
-
-
-def sequences_taken(worker: Planned) -> int:
-    """Return the ranks of a worker, or of a group of them, that each take a sequence of their own
-    in every step; 0 without a plan.
-    """
-    return 0 if worker.inner is None else worker.gpus // worker.inner.tensor_parallel
-
 
 class JointLimit(Struct, frozen=True, kw_only=True):
-    """At most so many GPUs of a joint quota, so much speed under a cap, machines where there is
-    neither, or ``ranks`` that take a sequence of their own in every step.
+    """At most so many GPUs of a joint quota, so much speed under a cap, or machines where there is
+    neither.
     """
 
     most: int
     quota: Quota | None = None
-    ranks: bool = False
     cap: SpeedCap | None = None
 
     def taken(self, pool: Counted) -> int:
         """Return what one worker takes."""
-        if self.ranks:
-            return sequences_taken(pool)
         if self.cap is not None:
             place, _, market = pool.bucket
             return pool.speed_units if self.cap.covers(place, market) else 0
@@ -220,6 +194,17 @@ class Used(Struct, frozen=True, kw_only=True):
         return None if any(sign in self.place for sign in "*?[") else self.place
 
 
+class Narrowed(Struct, frozen=True, kw_only=True):
+    """What a search over numbers of workers asks of one number: the most seconds that the slowest
+    worker does its part of a step in, and that all wait for at least; whether a few numbers of
+    machines are enough.
+    """
+
+    most_s: float = float("inf")
+    least_s: float = 0.0
+    few_sizes: bool = False
+
+
 class Requirements(Struct, frozen=True, kw_only=True):
     """The user's wishes, in SI units; None means no limit.
 
@@ -239,7 +224,8 @@ class Requirements(Struct, frozen=True, kw_only=True):
     ``confidence`` is a share of the scenarios of capacity, and ``expected`` asks for the mean over
     them;
     ``speed_caps`` and ``least_speed`` are what a search over them asks of one range of speeds, and
-    no word of a user. ``budget_rate`` names the rate at which a budget in another currency was
+    ``narrowed`` what a search over numbers of workers asks of one number. They are no words of a
+    user. ``budget_rate`` names the rate at which a budget in another currency was
     read.
     """
 
@@ -308,6 +294,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
     expected: bool = False
     speed_caps: tuple[SpeedCap, ...] = ()
     least_speed: int | None = None
+    narrowed: Narrowed | None = None
     budget_rate: str | None = None
 
     @property

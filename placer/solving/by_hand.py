@@ -36,7 +36,9 @@ def place_by_hand(workers: str, problem: Problem) -> Placement:
             f"tbs {low:,}..{high:,} is a range; a placement by hand needs one batch",
             "give --tbs N, or use placer recommend",
         )
-    groups = tuple(_find_group(spec, problem) for spec in parse_workers(workers))
+    specs = parse_workers(workers)
+    total = sum(spec.count for spec in specs)
+    groups = tuple(_find_group(spec, problem, total) for spec in specs)
     counts = Placement(
         groups=groups, exchange=Exchange(strategy=PLAIN, compression=problem.compression)
     ).workers_by_place
@@ -117,7 +119,7 @@ def impossible(problem: Problem, counts: dict[str, int]) -> ImpossibleError:
     )
 
 
-def _find_group(spec: WorkerSpec, problem: Problem) -> WorkerGroup:
+def _find_group(spec: WorkerSpec, problem: Problem, workers: int) -> WorkerGroup:
     problem.catalog.region(spec.place)
     gpu = next(
         (name for name in problem.catalog.gpus if name.upper() == spec.gpu.upper()), spec.gpu
@@ -146,16 +148,18 @@ def _find_group(spec: WorkerSpec, problem: Problem) -> WorkerGroup:
         o for o in matches if not any("memory" in code for code, _ in problem.offer_problems(o))
     ] or matches
     offer = min(fitting, key=lambda o: (o.usd_per_hour, o.instance_type))
-    return _planned(offer, spec, problem)
+    return _planned(offer, spec, problem, workers)
 
 
-def _planned(offer: VmOffer, spec: WorkerSpec, problem: Problem) -> WorkerGroup:
+def _planned(
+    offer: VmOffer, spec: WorkerSpec, problem: Problem, workers: int
+) -> WorkerGroup:
     """Build the group of a spec with the plan inside each worker: the one written, else the fastest
     that fits.
     """
-    pool = problem.pool(offer, spec.machines, spec.inner)
+    pool = problem.pool(offer, spec.machines, spec.inner, workers)
     if pool is None:
-        refused = problem.island(offer, spec.machines, spec.inner)
+        refused = problem.island(offer, spec.machines, spec.inner, workers)
         why = f"no speed of {problem.profile.name} is known"
         if refused is None and (spec.machines > 1 or spec.inner):
             why = f"{problem.profile.name} has no architecture from which a plan would follow"

@@ -152,7 +152,23 @@ def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) ->
         return best_within_shares(
             problem, lambda asked, own: solve(asked, solver, own), options, solver
         )
+    if _counts_workers(problem, solver):
+        from placer.solving.worker_counts import best_worker_count  # models without a plan do not
+
+        result = best_worker_count(
+            problem, lambda asked, own: _checked(asked, solver, own, run), options, solver
+        )
+        return _verified(result)
     return _checked(problem, solver, options, run)
+
+
+def _counts_workers(problem: Problem, solver: str) -> bool:
+    """Tell whether a question is asked for each number of workers: theirs is open or their speeds
+    do not add up, and the solver does not price every placement by itself.
+    """
+    planned = problem.island_question is not None
+    whole = getattr(_module(solver), "PRICES_ALL", False)
+    return planned and problem.requirements.narrowed is None and not whole
 
 
 def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, SolveOptions], Result]:
@@ -175,7 +191,8 @@ def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, Solve
     PlacerError
         If there is no such solver.
     """
-    if problem.requirements.open_batches or problem.requirements.has_shares:
+    wish = problem.requirements
+    if wish.open_batches or wish.has_shares or _counts_workers(problem, solver):
         return lambda asked, options: solve(asked, solver, options)
     module = _module(solver)
     run: Run = module.prepare(problem) if hasattr(module, "prepare") else module.solve
@@ -216,13 +233,18 @@ def _checked(problem: Problem, solver: str, options: SolveOptions, run: Run) -> 
     with allowance.opened(options.time_limit_s, options.memory_limit_bytes, options.cancel):
         answer = _stopped_or_asked(run, problem, options)
     seconds = time.perf_counter() - started
-    result = _result(problem, answer, solver, seconds, options)
-    if answer.placement is None:
+    return _verified(_result(problem, answer, solver, seconds, options))
+
+
+def _verified(result: Result) -> Result:
+    """Return a result whose placement keeps every limit and no bound that it beats."""
+    problem, placement = result.problem, result.placement
+    if placement is None:
         return result
-    wrong = "; ".join(v.message for v in violations(answer.placement, problem)) or _beaten(result)
+    wrong = "; ".join(v.message for v in violations(placement, problem)) or _beaten(result)
     if wrong:
         raise AssertionError(
-            f"solver {solver} is wrong: {wrong}; the problem is in {_reproducer(problem)}"
+            f"solver {result.solver} is wrong: {wrong}; the problem is in {_reproducer(problem)}"
         )
     return result
 

@@ -32,6 +32,7 @@ def unlike_workers(problem: Problem, placement: Placement, got: Estimate) -> Ite
     exchange = placement.exchange
     if (
         exchange.transport not in RINGS
+        or problem.island_question is not None  # they are timed with equal parts
         or traits(exchange.strategy).division != "adaptive"
         or problem.requirements.datasets
         or placement.workers < 2

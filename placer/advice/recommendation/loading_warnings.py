@@ -36,7 +36,7 @@ def loading_warnings(problem: Problem, placement: Placement, got: Estimate) -> I
     framework = traits(placement.exchange.strategy).framework
     at: dict[str, float] = {}
     for group in placement.groups:
-        pool = pool_of(group, problem)
+        pool = pool_of(group, problem, placement.workers)
         first = group.count * pool.first(worker_rate(pool, framework).value)
         at[group.place] = at.get(group.place, 0.0) + first
     yield from _waiting(problem, placement, got.tokens_per_sample)
@@ -71,9 +71,9 @@ def _waiting(problem: Problem, placement: Placement, length: int | None) -> Iter
     beside = replace(problem, requirements=replace(problem.requirements, data_store=None))
     framework, told = traits(placement.exchange.strategy).framework, set()
     for group in placement.groups:
-        pool = pool_of(group, problem)
+        pool = pool_of(group, problem, placement.workers)
         speed = worker_rate(pool, framework).value
-        able = worker_rate(pool_of(group, beside), framework).value
+        able = worker_rate(pool_of(group, beside, placement.workers), framework).value
         kind = group.place, pool.name
         if speed >= 0.99 * able or kind in told:
             continue

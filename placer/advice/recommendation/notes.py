@@ -21,7 +21,7 @@ from placer.market.catalog import FREE, OLD_TRANSPORT, Catalog, VmOffer
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import NO_QUOTA_GPUS, Problem
-from placer.problem.requirements import ALL_REGIONS, sequences_taken
+from placer.problem.requirements import ALL_REGIONS
 from placer.records import replace
 from placer.solving.answer import Warn
 from placer.solving.result import Option, Result
@@ -441,22 +441,10 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
             message="third parties run community machines and may see the data; --market spot "
             "leaves them out",
         )
-    yield from _part_warnings(problem, placement)
     yield from network_warnings(problem, placement, got)
     yield from loading_warnings(problem, placement, got)
     yield from unlike_workers(problem, placement, got)
     yield from _exchange_warnings(problem, placement, got)
-
-
-def _part_warnings(problem: Problem, placement: Placement) -> Iterator[Warn]:
-    """Yield that a step has fewer sequences than GPUs that take one: such a plan cannot run."""
-    takers = sum(sequences_taken(group) for group in placement.groups)
-    if problem.batch < takers:
-        yield Warn(
-            code="small-batch",
-            message=f"a step has {problem.batch:,} sequences for {takers:,} GPUs, each of which "
-            f"takes one at least: raise --tbs, or lower --workers or --machines",
-        )
 
 
 def _out_of_range(problem: Problem, placement: Placement) -> str:

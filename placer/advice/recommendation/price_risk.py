@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from placer.advice.recommendation.nearest import short_search
-from placer.cost_model.estimate import Outcome, offers_of, pool_of
+from placer.cost_model.estimate import Outcome, offers_of, workers_of
 from placer.cost_model.outlook.risk import machine_groups
 from placer.cost_model.outlook.totals import totals_of
 from placer.market.catalog import Catalog, VmOffer
@@ -115,7 +115,7 @@ def _outlier_words(offer: VmOffer, off: Outlier) -> str:
 def _machines(placement: Placement, problem: Problem) -> list[tuple[VmOffer, int]]:
     """Return the offers of a placement with how many machines of each it rents."""
     counts: dict[VmOffer, int] = {}
-    pools = [(pool_of(group, problem), group.count) for group in placement.groups]
+    pools = workers_of(placement, problem)
     for offer, count in offers_of(pools, placement, problem):
         counts[offer] = counts.get(offer, 0) + count
     return list(counts.items())

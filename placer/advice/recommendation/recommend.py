@@ -26,7 +26,14 @@ from placer.advice.recommendation.price_risk import outlier_sentences, price_ris
 from placer.advice.recommendation.renting import check_own_pools, own_notes, renting_notes
 from placer.advice.recommendation.wider_proofs import WiderProofs
 from placer.cost_model.convergence import multiplier_of
-from placer.cost_model.estimate import Estimate, Outcome, estimate, evaluate, pool_of
+from placer.cost_model.estimate import (
+    Estimate,
+    Outcome,
+    estimate,
+    evaluate,
+    pool_of,
+    with_plans,
+)
 from placer.cost_model.limits import LIMIT_CODES, TOLERANCE, Violation, evaluated, violations
 from placer.cost_model.outlook.totals import totals_of
 from placer.errors import PlacerError
@@ -276,8 +283,12 @@ def equal_machines(problem: Problem) -> Iterator[Placement]:
             cheapest[kind] = pool
     wish = problem.requirements
     budget = (wish.budget_usd_per_hour or float("inf")) * NEAR
+    planned = problem.island_question is not None
     for pool in cheapest.values():
         for n in range(wish.min_workers, min(pool.max_count, wish.max_workers) + 1):
+            fullest, before = (-(-problem.batch // (m * pool.gpus)) for m in (n, max(1, n - 1)))
+            if planned and n > wish.min_workers and fullest == before:
+                continue  # one worker less is as fast: the fullest device has as many sequences
             if n * pool.usd_per_hour <= budget and (n == 1 or ("all-reduce", 1) in problem.modes):
                 yield Placement(
                     groups=(pool.group(n),),
@@ -311,6 +322,7 @@ def _considered(result: Result) -> Iterator[Considered]:
         if known is not None and objective.better(known, hoped) and most <= speed and not slower:
             continue
         allowance.check()
+        placement = with_plans(placement, problem)
         outcome, broken = evaluated(placement, problem)
         if outcome is not None and not broken:
             value = objective.value(outcome)
@@ -344,7 +356,8 @@ def _above_budget(
                 break
             allowance.check()
             if placement not in known:
-                known[placement] = (placement, *evaluated(placement, problem))
+                full = with_plans(placement, problem)
+                known[placement] = (full, *evaluated(full, problem))
                 yield known[placement]
             _, outcome, broken = known[placement]
             missed = {violation.code for violation in broken} == {"budget"}
@@ -357,7 +370,8 @@ def promise(placement: Placement, problem: Problem) -> tuple[float, float]:
     no more USD/h can be expected of them.
     """
     (group,) = placement.groups
-    pool, multiplier = pool_of(group, problem), multiplier_of(placement.exchange, problem).value
+    pool = pool_of(group, problem)
+    multiplier = multiplier_of(placement.exchange, problem).value
     speed = group.count * max(pool.alone.value, pool.shared.value) / multiplier
     return speed, group.count * pool.usd_per_hour
 

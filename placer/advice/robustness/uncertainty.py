@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from placer.cost_model.convergence import samples_to_target
-from placer.cost_model.estimate import exchange_phases, offers_of, pool_of
+from placer.cost_model.estimate import exchange_phases, offers_of, workers_of
 from placer.errors import PlacerError, unknown
 from placer.market.price_interval import price_interval
 from placer.problem.placement import Placement
@@ -149,7 +149,7 @@ def changes_of(factors: Sequence[Factor], shares: Sequence[float]) -> tuple[Chan
 def _prices(
     problem: Problem, placement: Placement, boxes: Mapping[str, tuple[float, float]]
 ) -> Iterable[Factor]:
-    machines = [(pool_of(group, problem), group.count) for group in placement.groups]
+    machines = workers_of(placement, problem)
     for offer, _ in offers_of(machines, placement, problem):
         low, high = boxes.get("price") or price_interval(offer).factors
         market = offer.market.replace("_", "-")

@@ -325,7 +325,7 @@ def speed_shares(placement: Placement, problem: Problem, gang: Gang, machines: A
         if server is not None and group is server:
             alive &= there >= server.count
             continue
-        rate = worker_rate(pool_of(group, problem), framework).value
+        rate = worker_rate(pool_of(group, problem, placement.workers), framework).value
         workers += there
         work += there * rate
         full += group.count * rate

@@ -184,10 +184,19 @@ def crew_of(
 def loaded_speeds(
     machines: Sequence[tuple[Pool, int]], placement: Placement, problem: Problem, case: int
 ) -> list[float]:
-    """Return the samples/s of one worker of each kind, as all of them share store and lines."""
-    chosen = traits(placement.exchange.strategy)
+    """Return the samples/s of one worker of each kind, as all of them share store and lines.
+
+    Notes
+    -----
+    Workers with a plan have equal parts of a step, and wait for the slowest. A search over numbers
+    of workers asks for what each does by itself, which is no slower.
+    """
+    chosen, wish = traits(placement.exchange.strategy), problem.requirements
     rates = (worker_rate(pool, chosen.framework) for pool, _ in machines)
     speeds = [(rate.value, rate.low, rate.high)[case] for rate in rates]
+    waits = problem.island_question is not None and wish.narrowed is None
+    if waits and not wish.datasets:
+        speeds = [min(speeds)] * len(speeds)
     if problem.data_store is None:  # the data is with the workers, which share nothing
         return speeds
     readers = []
@@ -205,7 +214,7 @@ def loaded_speeds(
         readers,
         problem.most_loaded_samples_per_s,
         case,
-        equal_parts=chosen.division == "equal",
+        equal_parts=waits or chosen.division == "equal",
     )
 
 

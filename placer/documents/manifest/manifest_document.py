@@ -111,7 +111,7 @@ def build_manifest(
 def _groups(placement: Placement, problem: Problem, *, islands: bool) -> list[dict[str, Any]]:
     built, offset, framework = [], 0, traits(placement.exchange.strategy).framework
     for number, group in enumerate(placement.groups):
-        pool = pool_of(group, problem)
+        pool = pool_of(group, problem, placement.workers)
         offer = pool.offer
         built.append(
             {

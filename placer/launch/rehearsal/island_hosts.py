@@ -41,12 +41,12 @@ def host_rates(problem: Problem, placement: Placement) -> tuple[Rate, ...]:
     """List samples/s of the plan's machines as rows of a profile, those of an architecture too."""
     if problem.profile.architecture is None:
         return problem.profile.rates
-    return tuple(rate for group in placement.groups for rate in _rates(group, problem))
+    return tuple(rate for group in placement.groups for rate in _rates(group, problem, placement.workers))
 
 
-def _rates(group: WorkerGroup, problem: Problem) -> list[Rate]:
+def _rates(group: WorkerGroup, problem: Problem, workers: int) -> list[Rate]:
     """List what one worker calculates alone, and with each software of exchanges."""
-    pool, gpu, count = pool_of(group, problem), group.gpu, group.gpu_count
+    pool, gpu, count = pool_of(group, problem, workers), group.gpu, group.gpu_count
     alone = replace(pool.alone, gpu=gpu, gpu_count=count, framework="none")
     shared = [replace(pool.shared, gpu=gpu, gpu_count=count, framework=name) for name in SOFTWARE]
     return [alone, *shared]

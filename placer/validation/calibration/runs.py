@@ -10,7 +10,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from placer.cost_model.estimate import exchange_phases, pool_of
+from placer.cost_model.estimate import exchange_phases, pool_of, workers_of
 from placer.cost_model.timing.crew import EXPECTED
 from placer.cost_model.timing.round_seconds import step_seconds
 from placer.cost_model.timing.step import StepSeconds
@@ -95,7 +95,7 @@ class MeasuredRun:
 
     def machines(self, problem: Problem) -> list[tuple[Pool, int]]:
         """Return the offers and speeds behind the groups, as a problem knows them."""
-        return [(pool_of(group, problem), group.count) for group in self.placement.groups]
+        return workers_of(self.placement, problem)
 
     def hosts(self) -> set[str]:
         """Return the classes of the hosts whose averaging is fitted: rings of NCCL and Gloo have

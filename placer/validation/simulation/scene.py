@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import fsum
 
-from placer.cost_model.estimate import pool_of
+from placer.cost_model.estimate import workers_of
 from placer.cost_model.timing.averaging import averaging_seconds
 from placer.cost_model.timing.crew import EXPECTED, loaded_speeds
 from placer.cost_model.timing.plain_streams import GOODPUT
@@ -63,7 +63,7 @@ class Scene:
         self._averaging: dict[tuple[str, int], float] = {}
 
     def _hired(self, placement: Placement) -> list[Machine]:
-        pools = [(pool_of(group, self.problem), group.count) for group in placement.groups]
+        pools = workers_of(placement, self.problem)
         rates = loaded_speeds(pools, placement, self.problem, EXPECTED)
         machines: list[Machine] = []
         for group, (pool, _), rate in zip(placement.groups, pools, rates, strict=True):

@@ -1,10 +1,10 @@
 """Islands: machines of one offer in one zone that train one copy of a model by an inner plan.
 
-`island` chooses the plan and times it, `machine_counts` says how many machines to offer.
+`island` chooses the plan for a share of a step, and times it.
 """
 
-from placer.workload.island.machine_counts import machine_counts
 from placer.workload.island.plans import Island, island
+from placer.workload.island.question import least_sequence_seconds
 from placer.workload.island.refusals import Refusal
 from placer.workload.island.transports import TRANSPORTS, Transport
 from placer.workload.island.wishes import PlanWishes, check_wishes
@@ -17,5 +17,5 @@ __all__ = [
     "Transport",
     "check_wishes",
     "island",
-    "machine_counts",
+    "least_sequence_seconds",
 ]

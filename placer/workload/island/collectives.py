@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placer.workload.island.hardware import BITS, Hardware
+from placer.workload.island.hardware import BITS
 from placer.workload.island.transports import MIB, Transport
 
 HIDDEN_SHARE = 0.8
@@ -42,21 +42,6 @@ def network_seconds(
     bytes_per_s = attained_bytes_per_s(network_gbps, via)
     ring = 2 * (machines - 1) / machines * payload_bytes / bytes_per_s
     return ring + via.network_latency_s
-
-
-def all_reduce_seconds(payload_bytes: float, hardware: Hardware, via: Transport) -> float:
-    """Return the seconds of an all-reduce over all devices of some machines.
-
-    Notes
-    -----
-    Reduction inside the machines and over them run side by side on parts of the payload, so that
-    the slower of both decides.
-    """
-    inside = node_seconds(payload_bytes, hardware.gpu_count, hardware.node_bytes_per_s, via)
-    if hardware.machines == 1:
-        return inside
-    over = network_seconds(payload_bytes, hardware.machines, hardware.network_gbps or 0.0, via)
-    return max(inside, over)
 
 
 def exposed_seconds(exchange_s: float, calculation_s: float) -> float:

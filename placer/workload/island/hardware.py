@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from msgspec import Struct
 
 from placer.market.catalog import Gpu
@@ -30,6 +32,8 @@ class Hardware(Struct, frozen=True, kw_only=True):
         What joins the machines, as `placer.market.catalog.FABRICS` names it; empty if unknown.
     machines
         How many; k in the formulas.
+    host_gib
+        Host memory of one machine.
     """
 
     gpu: Gpu
@@ -37,6 +41,7 @@ class Hardware(Struct, frozen=True, kw_only=True):
     network_gbps: float | None
     fabric: str
     machines: int
+    host_gib: float = math.inf
 
     @property
     def gpus(self) -> int:

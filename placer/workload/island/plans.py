@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -45,7 +46,7 @@ class Island(Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     samples_per_second, low, high
-        Sequences a second while a batch is calculated and reduced inside the island.
+        Sequences a second while its share of a batch is calculated and reduced inside the island.
     basis, source
         How sure the rate is, and where it comes from.
     plan
@@ -68,29 +69,18 @@ class Island(Struct, frozen=True, kw_only=True):
     host_bytes: float
     step: Step
 
-    @property
-    def step_s(self) -> float:
-        """Seconds that each step takes however small its batch."""
-        return self.step.fixed_s
-
-    @property
-    def marginal_samples_per_second(self) -> float:
-        """Sequences a second without `step_s`: what more of a batch takes."""
-        seconds = self.step.seconds
-        return self.samples_per_second * seconds / (seconds - self.step_s)
-
 
 HEADROOM = 0.05
 """Share of a device's memory that a chosen microbatch leaves free; assumed."""
 
 
 class Draft(NamedTuple):
-    """A plan that fits, before its microbatch is known: sequences of the busiest rank, and the
-    seconds of its calculation.
+    """A plan that fits, before its microbatch is known: sequences of the fullest rank, and the
+    seconds in which it calculates them.
     """
 
     candidate: Candidate
-    share: int
+    sequences: int
     calculation_s: float
 
 
@@ -113,10 +103,11 @@ def island(
     fabric: str,
     machines: int,
     wishes: PlanWishes = FREE,
-    batch_sequences: int = 1,
+    sequences: int = 1,
     transport_name: str = "nccl",
+    host_gib: float = math.inf,
 ) -> Island | Refusal:
-    """Choose the plan by which some machines train a model fastest.
+    """Choose the plan by which some machines do their share of a step fastest.
 
     Parameters
     ----------
@@ -129,11 +120,14 @@ def island(
         How many machines; k in the formulas.
     wishes
         Parts of the plan that are fixed.
-    batch_sequences
-        Sequences of one step of this island.
+    sequences
+        Their share of a step. Each rank takes whole microbatches of whole sequences, and the step
+        lasts as long as the fullest rank.
     transport_name
         A key of `TRANSPORTS`: the exchange between islands. Inside an island GPUs use NCCL and
         CPUs Gloo, whatever runs between islands.
+    host_gib
+        Host memory of one machine.
 
     Returns
     -------
@@ -153,9 +147,10 @@ def island(
             network_gbps=network_gbps,
             fabric=fabric,
             machines=machines,
+            host_gib=host_gib,
         ),
         wishes=wishes,
-        batch=batch_sequences,
+        sequences=sequences,
         via=inner_transport(gpu, transport(transport_name)),
     )
     refusal = network_refusal(question) or precision_refusal(question) or degree_refusal(question)
@@ -190,14 +185,17 @@ def _by_calculation(question: Question) -> list[Draft]:
     """
     architecture, hardware = question.architecture, question.hardware
     seconds: dict[tuple[int, str], float] = {}
-    gpus, capacity = hardware.gpus, capacity_bytes(hardware.gpu)
+    capacity, host = capacity_bytes(hardware.gpu), hardware.host_gib * GIB
     drafts = []
     for candidate in question.candidates:
-        plan = candidate.plan
-        ranks = gpus // plan.tensor_parallel
-        if question.batch < ranks or candidate.total_bytes > capacity:
+        plan, ranks = candidate.plan, question.ranks(candidate.plan)
+        if (
+            question.sequences < ranks
+            or candidate.total_bytes > capacity
+            or candidate.host_bytes > host
+        ):
             continue
-        share, key = -(-question.batch // ranks), (plan.tensor_parallel, plan.checkpointing)
+        share, key = -(-question.sequences // ranks), (plan.tensor_parallel, plan.checkpointing)
         if key not in seconds:
             seconds[key] = calculation_seconds(architecture, hardware.gpu, plan, share)
         drafts.append(Draft(candidate, share, seconds[key]))
@@ -205,39 +203,54 @@ def _by_calculation(question: Question) -> list[Draft]:
 
 
 def _timed(question: Question, draft: Draft) -> Timed | None:
-    """Time a plan with its largest microbatch; None if the wished one does not fit.
+    """Time a plan with its best microbatch; None if the wished one does not fit.
 
     Notes
     -----
-    A larger microbatch never takes longer, so that no smaller one need be tried.
+    For a number of microbatches the smallest that holds all sequences is best, for it calculates
+    the fewest that no rank was given. More microbatches cost gathers and launches, and save only
+    such idle sequences: where none is idle, no further number need be tried.
     """
+    count, share = _most_sequences(question, draft), draft.sequences
+    if question.wishes.microbatch is not None:
+        return None if count < 1 else _with_microbatch(question, draft, count, -(-share // count))
+    best = None
+    while count:
+        microbatches = -(-share // count)
+        count = -(-share // microbatches)
+        timed = _with_microbatch(question, draft, count, microbatches)
+        if best is None or timed.seconds < best.seconds:
+            best = timed
+        if count * microbatches == share:
+            break
+        count -= 1
+    return best
+
+
+def _with_microbatch(question: Question, draft: Draft, count: int, microbatches: int) -> Timed:
+    """Time a plan with some microbatches of ``count`` sequences each."""
     architecture, hardware = question.architecture, question.hardware
-    capacity = capacity_bytes(hardware.gpu)
-    count = _microbatch(draft, capacity, question.wishes.microbatch)
-    if count < 1:
-        return None
-    plan, one = _with_microbatch(draft.candidate.plan, count), draft.candidate.memory
-    pressed = is_pressed(one, capacity, count * architecture.sequence_length)
+    plan, one = _plan_with(draft.candidate.plan, count), draft.candidate.memory
+    pressed = is_pressed(
+        one, capacity_bytes(hardware.gpu), count * architecture.sequence_length
+    )
+    calculated = draft.calculation_s * count * microbatches / draft.sequences
     timed = step(
         architecture,
         hardware,
         plan,
-        draft.share,
-        draft.calculation_s * (PRESSED_SLOWDOWN if pressed else 1.0),
+        microbatches,
+        calculated * (PRESSED_SLOWDOWN if pressed else 1.0),
         question.via,
         question.wishes.gradient_bytes_per_parameter,
     )
     return Timed(
-        plan=plan,
-        one_sequence=one,
-        step=timed,
-        seconds=timed.seconds,
-        is_pressed=pressed,
+        plan=plan, one_sequence=one, step=timed, seconds=timed.seconds, is_pressed=pressed
     )
 
 
 @lru_cache(maxsize=4096)
-def _with_microbatch(plan: InnerPlan, count: int) -> InnerPlan:
+def _plan_with(plan: InnerPlan, count: int) -> InnerPlan:
     return replace(plan, microbatch=count)
 
 
@@ -246,23 +259,24 @@ def capacity_bytes(gpu: Gpu) -> float:
     return gpu.memory_gib * GIB
 
 
-def _microbatch(draft: Draft, capacity: float, wished: int | None) -> int:
-    """Return the largest power of two of sequences that fits, or the wished count, but no more
-    than the rank's share; 0 if the wished one does not fit.
+def _most_sequences(question: Question, draft: Draft) -> int:
+    """Return the most sequences that a rank can take at once, or the wished count, and no more than
+    the rank has; 0 if the wished count does not fit.
 
     Notes
     -----
     More than one sequence leaves `HEADROOM` free: the count of bytes is an estimate, and a
     smaller microbatch costs little.
     """
-    _, one, total = draft.candidate
+    _, one, total, _ = draft.candidate
+    capacity, wished = capacity_bytes(question.hardware.gpu), question.wishes.microbatch
     each = one.activations + one.logits
     fixed = total - each
     if wished is not None:
-        count = min(wished, draft.share)
+        count = min(wished, draft.sequences)
         return count if fixed + count * each <= capacity else 0
     room = int(((1 - HEADROOM) * capacity - fixed) / each)
-    return 1 << (max(1, min(room, draft.share)).bit_length() - 1)
+    return max(1, min(room, draft.sequences))
 
 
 def _island(question: Question, best: Timed) -> Island:
@@ -271,7 +285,7 @@ def _island(question: Question, best: Timed) -> Island:
     doubt, basis = rate_interval(
         architecture, hardware, best.plan, best.step, question.via, best.is_pressed
     )
-    gpu, rate = hardware.gpu, question.batch / best.seconds
+    gpu, rate = hardware.gpu, question.sequences / best.seconds
     return Island(
         samples_per_second=rate,
         low=rate * doubt.low,

@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
 from msgspec import Struct
 
+from placer.market.catalog import Gpu
+from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import CHECKPOINTING, SHARDINGS, TENSOR_DEGREES, InnerPlan
 from placer.workload.island.hardware import Hardware
-from placer.workload.island.memory import Memory, memory
+from placer.workload.island.memory import Memory, host_bytes, memory
 from placer.workload.island.precision import usual_precision
+from placer.workload.island.transformer_speed import calculation_seconds
 from placer.workload.island.transports import Transport
 from placer.workload.island.wishes import PlanWishes, undivided_width
 
 
 class Candidate(NamedTuple):
-    """A plan with a microbatch of one sequence, and what it needs on each device."""
+    """A plan with a microbatch of one sequence, and what it needs on each device and host."""
 
     plan: InnerPlan
     memory: Memory
     total_bytes: float
+    host_bytes: float
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A model, some machines, wishes, sequences of one step, and what runs inside the island."""
+    """A model, some machines, wishes, the sequences of a step that fall to these machines, and what
+    runs inside the island.
+    """
 
     architecture: Architecture
     hardware: Hardware
     wishes: PlanWishes
-    batch: int
+    sequences: int
     via: Transport
 
     @property
     def precision(self) -> str:
         """The format that the user asks for, else the usual one of the device."""
         return self.wishes.precision or usual_precision(self.hardware.gpu)
+
+    def ranks(self, plan: InnerPlan) -> int:
+        """Count the data-parallel ranks of a plan, each of which takes sequences of its own."""
+        return self.hardware.gpus // plan.tensor_parallel
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -67,7 +78,32 @@ def candidates(
         for checkpointing in ([wishes.checkpointing] if wishes.checkpointing else CHECKPOINTING)
     ]
     needs = [memory(architecture, plan, gpu_count, machines) for plan in plans]
-    return tuple(Candidate(plan, need, need.total) for plan, need in zip(plans, needs, strict=True))
+    return tuple(
+        Candidate(plan, need, need.total, host_bytes(architecture, plan, gpu_count, machines))
+        for plan, need in zip(plans, needs, strict=True)
+    )
+
+
+@lru_cache(maxsize=2048)
+def least_sequence_seconds(
+    architecture: Architecture, gpu: Gpu, gpu_count: int, machines: int, wishes: PlanWishes
+) -> tuple[tuple[int, float], ...]:
+    """Return the seconds in which a rank calculates a sequence at least, by tensor parallel degree:
+    by any plan that fits the memory of some machines.
+
+    Notes
+    -----
+    A bound from below for so many machines and fewer, which hold no less each. It leaves out
+    exchanges and launches.
+    """
+    precision = wishes.precision or usual_precision(gpu)
+    least: dict[int, float] = {}
+    for candidate in candidates(architecture, gpu_count, machines, wishes, precision):
+        plan, degree = candidate.plan, candidate.plan.tensor_parallel
+        if candidate.total_bytes <= gpu.memory_gib * GIB:
+            seconds = calculation_seconds(architecture, gpu, plan, 1)
+            least[degree] = min(seconds, least.get(degree, math.inf))
+    return tuple(least.items())
 
 
 def _degrees(architecture: Architecture, gpu_count: int, wishes: PlanWishes) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     code
-        ``memory``, ``batch``, ``network``, ``precision`` or ``tensor-parallel``.
+        ``memory``, ``host-memory``, ``batch``, ``network``, ``precision`` or ``tensor-parallel``.
     reason
         One sentence.
     plan
@@ -85,30 +85,39 @@ def degree_refusal(question: Question) -> Refusal | None:
 
 
 def no_plan_refusal(question: Question) -> Refusal:
-    """Name the plan that needs least memory and what it lacks: bytes, or sequences."""
+    """Name the plan that needs least memory and what it lacks: bytes on a device, bytes on a host,
+    or sequences.
+    """
     hardware, count = question.hardware, question.wishes.microbatch or 1
-    needs = [(c.memory.of_microbatch(count).total, c.plan) for c in question.candidates]
-    need, nearest = min(needs, key=lambda pair: pair[0])
-    plan = replace(nearest, microbatch=count)
-    if need <= hardware.gpu.memory_gib * GIB:
-        return _batch_refusal(question)
-    return Refusal(
-        code="memory",
-        reason=(
-            f"{plan.spec[1:]} needs {need / GIB:.1f} GiB on each of {hardware.title}, which have "
-            f"{hardware.gpu.memory_gib:g} GiB"
-        ),
-        plan=plan,
-        shortage=need / (hardware.gpu.memory_gib * GIB),
-    )
-
-
-def _batch_refusal(question: Question) -> Refusal:
-    """Say that some rank would have no sequence."""
+    needs = [(c.memory.of_microbatch(count).total, c) for c in question.candidates]
+    fitting = [c for need, c in needs if need <= hardware.gpu.memory_gib * GIB]
+    if not fitting:
+        need, nearest = min(needs, key=lambda pair: pair[0])
+        plan = replace(nearest.plan, microbatch=count)
+        return Refusal(
+            code="memory",
+            reason=(
+                f"{plan.spec[1:]} needs {need / GIB:.1f} GiB on each of {hardware.title}, which "
+                f"have {hardware.gpu.memory_gib:g} GiB"
+            ),
+            plan=plan,
+            shortage=need / (hardware.gpu.memory_gib * GIB),
+        )
+    least = min(fitting, key=lambda candidate: candidate.host_bytes)
+    if least.host_bytes > hardware.host_gib * GIB:
+        return Refusal(
+            code="host-memory",
+            reason=(
+                f"{least.plan.spec[1:]} needs {least.host_bytes / GIB:.0f} GiB of host memory on "
+                f"each of {hardware.machines} machines, which have {hardware.host_gib:g} GiB"
+            ),
+            plan=least.plan,
+            shortage=least.host_bytes / (hardware.host_gib * GIB),
+        )
     return Refusal(
         code="batch",
         reason=(
-            f"a batch of {question.batch:,} sequences leaves data-parallel ranks of "
-            f"{question.hardware.title} without one, in every plan that fits their memory"
+            f"{question.sequences:,} sequences of a step leave data-parallel ranks of "
+            f"{hardware.title} without one, in every plan that fits their memory"
         ),
     )

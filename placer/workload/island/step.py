@@ -9,7 +9,6 @@ from msgspec import Struct
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.collectives import (
-    all_reduce_seconds,
     attained_bytes_per_s,
     exposed_seconds,
     network_seconds,
@@ -45,7 +44,9 @@ class Step(Struct, frozen=True, kw_only=True):
     gather_s
         Gathers of weights and scatters of gradients, which run beside every microbatch.
     reduction_s
-        All-reduce of gradients, which hides behind the last backward alone.
+        All-reduce of gradients inside each machine, which hides behind the last backward alone.
+    network_s
+        All-reduce of gradients over the machines, which follows bucket by bucket.
     tensor_s
         All-reduces of activations in tensor parallel groups, which nothing hides.
     latency_s
@@ -57,60 +58,38 @@ class Step(Struct, frozen=True, kw_only=True):
     calculation_s: float
     gather_s: float
     reduction_s: float
+    network_s: float
     tensor_s: float
     latency_s: float
     microbatches: int
 
     @property
-    def exchange_s(self) -> float:
-        """Seconds of all exchanges inside the island, if nothing were hidden."""
-        return self.gather_s + self.reduction_s + self.tensor_s
-
-    @property
     def exposed_s(self) -> float:
-        """Seconds of exchanges that calculation does not hide."""
-        hidden = (1 - UNHIDDEN) * min(self.calculation_s, self.gather_s)
-        return (
-            self.tensor_s
-            + self.gather_s
-            - hidden
-            + exposed_seconds(self.reduction_s, self.hiding_s)
-        )
-
-    @property
-    def hiding_s(self) -> float:
-        """Seconds of calculation that no gather runs beside."""
-        return max(0.0, self.calculation_s - self.gather_s)
+        """Seconds of exchanges inside the island that calculation does not hide."""
+        return self.seconds - self.calculation_s - self.latency_s
 
     @property
     def seconds(self) -> float:
-        """Seconds from one step to the next."""
-        return self.calculation_s + self.exposed_s + self.latency_s
-
-    @property
-    def fixed_s(self) -> float:
-        """Seconds of a step that do not grow with the batch: latency, and the reduction that is
-        not hidden.
-        """
-        return self.latency_s + exposed_seconds(self.reduction_s, self.hiding_s)
-
-    def exposed_outside_s(self, exchange_s: float) -> float:
-        """Return what an exchange of gradients between islands of one zone adds to the step.
+        """Seconds from one step to the next.
 
         Notes
         -----
-        It follows the reduction inside the island and hides behind the same backward, so that
-        several islands take as long as one of all their machines.
+        Buckets pass through the machine and then through the network, each behind the backward of
+        the last microbatch, as an exchange between islands of one zone does after them: several
+        islands take as long as one of all their machines that works by the same plan.
         """
-        both = exposed_seconds(self.reduction_s + exchange_s, self.hiding_s)
-        return both - exposed_seconds(self.reduction_s, self.hiding_s)
+        hidden = (1 - UNHIDDEN) * min(self.calculation_s, self.gather_s)
+        seconds = self.calculation_s + self.gather_s - hidden + self.tensor_s + self.latency_s
+        for exchange_s in (self.reduction_s, self.network_s):
+            seconds += exposed_seconds(exchange_s, seconds)
+        return seconds
 
 
 def step(
     architecture: Architecture,
     hardware: Hardware,
     plan: InnerPlan,
-    sequences: int,
+    microbatches: int,
     calculation_s: float,
     via: Transport,
     gradient_bytes_per_parameter: float,
@@ -119,22 +98,22 @@ def step(
 
     Parameters
     ----------
-    sequences
-        Share of the batch of one data-parallel rank.
+    microbatches
+        Forward and backward passes of one data-parallel rank.
     calculation_s
-        Seconds that a device calculates; see `calculation_seconds`.
+        Seconds that a device calculates for all of them; see `calculation_seconds`.
     gradient_bytes_per_parameter
         Bytes of a gradient on the wire where gradients are not sharded.
     """
-    microbatches = -(-sequences // plan.microbatch)
-    tokens = sequences * architecture.sequence_length
+    inside, over = _reduction_seconds(
+        architecture, hardware, plan, microbatches, via, gradient_bytes_per_parameter
+    )
     return Step(
         calculation_s=max(calculation_s, microbatches * _launch_seconds(architecture, plan)),
         gather_s=microbatches * _gather_seconds(architecture, hardware, plan, via),
-        reduction_s=_reduction_seconds(
-            architecture, hardware, plan, microbatches, via, gradient_bytes_per_parameter
-        ),
-        tensor_s=_tensor_seconds(architecture, hardware, plan, tokens, microbatches, via),
+        reduction_s=inside,
+        network_s=over,
+        tensor_s=_tensor_seconds(architecture, hardware, plan, microbatches, via),
         latency_s=(
             _layer_latency_s(architecture, hardware, plan)
             + _optimizer_seconds(architecture, hardware, plan)
@@ -151,7 +130,7 @@ def _launch_seconds(architecture: Architecture, plan: InnerPlan) -> float:
 
 def _layer_latency_s(architecture: Architecture, hardware: Hardware, plan: InnerPlan) -> float:
     """Return the delays of gathers and scatters of single layers."""
-    ranks = hardware.gpus // plan.tensor_parallel
+    ranks = sharding_group(plan, hardware.gpu_count, hardware.machines)
     if plan.sharding not in ("zero-3", "hybrid") or ranks == 1:
         return 0.0
     return 3 * architecture.layers * LAYER_LATENCY_S * math.log2(ranks)
@@ -195,26 +174,27 @@ def _reduction_seconds(
     microbatches: int,
     via: Transport,
     bytes_per_parameter: float,
-) -> float:
-    """Return the seconds in which replicas reduce gradients: an all-reduce, which zero-1 splits
-    into its halves, of which zero-2 repeats the first for each microbatch.
+) -> tuple[float, float]:
+    """Return the seconds in which replicas reduce gradients, inside each machine and over the
+    machines: an all-reduce, which zero-1 splits into its halves, of which zero-2 repeats the first
+    for each microbatch.
     """
     payload = bytes_per_parameter * architecture.trainable_parameters
     if plan.sharding == "zero-3":
-        return 0.0
-    gbps = hardware.network_gbps or 0.0
-    if plan.sharding == "hybrid" or plan.tensor_parallel == hardware.gpu_count:
-        seconds = network_seconds(payload, hardware.machines, gbps, via)
-    else:
-        seconds = all_reduce_seconds(payload, hardware, via)
-    return seconds * (microbatches + 1) / 2 if plan.sharding == "zero-2" else seconds
+        return 0.0, 0.0
+    over = network_seconds(payload, hardware.machines, hardware.network_gbps or 0.0, via)
+    if plan.sharding == "hybrid":
+        return 0.0, over
+    ranks = hardware.gpu_count // plan.tensor_parallel
+    inside = node_seconds(payload / plan.tensor_parallel, ranks, hardware.node_bytes_per_s, via)
+    times = (microbatches + 1) / 2 if plan.sharding == "zero-2" else 1.0
+    return times * inside, times * over
 
 
 def _tensor_seconds(
     architecture: Architecture,
     hardware: Hardware,
     plan: InnerPlan,
-    tokens: int,
     microbatches: int,
     via: Transport,
 ) -> float:
@@ -224,6 +204,7 @@ def _tensor_seconds(
     degree = plan.tensor_parallel
     if degree == 1:
         return 0.0
-    payload = ELEMENT_BYTES[plan.precision] * tokens / microbatches * architecture.width
+    tokens = plan.microbatch * architecture.sequence_length
+    payload = ELEMENT_BYTES[plan.precision] * tokens * architecture.width
     count = (6 if plan.checkpointing == "full" else 4) * architecture.layers * microbatches
     return count * node_seconds(payload, degree, hardware.node_bytes_per_s, via)

@@ -59,7 +59,7 @@ def inner_lines(
             continue
         told.add((group.worker_name, group.inner))
         pool = pool_of(group, problem)
-        built = problem.island(pool.offer, group.machines, group.inner)
+        built = problem.island(pool.offer, group.machines, group.inner, placement.workers)
         text = words(group.inner)
         if isinstance(built, Island):
             room = problem.catalog.gpu(group.gpu).memory_gib

@@ -1,0 +1,151 @@
+"""Which islands may be a worker where their number is known: bounds, before any plan is made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from placer.market.catalog import VmOffer
+
+ROUNDING = 1e-9
+"""Relative slack of a bound, so that sums in another order are not cut off."""
+
+
+class Kind(Struct, frozen=True, kw_only=True):
+    """Offers whose machines work alike: of one device, network and host memory.
+
+    Parameters
+    ----------
+    offers
+        In the order of the book.
+    rank_s
+        Seconds in which a rank calculates a sequence at least, by tensor parallel degree.
+    least, most
+        Machines of one worker that wishes, network and quotas allow.
+    usd_per_hour
+        Price of the cheapest machine.
+    twin_usd
+        Price of the cheapest machine of the same devices, whatever its network: alone they are
+        equally fast.
+    """
+
+    offers: tuple[VmOffer, ...]
+    rank_s: tuple[tuple[int, float], ...]
+    least: int
+    most: int
+    usd_per_hour: float
+    twin_usd: float
+
+    @property
+    def gpu_s(self) -> float:
+        """Seconds in which one device calculates a sequence at least."""
+        return min((seconds / degree for degree, seconds in self.rank_s), default=math.inf)
+
+    @property
+    def gpus(self) -> int:
+        """Devices of one machine."""
+        return self.offers[0].gpu_count
+
+    def calculation_s(self, machines: int, sequences: int) -> float:
+        """Return the seconds in which some machines calculate some sequences at least: the fullest
+        rank has whole ones.
+        """
+        gpus = machines * self.gpus
+        return min(
+            -(-sequences * degree // gpus) * seconds
+            for degree, seconds in self.rank_s
+            if sequences * degree >= gpus
+        )
+
+    def fewest(self, sequences: int, longest_s: float) -> int:
+        """Return the fewest machines that may do some sequences in some time."""
+        needed = sequences * self.gpu_s / self.gpus / longest_s * (1 - ROUNDING)
+        return max(self.least, math.ceil(needed)) if needed < math.inf else self.most + 1
+
+    def sizes(
+        self, sequences: int, longest_s: float, usd_per_hour: float, others: int
+    ) -> Iterator[int]:
+        """Yield the numbers of machines of which each rank has a sequence, that may be done in some
+        time and cost no more than a price with so many others like them.
+        """
+        most = min(self.most, sequences * max((d for d, _ in self.rank_s), default=0) // self.gpus)
+        each = self.usd_per_hour + others * self.twin_usd
+        if each * most > usd_per_hour:
+            most = math.floor(usd_per_hour / each * (1 + ROUNDING))
+        for machines in range(self.fewest(sequences, longest_s), most + 1):
+            if self.calculation_s(machines, sequences) <= longest_s * (1 + ROUNDING):
+                yield machines
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What limits the workers of a question about one number of them.
+
+    Parameters
+    ----------
+    workers
+        How many; N in the formulas.
+    sequences
+        Sequences of a step of the fullest worker.
+    longest_s
+        Seconds that the slowest worker may calculate in a step.
+    usd_per_hour, machines
+        Of all workers together.
+    alike
+        Whether all workers are equally fast.
+    few_sizes
+        Whether the fewest machines, powers of two and those that no rank waits in are enough.
+    """
+
+    workers: int
+    sequences: int
+    longest_s: float
+    usd_per_hour: float
+    machines: float
+    alike: bool
+    few_sizes: bool = False
+
+
+class Size(Struct, frozen=True, kw_only=True):
+    """A worker of some machines of a kind, and what one of these may cost at most."""
+
+    kind: Kind
+    machines: int
+    most_usd: float
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Price of the cheapest worker of this size."""
+        return self.machines * self.kind.usd_per_hour
+
+    @property
+    def offers(self) -> Iterator[VmOffer]:
+        """Offers that are cheap enough."""
+        most = self.most_usd * (1 + ROUNDING)
+        return (offer for offer in self.kind.offers if offer.usd_per_hour <= most)
+
+
+def sizes(kinds: Iterable[Kind], limits: Limits) -> tuple[Size, ...]:
+    """List the workers that may be part of a placement within some limits, by bounds alone.
+
+    Notes
+    -----
+    All workers wait for the slowest, so that each one has to calculate within `Limits.longest_s`.
+    Where they are alike the others cost at least as much as so many of the cheapest offer of
+    the same devices. Both leave too many workers in, never too few.
+    """
+    sequences, found = limits.sequences, []
+    others = limits.workers - 1 if limits.alike else 0
+    for kind in kinds:
+        least = kind.fewest(sequences, limits.longest_s)
+        for machines in kind.sizes(sequences, limits.longest_s, limits.usd_per_hour, others):
+            if (others + 1) * machines <= limits.machines and (
+                not limits.few_sizes
+                or machines in (least, kind.most)
+                or machines.bit_count() == 1
+                or sequences % (machines * kind.gpus) == 0
+            ):
+                most = limits.usd_per_hour / machines - others * kind.twin_usd
+                found.append(Size(kind=kind, machines=machines, most_usd=most))
+    return tuple(found)
