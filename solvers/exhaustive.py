@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from placer.cost_model.estimate import pool_of, with_plans
+from placer.cost_model.estimate import offer_of, with_plans
 from placer.cost_model.limits import priced, violations_without_price
 from placer.cost_model.objective import objective_of
 from placer.errors import PlacerError
@@ -77,6 +77,6 @@ def alike(groups: Sequence[WorkerGroup], problem: Problem) -> bool:
     if problem.island_question is None or problem.mixes_workers or len(groups) == 1:
         return True
     workers = sum(group.count for group in groups)
-    islands = [problem.island(pool_of(g, problem).offer, g.machines, None, workers) for g in groups]
+    islands = [problem.island(offer_of(g, problem), g.machines, None, workers) for g in groups]
     seconds = [built.step.seconds for built in islands if isinstance(built, Island)]
     return len(seconds) == len(islands) and max(seconds) <= min(seconds) * (1 + 1e-8)

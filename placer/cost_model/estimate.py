@@ -371,7 +371,7 @@ def with_plans(placement: Placement, problem: Problem) -> Placement:
         return placement
     groups = []
     for group in placement.groups:
-        offer = pool_of(group, problem).offer
+        offer = offer_of(group, problem)
         pool = problem.pool(offer, group.machines, group.inner, placement.workers)
         groups.append(group if pool is None else replace(group, inner=pool.inner))
     return replace(placement, groups=tuple(groups))
@@ -397,30 +397,42 @@ def pool_of(group: WorkerGroup, problem: Problem, workers: int | None = None) ->
     known = problem.pools_of_groups.get(kind)
     if known is not None:
         return known
+    offer = offer_of(group, problem)
+    pool = problem.pool(offer, group.machines, group.inner, workers)
+    if pool is not None:
+        problem.pools_of_groups[kind] = pool
+        return pool
+    refused = problem.island(offer, group.machines, group.inner, workers)
+    if isinstance(refused, Refusal):
+        raise PlacerError(
+            f"{group.worker_name} in {group.place}: {refused.reason}",
+            "choose other machines, or another plan",
+        )
+    raise PlacerError(
+        f"no rate of {problem.profile.name} on {group.device} is known",
+        "measure it, or choose another device",
+        exit_code=5,
+    )
+
+
+def offer_of(group: WorkerGroup, problem: Problem) -> VmOffer:
+    """Find the offer behind a group.
+
+    Raises
+    ------
+    PlacerError
+        If the catalog has none.
+    """
     offer = problem.catalog.offer(
         group.place, group.instance_type, group.gpu, group.gpu_count, group.market
     )
-    if offer is not None:
-        pool = problem.pool(offer, group.machines, group.inner, workers)
-        if pool is None:
-            refused = problem.island(offer, group.machines, group.inner, workers)
-            if isinstance(refused, Refusal):
-                raise PlacerError(
-                    f"{group.worker_name} in {group.place}: {refused.reason}",
-                    "choose other machines, or another plan",
-                )
-            raise PlacerError(
-                f"no rate of {problem.profile.name} on {group.device} is known",
-                "measure it, or choose another device",
-                exit_code=5,
-            )
-        problem.pools_of_groups[kind] = pool
-        return pool
-    raise PlacerError(
-        f"catalog {problem.catalog.name} has no {group.device} {group.market} "
-        f"({group.instance_type}) in {group.place}",
-        "see placer offers",
-    )
+    if offer is None:
+        raise PlacerError(
+            f"catalog {problem.catalog.name} has no {group.device} {group.market} "
+            f"({group.instance_type}) in {group.place}",
+            "see placer offers",
+        )
+    return offer
 
 
 def exchange_phases(placement: Placement, problem: Problem) -> tuple[Phase, ...]:

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from placer.cost_model.dollars.components import usd_per_million_samples
-from placer.cost_model.estimate import Outcome, evaluate, exchange_phases, moves_before, pool_of
+from placer.cost_model.estimate import (
+    Outcome,
+    evaluate,
+    exchange_phases,
+    moves_before,
+    offer_of,
+    pool_of,
+)
 from placer.problem.admitted_exchanges import needs_quota, server_bytes, server_offer
 from placer.problem.data.data_shares import Move
 from placer.problem.data.datasets import needs_place
@@ -217,7 +224,7 @@ def _unused(placement: Placement, problem: Problem) -> list[Violation]:
 def _group_violations(placement: Placement, problem: Problem) -> list[Violation]:
     broken = []
     for group in placement.groups:
-        offer = pool_of(group, problem).offer
+        offer = offer_of(group, problem)
         broken += [
             Violation(code=code, message=message) for code, message in problem.offer_problems(offer)
         ]
@@ -250,7 +257,7 @@ def _island_violations(placement: Placement, problem: Problem) -> Iterator[Viola
                 message=f"{group.spec}: {group.machines} machines to an island are not within "
                 f"{least}..{most}",
             )
-        limit = pool_of(group, problem).offer.max_island_machines
+        limit = offer_of(group, problem).max_island_machines
         if limit is not None and group.machines > limit:
             text = f"{group.spec}: at most {limit} of {group.instance_type} are in one network"
             yield Violation(code="island", message=text)
@@ -264,7 +271,7 @@ def _island_violations(placement: Placement, problem: Problem) -> Iterator[Viola
 def _plan_refusals(placement: Placement, problem: Problem) -> Iterator[Violation]:
     """Yield the workers that no plan lets do an equal part of a step."""
     for group in placement.groups if problem.island_question is not None else ():
-        offer = pool_of(group, problem).offer
+        offer = offer_of(group, problem)
         refused = problem.island(offer, group.machines, group.inner, placement.workers)
         if isinstance(refused, Refusal):
             yield Violation(code="batch", message=f"{group.spec}: {refused.reason}")

@@ -4,11 +4,10 @@ for a share of a step, and its rate.
 
 from __future__ import annotations
 
-import math
-
 from msgspec import Struct
 
 from placer.market.catalog import Gpu, VmOffer
+from placer.problem.placement import LARGEST_ISLAND
 from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.workload.architecture import Architecture
@@ -96,7 +95,8 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         limit = offer.max_island_machines or MOST_ISLAND_MACHINES
         if not wish.same_zone:
             limit = 1  # an island is in one zone
-        return wish.min_island_machines or 1, min(limit, wish.max_island_machines or limit)
+        most = min(limit, LARGEST_ISLAND, wish.max_island_machines or limit)
+        return wish.min_island_machines or 1, most
 
     def nearest(
         self, offer: VmOffer, gpu: Gpu, sequences: int, machines: int = MOST_ISLAND_MACHINES
@@ -112,7 +112,8 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         least, limit = self.limits(offer)
         most = min(limit, machines)
         tried: list[tuple[int, Refusal]] = []
-        for count in self._shown(least, most) or [least]:
+        doubled = {k for k in (least, *powers_of_two(most), most) if least <= k <= most}
+        for count in sorted(doubled) or [least]:
             built = self.island(offer, gpu, count, sequences)
             if isinstance(built, Island):
                 known = max((k for k, _ in tried), default=count)
@@ -132,24 +133,6 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
             else:
                 low = middle
         return fits
-
-    def shown_counts(self, offer: VmOffer, gpu: Gpu, sequences: int) -> tuple[int, ...]:
-        """List some numbers of machines that one worker may have: the smallest that fits, the
-        largest, and the powers of two between.
-        """
-        if gpu.kind != "gpu":
-            return ()
-        first, built = self.nearest(offer, gpu, sequences)
-        if isinstance(built, Refusal):
-            return ()
-        counts = {first, *self._shown(first, self.limits(offer)[1])}
-        return tuple(
-            k for k in sorted(counts) if isinstance(self.island(offer, gpu, k, sequences), Island)
-        )
-
-    @staticmethod
-    def _shown(least: int, most: int) -> list[int]:
-        return sorted({k for k in (least, *powers_of_two(most), most) if least <= k <= most})
 
     def rates(self, built: Island, offer: VmOffer, sequences: float) -> tuple[Rate, Rate]:
         """Return the speed of an island alone, and of one that exchanges with others, while each of

@@ -316,8 +316,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         Notes
         -----
         For a model with an architecture, workers of every number of machines with their plan and
-        speed where the number of workers is known; else a few of them, with a speed that no plan
-        exceeds.
+        speed where the number of workers is known; else the smallest ones, with a speed that no
+        plan exceeds.
         """
         if self.island_question is not None and self.fixed_workers is not None:
             return self._sized(self.fixed_workers)
@@ -530,18 +530,19 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         )
 
     def pools_of(self, offer: VmOffer) -> tuple[Pool, ...]:
-        """Return the kinds of workers that an offer can be: one machine, or islands of several."""
-        question = self.island_question
-        if question is None:
+        """Return the workers that stand for an offer: one machine, or the smallest island that can
+        train the model.
+        """
+        if self.island_question is None:
             pool = self.pool(offer)
             return () if pool is None else (pool,)
         kind = _island_kind(offer)
         _, known, _ = self._known_islands
         if kind not in known:
-            gpu, workers = self.catalog.gpu(offer.gpu), self.requirements.min_workers
-            known[kind] = question.shown_counts(offer, gpu, self.sequences(workers))
-        pools = (self.pool(offer, machines) for machines in known[kind])
-        return tuple(pool for pool in pools if pool is not None)
+            least, built = self.nearest_island(offer) or (1, None)
+            known[kind] = least if isinstance(built, Island) else 0
+        pool = self.pool(offer, known[kind]) if known[kind] else None
+        return () if pool is None else (pool,)
 
     def island(
         self,
@@ -550,16 +551,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         inner: InnerPlan | None = None,
         workers: int | None = None,
     ) -> Island | Refusal | None:
-        """Return the plan and rate of some machines of an offer as one of some workers, or why there
-        is none; None for a model without an architecture. Where the request leaves their number
-        open and none is given, it is the least.
+        """Return the plan and rate of some machines of an offer as one of some workers, or why
+        there is none; None for a model without an architecture. Where the request leaves their
+        number open and none is given, it is the least.
         """
         question = self.island_question
         if question is None:
             return None
-        sequences = self.sequences(
-            self.fixed_workers or workers or self.requirements.min_workers
-        )
+        sequences = self.sequences(self.fixed_workers or workers or self.requirements.min_workers)
         kind = _island_kind(offer), machines, inner, sequences
         _, _, known = self._known_islands
         if kind not in known:
@@ -587,13 +586,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def _known_islands(
         self,
-    ) -> tuple[ModelProfile, dict[object, tuple[int, ...]], dict[object, Island | Refusal]]:
-        """The profile, numbers of machines and plans of islands that were worked out; questions of
-        the book that differ in nothing that decides plans share them.
+    ) -> tuple[ModelProfile, dict[object, int], dict[object, Island | Refusal]]:
+        """The profile, smallest numbers of machines and plans of islands that were worked out;
+        questions of the book that differ in nothing that decides plans share them.
         """
-        kept: Recent[
-            tuple[ModelProfile, dict[object, tuple[int, ...]], dict[object, Island | Refusal]]
-        ] = self.catalog.memo.setdefault("islands", Recent(KEPT_POOLS))
+        kept: Recent[tuple[ModelProfile, dict[object, int], dict[object, Island | Refusal]]] = (
+            self.catalog.memo.setdefault("islands", Recent(KEPT_POOLS))
+        )
         # While the profile is held, nothing else has its id.
         key = id(self.profile), self._island_limits, self.transport, self.compression
         return kept.get(key, lambda: (self.profile, {}, {}))

@@ -151,9 +151,7 @@ def _find_group(spec: WorkerSpec, problem: Problem, workers: int) -> WorkerGroup
     return _planned(offer, spec, problem, workers)
 
 
-def _planned(
-    offer: VmOffer, spec: WorkerSpec, problem: Problem, workers: int
-) -> WorkerGroup:
+def _planned(offer: VmOffer, spec: WorkerSpec, problem: Problem, workers: int) -> WorkerGroup:
     """Build the group of a spec with the plan inside each worker: the one written, else the fastest
     that fits.
     """

@@ -8,23 +8,24 @@ numbers are worth asking about, and which machines then keep up.
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 
 from placer.cost_model.convergence import batch_factor, multiplier_of
 from placer.cost_model.dollars.components import usd_per_million_samples
-from placer.cost_model.estimate import estimate
+from placer.cost_model.estimate import Estimate, estimate, offer_of, with_plans
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import Objective, objective_of
 from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import exchange_for, exchanges
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Pool, Problem
-from placer.problem.requirements import Narrowed, Requirements
+from placer.problem.requirements import Narrowed
 from placer.problem.worker_sizes import ROUNDING, Size
 from placer.records import replace
 from placer.solving import allowance
@@ -34,12 +35,16 @@ from placer.solving.result import Result
 
 Ask = Callable[[Problem, SolveOptions], Result]
 """Solves a question about one number of workers, whose speeds add up."""
-MOST_SHORT = 3
-"""Numbers of workers, each twice the one before, of a search whose answer is only compared with."""
+MOST_SHORT = (3, 5)
+"""Numbers of workers, each twice the one before, of a search whose answer is only compared with,
+and its questions.
+"""
 FIRST_SHARE = 0.25
 """Share of the time that is left for one question; what is open then is asked again with twice as
 much.
 """
+PLAIN = "all-reduce"
+"""Exchange in which several workers in one place are as fast as one of all their machines."""
 SAME = 1e-8
 """Relative difference up to which workers are equally fast."""
 FIRST_KINDS = (8, 2)
@@ -77,8 +82,9 @@ def best_worker_count(problem: Problem, ask: Ask, options: SolveOptions, solver:
     with allowance.opened(
         options.time_limit_s, options.memory_limit_bytes, options.cancel
     ) as allowed:
-        search = _Search(problem, ask, replace(options, certificate=False), solver, allowed)
-        return search.run()
+        began = time.perf_counter()
+        found = _Search(problem, ask, replace(options, certificate=False), solver, allowed).run()
+        return replace(found, seconds=time.perf_counter() - began)
 
 
 @dataclass(frozen=True, order=True)
@@ -121,7 +127,6 @@ class _Search:
     asked: int = 0
     candidates: int = 0
     nodes: int = 0
-    seconds: float = 0.0
     modes: dict[tuple[str, int], list[ModeProof]] = field(default_factory=dict)
 
     @cached_property
@@ -150,24 +155,22 @@ class _Search:
         is reached.
         """
         wish = self.problem.requirements
-        for start in (self.options.start, self.options.hint):
-            if start is not None:
-                self._offer(start)
-        if self.options.beat is None and not self.options.first:
-            for placement in self._first_placements():
-                self._offer(placement)
+        quick = self.options.beat is None and not self.options.first
+        known = (p for p in (self.options.start, self.options.hint) if p is not None)
+        for placement in (*known, *(self._first_placements() if quick else ())):
+            self._offer(placement)
         most = min(wish.max_workers, self.problem.batch, wish.max_machines or wish.max_workers)
         fewest = max(wish.min_workers, wish.min_regions)
         numbers: Iterable[int] = range(fewest, most + 1)
         if self.options.node_limit is not None:
-            numbers = (fewest * 2**k for k in range(MOST_SHORT) if fewest * 2**k <= most)
+            numbers = (fewest * 2**k for k in range(MOST_SHORT[0]) if fewest * 2**k <= most)
         for workers in numbers:
             self._push(_Node(-math.inf, workers))
         while (self.open or self._again()) and not self._spent:
             node = heapq.heappop(self.open)
             if not self._worth(node.rank):
                 continue
-            if node.asked is None or node.goal != self.goal and node.part_s is None:
+            if node.asked is None or (node.goal != self.goal and node.part_s is None):
                 self._push(node)  # something better was found since
             elif node.part_s is None:
                 self._expand(node, node.asked)
@@ -175,6 +178,16 @@ class _Search:
                 self._work(node, node.asked)
         self.left += [node for node in self.open if self._worth(node.rank)]
         return self._result()
+
+    def _go_on(self, node: _Node) -> None:
+        """Bound, expand or ask an open question, whichever comes next."""
+        known = node.part_s is not None or node.goal == self.goal
+        if node.asked is None or not known:  # something better was found since
+            self._push(node)
+        elif node.part_s is None:
+            self._expand(node, node.asked)
+        else:
+            self._work(node, node.asked)
 
     def _worth(self, rank: float) -> bool:
         """Tell whether a bound leaves anything that is worth finding."""
@@ -210,8 +223,9 @@ class _Search:
                 else tuple(alike)
             )
             timed = [(seconds * (1 - SAME), pool.usd_per_hour) for pool in pools]
-            rank = self._rank(timed, node.workers)
-            if rank is None or not self._worth(rank):
+            rank, regions = self._rank(timed, node.workers), {pool.place for pool in pools}
+            few = len(regions) < self.problem.requirements.min_regions
+            if rank is None or few or not self._worth(rank):
                 continue
             wish = replace(
                 asked.requirements,
@@ -219,9 +233,7 @@ class _Search:
             )
             question = asked.with_pools(wish, () if mixed else pools)
             if mixed:  # timed as if they waited for the slowest
-                slowed = (
-                    question.pool(p.offer, p.machines, p.inner, node.workers) for p in pools
-                )
+                slowed = (question.pool(p.offer, p.machines, p.inner, node.workers) for p in pools)
                 question = asked.with_pools(wish, tuple(p for p in slowed if p is not None))
             heapq.heappush(
                 self.open, _Node(max(rank, node.rank), node.workers, slowest, None, question)
@@ -274,9 +286,7 @@ class _Search:
                 wish,
                 min_workers=workers,
                 max_workers=workers,
-                narrowed=Narrowed(
-                    most_s=longest, few_sizes=self.options.node_limit is not None
-                ),
+                narrowed=Narrowed(most_s=longest, few_sizes=self.options.node_limit is not None),
                 budget_usd_per_hour=budget if budget is None or budget > 0 else None,
             ),
         )
@@ -299,20 +309,43 @@ class _Search:
         again = answer.status.stopped
         # Unlike workers that wait for a slower one than there is may be better: they are no answer.
         if again or (self.problem.mixes_workers and self._worth(rank)):
-            self.left.append(
-                dataclasses.replace(
-                    node, rank=max(node.rank, rank), workers=node.workers if again else 0
-                )
-            )
+            workers = node.workers if again else 0
+            self.left.append(replace(node, rank=max(node.rank, rank), workers=workers))
 
     def _offer(self, placement: Placement, answer: Result | None = None) -> None:
-        """Keep a placement that keeps every limit and is better than the best."""
-        if violations(placement, self.problem):
+        """Keep a placement that keeps every limit and is better than the best, with its machines
+        divided into workers in the best way.
+        """
+        for divided in self._divided(placement):
+            if violations(divided, self.problem):
+                continue
+            figures = estimate(divided, self.problem)
+            value = self.objective.value(figures)
+            if self.known is None or self.objective.better(value, self.known):
+                self._keep(divided, figures, value, answer)
+
+    def _divided(self, placement: Placement) -> Iterator[Placement]:
+        """Yield a placement, and the same machines of one place as more or fewer workers."""
+        yield placement
+        (group, *others), wish = placement.groups, self.problem.requirements
+        question, machine_count = self.problem.island_question, group.machine_count
+        if others or question is None or not self.options.break_ties:
             return
-        figures = estimate(placement, self.problem)
-        value = self.objective.value(figures)
-        if self.known is not None and not self.objective.better(value, self.known):
-            return
+        least, most = question.limits(offer_of(group, self.problem))
+        for workers in range(wish.min_workers, min(machine_count, wish.max_workers) + 1):
+            machines, left = divmod(machine_count, workers)
+            if left or workers == group.count or not least <= machines <= most:
+                continue
+            alike = replace(group, count=workers, machines=machines, inner=None)
+            for exchange in exchanges(self.problem, {group.place: workers}):
+                if exchange.strategy in (placement.exchange.strategy, NO_EXCHANGE, PLAIN):
+                    made = Placement(groups=(alike,), exchange=exchange)
+                    yield with_plans(made, self.problem)
+                    break
+
+    def _keep(
+        self, placement: Placement, figures: Estimate, value: float, answer: Result | None
+    ) -> None:
         self.known = value
         made = answer or Result(
             problem=self.problem,
@@ -341,29 +374,30 @@ class _Search:
                 self.problem.worker_sizes(workers),
                 key=lambda size: size.kind.calculation_s(size.machines, sequences),
             )
-            for size in ranked[: FIRST_KINDS[min(tried, 1)]]:
-                yield from self._placed(size, workers)
+            made = (p for size in ranked for p in self._placed(size, workers))
+            yield from islice(made, FIRST_KINDS[min(tried, 1)])
             tried, workers = tried + 1, workers * 4
 
     def _placed(self, size: Size, workers: int) -> Iterator[Placement]:
         """Yield some workers of a size at its cheapest place, or at the cheapest of as many places
         as there must be.
         """
-        problem, cheapest = self.problem, dict[str, VmOffer]()
+        problem, wish = self.problem, self.problem.requirements
+        cheapest: dict[str, VmOffer] = {}
         for offer in sorted(size.offers, key=lambda each: each.usd_per_hour):
             cheapest.setdefault(offer.place, offer)
-        regions = min(problem.requirements.min_regions, workers)
-        groups = []
-        for number, offer in enumerate([*cheapest.values()][:regions]):
-            pool = problem.pool(offer, size.machines, workers=workers)
-            count = workers // regions + (number < workers % regions)
-            if pool is None or count > pool.max_count:
-                return
-            groups.append(pool.group(count))
-        counts = {group.place: group.count for group in groups}
-        for exchange in exchanges(problem, counts):
-            yield Placement(groups=tuple(groups), exchange=exchange)
+        regions = min(wish.min_regions, workers)
+        counts = [workers // regions + (number < workers % regions) for number in range(regions)]
+        rented = [*zip(cheapest.values(), counts, strict=False)]
+        usd = size.machines * sum(count * offer.usd_per_hour for offer, count in rented)
+        if len(rented) < regions or usd > (wish.budget_usd_per_hour or math.inf):
             return
+        pools = [(problem.pool(o, size.machines, workers=workers), n) for o, n in rented]
+        groups = [pool.group(n) for pool, n in pools if pool is not None and n <= pool.max_count]
+        if len(groups) == regions:
+            where = {group.place: group.count for group in groups}
+            for exchange in islice(exchanges(problem, where), 1):
+                yield Placement(groups=tuple(groups), exchange=exchange)
 
     def _again(self) -> bool:
         """Open what was stopped once more, for twice the share of the time; return whether anything
@@ -382,7 +416,8 @@ class _Search:
     def _spent(self) -> bool:
         """Whether nothing more may be asked."""
         found = self.options.first and self.best is not None
-        return found or self.stopped is not None or bool(self.allowed.spent)
+        short = self.options.node_limit is not None and self.asked >= MOST_SHORT[1]
+        return short or found or self.stopped is not None or bool(self.allowed.spent)
 
     def _count(self, answer: Result) -> None:
         """Add what a search did, and what it says of each strategy."""
@@ -390,7 +425,6 @@ class _Search:
         self.asked += 1
         self.candidates += answer.candidates
         self.nodes += answer.nodes
-        self.seconds += answer.seconds
         for mode in answer.proof:
             self.modes.setdefault((mode.strategy, mode.local_steps), []).append(mode)
 
@@ -413,7 +447,6 @@ class _Search:
             status=status,
             bound=bound,
             solver=self.solver,
-            seconds=self.seconds,
             candidates=self.candidates,
             nodes=self.nodes,
             proof=self._proof(status, bound),
@@ -466,4 +499,3 @@ class _Search:
                 )
             )
         return tuple(proof)
-

@@ -50,6 +50,7 @@ from placer.solving.confident_plan import ConfidentPlan, tail_share
 from placer.solving.result import Option, Result
 from placer.solving.solve import knowing, solve
 from placer.units import format_duration, format_plain, format_usd
+from placer.workload.island import Island
 
 Considered = tuple[Placement, Outcome | None, tuple[Violation, ...]]
 """A placement, what it does and costs as far as that can be evaluated, and the limits it breaks."""
@@ -283,17 +284,39 @@ def equal_machines(problem: Problem) -> Iterator[Placement]:
             cheapest[kind] = pool
     wish = problem.requirements
     budget = (wish.budget_usd_per_hour or float("inf")) * NEAR
-    planned = problem.island_question is not None
     for pool in cheapest.values():
-        for n in range(wish.min_workers, min(pool.max_count, wish.max_workers) + 1):
-            fullest, before = (-(-problem.batch // (m * pool.gpus)) for m in (n, max(1, n - 1)))
-            if planned and n > wish.min_workers and fullest == before:
-                continue  # one worker less is as fast: the fullest device has as many sequences
-            if n * pool.usd_per_hour <= budget and (n == 1 or ("all-reduce", 1) in problem.modes):
-                yield Placement(
-                    groups=(pool.group(n),),
-                    exchange=exchange_for(NO_EXCHANGE if n == 1 else "all-reduce", n, problem),
-                )
+        for n, machines in _counts(pool, problem):
+            usd = n * machines * pool.offer.usd_per_hour
+            if usd <= budget and (n == 1 or ("all-reduce", 1) in problem.modes):
+                group = replace(pool.group(n), machines=machines)
+                exchange = exchange_for(NO_EXCHANGE if n == 1 else "all-reduce", n, problem)
+                yield Placement(groups=(group,), exchange=exchange)
+
+
+def _counts(pool: Pool, problem: Problem) -> Iterator[tuple[int, int]]:
+    """Yield how many workers of a kind to consider, and of how many machines each.
+
+    Notes
+    -----
+    Of workers with a plan, one more than a step can keep busier is left out: the fullest device has
+    as many sequences as with one less. Larger islands than the smallest are considered alone: what
+    several of them do is nearly what one of all their machines does.
+    """
+    wish, planned = problem.requirements, problem.island_question is not None
+    before = 0
+    for n in range(wish.min_workers, min(pool.max_count, wish.max_workers) + 1):
+        fullest = -(-problem.batch // (n * pool.gpus))
+        if not planned or fullest != before:
+            yield n, pool.machines
+        before = fullest
+    question = problem.island_question
+    if question is None or wish.min_workers > 1:
+        return
+    most = min(question.limits(pool.offer)[1], pool.gpu_quota // pool.offer.gpu_count)
+    machines = 2 * pool.machines
+    while machines <= most and isinstance(problem.island(pool.offer, machines, workers=1), Island):
+        yield 1, machines
+        machines *= 2
 
 
 def _considered(result: Result) -> Iterator[Considered]:
@@ -322,12 +345,12 @@ def _considered(result: Result) -> Iterator[Considered]:
         if known is not None and objective.better(known, hoped) and most <= speed and not slower:
             continue
         allowance.check()
-        placement = with_plans(placement, problem)
-        outcome, broken = evaluated(placement, problem)
+        full = with_plans(placement, problem)
+        outcome, broken = evaluated(full, problem)
         if outcome is not None and not broken:
             value = objective.value(outcome)
             best[kind] = value if known is None or objective.better(value, known) else known
-        yield placement, outcome, broken
+        yield full, outcome, broken
     yield from _above_budget([each for each in above if each[0] > speed], speed, problem)
 
 

@@ -41,7 +41,9 @@ def host_rates(problem: Problem, placement: Placement) -> tuple[Rate, ...]:
     """List samples/s of the plan's machines as rows of a profile, those of an architecture too."""
     if problem.profile.architecture is None:
         return problem.profile.rates
-    return tuple(rate for group in placement.groups for rate in _rates(group, problem, placement.workers))
+    return tuple(
+        rate for group in placement.groups for rate in _rates(group, problem, placement.workers)
+    )
 
 
 def _rates(group: WorkerGroup, problem: Problem, workers: int) -> list[Rate]:

@@ -231,9 +231,7 @@ def _with_microbatch(question: Question, draft: Draft, count: int, microbatches:
     """Time a plan with some microbatches of ``count`` sequences each."""
     architecture, hardware = question.architecture, question.hardware
     plan, one = _plan_with(draft.candidate.plan, count), draft.candidate.memory
-    pressed = is_pressed(
-        one, capacity_bytes(hardware.gpu), count * architecture.sequence_length
-    )
+    pressed = is_pressed(one, capacity_bytes(hardware.gpu), count * architecture.sequence_length)
     calculated = draft.calculation_s * count * microbatches / draft.sequences
     timed = step(
         architecture,
@@ -244,9 +242,7 @@ def _with_microbatch(question: Question, draft: Draft, count: int, microbatches:
         question.via,
         question.wishes.gradient_bytes_per_parameter,
     )
-    return Timed(
-        plan=plan, one_sequence=one, step=timed, seconds=timed.seconds, is_pressed=pressed
-    )
+    return Timed(plan=plan, one_sequence=one, step=timed, seconds=timed.seconds, is_pressed=pressed)
 
 
 @lru_cache(maxsize=4096)
