@@ -453,6 +453,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             workers=workers,
             sequences=self.sequences(workers),
             longest_s=asked.most_s,
+            usd_s=asked.most_usd_s,
             alike=not self.mixes_workers,
             few_sizes=asked.few_sizes,
             usd_per_hour=math.inf if usd is None else usd,
@@ -474,13 +475,15 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Return the workers that some of them may be, each with its plan for an equal part of a
         step, in the order of the book.
         """
-        longest_s = self._limits(workers).longest_s * (1 + ROUNDING)
+        limits = self._limits(workers)
+        longest_s, most = limits.longest_s * (1 + ROUNDING), limits.usd_s * (1 + ROUNDING)
         pools = [
             pool
             for size in self.worker_sizes(workers)
             for built in (self.island(size.kind.offers[0], size.machines, workers=workers),)
             if isinstance(built, Island) and built.step.seconds <= longest_s
             for offer in size.offers
+            if size.machines * offer.usd_per_hour * built.step.seconds <= most
             for pool in (self.pool(offer, size.machines, workers=workers),)
             if pool is not None and pool.max_count >= 1 and self.part_s(pool, workers) <= longest_s
         ]

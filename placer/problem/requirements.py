@@ -196,12 +196,13 @@ class Used(Struct, frozen=True, kw_only=True):
 
 class Narrowed(Struct, frozen=True, kw_only=True):
     """What a search over numbers of workers asks of one number: the most seconds that the slowest
-    worker does its part of a step in, and that all wait for at least; whether a few numbers of
-    machines are enough.
+    worker does its part of a step in, and that all wait for at least; the most of these seconds
+    times the price of all workers per hour; whether a few numbers of machines are enough.
     """
 
     most_s: float = float("inf")
     least_s: float = 0.0
+    most_usd_s: float = float("inf")
     few_sizes: bool = False
 
 

@@ -92,6 +92,8 @@ class Limits(Struct, frozen=True, kw_only=True):
         Seconds that the slowest worker may calculate in a step.
     usd_per_hour, machines
         Of all workers together.
+    usd_s
+        USD per hour of all workers times the seconds in which the slowest does its part of a step.
     alike
         Whether all workers are equally fast.
     few_sizes
@@ -103,6 +105,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     longest_s: float
     usd_per_hour: float
     machines: float
+    usd_s: float
     alike: bool
     few_sizes: bool = False
 
@@ -140,11 +143,18 @@ def sizes(kinds: Iterable[Kind], limits: Limits) -> tuple[Size, ...]:
     for kind in kinds:
         least = kind.fewest(sequences, limits.longest_s)
         for machines in kind.sizes(sequences, limits.longest_s, limits.usd_per_hour, others):
-            if (others + 1) * machines <= limits.machines and (
-                not limits.few_sizes
-                or machines in (least, kind.most)
-                or machines.bit_count() == 1
-                or sequences % (machines * kind.gpus) == 0
+            usd = machines * (kind.usd_per_hour + others * kind.twin_usd)
+            work = usd * kind.calculation_s(machines, sequences)
+            within = work <= limits.usd_s * (1 + ROUNDING)
+            if (
+                within
+                and (others + 1) * machines <= limits.machines
+                and (
+                    not limits.few_sizes
+                    or machines in (least, kind.most)
+                    or machines.bit_count() == 1
+                    or sequences % (machines * kind.gpus) == 0
+                )
             ):
                 most = limits.usd_per_hour / machines - others * kind.twin_usd
                 found.append(Size(kind=kind, machines=machines, most_usd=most))

@@ -143,7 +143,7 @@ def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) ->
     """Ask a solver, as often as a range of batches or shares of speed need it."""
     _say_begun(options)
     if problem.requirements.open_batches:
-        from placer.solving.batch_range import best_batch  # few questions need it
+        from placer.solving.batches.search import best_batch  # few questions need it
 
         return best_batch(problem, lambda asked, own: solve(asked, solver, own), options)
     if problem.requirements.has_shares:
@@ -153,7 +153,9 @@ def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) ->
             problem, lambda asked, own: solve(asked, solver, own), options, solver
         )
     if _counts_workers(problem, solver):
-        from placer.solving.worker_counts import best_worker_count  # models without a plan do not
+        from placer.solving.worker_counts.search import (
+            best_worker_count,  # models without a plan do not
+        )
 
         result = best_worker_count(
             problem, lambda asked, own: _checked(asked, solver, own, run), options, solver

@@ -170,7 +170,7 @@ def test_recommend_loads_no_solver_package_pandas_or_networkx() -> None:
         "placer.solvers.exact.gossip.tree",
         "placer.solvers.exact.tree.hub_tree",
         "placer.solvers.exact.tree.split_tree",
-        "placer.solving.batch_range",
+        "placer.solving.batches.search",
         "placer.solving.by_hand",
         "placer.solving.cross_check",
         "placer.solving.nearest_plan",

@@ -22,7 +22,7 @@ from placer.cost_model.limits import LIMIT_CODES
 from placer.cost_model.objective import objective_of
 from placer.market.catalog import VmOffer
 from placer.problem.problem import Problem
-from placer.solving.batch_range import limited
+from placer.solving.batches.search import limited
 from placer.solving.result import Option, Result
 
 

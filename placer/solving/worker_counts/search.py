@@ -14,28 +14,28 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 
 from placer.cost_model.convergence import batch_factor, multiplier_of
 from placer.cost_model.dollars.components import usd_per_million_samples
-from placer.cost_model.estimate import Estimate, estimate, offer_of, with_plans
+from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import Objective, objective_of
-from placer.market.catalog import VmOffer
-from placer.problem.admitted_exchanges import exchange_for, exchanges
+from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Pool, Problem
 from placer.problem.requirements import Narrowed
-from placer.problem.worker_sizes import ROUNDING, Size
+from placer.problem.worker_sizes import ROUNDING
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Allowance
 from placer.solving.answer import ModeProof, SolveOptions, Status
 from placer.solving.result import Result
+from placer.solving.worker_counts.drafts import divisions, first_placements
+from placer.units import SECONDS_PER_HOUR
 
 Ask = Callable[[Problem, SolveOptions], Result]
 """Solves a question about one number of workers, whose speeds add up."""
-MOST_SHORT = (3, 5)
+MOST_SHORT = (3, 20)
 """Numbers of workers, each twice the one before, of a search whose answer is only compared with,
 and its questions.
 """
@@ -43,14 +43,8 @@ FIRST_SHARE = 0.25
 """Share of the time that is left for one question; what is open then is asked again with twice as
 much.
 """
-PLAIN = "all-reduce"
-"""Exchange in which several workers in one place are as fast as one of all their machines."""
 SAME = 1e-8
 """Relative difference up to which workers are equally fast."""
-FIRST_KINDS = (8, 2)
-"""Kinds of workers that are tried at once before anything is asked: of the fewest workers, and of
-each larger number that is tried.
-"""
 
 
 def best_worker_count(problem: Problem, ask: Ask, options: SolveOptions, solver: str) -> Result:
@@ -157,7 +151,10 @@ class _Search:
         wish = self.problem.requirements
         quick = self.options.beat is None and not self.options.first
         known = (p for p in (self.options.start, self.options.hint) if p is not None)
-        for placement in (*known, *(self._first_placements() if quick else ())):
+        for placement in (
+            *known,
+            *(first_placements(self.problem, self.objective) if quick else ()),
+        ):
             self._offer(placement)
         most = min(wish.max_workers, self.problem.batch, wish.max_machines or wish.max_workers)
         fewest = max(wish.min_workers, wish.min_regions)
@@ -168,14 +165,8 @@ class _Search:
             self._push(_Node(-math.inf, workers))
         while (self.open or self._again()) and not self._spent:
             node = heapq.heappop(self.open)
-            if not self._worth(node.rank):
-                continue
-            if node.asked is None or (node.goal != self.goal and node.part_s is None):
-                self._push(node)  # something better was found since
-            elif node.part_s is None:
-                self._expand(node, node.asked)
-            else:
-                self._work(node, node.asked)
+            if self._worth(node.rank):
+                self._go_on(node)
         self.left += [node for node in self.open if self._worth(node.rank)]
         return self._result()
 
@@ -278,18 +269,32 @@ class _Search:
             floors.append(goal if self.objective.maximised else (wish.samples or 1) / goal)
         if goal is not None and self.objective.name == "cost":
             budget = min(goal * (1 + ROUNDING), math.inf if budget is None else budget)
+        usd_s = min(
+            (z for z in (wish.max_usd_per_million_samples, self._cheapest) if z is not None),
+            default=math.inf,
+        )
         floor = self.multiplier * max(floors) * (1 - ROUNDING)
-        longest = self.problem.batch / floor if floor > 0 else math.inf
+        batch = self.problem.batch
+        longest = batch / floor if floor > 0 else math.inf
         return replace(
             self.problem,
             requirements=replace(
                 wish,
                 min_workers=workers,
                 max_workers=workers,
-                narrowed=Narrowed(most_s=longest, few_sizes=self.options.node_limit is not None),
+                narrowed=Narrowed(
+                    most_s=longest,
+                    most_usd_s=usd_s * batch * SECONDS_PER_HOUR / 1e6 / self.multiplier,
+                    few_sizes=self.options.node_limit is not None,
+                ),
                 budget_usd_per_hour=budget if budget is None or budget > 0 else None,
             ),
         )
+
+    @property
+    def _cheapest(self) -> float | None:
+        """USD per million samples that are worth finding, where these are the objective."""
+        return self.goal if self.objective.name == "cost-per-sample" else None
 
     def _work(self, node: _Node, asked: Problem) -> None:
         """Ask about some workers, and keep what is open after the answer."""
@@ -316,7 +321,7 @@ class _Search:
         """Keep a placement that keeps every limit and is better than the best, with its machines
         divided into workers in the best way.
         """
-        for divided in self._divided(placement):
+        for divided in self._divisions(placement):
             if violations(divided, self.problem):
                 continue
             figures = estimate(divided, self.problem)
@@ -324,24 +329,10 @@ class _Search:
             if self.known is None or self.objective.better(value, self.known):
                 self._keep(divided, figures, value, answer)
 
-    def _divided(self, placement: Placement) -> Iterator[Placement]:
-        """Yield a placement, and the same machines of one place as more or fewer workers."""
+    def _divisions(self, placement: Placement) -> Iterator[Placement]:
         yield placement
-        (group, *others), wish = placement.groups, self.problem.requirements
-        question, machine_count = self.problem.island_question, group.machine_count
-        if others or question is None or not self.options.break_ties:
-            return
-        least, most = question.limits(offer_of(group, self.problem))
-        for workers in range(wish.min_workers, min(machine_count, wish.max_workers) + 1):
-            machines, left = divmod(machine_count, workers)
-            if left or workers == group.count or not least <= machines <= most:
-                continue
-            alike = replace(group, count=workers, machines=machines, inner=None)
-            for exchange in exchanges(self.problem, {group.place: workers}):
-                if exchange.strategy in (placement.exchange.strategy, NO_EXCHANGE, PLAIN):
-                    made = Placement(groups=(alike,), exchange=exchange)
-                    yield with_plans(made, self.problem)
-                    break
+        if self.options.break_ties:
+            yield from divisions(placement, self.problem)
 
     def _keep(
         self, placement: Placement, figures: Estimate, value: float, answer: Result | None
@@ -362,42 +353,6 @@ class _Search:
         )
         if self.options.on_better is not None:
             self.options.on_better(value)
-
-    def _first_placements(self) -> Iterator[Placement]:
-        """Yield equal workers in one place that may be good: those that calculate fastest."""
-        wish = self.problem.requirements
-        tried, workers = 0, max(wish.min_workers, wish.min_regions)
-        while workers <= min(wish.max_workers, self.problem.batch):
-            allowance.check()
-            sequences = self.problem.sequences(workers)
-            ranked = sorted(
-                self.problem.worker_sizes(workers),
-                key=lambda size: size.kind.calculation_s(size.machines, sequences),
-            )
-            made = (p for size in ranked for p in self._placed(size, workers))
-            yield from islice(made, FIRST_KINDS[min(tried, 1)])
-            tried, workers = tried + 1, workers * 4
-
-    def _placed(self, size: Size, workers: int) -> Iterator[Placement]:
-        """Yield some workers of a size at its cheapest place, or at the cheapest of as many places
-        as there must be.
-        """
-        problem, wish = self.problem, self.problem.requirements
-        cheapest: dict[str, VmOffer] = {}
-        for offer in sorted(size.offers, key=lambda each: each.usd_per_hour):
-            cheapest.setdefault(offer.place, offer)
-        regions = min(wish.min_regions, workers)
-        counts = [workers // regions + (number < workers % regions) for number in range(regions)]
-        rented = [*zip(cheapest.values(), counts, strict=False)]
-        usd = size.machines * sum(count * offer.usd_per_hour for offer, count in rented)
-        if len(rented) < regions or usd > (wish.budget_usd_per_hour or math.inf):
-            return
-        pools = [(problem.pool(o, size.machines, workers=workers), n) for o, n in rented]
-        groups = [pool.group(n) for pool, n in pools if pool is not None and n <= pool.max_count]
-        if len(groups) == regions:
-            where = {group.place: group.count for group in groups}
-            for exchange in islice(exchanges(problem, where), 1):
-                yield Placement(groups=tuple(groups), exchange=exchange)
 
     def _again(self) -> bool:
         """Open what was stopped once more, for twice the share of the time; return whether anything

@@ -2,7 +2,7 @@
 
 First the ends of the range and the powers of two between are solved, the later ones only for what
 beats the best so far. Then spans of batches are closed, widest first: one question for each span
-and strategy bounds every batch of it (`placer.solving.batch_interval`), and a span that it leaves
+and strategy bounds every batch of it (`placer.solving.batches.interval`), and a span that it leaves
 open is cut.
 """
 
@@ -24,7 +24,7 @@ from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Allowance
 from placer.solving.answer import BatchProof, BatchRow, SolveOptions, Status
-from placer.solving.batch_interval import (
+from placer.solving.batches.interval import (
     Span,
     is_monotone,
     is_of_its_end,
