@@ -25,6 +25,7 @@ def request_document(problem: Problem) -> dict[str, Any]:
         keys.remove("quota_gpus")
     return {
         "model": problem.profile.name,
+        "sample": problem.profile.sample_size,
         **{
             key: _WRITTEN[key](problem) if key in _WRITTEN else _field(problem, key) for key in keys
         },

@@ -63,6 +63,7 @@ LATER_KEYS = (
 """Keys that not every result document has."""
 LATER_WISHES = frozenset(
     {
+        "sample",
         "confidence",
         "expected",
         "max_share",

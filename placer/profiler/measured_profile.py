@@ -33,6 +33,8 @@ class Sizes:
     device_memory_bytes: int
     host_memory_bytes: int
     memory_source: str
+    sample: str | None = None
+    sample_source: str | None = None
 
 
 def measurement_of(
@@ -232,7 +234,7 @@ def profile_of(
     main = main_measurement(measurements) if measurements else None
     memory, source = (main.best.device_memory_bytes, _memory_source(main)) if main else (None, "")
     host = main.best.host_memory_bytes if main else None
-    named = old or sizes
+    named, stated = old or sizes, old if old and old.sample else sizes
     return ModelProfile(
         name=named.name,
         title=named.title,
@@ -250,6 +252,8 @@ def profile_of(
         bytes_per_sample_source=old.bytes_per_sample_source if old else None,
         target_batch_size=target_batch_size
         or (old.target_batch_size if old else USUAL_TARGET_BATCH_SIZE),
+        sample=stated.sample,
+        sample_source=stated.sample_source,
         microbatch=main.knee_batch_size if main else old.microbatch if old else 1,
         compression=old.compression if old else USUAL_COMPRESSION,
         efficiency=tuple(frameworks.values()),

@@ -30,7 +30,7 @@ from placer.profiler.steps.failures import is_out_of_memory
 from placer.profiler.steps.session import Plan, Progress, Session
 from placer.profiler.steps.training_step import StepFunction
 from placer.profiler.target.torch_import import load_torch
-from placer.profiler.workload import Workload
+from placer.profiler.workload import SAMPLE_SOURCE, Workload
 from placer.workload.measurement import Measurement
 from placer.workload.profile import Efficiency, ModelProfile, Rate
 
@@ -211,7 +211,7 @@ def _counted(subject: Workload | StepFunction, device: Any) -> Sizes:
             )  # the search over batch sizes will say what fits
         parameters, tensors, size = gradients.parameters, gradients.tensors, gradients.bytes_fp32
         source = "; ".join(("counted by hooks in a step: placer profile", *gradients.notes))
-        title, family = subject.title, subject.family
+        title, family, sample = subject.title, subject.family, subject.sample(device)
     else:
         assert subject.module is not None
         trained = [p for p in subject.module.parameters() if p.requires_grad]
@@ -225,7 +225,7 @@ def _counted(subject: Workload | StepFunction, device: Any) -> Sizes:
             sum(p.numel() for p in trained) * 4,
             "trainable parameters of the module of a step function x 4",
         )
-        title, family = f"step function {subject.source}", "other"
+        title, family, sample = f"step function {subject.source}", "other", None
     state = STATE_BYTES_PER_PARAMETER * parameters
     return Sizes(
         name=subject.name,
@@ -239,4 +239,6 @@ def _counted(subject: Workload | StepFunction, device: Any) -> Sizes:
         host_memory_bytes=HOST_BYTES + state,
         memory_source=f"assumed: {STATE_BYTES_PER_PARAMETER} bytes per parameter, without "
         f"activations",
+        sample=sample,
+        sample_source=sample and SAMPLE_SOURCE,
     )

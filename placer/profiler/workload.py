@@ -5,7 +5,7 @@ The functions of users import `Workload` from here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 USUAL_TARGET_BATCH_SIZE = 32_768
 """Samples of an optimizer step where nobody has said: as in the published runs of profiles/."""
+BATCH = 2
+"""Samples of the batch whose shape says what one is."""
+SAMPLE_SOURCE = "counted: the first tensor of a batch that was profiled"
 USUAL_COMPRESSION = "fp16"
 """Gradients are sent in half precision unless a request says otherwise, as in the shipped profiles.
 """
@@ -64,3 +67,18 @@ class Workload:
     samples: Iterable[Any] | None = None
     source: str = ""
     architecture: Architecture | None = None
+
+    def sample(self, device: torch.device) -> str | None:
+        """Say what one sample is: ``an input of 3 x 224 x 224``; None if the rows of a batch's
+        first tensor are not its samples.
+        """
+        if self.architecture is not None:
+            return f"{self.architecture.sequence_length:,} tokens"
+        first = self.batch(BATCH, device)
+        while isinstance(first, Mapping | list | tuple) and first:
+            first = next(iter(first.values() if isinstance(first, Mapping) else first))
+        shape = tuple(getattr(first, "shape", ()))
+        if len(shape) < 2 or shape[0] != BATCH:
+            return None
+        integers = " integers" if "int" in str(getattr(first, "dtype", "")) else ""
+        return f"an input of {' x '.join(f'{size:,}' for size in shape[1:])}{integers}"

@@ -26,7 +26,7 @@ USUAL: Mapping[str, Any] = {
 """Values of a request in which nothing was asked for; of the other keys none, empty or False."""
 FROM_PROFILE = ("target_batch_size", "compression", "transport")
 """Shown as they hold, whether they were asked for or not."""
-NO_WISH = ("model", "gradient_bytes")
+NO_WISH = ("model", "sample", "gradient_bytes")
 OBJECTIVES = {
     "throughput": "the highest speed",
     "cost": "the lowest cost",

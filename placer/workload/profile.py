@@ -21,6 +21,8 @@ from placer.workload.profile_rows import build, check_measurements
 SCHEMA = "placer.profile/v1"
 LARGEST = 10**15
 """Sizes above are slips of the keyboard."""
+LONGEST_SAMPLE = 40
+"""Characters of what one sample is: it has a line with other words, and a column."""
 SPARSE_CHUNK, SPARSE_KEPT, SPARSE_BITS = 4_096, 64, 14
 """Of each chunk of values, sparse sends those of the largest magnitude: 12 bits of place in the
 chunk and 2 of value each, as in Covenant-72B (arXiv 2603.08163), 146 times less than FP32.
@@ -122,6 +124,7 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
     -----
     A model with an ``architecture`` needs no rates: its speed and memory follow from its
     dimensions; its samples are sequences. ``out_of_memory`` names machines on which it failed.
+    ``sample`` says what one sample is (``16 tokens``), ``sample_source`` on which basis.
     """
 
     name: str
@@ -144,9 +147,11 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
     measurements: tuple[Measurement, ...] = ()
     architecture: Architecture | None = None
     out_of_memory: tuple[OutOfMemory, ...] = ()
+    sample: str | None = None
+    sample_source: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse sizes that are not positive."""
+        """Refuse sizes that are not positive, and samples that cannot be."""
         for name in (
             "parameters",
             "gradient_bytes_fp32",
@@ -173,6 +178,8 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
                 f"profile {self.name!r}: name, title and family must be printable",
                 "correct the file",
             )
+        if self.sample is not None:
+            self._check_sample(self.sample)
         kinds = [(rate.gpu, rate.gpu_count, rate.framework) for rate in self.rates]
         if len(set(kinds)) < len(kinds):
             twice = next(kind for kind in kinds if kinds.count(kind) > 1)
@@ -192,6 +199,34 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
                 f"profile {self.name} has no rates",
                 "measure one device with placer profile, or add a published rate",
             )
+
+    def _check_sample(self, sample: str) -> None:
+        """Refuse a sample that cannot be printed, has no source, or contradicts the dimensions."""
+        where = f"profile {self.name}: sample"
+        if not (sample.strip() and sample.isprintable() and len(sample) <= LONGEST_SAMPLE):
+            raise PlacerError(
+                f"{where} is {sample[:24]!r}",
+                f"give at most {LONGEST_SAMPLE} characters, such as '16 tokens'",
+            )
+        if not self.sample_source:
+            raise PlacerError(f"{where} has no sample_source", "say where its size is from")
+        if self.architecture is not None:
+            raise PlacerError(
+                f"{where} beside an architecture, whose samples are sequences", "leave it out"
+            )
+
+    @property
+    def sample_size(self) -> str | None:
+        """Return what one sample is: ``16 tokens``; None if nobody stated it."""
+        if self.architecture is not None:
+            return f"a sequence of {self.architecture.sequence_length:,} tokens"
+        return self.sample
+
+    @property
+    def sample_words(self) -> str:
+        """Say what one sample is, for people."""
+        size = self.sample_size
+        return "size of a sample not stated" if size is None else f"1 sample = {size}"
 
     def ran_out_of_memory(self, gpu: str, gpu_count: int) -> OutOfMemory | None:
         """Return the known failure that rules a machine out, None if there is none: each device of
@@ -415,6 +450,8 @@ def profile_document(profile: ModelProfile, *, measurements: bool = True) -> dic
         del built["architecture"]
     if not profile.out_of_memory:
         del built["out_of_memory"]
+    if profile.sample is None:
+        del built["sample"], built["sample_source"]
     return built
 
 

@@ -318,7 +318,7 @@ def test_the_wish_for_regions_is_echoed(run: Run) -> None:
     assert (
         "2 regions or more"
         in run(
-            "recommend", *ERBEN, "--budget", "5/h", "--gpu", "T4", "--regions", "2..", columns=120
+            "recommend", *ERBEN, "--budget", "5/h", "--gpu", "T4", "--regions", "2..", columns=160
         ).stdout
     )
     assert (

@@ -104,6 +104,20 @@ def test_batches_repeat_and_leave_the_programs_random_numbers_alone(name: str) -
     assert torch.equal(state, torch.get_rng_state())
 
 
+@pytest.mark.parametrize(
+    ("name", "sample"),
+    [
+        ("cnn-small", "an input of 3 x 32 x 32"),
+        ("transformer-small", "an input of 64 integers"),
+        ("lstm", "an input of 35 integers"),
+        ("gnn", None),
+    ],
+)
+def test_a_sample_is_a_row_of_the_first_tensor(name: str, sample: str | None) -> None:
+    """64 and 35 words; of molecules the rows are atoms, so nobody knows."""
+    assert builtin(name).sample(META) == sample
+
+
 @pytest.mark.parametrize("name", ["lstm", "gnn", "cnn-small", "transformer-small"])
 def test_models_train_under_bf16_and_can_be_copied(name: str) -> None:
     """Autocast mixes types (index_add wants one); a copy has the same sizes and shares nothing."""

@@ -14,7 +14,14 @@ from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
-from placer.workload.profile import load_profile, profile_from_json, profile_names, shipped_profiles
+from placer.records import replace
+from placer.workload.profile import (
+    load_profile,
+    profile_document,
+    profile_from_json,
+    profile_names,
+    shipped_profiles,
+)
 
 EIGHT = {
     "resnet18",
@@ -112,6 +119,70 @@ def test_shipped_profiles_follow_their_schema(name: str) -> None:
     document = json.loads((shipped_profiles() / f"{name}.json").read_text(encoding="utf-8"))
     jsonschema.validate(document, json.loads(schema_text("profile")))
     assert load_profile(name).name == name
+
+
+SAMPLES = {
+    **dict.fromkeys(EIGHT | {"vit-b-16", "vit-l-16"}, "an image of 224 x 224 px"),
+    **dict.fromkeys(("roberta-base", "roberta-large", "roberta-xlm"), "16 tokens"),
+    **dict.fromkeys(("whisper-small", "whisper-large-v3"), "30 s of sound"),
+    "dit-xl-2": "an image of 256 x 256 px",
+    "imdb-lstm": "a movie review",
+    "niser": "a session of clicks",
+}
+"""What one sample of a shipped model without dimensions is."""
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_shipped_profiles_state_the_size_of_a_sample(name: str) -> None:
+    """A sequence where there are dimensions, longer if it is asked longer; else as published."""
+    profile = load_profile(name)
+    if profile.architecture is None:
+        assert profile.sample_size == SAMPLES[name]
+        assert str(profile.sample_source).startswith(("published: ", "assumed: "))
+        return
+    longer = replace(
+        profile, architecture=replace(profile.architecture, sequence_length=1234, positions=None)
+    )
+    assert longer.sample_words == "1 sample = a sequence of 1,234 tokens"
+
+
+@pytest.mark.parametrize("name", ["roberta-base", "roberta-large", "roberta-xlm"])
+def test_an_a10_can_compute_16_tokens_a_sample_and_not_512(name: str, erben: Catalog) -> None:
+    """6 FLOPs for each parameter and token: XLM at 463.6 samples/s would be 798 TFLOP/s with 512
+    tokens each, where an A10 has 125; it is 25 with 16.
+    """
+    profile, device = load_profile(name), erben.gpu("A10")
+    rate = profile.rate(device, 1, "none", erben)
+    assert rate is not None
+    tflops_of_a_token = 6e-12 * profile.parameters * rate.value
+    assert 16 * tflops_of_a_token < device.fp16_tflops / 4
+    assert 512 * tflops_of_a_token > 4 * device.fp16_tflops
+
+
+def test_a_profile_without_a_sample_says_so() -> None:
+    """And its document has neither key, as documents before the keys."""
+    silent = replace(load_profile("resnet50"), sample=None, sample_source=None)
+    assert silent.sample_size is None
+    assert silent.sample_words == "size of a sample not stated"
+    assert not {"sample", "sample_source"} & set(profile_document(silent))
+
+
+@pytest.mark.parametrize(
+    ("model", "change", "message"),
+    [
+        ("resnet50", {"sample": " "}, "sample is ' '"),
+        ("resnet50", {"sample": "a\nb"}, "sample is"),
+        ("resnet50", {"sample": 41 * "x"}, "sample is"),
+        ("resnet50", {"sample_source": None}, "sample has no sample_source"),
+        ("gpt2", {"sample": "16 tokens", "sample_source": "x"}, "whose samples are sequences"),
+    ],
+)
+def test_samples_that_cannot_be_are_refused(
+    model: str, change: dict[str, str | None], message: str
+) -> None:
+    """It is printed on a line, has a source, and does not contradict the dimensions."""
+    with pytest.raises(PlacerError, match=message):
+        replace(load_profile(model), **change)
 
 
 def test_gradient_of_xlm_is_two_bytes_per_parameter() -> None:

@@ -69,9 +69,11 @@ def _show(p: ModelProfile) -> None:
     )
     out.print(f"gradients {sizes} ({p.gradient_source})")
     out.print(f"memory {memory} ({p.memory_source})")
+    source = "" if p.sample_source is None else f" ({p.sample_source})"
+    out.print(f"{p.sample_words}{source}")
     if p.architecture is not None:
         out.print(_shape(p.architecture))
-        out.print(f"samples {p.bytes_per_sample_source}")
+        out.print(f"data {p.bytes_per_sample_source}")
     if not p.rates:
         return
     table = new_table(("device", "framework", "samples/s", "basis", "source"))
@@ -105,8 +107,8 @@ def _list(profiles: list[ModelProfile], names: list[str]) -> None:
     from placer.units import format_bytes, format_parameters
 
     table = new_table(
-        ("model", "parameters", "gradients", "tokens", "TBS", "known on"),
-        right=("parameters", "gradients", "tokens", "TBS"),
+        ("model", "parameters", "gradients", "TBS", "1 sample", "known on"),
+        right=("parameters", "gradients", "TBS"),
     )
     for name, p in zip(names, profiles, strict=True):
         devices = ", ".join(
@@ -115,8 +117,8 @@ def _list(profiles: list[ModelProfile], names: list[str]) -> None:
         sizes = (
             format_parameters(p.parameters),
             format_bytes(p.gradient_bytes(p.compression)),
-            "" if p.architecture is None else f"{p.architecture.sequence_length:,}",
             f"{p.target_batch_size:,}",
+            p.sample_size or "not stated",
         )
         table.add_row(name, *sizes, devices or "its dimensions")
     console().print(table)

@@ -38,7 +38,8 @@ def print_measurements(
     """Print sizes, then a table for each measurement."""
     tensors = f"{counted(profile.tensors, 'tensor')}, " if profile.tensors else ""
     gradients = f"gradients {tensors}{format_bytes(profile.gradient_bytes_fp32)} in FP32"
-    out.print(f"{profile.name}: {profile.parameters:,} parameters, {gradients}", soft_wrap=True)
+    sizes = f"{profile.parameters:,} parameters, {gradients}, {profile.sample_words}"
+    out.print(f"{profile.name}: {sizes}", soft_wrap=True)
     out.print(f"gradients {profile.gradient_source}", style="dim", soft_wrap=True)
     for m in measurements:
         out.print()

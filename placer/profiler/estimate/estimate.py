@@ -16,7 +16,12 @@ from placer.profiler.devices.peak_speeds import PRECISIONS
 from placer.profiler.estimate.memory import Component, Fit
 from placer.profiler.estimate.throughput import Check, rates_from_flops
 from placer.profiler.estimate.work import Work, between, constants_document
-from placer.profiler.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE, Workload
+from placer.profiler.workload import (
+    SAMPLE_SOURCE,
+    USUAL_COMPRESSION,
+    USUAL_TARGET_BATCH_SIZE,
+    Workload,
+)
 from placer.version import __version__
 from placer.workload.architecture import Architecture
 from placer.workload.models.decoder import language_model
@@ -93,6 +98,7 @@ class Estimate:
     notes: tuple[str, ...]
     least_microbatch: int
     architecture: Architecture | None = None
+    sample: str | None = None
 
     @property
     def device_memory_bytes(self) -> int:
@@ -170,6 +176,8 @@ class Estimate:
             f"{self.optimizer}; host: 50 bytes per parameter",
             bytes_per_sample=None,
             bytes_per_sample_source=None,
+            sample=self.sample,
+            sample_source=self.sample and SAMPLE_SOURCE,
             target_batch_size=self.target_batch_size,
             microbatch=self.least_microbatch,
             compression=USUAL_COMPRESSION,
@@ -267,6 +275,7 @@ def estimate(
             (at_once[fit.gpu] for fit in fitting if fit.largest_microbatch), default=samples
         ),
         architecture=workload.architecture,
+        sample=workload.sample(load_torch().device("meta")),
     )
 
 

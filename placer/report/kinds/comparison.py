@@ -43,6 +43,7 @@ def report(document: Document, today: date) -> Report:
             *parts.dollars(best["estimate"], None),
             *parts.step(best["placement"], best["estimate"]),
             *parts.warnings_of(document),
+            *parts.wishes(document),
             *sources(document, [row["estimate"] for row in rows], today),
         ),
     )

@@ -220,7 +220,11 @@ def sentence(words: str) -> str:
 def wishes(document: Document) -> tuple[Section, ...]:
     """Show what was asked."""
     request = document["request"]
-    rows = [("model", str(request["model"]), ""), *((a, b, "") for a, b in wish_words(document))]
+    rows = [
+        ("model", str(request["model"]), ""),
+        ("1 sample", str(request.get("sample") or "size not stated"), ""),
+        *((a, b, "") for a, b in wish_words(document)),
+    ]
     return section("What was asked", Facts(rows=tuple(rows)))
 
 

@@ -211,32 +211,28 @@ def short_batch_words(problem: Problem) -> str:
     """Give the samples of a step in few words."""
     shape = problem.profile.architecture
     if problem.requirements.open_batches or shape is None:
-        return batch_words(problem).removesuffix(" (TBS)")
-    return f"{format_tokens(problem.batch * shape.sequence_length)} a step"
+        return batch_words(problem).replace(" (TBS)", "", 1)
+    return f"{problem.batch:,} x {shape.sequence_length:,} tokens a step"
 
 
 def batch_words(problem: Problem) -> str:
-    """Give the samples of a step, or the range that they are chosen from."""
-    wish = problem.requirements
+    """Give the samples of a step, or the range that they are chosen from, and what one is."""
+    wish, size = problem.requirements, problem.profile.sample_words
     critical = "" if wish.critical_batch is None else f", critical batch {wish.critical_batch:,}"
     if wish.open_batches:
         low, high = wish.open_batches[0], wish.open_batches[-1]
-        return f"{low:,} to {high:,} samples a step, whichever is best (TBS){critical}"
+        return f"{low:,} to {high:,} samples a step, whichever is best (TBS){critical}, {size}"
     chosen = (
         ""
         if wish.batch_range is None
         else f", the best of {wish.batch_range[0]:,} to {wish.batch_range[1]:,}"
     )
-    return f"{_samples(problem)} a step (TBS{chosen}){critical}"
-
-
-def _samples(problem: Problem) -> str:
-    """Count the samples of a step, of a language model in sequences and tokens."""
+    step = f" a step (TBS{chosen}){critical}"
     architecture, batch = problem.profile.architecture, problem.batch
     if architecture is None:
-        return f"{batch:,} samples"
+        return f"{batch:,} samples{step}, {size}"
     length = architecture.sequence_length
-    return f"{format_tokens(batch * length)} ({batch:,} sequences of {length:,} tokens)"
+    return f"{format_tokens(batch * length)} ({batch:,} sequences of {length:,} tokens){step}"
 
 
 def _ages(problem: Problem) -> str:
