@@ -100,12 +100,11 @@ class Mode(Struct, frozen=True, dict=True):
         ]
 
     @property
-    def streams(self) -> int:
-        """TCP streams of each pair of workers, at most: those of the largest, which bounds the
-        seconds of all from below.
+    def lanes(self) -> int:
+        """Pairs of machines of each pair of workers that send side by side, at most: those of the
+        largest, which bounds the seconds of all from below.
         """
-        direct = traits(self.strategy).transport in DIRECT
-        return self.problem.requirements.streams * (self.problem.lanes if direct else 1)
+        return self.problem.lanes if traits(self.strategy).transport in DIRECT else 1
 
     def seconds_at(self, samples_per_second: float) -> float:
         """Return the length of a round in which so many samples/s count."""

@@ -14,11 +14,11 @@ from placer.documents.checker.market import machines_of
 from placer.documents.manifest.manifest_reader import document_digest
 from placer.documents.result_parts import island_document
 from placer.market.network.graph import Link
+from placer.market.words.own_places import SITES
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import PARTS, Problem
 from placer.version import __version__
-from placer.workload.constants import SITES
 
 SCHEMA = "placer.certificate/v1"
 MULTIPLIERS = 24

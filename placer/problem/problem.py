@@ -29,7 +29,7 @@ from placer.market.catalog import (
 from placer.market.network.geography import pairwise_km
 from placer.market.network.graph import Network, largest_cards, network_of
 from placer.market.scaled_market import AGGREGATOR_PLACES, ONE_ROW, RowChange
-from placer.market.words.own_places import own_places
+from placer.market.words.own_places import SITES, own_places
 from placer.market.words.selection import asks_for
 from placer.problem.data.datasets import bytes_of, passes_of
 from placer.problem.exchange import goes_on_without, traits
@@ -52,7 +52,6 @@ from placer.records import replace
 from placer.units import GIB
 from placer.workload.constants import (
     PUBLISHED,
-    SITES,
     Calibration,
     calibration_document,
     with_former_figures,

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from placer.errors import PlacerError
+from placer.market.words.own_places import SITES
 from placer.workload.peer import peer_of
 
 NINETY_PERCENT = 1.645
@@ -16,8 +17,6 @@ NINETY_PERCENT = 1.645
 
 HIVEMIND = "hivemind"
 """The software whose runs the constants of hosts and links were fitted to."""
-SITES = "onprem/"
-"""How the places of machines of one's own begin."""
 NO_SITE_KAPPA = (1.0, 1.0, 1.0)
 """Links to sites take as long as all others: calibrations of older versions."""
 RING_KAPPA = (1.0, 1.2, 0.74)

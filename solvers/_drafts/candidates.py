@@ -129,10 +129,8 @@ class CandidateRounds:
     @cached_property
     def _machine(self) -> Array:
         """Bytes/s of one worker by lanes and place; shape (lanes, places)."""
-        network = self.problem.network
-        one = np.array([network.machine_bytes_per_s(place) for place in self.market.places])
-        built: Array = np.array(self.lanes)[:, None] * one
-        return built
+        machine, places = self.problem.network.machine_bytes_per_s, self.market.places
+        return np.array([[machine(place, lanes) for place in places] for lanes in self.lanes])
 
     @cached_property
     def _stream_s(self) -> Array:
@@ -141,7 +139,7 @@ class CandidateRounds:
         """
         streams = self.problem.requirements.streams
         network, places = self.problem.network, self.market.places
-        return 1.0 / np.array([network.speeds(places, streams * lanes) for lanes in self.lanes])
+        return 1.0 / np.array([network.speeds(places, streams, lanes) for lanes in self.lanes])
 
     @cached_property
     def _pair_s(self) -> Array:

@@ -25,6 +25,8 @@ from placer.cost_model.timing.step import (
     overlap_window,
 )
 from placer.market.catalog import Catalog
+from placer.market.network.graph import Network
+from placer.market.words.own_machines import parse_own, with_own_machines
 from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
@@ -316,6 +318,43 @@ def test_bytes_do_not_depend_on_machines_and_streams_do(default: Catalog, exchan
     assert four_card == 4 * one_card
 
 
+def test_an_island_sends_as_fast_as_its_machines_together(default: Catalog) -> None:
+    """Llama 3.1 8B in two regions of AWS with 64 streams: 16.1 GB each way at the 4.8 Gb/s that one
+    pair of machines reaches are 26.8 s, a quarter of it for four pairs and 1.7 s for 16. With eight
+    workers a region the eight that a machine sends to share its own network, which also has 4.8
+    Gb/s: 8 x 2 S / 16, as long as one worker takes with 2 S / 2.
+    """
+    quota = (Quota(place="*", gpu="*", market="*", gpus=1024),)
+    for count in (1, 8):
+        steps = []
+        for machines in (1, 4, 16):
+            problem = replace(
+                asked(default, exchange="all-reduce", streams=64),
+                profile=load_profile("llama-3.1-8b"),
+            )
+            problem = replace(problem, requirements=replace(problem.requirements, quotas=quota))
+            words = f"{count}x{machines}x" if machines > 1 else f"{count}x"
+            groups = f"aws/us-east-1={words}H100:8:spot,aws/us-west-2={words}H100:8:spot"
+            steps.append(estimate(place_by_hand(groups, problem), problem).step)
+        between = [dict(step.parts)["between regions"] for step in steps]
+        assert between == pytest.approx([26.8, 26.8 / 4, 26.8 / 16], rel=0.01)
+
+
+def test_machines_of_a_site_share_its_line(default: Catalog) -> None:
+    """A site of one's own sends no faster with 16 machines than its line of 1 Gb/s, and many
+    streams of them no faster than one machine's.
+    """
+    own = parse_own("lab=32xH100:8@Dallas:line=1Gb/s", default)
+    network = Network(with_own_machines(default, own))
+    lab, cloud = "onprem/lab", "aws/us-east-1"
+    assert network.machine_bytes_per_s(lab, 16) == 1e9 / 8
+    assert network.machine_bytes_per_s(cloud, 16) == 16 * network.machine_bytes_per_s(cloud)
+    for ends in ((lab, cloud), (cloud, lab)):
+        link = network.link(*ends)
+        assert link.of_machines(16).speed(64) == link.speed(64) == link.cap
+        assert link.of_machines(3).speed() == min(3 * link.speed(), link.cap)
+
+
 def test_under_hivemind_a_worker_is_one_peer(default: Catalog) -> None:
     """However many machines it has."""
     problem = asked(default, transport="hivemind")
@@ -326,13 +365,15 @@ def test_under_hivemind_a_worker_is_one_peer(default: Catalog) -> None:
 
 
 def test_lanes_are_as_many_as_the_smaller_end_has_machines(default: Catalog) -> None:
-    """Two machines against eight send in two lanes; where each is one nothing changes."""
+    """Two machines against eight send in two lanes, each with a cap of its own; where each is one
+    nothing changes.
+    """
     network = asked(default).network
     east, west = "aws/us-east-1", "aws/us-west-2"
     several = lanes(network, {east: 2, west: 8})
     assert isinstance(several, Lanes)
     one = network.link(east, west)
-    assert several.link(east, west).bytes_per_second == one.of_streams(2).bytes_per_second
+    assert several.link(east, west).speed(64) == 2 * one.speed(64)
     assert several.link(east, "gcp/us-central1") == network.link(east, "gcp/us-central1")
     assert lanes(network, {east: 1, west: 1}) is network
 

@@ -31,14 +31,19 @@ from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document, examine_document
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
+from placer.market.catalog import Catalog
+from placer.market.words.own_machines import parse_own, with_own_machines
 from placer.problem.exchange import STRATEGIES
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving.answer import SolveOptions
+from placer.solving.by_hand import place_by_hand
 from placer.solving.result import Result
 from placer.solving.solve import solve
 from placer.solving.solve_again import solved_again
+from placer.workload.profile import load_profile
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
 PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0, certificate=True)
@@ -73,16 +78,31 @@ def island_placements(seed: int, count: int) -> list[tuple[Placement, Problem]]:
 
 
 def test_the_second_implementation_prices_islands_alike() -> None:
-    """120 placements on 40 markets: islands of several sizes, every transport, local steps."""
+    """120 placements on 40 markets: islands of several sizes, every transport, local steps, one
+    stream or so many that a pair of machines reaches its cap.
+    """
     seen: set[str] = set()
     several = 0
     for seed in range(40):
-        for placement, problem in island_placements(seed, 3):
+        for drawn, problem in island_placements(seed, 3):
+            exchange = replace(drawn.exchange, streams=random.Random(seed).choice((1, 64)))
+            placement = replace(drawn, exchange=exchange)
             assert_alike(placement, problem, seed)
             seen.add(placement.exchange.transport)
             several += placement.machines > placement.workers
     assert seen == {"nccl", "gloo", "hivemind"}
     assert several >= 40
+
+
+def test_islands_of_a_site_share_its_line_in_the_second_implementation(default: Catalog) -> None:
+    """Two machines at a site with 1 Gb/s, and two in a cloud."""
+    problem = Problem(
+        profile=load_profile("mpt-1b"),
+        catalog=with_own_machines(default, parse_own("lab=2xH100:8@Dallas", default)),
+        requirements=Requirements(streams=64),
+    )
+    words = "onprem/lab=1x2xH100:8:on-demand,aws/us-east-1=1x2xH100:8:spot"
+    assert_alike(place_by_hand(words, problem), problem, words)
 
 
 @pytest.mark.parametrize("transport", ["nccl", "gloo"])

@@ -13,6 +13,7 @@ from placer.market.catalog import Catalog, EgressPrice, MeasuredLink, Region
 from placer.market.network.graph import Link, Network, network_of
 from placer.market.network.link_model import SPREAD
 from placer.market.scaled_market import with_scaled_egress
+from placer.market.words.own_machines import parse_own, with_own_machines
 from placer.records import replace
 
 PUBLISHED = [
@@ -123,12 +124,16 @@ def test_the_network_card_of_the_best_machine_caps_a_place(erben: Catalog) -> No
 @pytest.mark.parametrize("same_zone", [True, False])
 def test_tables_hold_what_links_and_prices_say(default: Catalog, same_zone: bool) -> None:
     """A table of some places is cut out of that of all: each cell is the own of its pair."""
-    network, places = Network(default), sorted(default.regions)[3:90:7]
+    own = parse_own("lab=2xT4@Dallas", default)
+    network = Network(with_own_machines(default, own))
+    places = [*sorted(default.regions)[3:90:7], own.place]
     rtts_s, speeds = network.rtts_s(places), network.speeds(places, 2)
+    of_three = network.speeds(places, 2, 3)
     prices = network.prices(places, same_zone=same_zone)
     for (i, src), (j, dst) in itertools.product(enumerate(places), repeat=2):
         assert rtts_s[i, j] == network.link(src, dst).rtt_s
         assert speeds[i, j] == network.link(src, dst).speed(2)
+        assert of_three[i, j] == network.link(src, dst).of_machines(3).speed(2)
         assert prices[i, j] == network.usd_per_byte(src, dst, same_zone=same_zone)
 
 

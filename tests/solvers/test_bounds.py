@@ -94,7 +94,7 @@ def test_no_placement_sends_faster_than_its_busiest_worker() -> None:
                 butterfly(sorted(by_place.items()), problem.gradient_bytes),
                 problem.network,
                 problem.calibration,
-                flat.streams,
+                problem.requirements.streams,
                 software=problem.transport,
             )
             shard = pair_bytes(problem.gradient_bytes, workers)

@@ -179,6 +179,16 @@ def test_exact_equals_exhaustive_where_servers_sum_by_their_vcpus() -> None:
     assert sum(assert_same(server_problem(seed), seed) for seed in seeds) >= 3
 
 
+def test_exact_equals_exhaustive_with_islands_in_several_regions() -> None:
+    """20 markets that need two regions, with as many streams as a pair of machines can use."""
+    found = 0
+    for seed in range(7_000, 7_020):
+        problem = island_problem(seed, most=600)
+        wish = replace(problem.requirements, min_regions=2, streams=64)
+        found += assert_same(replace(problem, requirements=wish), seed)
+    assert found >= 5
+
+
 @pytest.mark.parametrize("chunk", range(3))
 def test_exact_equals_exhaustive_with_islands(chunk: int) -> None:
     """60 language models on machines of which several may be one worker, over every transport,

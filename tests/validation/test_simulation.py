@@ -122,6 +122,17 @@ def test_closed_forms_agree(name: str, chunk: int) -> None:
         assert not off
 
 
+@pytest.mark.parametrize("machines", [1, 4])
+@pytest.mark.parametrize("name", ["all-reduce", "model-averaging", "asgd-ga"])
+def test_closed_forms_agree_on_islands(name: str, machines: int) -> None:
+    """Machines of two islands send side by side in the simulation too."""
+    words = f"=1x{machines}xH100:8:spot".replace("1x1x", "1x")
+    got = placer.simulate(
+        "llama-3.1-8b", f"aws/us-east-1{words},aws/us-west-2{words}", exchange=name, rounds=2
+    )
+    assert got.difference == pytest.approx(0.0, abs=0.001)
+
+
 def test_one_worker_alone() -> None:
     """Nothing is exchanged: the round is the calculation."""
     got = placer.simulate(

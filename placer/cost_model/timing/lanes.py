@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from placer.market.network.graph import Link
+from placer.market.network.graph import Link, Network
 
 
 class Links(Protocol):
@@ -25,28 +25,27 @@ class Lanes(Struct, frozen=True):
 
     Notes
     -----
-    Between two places as many lanes run side by side as the smaller island has machines; together
-    they reach what many streams reach.
+    Between two places as many pairs of machines send side by side as the smaller island has
+    machines, each with a cap of its own.
     """
 
-    network: Links
+    network: Network
     machines: Mapping[str, int]
 
     def link(self, src: str, dst: str) -> Link:
         """Find the link from one place to another."""
-        lanes = min(self.machines.get(src, 1), self.machines.get(dst, 1))
-        link = self.network.link(src, dst)
-        return link if lanes == 1 else link.of_streams(lanes)
+        pairs = min(self.machines.get(src, 1), self.machines.get(dst, 1))
+        return self.network.link(src, dst).of_machines(pairs)
 
     def machine_bytes_per_s(self, place: str) -> float:
         """Return what one worker sends or receives in all."""
-        return self.machines.get(place, 1) * self.network.machine_bytes_per_s(place)
+        return self.network.machine_bytes_per_s(place, self.machines.get(place, 1))
 
 
 DIRECT = frozenset({"butterfly", "leaders", "region-hub", "region-gossip"})
 """Transports in which workers send to each other; to a store or a server one machine sends."""
 
 
-def lanes(network: Links, machines: Mapping[str, int]) -> Links:
+def lanes(network: Network, machines: Mapping[str, int]) -> Links:
     """Return the network as workers of so many machines use it."""
     return Lanes(network, machines) if max(machines.values(), default=1) > 1 else network

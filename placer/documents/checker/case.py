@@ -223,13 +223,18 @@ class Case:
         return machines
 
     def road(self, src: str, dst: str) -> Road:
-        """Find the link from one place to another, as many lanes as both ends have."""
-        road, lanes = self.roads[src, dst], min(self.lanes.get(src, 1), self.lanes.get(dst, 1))
-        return Road(road.rate(lanes), road.cap, road.rtt) if lanes > 1 else road
+        """Find the link from one place to another: the machines of the smaller end send in pairs,
+        each as if it were alone, unless one line carries all that a site sends.
+        """
+        road, pairs = self.roads[src, dst], min(self.lanes.get(src, 1), self.lanes.get(dst, 1))
+        if src.startswith(SITES) or dst.startswith(SITES):
+            return Road(road.rate(pairs), road.cap, road.rtt)
+        return Road(pairs * road.one, pairs * road.cap, road.rtt)
 
     def machine(self, place: str) -> float:
         """Return the bytes/s that the machines of one worker send or receive in all."""
-        return self.lanes.get(place, 1) * self.roads[place, place].one
+        line = self.roads[place, place].one
+        return line if place.startswith(SITES) else self.lanes.get(place, 1) * line
 
     def offer(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """Find the row of the book for a group."""

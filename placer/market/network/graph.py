@@ -17,6 +17,7 @@ from placer.market.catalog import Catalog, EgressPrice, MeasuredLink, VmOffer
 from placer.market.network.egress_grid import EgressGrid, first_paid
 from placer.market.network.geography import Array
 from placer.market.network.link_grid import GBPS, LinkGrid, streams_bytes_per_s
+from placer.market.words.own_places import SITES
 from placer.records import replace
 from placer.units import GIB
 
@@ -62,13 +63,17 @@ class Link(Struct, frozen=True, kw_only=True):
         speed: float = streams_bytes_per_s(one, self.cap, streams)
         return speed
 
-    def of_streams(self, streams: int) -> Link:
-        """Return the link as somebody sees it whose every stream is so many side by side."""
+    def of_machines(self, count: int) -> Link:
+        """Return the link between so many pairs of machines: each pair has a cap of its own, but
+        all machines of a site of one's own share its line.
+        """
+        if not (self.src.startswith(SITES) or self.dst.startswith(SITES)):
+            return self if count == 1 else self.scaled(count)
         return replace(
             self,
-            bytes_per_second=self.speed(streams, 0),
-            low=self.speed(streams, 1),
-            high=self.speed(streams, 2),
+            bytes_per_second=self.speed(count, 0),
+            low=self.speed(count, 1),
+            high=self.speed(count, 2),
         )
 
     def scaled(self, factor: float) -> Link:
@@ -160,9 +165,11 @@ class Network:
         """Return the round-trip times in seconds between some places; shape (places, places)."""
         return self._between(self._grid.rtt_s, places)
 
-    def speeds(self, places: Sequence[str], streams: int = 1) -> Array:
-        """Return the bytes/s of so many streams from place to place; shape (places, places)."""
-        return self._between(self._grid.speed(streams), places)
+    def speeds(self, places: Sequence[str], streams: int = 1, machines: int = 1) -> Array:
+        """Return the bytes/s from place to place of so many pairs of machines with so many streams
+        each; shape (places, places).
+        """
+        return self._between(self._grid.speed(streams, machines), places)
 
     def prices(self, places: Sequence[str], *, same_zone: bool = True) -> Array:
         """Return the egress prices in USD per byte between some places; see `egress_price`; shape
@@ -201,11 +208,12 @@ class Network:
             link = self._links[src, dst] = self._find(src, dst)
         return link
 
-    def machine_bytes_per_s(self, place: str) -> float:
-        """Return what one machine sends or receives in all: one stream inside its region reaches
-        it.
+    def machine_bytes_per_s(self, place: str, machines: int = 1) -> float:
+        """Return what some machines of a place send or receive in all: one stream inside its region
+        reaches what one machine does, or what a site of one's own does in all.
         """
-        return self.link(place, place).bytes_per_second
+        one = self.link(place, place).bytes_per_second
+        return one if place.startswith(SITES) else machines * one
 
     def egress_price(self, src: str, dst: str, *, same_zone: bool = True) -> EgressPrice:
         """Find the price per GiB that everything per hour counts with: the first paid tier of

@@ -11,6 +11,7 @@ import numpy as np
 from placer.market.catalog import Catalog, MeasuredLink
 from placer.market.network.geography import Array
 from placer.market.network.link_model import Pairs
+from placer.market.words.own_places import PROVIDER
 
 GBPS = 1e9 / 8
 """Bytes per second of 1 Gb/s."""
@@ -19,7 +20,7 @@ GBPS = 1e9 / 8
 def streams_bytes_per_s(
     one: Any,
     cap: Any,
-    streams: int,
+    streams: Any,
     least: Callable[[Any, Any], Any] = min,
     most: Callable[[Any, Any], Any] = max,
 ) -> Any:
@@ -67,6 +68,8 @@ class LinkGrid:
     def __init__(self, catalog: Catalog, *ends: str) -> None:
         regions = [catalog.region(place) for place in ends] if ends else [*catalog.regions.values()]
         self.index = {region.place: at for at, region in enumerate(regions)}
+        own = np.array([region.provider == PROVIDER for region in regions])
+        self._sites = own[:, None] | own
         pairs = Pairs(regions, regions)
         cards = np.array([card_bytes_per_s(catalog, region.place) for region in regions])
         rows = [] if ends else self._rows(catalog)
@@ -90,9 +93,15 @@ class LinkGrid:
         for at, row in rows:
             self._take_interval(at, row)
 
-    def speed(self, streams: int) -> Array:
-        """Return the bytes/s of so many streams side by side."""
-        built: Array = streams_bytes_per_s(self.one, self.cap, streams, np.minimum, np.maximum)
+    def speed(self, streams: int, machines: int = 1) -> Array:
+        """Return the bytes/s of so many pairs of machines, each with so many streams; see
+        `Link.of_machines`.
+        """
+        pairs = np.where(self._sites, 1, machines)
+        each = streams * machines // pairs
+        built: Array = streams_bytes_per_s(
+            pairs * self.one, pairs * self.cap, each, np.minimum, np.maximum
+        )
         return built
 
     def _rows(self, catalog: Catalog) -> list[tuple[tuple[int, int], MeasuredLink]]:

@@ -11,7 +11,7 @@ from math import fsum
 
 from placer.cost_model.estimate import workers_of
 from placer.cost_model.timing.averaging import averaging_seconds
-from placer.cost_model.timing.crew import EXPECTED, loaded_speeds
+from placer.cost_model.timing.crew import EXPECTED, crew_of
 from placer.cost_model.timing.plain_streams import GOODPUT
 from placer.problem.data.data_shares import shares
 from placer.problem.placement import Placement
@@ -49,11 +49,18 @@ class Scene:
 
     def __init__(self, placement: Placement, problem: Problem, noise: Noise) -> None:
         self.problem, self.exchange, self.noise = problem, placement.exchange, noise
-        self.network, self.size = problem.network, problem.gradient_bytes
+        pools = workers_of(placement, problem)
+        hired = crew_of(pools, placement, (), problem, EXPECTED)
+        self.network, self.size = hired.network, problem.gradient_bytes
         self.services = problem.calibration.services
         self.loop = Loop()
         self.fluid = Fluid(self.loop)
-        self.workers: Crew = tuple(self._hired(placement))
+        rows = zip(pools, hired.crew, strict=True)
+        each = [(place, pool.host, rate) for (pool, n), (place, _, rate) in rows for _ in range(n)]
+        self.workers: Crew = tuple(
+            self.machine(place, number, host, rate)
+            for number, (place, host, rate) in enumerate(each)
+        )
         self.crews: dict[str, Crew] = {
             p: tuple(w for w in self.workers if w.place == p) for p in placement.workers_by_place
         }
@@ -61,17 +68,6 @@ class Scene:
         self.waited = dict.fromkeys(self.crews, 0.0)
         self._bandwidth: dict[tuple[str, str], float] = {}
         self._averaging: dict[tuple[str, int], float] = {}
-
-    def _hired(self, placement: Placement) -> list[Machine]:
-        pools = workers_of(placement, self.problem)
-        rates = loaded_speeds(pools, placement, self.problem, EXPECTED)
-        machines: list[Machine] = []
-        for group, (pool, _), rate in zip(placement.groups, pools, rates, strict=True):
-            machines += [
-                self.machine(group.place, len(machines) + k, pool.host, rate)
-                for k in range(group.count)
-            ]
-        return machines
 
     def machine(self, place: str, number: int = -1, host: str = "", rate: float = 0.0) -> Machine:
         """Set up a machine: its network carries what one stream reaches inside its region, in each

@@ -70,8 +70,9 @@ class HubLevels:
         self.hubs = np.array(
             [at for at, p in enumerate(self.places) if wanted in (None, names[p])], dtype=np.intp
         )
-        each = np.array([rounds.problem.network.machine_bytes_per_s(names[p]) for p in self.places])
-        self.load_s = share_seconds(1.0, 1.0) * rounds.size / (rounds.problem.lanes * each)
+        problem = rounds.problem
+        sent = [problem.network.machine_bytes_per_s(names[p], problem.lanes) for p in self.places]
+        self.load_s = share_seconds(1.0, 1.0) * rounds.size / np.array(sent)
 
     @cached_property
     def ways(self) -> Array:

@@ -96,7 +96,8 @@ class HubStar(Struct, frozen=True, dict=True):
     def direct(self) -> Array:
         """Seconds of one gradient from place to place, 0 to itself; shape (places, places)."""
         problem, places = self.market.problem, self.market.places
-        alone = self.size / problem.network.speeds(places, self.mode.streams)
+        streams = problem.requirements.streams
+        alone = self.size / problem.network.speeds(places, streams, self.mode.lanes)
         built: Array = seconds_over(problem.network.rtts_s(places), alone)
         np.fill_diagonal(built, 0.0)
         return built

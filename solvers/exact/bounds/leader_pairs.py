@@ -45,7 +45,7 @@ class LeaderPairs:
         # The root asks for every number of regions, for each number of local steps again.
         wish = self.market.problem.requirements
         key = (
-            *(self.transport, self.star.mode.streams, self.size),
+            *(self.transport, wish.streams, self.star.mode.lanes, self.size),
             *(wish.aggregator, regions, joining),
         )
         kept = self.market.least_rounds

@@ -132,6 +132,5 @@ class RegionRounds:
     @cached_property
     def _fastest_machine(self) -> float:
         """Bytes/s of the machine with the best network."""
-        network = self.problem.network
-        fastest = max(network.machine_bytes_per_s(place) for place in self.market.places)
-        return self.problem.lanes * fastest
+        network, lanes = self.problem.network, self.problem.lanes
+        return max(network.machine_bytes_per_s(place, lanes) for place in self.market.places)

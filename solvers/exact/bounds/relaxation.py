@@ -10,13 +10,13 @@ import numpy as np
 from msgspec import Struct
 
 from placer.cost_model.timing.averaging import averaging_seconds
+from placer.market.words.own_places import SITES
 from placer.problem.exchange import traits
 from placer.problem.exchange.allreduce import pair_bytes
 from placer.problem.kept_answers import Recent
 from placer.records import replace
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
-from placer.workload.constants import SITES
 
 from ..._market.arrays import Array, Indices
 from ..._market.market import Market
@@ -447,16 +447,17 @@ class Relaxation:
 
         Notes
         -----
-        As many streams run side by side as the smaller of both workers has machines, at most.
+        As many pairs of machines send side by side as the smaller of both workers has machines, at
+        most.
         """
         network, places = self.problem.network, self.market.places
         streams = self.problem.requirements.streams
-        if self.mode.streams == streams:
+        if self.mode.lanes == 1:
             return network.speeds(places, streams)
         lanes = np.minimum(self._lanes[:, None], self._lanes)
         built = np.zeros(lanes.shape)
         for own in np.unique(lanes).tolist():
-            np.copyto(built, network.speeds(places, streams * own), where=lanes == own)
+            np.copyto(built, network.speeds(places, streams, own), where=lanes == own)
         return built
 
     @cached_property
@@ -472,10 +473,9 @@ class Relaxation:
         """Seconds in which one worker of each place sends or receives a byte, at least; shape
         (places,).
         """
-        network, places = self.problem.network, self.market.places
-        built: Array = 1.0 / (
-            self._lanes * np.array([network.machine_bytes_per_s(place) for place in places])
-        )
+        rows = zip(self.market.places, self._lanes.tolist(), strict=True)
+        sent = [self.problem.network.machine_bytes_per_s(*row) for row in rows]
+        built: Array = 1.0 / np.array(sent)
         return built
 
     def load_wan(self, places: Indices, workers: Indices, regions: int) -> Array:

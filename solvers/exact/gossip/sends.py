@@ -44,9 +44,10 @@ class Sends:
         As between workers of as many machines as any has: those of fewer take longer.
         """
         network, places = self.problem.network, self.market.places
-        machine = self.problem.lanes * np.array([network.machine_bytes_per_s(p) for p in places])
+        streams, lanes = self.problem.requirements.streams, self.mode.lanes
+        machine = np.array([network.machine_bytes_per_s(place, lanes) for place in places])
         slowest = np.minimum(
-            network.speeds(places, self.mode.streams), np.minimum(machine[:, None], machine)
+            network.speeds(places, streams, lanes), np.minimum(machine[:, None], machine)
         )
         with np.errstate(divide="ignore"):
             built: Array = seconds_over(network.rtts_s(places), self.size / slowest)

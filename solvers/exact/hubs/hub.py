@@ -79,6 +79,11 @@ class Hub:
         return self.problem.gradient_bytes
 
     @property
+    def streams(self) -> int:
+        """TCP streams of each pair of machines."""
+        return self.problem.requirements.streams
+
+    @property
     def services(self) -> ServiceConstants:
         """What stores, functions and servers take."""
         return self.problem.calibration.services
@@ -156,31 +161,30 @@ class Hub:
 
     def _up(self, place: str) -> float:
         if self.transport == "server":
-            return direct_seconds(self.size, self.link(place, self.aggregator), self.mode.streams)
+            return direct_seconds(self.size, self.link(place, self.aggregator), self.streams)
         if self.transport == "store":
             return stores.worker_transfer_seconds(
-                self.size, self.link(place, self.storage), self.services, self.mode.streams
+                self.size, self.link(place, self.storage), self.services, self.streams
             )
         home = self.link(place, place)
         forward = stores.aggregate_seconds(
             self.size, 1, home, self.link(place, self.storage), self.services
         )
         return (
-            stores.worker_transfer_seconds(self.size, home, self.services, self.mode.streams)
-            + forward
+            stores.worker_transfer_seconds(self.size, home, self.services, self.streams) + forward
         )
 
     def _down(self, place: str) -> float:
         if self.transport == "server":
-            return direct_seconds(self.size, self.link(self.aggregator, place), self.mode.streams)
+            return direct_seconds(self.size, self.link(self.aggregator, place), self.streams)
         if self.transport == "store":
             return stores.worker_transfer_seconds(
-                self.size, self.link(self.storage, place), self.services, self.mode.streams
+                self.size, self.link(self.storage, place), self.services, self.streams
             )
         home = self.link(place, place)
         return stores.copy_seconds(
             self.size, self.link(self.storage, place), home, self.services
-        ) + stores.worker_transfer_seconds(self.size, home, self.services, self.mode.streams)
+        ) + stores.worker_transfer_seconds(self.size, home, self.services, self.streams)
 
     def egress(self, places: Indices) -> tuple[Array, Array]:
         """Return the egress of each worker and of each region that is used, at some places; what no
