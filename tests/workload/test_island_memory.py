@@ -58,12 +58,16 @@ def test_more_sharding_never_needs_more(
     assert needs == sorted(needs, reverse=True)
 
 
-@pytest.mark.parametrize("part", ["states", "gathered", "logits"])
+@pytest.mark.parametrize("part", ["states", "gathered", "activations", "logits"])
 def test_tensor_parallelism_divides(part: str) -> None:
-    """Four GPUs hold a quarter each of weights, states and logits."""
+    """Four GPUs hold a quarter each of weights, states, activations and logits."""
     model = mpt("mpt-7b")
-    one, four = (getattr(memory(model, InnerPlan(tensor_parallel=d), 8, 1), part) for d in (1, 4))
-    assert four == pytest.approx(one / 4)
+    for kept in ("none", "selective", "full"):
+        one, four = (
+            getattr(memory(model, InnerPlan(tensor_parallel=d, checkpointing=kept), 8, 1), part)
+            for d in (1, 4)
+        )
+        assert four == pytest.approx(one / 4)
 
 
 def test_checkpointing_keeps_ever_less() -> None:

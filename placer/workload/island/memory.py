@@ -158,15 +158,15 @@ def layer_parameters(architecture: Architecture) -> float:
 def _activation_bytes(architecture: Architecture, degree: int, kept: str, element: float) -> float:
     width, keys = architecture.width, architecture.kv_width
     hidden = (architecture.mlp_matrices - 1) * active_mlp_width(architecture)
-    whole = 10 * width + (4 * width + 4 * keys + 4 * hidden) / degree
-    products = 4 * width + (4 * width + 4 * keys + 2 * hidden) / degree
+    whole = 14 * width + 4 * keys + 4 * hidden
+    products = 8 * width + 4 * keys + 2 * hidden
     layers = architecture.layers
     by_kept = {
         "none": layers * whole,
         "selective": (layers - 1) * products + whole,
         "full": layers * 2 * width + whole,
     }
-    return min(by_kept[kept], by_kept["none"]) * element / 2
+    return min(by_kept[kept], by_kept["none"]) * element / 2 / degree
 
 
 def activation_bytes(architecture: Architecture, plan: InnerPlan) -> float:
@@ -178,7 +178,8 @@ def activation_bytes(architecture: Architecture, plan: InnerPlan) -> float:
     output projection (4), keys and values (4 a unit of theirs), and the hidden values of the
     feed-forward part before and after its function (4 each). Selective checkpointing keeps what
     matrix products made, full checkpointing the input of each layer and one layer's work. Tensor
-    parallelism divides all but the first.
+    parallelism divides all of it: sequence parallelism, which torchtitan and Megatron have by
+    default, splits inputs, norms and masks by tokens (Korthikanti et al., 2022).
     """
     return _activation_bytes(
         architecture, plan.tensor_parallel, plan.checkpointing, ELEMENT_BYTES[plan.precision]
