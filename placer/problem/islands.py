@@ -65,6 +65,16 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
                 code="device",
                 reason=f"nobody knows how fast {self.profile.name} trains on {gpu.gpu}",
             )
+        built = self._built(offer, gpu, machines, sequences, self.plan_wishes(inner))
+        if inner is not None and isinstance(built, Refusal) and built.code == "memory":
+            # Somebody runs this plan, perhaps with software whose loss needs less.
+            fused = replace(self.plan_wishes(inner), loss="fused")
+            built = self._built(offer, gpu, machines, sequences, fused)
+        return built
+
+    def _built(
+        self, offer: VmOffer, gpu: Gpu, machines: int, sequences: int, wishes: PlanWishes
+    ) -> Island | Refusal:
         return island(
             self.architecture,
             gpu,
@@ -72,7 +82,7 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
             offer.network_gbps,
             offer.fabric,
             machines,
-            self.plan_wishes(inner),
+            wishes,
             sequences,
             self.transport,
             offer.memory_gib,

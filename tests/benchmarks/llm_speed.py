@@ -76,8 +76,9 @@ class Run:
 
     @property
     def memory(self) -> Memory:
-        """Bytes on each device."""
-        return memory(self.architecture, self.plan, self.hardware.gpu_count, self.hardware.machines)
+        """Bytes on each device; llm-foundry calculates the loss in place."""
+        gpu_count, machines = self.hardware.gpu_count, self.hardware.machines
+        return memory(self.architecture, self.plan, gpu_count, machines, "fused")
 
     @property
     def is_pressed(self) -> bool:

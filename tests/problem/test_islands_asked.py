@@ -357,6 +357,24 @@ def test_a_plan_by_hand_is_held_to_the_wishes(words: dict[str, Any], code: str) 
     assert {v.code for v in broken} == ({code} if code else set())
 
 
+def test_a_plan_by_hand_may_have_a_fused_loss(run: Run) -> None:
+    """Llama 3.1 8B with 32,768 tokens on eight H100 needs 86 GiB with the cross-entropy of PyTorch,
+    as torchtitan did (83.9 published), and 47 where the loss is fused. Nobody is offered it.
+    """
+    words = ("--model", "llama-3.1-8b", "--seq-len", "32768", "--tbs", "512")
+    spec = f"{EAST}=1xH100:8:spot+zero-3+ckpt=full+mb=1"
+    text = " ".join(run("estimate", *words, "--workers", spec).stdout.split())
+    assert "47 of 79.5 GiB on each GPU with a fused loss (86 with a plain one)" in text
+    wishes: dict[str, Any] = {
+        "sharding": "zero-3",
+        "tp": 1,
+        "checkpointing": "full",
+        "microbatch": 1,
+    }
+    problem = asked(seq_len=32_768, tbs=512, machines_per_island=1, **wishes)
+    assert kinds(problem) == set()
+
+
 def test_a_wish_about_plans_changes_an_answer() -> None:
     """What if the states were sharded by ZeRO-2: the old plans do not count as an answer."""
     got = placer.whatif(

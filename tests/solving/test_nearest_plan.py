@@ -26,13 +26,13 @@ def refusal(model: str = "llama-3.1-70b", **words: Any) -> PlacerError:
 
 def test_a_small_quota_is_named_with_the_plan_that_comes_nearest() -> None:
     """8 x A10G share 70.6 B x 16 bytes: more than 131 GiB on each of them, however they are
-    divided. A quota of 128 would do, or larger devices.
+    divided. A quota of 64 would do, or larger devices.
     """
     error = refusal(gpu="A10G", quota=8)
-    assert "needs 146.2 GiB on each of 8 x A10G, which have 22.5 GiB" in error.message
+    assert "needs 140.7 GiB on each of 8 x A10G, which have 22.5 GiB" in error.message
     assert "zero-3+tp=4+ckpt=full+mb=1" in error.message
-    assert "16xA10G:8 for $" in error.hint
-    assert "with a quota of 128 GPUs; or B200:8 for $" in error.hint
+    assert "8xA10G:8 for $" in error.hint
+    assert "with a quota of 64 GPUs; or B200:8 for $" in error.hint
     assert "with --gpu B200" in error.hint
 
 
@@ -46,10 +46,10 @@ def test_the_nearest_is_the_plan_that_lacks_least_not_the_smallest_device() -> N
 @pytest.mark.parametrize(
     ("words", "remedy"),
     [
-        ({"gpu": "A10G", "sharding": "none"}, "16xA10G:8 for $34.42/h fits with the plan zero-3"),
-        ({"gpu": "L4", "machines_per_island": 1}, "with 16 machines to an island in one zone"),
-        ({"gpu": "A10G", "zones": "spread"}, "16xA10G:8 for $34.42/h fits with 16 machines"),
-        ({"gpu": "T4", "quota": 1}, "fits without wishes about quota, GPUs and plan"),
+        ({"gpu": "A10G", "sharding": "none"}, "8xA10G:8 for $17.21/h fits with the plan zero-3"),
+        ({"gpu": "L4", "machines_per_island": 1}, "with 8 machines to an island in one zone"),
+        ({"gpu": "A10G", "zones": "spread"}, "8xA10G:8 for $17.21/h fits with 8 machines"),
+        ({"gpu": "T4", "quota": 1, "tp": 1}, "fits without wishes about quota, GPUs and plan"),
     ],
 )
 def test_each_wish_that_stands_in_the_way_is_named(words: dict[str, Any], remedy: str) -> None:

@@ -17,8 +17,17 @@ MASTER_BYTES = 4.0
 GRADIENT_BYTES = 4.0
 GATHERED_LAYERS = 2
 """Layers whose weights are whole at once under zero-3: the one at work and the next."""
-LOGIT_BYTES = 4.0
-"""Bytes of each logit: one FP32 copy; the loss works in place."""
+LOGIT_BYTES = {"plain": 14.0, "fused": 4.0}
+"""Bytes of each logit by the loss of the software.
+
+``plain`` is PyTorch's cross-entropy: BF16 logits (2), and a copy, the softmax and its gradient in
+FP32 (4 each). torchtitan's nine published figures of 2024 without pipelines are 0.78 to 1.22 times
+what follows (benchmarks/llama3_h100_202412_torchtitan.md). ``fused`` keeps one copy, in place or
+compiled: all 139 runs of llm-foundry on A100 fit so, and torchtitan's of June 2025, which compile
+the loss, are 0.77 and 0.78 times of it.
+"""
+LOSS = "plain"
+"""Loss of a plan whose software nobody named: the one that needs more."""
 FIXED_BYTES = 1.5e9
 """CUDA context, NCCL buffers and the allocator's slack."""
 ELEMENT_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 2.0, "tf32": 4.0, "fp32": 4.0}
@@ -52,6 +61,8 @@ class Memory(Struct, frozen=True, kw_only=True):
         What backward needs of one microbatch.
     fixed
         Context, buffers, slack.
+    loss
+        A key of `LOGIT_BYTES`.
     """
 
     states: float
@@ -60,12 +71,18 @@ class Memory(Struct, frozen=True, kw_only=True):
     activations: float
     logits: float
     fixed: float = FIXED_BYTES
+    loss: str = LOSS
 
     @property
     def total(self) -> float:
         """Bytes of all parts."""
         parts = (self.states, self.gathered, self.embedding, self.activations, self.logits)
         return sum(parts) + self.fixed
+
+    def with_loss(self, loss: str) -> Memory:
+        """Return what the plan needs where the loss is another one of `LOGIT_BYTES`."""
+        factor = LOGIT_BYTES[loss] / LOGIT_BYTES[self.loss]
+        return replace(self, logits=factor * self.logits, loss=loss)
 
     def of_microbatch(self, count: int) -> Memory:
         """Return what a microbatch of ``count`` sequences needs where this is one sequence's."""
@@ -75,7 +92,9 @@ class Memory(Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=4096)
-def memory(architecture: Architecture, plan: InnerPlan, gpu_count: int, machines: int) -> Memory:
+def memory(
+    architecture: Architecture, plan: InnerPlan, gpu_count: int, machines: int, loss: str = LOSS
+) -> Memory:
     """Return the bytes that a plan needs on each device.
 
     Parameters
@@ -86,6 +105,8 @@ def memory(architecture: Architecture, plan: InnerPlan, gpu_count: int, machines
         Its sharding, tensor parallel degree, checkpointing, microbatch and precision.
     gpu_count, machines
         Devices of a machine, and machines.
+    loss
+        A key of `LOGIT_BYTES`.
 
     Notes
     -----
@@ -116,7 +137,8 @@ def memory(architecture: Architecture, plan: InnerPlan, gpu_count: int, machines
         gathered=gathered,
         embedding=embedding,
         activations=tokens * activation_bytes(architecture, plan),
-        logits=LOGIT_BYTES * tokens * architecture.vocabulary / degree,
+        logits=LOGIT_BYTES[loss] * tokens * architecture.vocabulary / degree,
+        loss=loss,
     )
 
 

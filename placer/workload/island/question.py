@@ -77,7 +77,7 @@ def candidates(
         for sharding in _shardings(gpu_count // degree, machines, wishes)
         for checkpointing in ([wishes.checkpointing] if wishes.checkpointing else CHECKPOINTING)
     ]
-    needs = [memory(architecture, plan, gpu_count, machines) for plan in plans]
+    needs = [memory(architecture, plan, gpu_count, machines, wishes.loss) for plan in plans]
     return tuple(
         Candidate(plan, need, need.total, host_bytes(architecture, plan, gpu_count, machines))
         for plan, need in zip(plans, needs, strict=True)

@@ -13,6 +13,7 @@ from placer.workload.inner_plan import (
     SHARDINGS,
     TENSOR_DEGREES,
 )
+from placer.workload.island.memory import LOSS
 
 
 class PlanWishes(Struct, frozen=True, kw_only=True):
@@ -25,6 +26,8 @@ class PlanWishes(Struct, frozen=True, kw_only=True):
         FP16 before, FP32 on CPUs.
     gradient_bytes_per_parameter
         Bytes of each trainable parameter that an exchange of gradients sends.
+    loss
+        How the software calculates the loss: a key of `placer.workload.island.memory.LOGIT_BYTES`.
     """
 
     sharding: str | None = None
@@ -33,6 +36,7 @@ class PlanWishes(Struct, frozen=True, kw_only=True):
     microbatch: int | None = None
     precision: str | None = None
     gradient_bytes_per_parameter: float = 2.0
+    loss: str = LOSS
 
     def __post_init__(self) -> None:
         """Refuse unknown words and counts below one."""

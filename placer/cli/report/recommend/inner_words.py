@@ -10,6 +10,7 @@ from placer.problem.problem import Problem
 from placer.units import GIB
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import TRANSPORTS, Island
+from placer.workload.island.memory import LOSS
 from placer.workload.peer import peer_of
 
 SHARDINGS = {
@@ -64,6 +65,9 @@ def inner_lines(
         if isinstance(built, Island):
             room = problem.catalog.gpu(group.gpu).memory_gib
             text += f"; {built.memory.total / GIB:.0f} of {room:g} GiB on each GPU"
+            if built.memory.loss != LOSS:
+                usual = built.memory.with_loss(LOSS).total / GIB
+                text += f" with a {built.memory.loss} loss ({usual:.0f} with a {LOSS} one)"
         yield f"{group.worker_name}: {text}" if several else text
 
 
