@@ -48,7 +48,8 @@ class Mode(Struct, frozen=True, dict=True):
     def window(self) -> float:
         """Share of the calculation beside which the exchange runs without staleness."""
         return overlap_window(
-            exchange_for(self.strategy, 1, self.problem, local_steps=self.local_steps)
+            exchange_for(self.strategy, 1, self.problem, local_steps=self.local_steps),
+            free_share=self.problem.free_share,
         )
 
     @cached_property

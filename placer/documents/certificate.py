@@ -17,7 +17,7 @@ from placer.market.network.graph import Link
 from placer.market.words.own_places import SITES
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
-from placer.problem.problem import PARTS, Problem
+from placer.problem.problem import PARTS, Pool, Problem
 from placer.version import __version__
 
 SCHEMA = "placer.certificate/v1"
@@ -96,12 +96,18 @@ def figures(placement: Placement, problem: Problem) -> dict[str, Any]:
                 "alone": pool_of(group, problem, placement.workers).alone.value,
                 "in_group": pool_of(group, problem, placement.workers).shared.value,
                 "basis": pool_of(group, problem, placement.workers).alone.basis,
+                **_free_share(pool_of(group, problem, placement.workers)),
                 **island_document(group.machines, group.inner),
             }
             for group in placement.groups
         ],
         "links": [_link_document(network.link(src, dst)) for src, dst in sorted(pairs)],
     }
+
+
+def _free_share(pool: Pool) -> dict[str, float]:
+    """Build what exchanges inside a worker leave to one between workers, where it is not all."""
+    return {} if pool.free_share == 1 else {"free_share": pool.free_share}
 
 
 def store_links(problem: Problem) -> list[dict[str, Any]]:

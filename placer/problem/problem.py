@@ -129,7 +129,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     ``host`` names its class of averaging time. ``machines`` of the offer are one worker, an
     island, that works by the plan ``inner``; ``alone`` and ``shared`` are samples/s of the whole
     island, on average over all passes of what ``loader`` reads (None: the data is with the
-    workers). ``speed_cap`` limits the speed of all workers of this kind.
+    workers). ``speed_cap`` limits the speed of all workers of this kind. ``free_share`` of the
+    time behind which an exchange may hide is left to an exchange between workers.
     """
 
     offer: VmOffer
@@ -141,6 +142,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     inner: InnerPlan | None = None
     loader: Loader | None = None
     speed_cap: int | None = None
+    free_share: float = 1.0
 
     @property
     def streamed(self) -> float:
@@ -495,6 +497,15 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.batch / workers / speed
 
     @cached_property
+    def free_share(self) -> float:
+        """Share of the time behind which an exchange may hide that some worker leaves to it, at
+        most.
+        """
+        if self.island_question is None or self.fixed_workers is None:
+            return 1.0
+        return max((pool.free_share for pool in self.pools), default=1.0)
+
+    @cached_property
     def mixes_workers(self) -> bool:
         """Whether workers with a plan may be of several kinds: where machines or data are given,
         not chosen. Else all of them are equally fast, for each waits for the slowest.
@@ -784,6 +795,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             inner=built.plan if built is not None and planned else None,
             loader=loader,
             speed_cap=self._speed_cap(offer),
+            free_share=1.0 if built is None or workers is None else built.step.free_share,
         )
 
     def _speed_cap(self, offer: VmOffer) -> int | None:

@@ -62,7 +62,7 @@ def _overlap(crew: Crew, calculation: Terms, communication: Terms) -> dict[int, 
     exchange, exact = crew.frame.exchange, crew.part.least_s > 0
     if exchange.overlap:
         return crew.model.largest([calculation, communication], exact=exact)
-    window = overlap_window(exchange)
+    window = overlap_window(exchange, free_share=crew.problem.free_share)
     if not window:
         return plus(calculation, communication)
     beside = plus(calculation, times(1 - HIDDEN_SHARE, communication))

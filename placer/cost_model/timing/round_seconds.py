@@ -41,7 +41,8 @@ def step_seconds(
     )
     if placement.exchange.overlap:
         return overlapped(step)
-    return bucketed(step, overlap_window(placement.exchange, case))
+    free_share = min(pool.free_share for pool, _ in machines)
+    return bucketed(step, overlap_window(placement.exchange, case, free_share))
 
 
 def _adaptive(this: Round) -> float:

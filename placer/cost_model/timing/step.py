@@ -66,12 +66,18 @@ the backward pass of the last microbatch, two thirds of it, of one to several.
 """
 
 
-def overlap_window(exchange: Exchange, case: int = 0) -> float:
-    """Return the share of the calculation beside which an exchange runs without staleness;
-    ``case`` 0 is expected, 1 slow, 2 fast.
+def overlap_window(exchange: Exchange, case: int = 0, free_share: float = 1.0) -> float:
+    """Return the share of the calculation beside which an exchange runs without staleness.
+
+    Parameters
+    ----------
+    case
+        0, 1 or 2: expected, slow or fast.
+    free_share
+        What exchanges inside the workers leave of it.
     """
     buckets = traits(exchange.strategy).bucketed and exchange.transport in RINGS
-    return WINDOWS[case] if buckets and not exchange.overlap else 0.0
+    return free_share * WINDOWS[case] if buckets and not exchange.overlap else 0.0
 
 
 def hidden_seconds(calculation: Any, communication: Any, window: float) -> Any:

@@ -138,8 +138,24 @@ class Case:
             waits = max(1.0, longest / max(mean_s))
             mean_s = [waits * mean for mean in mean_s]
         elif not any(lacks):
+            return self._waiting(crews)
+        slower = [replace(crew, speed=1 / s) for crew, s in zip(crews, mean_s, strict=True)]
+        return self._waiting(slower)
+
+    def _waiting(self, crews: list[Crew]) -> list[Crew]:
+        """Slow workers with a plan down to the slowest: they have equal parts of a step."""
+        if self.wish["datasets"] or not any(row.get("inner") for row in self.placement["workers"]):
             return crews
-        return [replace(crew, speed=1 / s) for crew, s in zip(crews, mean_s, strict=True)]
+        slowest = min(crew.speed for crew in crews)
+        return [replace(crew, speed=slowest) for crew in crews]
+
+    @property
+    def free_share(self) -> float:
+        """Return the share of the time behind which an exchange may hide that those inside the
+        workers leave.
+        """
+        rows = (self.speeds[kind_of(row)] for row in self.placement["workers"])
+        return min(float(row.get("free_share", 1.0)) for row in rows)
 
     @property
     def _store_samples_per_s(self) -> float:

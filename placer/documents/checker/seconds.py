@@ -105,7 +105,7 @@ def _joined(case: Case, communication: float) -> float:
     calculation = _together(case)
     if case.placement["overlap"]:
         return max(calculation, communication)
-    share = window(case.strategy, case.problem)
+    share = window(case.strategy, case.problem) * case.free_share
     return max(a * calculation + b for a, b in straight_rounds(communication, share))
 
 

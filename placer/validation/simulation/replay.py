@@ -227,7 +227,7 @@ def _in_turn(scene: Scene, transport: str, rounds: int, ends: list[float]) -> Pr
     """Calculate, exchange, calculate, exchange; what runs beside the calculation in buckets is
     taken off the clock.
     """
-    window, beside = overlap_window(scene.exchange), 0.0
+    window, beside = overlap_window(scene.exchange, free_share=scene.free_share), 0.0
     for _ in range(rounds):
         scene.new_round()
         begun = scene.loop.now

@@ -51,6 +51,7 @@ class Scene:
         self.problem, self.exchange, self.noise = problem, placement.exchange, noise
         pools = workers_of(placement, problem)
         hired = crew_of(pools, placement, (), problem, EXPECTED)
+        self.free_share = min(pool.free_share for pool, _ in pools)
         self.network, self.size = hired.network, problem.gradient_bytes
         self.services = problem.calibration.services
         self.loop = Loop()

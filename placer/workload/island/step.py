@@ -9,6 +9,7 @@ from msgspec import Struct
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.collectives import (
+    BACKWARD_TAIL,
     attained_bytes_per_s,
     exposed_seconds,
     network_seconds,
@@ -78,11 +79,22 @@ class Step(Struct, frozen=True, kw_only=True):
         the last microbatch, as an exchange between islands of one zone does after them: several
         islands take as long as one of all their machines that works by the same plan.
         """
+        return self.machine_s + exposed_seconds(self.network_s, self.machine_s)
+
+    @property
+    def machine_s(self) -> float:
+        """Seconds of a step but for the reduction over machines."""
         hidden = (1 - UNHIDDEN) * min(self.calculation_s, self.gather_s)
         seconds = self.calculation_s + self.gather_s - hidden + self.tensor_s + self.latency_s
-        for exchange_s in (self.reduction_s, self.network_s):
-            seconds += exposed_seconds(exchange_s, seconds)
-        return seconds
+        return seconds + exposed_seconds(self.reduction_s, seconds)
+
+    @property
+    def free_share(self) -> float:
+        """Share of the time behind which an exchange may hide that the reduction over machines
+        leaves to an exchange between islands: together they hide as one of all machines does.
+        """
+        behind = BACKWARD_TAIL * self.machine_s
+        return max(0.0, behind - self.network_s) / (BACKWARD_TAIL * self.seconds)
 
 
 def step(
