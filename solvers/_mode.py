@@ -100,6 +100,17 @@ class Mode(Struct, frozen=True, dict=True):
             (1 - HIDDEN_SHARE * self.window, communication_s),
         ]
 
+    @cached_property
+    def least_period_s(self) -> float:
+        """Most seconds that a round may wait until its workers can average again; bounds that err
+        low in seconds leave them out.
+        """
+        if traits(self.strategy).transport not in ("butterfly", "leaders"):
+            return 0.0
+        hosts = self.problem.calibration.hosts
+        used = {pool.host for pool in self.problem.pools} & hosts.keys()
+        return max((hosts[host].least_period_s for host in used), default=0.0)
+
     @property
     def lanes(self) -> int:
         """Pairs of machines of each pair of workers that send side by side, at most: those of the

@@ -142,12 +142,22 @@ def _sum_source(problem: Problem) -> str:
 def _line_bases(placement: Placement, problem: Problem) -> list[str]:
     """Say how the time of bytes between regions is known: hivemind's factors were fitted."""
     software, places = placement.exchange.transport, placement.places
+    leaders = traits(placement.exchange.strategy).transport == "leaders"
     factors = {
-        problem.calibration.line_factor(software, a, b) for a in places for b in places if a != b
+        problem.calibration.line_factor(
+            software,
+            a,
+            b,
+            rtt_s=problem.network.link(a, b).rtt_s,
+            peers=len(places) if leaders else placement.workers,
+        )
+        for a in places
+        for b in places
+        if a != b
     }
     known = "measured: runs of Erben et al. (2024)" if software == HIVEMIND else "assumed"
     title = transport(software).title
     return [
-        f"between regions: {factor:g} x bytes over bandwidth under {title}: {known}"
+        f"between regions: {factor:.3g} x bytes over bandwidth under {title}: {known}"
         for factor in sorted(factors)
     ]

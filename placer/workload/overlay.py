@@ -39,6 +39,7 @@ KEYS = (
         "kappa",
         "site_kappa",
         "ring_kappa",
+        "stream_power",
         "averaging_spread",
         "server_sum_bytes_per_s",
     ),
@@ -220,6 +221,7 @@ def overlay_from(raw: Any, where: str) -> Overlay:
     former = {
         "site_kappa": _triple(NO_SITE_KAPPA),
         "ring_kappa": raw.get("kappa"),
+        "stream_power": 0.0,
         "server_sum_bytes_per_s": PUBLISHED.services.server_sum_bytes_per_s,
     }
     raw = {**former, **raw} if "kappa" in raw else raw
@@ -255,6 +257,7 @@ def overlay_document(overlay: Overlay) -> dict[str, Any]:
         "kappa": _triple(fitted.kappa),
         "site_kappa": _triple(fitted.site_kappa),
         "ring_kappa": _triple(fitted.ring_kappa),
+        "stream_power": fitted.stream_power,
         "averaging_spread": _triple(fitted.averaging_spread),
         "server_sum_bytes_per_s": fitted.services.server_sum_bytes_per_s,
         "spreads": {host: _triple(spread) for host, spread in fitted.spreads.items()},
@@ -290,6 +293,7 @@ def _calibration(raw: Mapping[str, Any], where: str) -> Calibration:
             "kappa": _three(raw["kappa"], f"{where}: kappa"),
             "site_kappa": _three(raw["site_kappa"], f"{where}: site_kappa"),
             "ring_kappa": _three(raw["ring_kappa"], f"{where}: ring_kappa"),
+            "stream_power": raw["stream_power"],
             "averaging_spread": _three(raw["averaging_spread"], f"{where}: averaging_spread"),
             "spreads": {
                 host: _three(row, f"{where}: spreads.{host}")
@@ -305,7 +309,7 @@ def _calibration(raw: Mapping[str, Any], where: str) -> Calibration:
 
 def _host(row: Any, where: str) -> HostConstants:
     if isinstance(row, Mapping):
-        row = {"s_per_gb_sent": 0.0, **row}
+        row = {"s_per_gb_sent": 0.0, "least_period_s": 0.0, **row}
     _check_keys(row, HostConstants.__struct_fields__, where)
     made: HostConstants = _made(HostConstants, dict(row), where)
     return made

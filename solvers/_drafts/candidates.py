@@ -22,7 +22,7 @@ TRANSPORTS = frozenset({"butterfly", "region-gossip", "region-hub"})
 NEVER_USD = 1e30
 """A price that nobody pays, where nothing may be sent."""
 TYPICAL_WORKERS = 8
-"""Workers at which classes of hosts are ordered by their averaging time."""
+"""Workers at which classes of hosts are ordered by averaging time and links to sites are timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,23 +146,9 @@ class CandidateRounds:
         """Seconds per byte of an average between two places, slower direction, by lanes; shape
         (lanes, places, places).
         """
-        fitted, software = self.problem.calibration, self.problem.transport
-        factors = [
-            [fitted.line_factor(software, src, dst) for dst in self._kinds] for src in self._kinds
-        ]
-        own = np.array([self._kinds.index(self._kind(place)) for place in self.market.places])
-        one_way = self._stream_s * np.array(factors)[own[:, None], own]
+        one_way = self._stream_s * self.market.line_factors(TYPICAL_WORKERS)
         built: Array = np.maximum(one_way, one_way.transpose(0, 2, 1))
         return built
-
-    @cached_property
-    def _kinds(self) -> list[str]:
-        """One place of each kind of line, by the provider."""
-        return sorted({self._kind(place) for place in self.market.places})
-
-    @staticmethod
-    def _kind(place: str) -> str:
-        return f"{place.split('/', maxsplit=1)[0]}/"
 
     @cached_property
     def _way_s(self) -> Array:
@@ -289,7 +275,7 @@ class CandidateRounds:
         between = np.where(several, 2 * shard * slowest, 0.0)
         host = np.where(used, some.host, 0).max(axis=1)
         averaging = self._averaging_s(int(workers.max(initial=1)))[host, workers]
-        calculation = mode.samples / some.speed.sum(axis=1)
+        calculation = np.maximum(mode.samples / some.speed.sum(axis=1), mode.least_period_s)
         home = np.diagonal(self.market.prices)[some.place]
         inside = np.where(used, some.workers * (some.workers - 1) * home, 0.0).sum(axis=1)
         seconds: Array = mode.round_s(calculation, averaging + between)

@@ -18,6 +18,8 @@ from placer.problem.problem import Pool, Problem
 from placer.records import replace
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
+from placer.market.words.own_places import SITES
+from placer.workload.constants import HIVEMIND, NEAR_SITE_RTT_S
 
 from .arrays import Array, Indices, Mask
 from .best_sums import BestSums
@@ -468,6 +470,21 @@ class Market:
         built: Array = self.prices + self.prices.T
         np.fill_diagonal(built, 0.0)
         return built
+
+    def line_factors(self, peers: int = 2) -> Array:
+        """Return `Calibration.line_factor` of every link in an exchange of some peers; shape
+        (places, places).
+        """
+        fitted, software = self.problem.calibration, self.problem.transport
+        own = np.array([place.startswith(SITES) for place in self.places])
+        if software != HIVEMIND or not own.any():
+            return np.full((len(own), len(own)), fitted.line_factor(software, "", "", rtt_s=0.0))
+        plain, near, far = (
+            fitted.line_factor(software, kind, kind, rtt_s=rtt_s, peers=peers)
+            for kind, rtt_s in (("", 0.0), (SITES, 0.0), (SITES, np.inf))
+        )
+        away = self.problem.network.rtts_s(self.places) > NEAR_SITE_RTT_S
+        return np.where(own[:, None] | own, np.where(away, far, near), plain)
 
     def pools_of_hosts(self, hosts: frozenset[str]) -> Mask:
         """Return which pools have hosts of some classes; shape (pools,)."""

@@ -70,6 +70,22 @@ def _overlap(crew: Crew, calculation: Terms, communication: Terms) -> dict[int, 
     return crew.model.largest([beside, after], exact=exact)
 
 
+def _awaited(crew: Crew) -> Terms:
+    """Return the seconds of calculation, or until hosts may average again where that is later; 0 of
+    the wait where an exchange overlaps, which errs low.
+    """
+    own, hosts = times(crew.frame.local_steps, calculation(crew)), crew.problem.calibration.hosts
+    waits: list[Terms] = [
+        {flag: hosts[host].least_period_s}
+        for host, flag in crew.host_flags.items()
+        if host in hosts and hosts[host].least_period_s
+    ]
+    crew.exact = crew.exact and not (waits and crew.frame.exchange.overlap)
+    if not waits or crew.frame.exchange.overlap:
+        return own
+    return crew.model.largest([own, *waits], exact=crew.part.least_s > 0)
+
+
 def _spare_s(crew: Crew) -> float:
     """Return the seconds that the longest round of a part leaves to communication, at most."""
     exchange, fastest = crew.frame.exchange, crew.most_speed
@@ -87,11 +103,11 @@ def _butterfly(crew: Crew) -> None:
         {flag: averaging(crew, host, part.low)} for host, flag in crew.host_flags.items()
     ]
     shard = size / part.high
-    wan = [*_slowest_pairs(crew, shard), *_loads(crew, shard)]
+    wan = [*_slowest_pairs(crew, shard, part.low), *_loads(crew, shard)]
     communication = plus(
         crew.model.largest(hosts, exact=exact), times(2.0, crew.model.largest(wan, exact=exact))
     )
-    round_s = _overlap(crew, times(crew.frame.local_steps, calculation(crew)), communication)
+    round_s = _overlap(crew, _awaited(crew), communication)
 
     def inside(place: str, k: int) -> float:
         return 2 * egress(crew, (Phase("", (Transfer(place, place, shard, k * (k - 1), True),)),))
@@ -100,9 +116,9 @@ def _butterfly(crew: Crew) -> None:
     close(crew, round_s, usd, 0.0)
 
 
-def _slowest_pairs(crew: Crew, shard: float) -> Iterable[Terms]:
-    """Yield seconds of one transfer between two places that are both used; two places that take too
-    long for any round of the part exclude each other.
+def _slowest_pairs(crew: Crew, shard: float, peers: int) -> Iterable[Terms]:
+    """Yield seconds of one transfer between two places that are both used, where so many workers
+    exchange at least; two places that take too long for any round of the part exclude each other.
     """
     problem, spare_s = crew.problem, _spare_s(crew)
     for a, b in _pairs(crew):
@@ -112,6 +128,7 @@ def _slowest_pairs(crew: Crew, shard: float) -> Iterable[Terms]:
             crew.network,
             problem.calibration,
             crew.frame.exchange.streams,
+            peers=peers,
             software=problem.transport,
         )
         if 2 * seconds > spare_s * (1 + TOLERANCE):  # there and back
@@ -233,12 +250,12 @@ def _leaders(crew: Crew) -> None:
         {crew.used(p): (regions - 1) * shard / crew.network.machine_bytes_per_s(p)}
         for p in crew.places
     ]
-    wan = crew.model.largest([*_slowest_pairs(crew, shard), *loads], exact=exact)
+    wan = crew.model.largest([*_slowest_pairs(crew, shard, regions), *loads], exact=exact)
     communication = plus(
         inside, crew.model.largest(hosts, exact=exact), times(2.0, wan), _broadcasts(crew)
     )
     usd = plus(*_regional_usd(crew), *_meeting(crew, 2 * shard), crew.data_usd())
-    close(crew, _overlap(crew, calculation(crew), communication), usd, 0.0)
+    close(crew, _overlap(crew, _awaited(crew), communication), usd, 0.0)
 
 
 def _steps_inside(crew: Crew) -> dict[int, float]:

@@ -170,6 +170,8 @@ class ButterflySearch:
             for k, i in np.argwhere(open_).tolist()
         ]
         for _, place, n in sorted(scored):
+            if not self.relaxation.awaited(np.array([n]), family)[0]:
+                continue
             leaf = self._leaf(family, Node((place,), (), np.array([n]), 0.0))
             leaf.prices = prices.get((place, n))
             for groups in leaf.improvements():
@@ -215,6 +217,7 @@ class ButterflySearch:
         if len(node.joining) < fewest or len(workers) == 0:
             return []
         margins = self.relaxation.bound(node, family).margins(node.wan_s_per_pair_byte)
+        margins[~self.relaxation.awaited(workers, family)] = -np.inf
         return list(zip(workers.tolist(), margins.tolist(), strict=True))
 
     def _region_tree(self, workers: int, most: int, family: Family) -> Tree:

@@ -203,8 +203,8 @@ def test_leaving_a_model_out(erben: Catalog, tmp_path: Path) -> None:
 
 
 def test_one_row_fits_a_link_of_an_own_site(erben: Catalog, tmp_path: Path) -> None:
-    """One row of its own makes more of the line than other days' runs did: the other exchange is
-    met within 9 %, by the published factor of sites 14 % off.
+    """One row of its own says the line: the other exchange is met within 9 %, by the published
+    factor of sites within 5 %.
     """
     runs = read_runs(published(tmp_path / "all.csv", lambda run: run.experiment == "E-A-1"), erben)
     path = published(
@@ -214,7 +214,7 @@ def test_one_row_fits_a_link_of_an_own_site(erben: Catalog, tmp_path: Path) -> N
     assert "link gcp/europe-west1:onprem/erben-eu" in fitted(report)
     other = [run for run in runs if run.model == "convnext-large"]
     before, after = (errors(other, overlay)[1][0] for overlay in (as_overlay(None), report.overlay))
-    assert before > 0.1
+    assert before <= 0.05
     assert after <= 0.09
 
 

@@ -74,6 +74,7 @@ def wan_seconds(
     streams: int = 1,
     case: int = 0,
     *,
+    peers: int = 2,
     software: str = HIVEMIND,
 ) -> float:
     """Return the slowest pair between regions, phase after phase, times its factor; not faster than
@@ -85,16 +86,21 @@ def wan_seconds(
         TCP streams side by side on each pair.
     case
         0 expected, 1 slow, 2 fast.
+    peers
+        Workers that exchange; two bound the seconds from below.
     software
         What averages: hivemind's factors on links are its own.
     """
     total = 0.0
     for phase in phases:
         between = [
-            calibration.line_factor(software, t.src, t.dst, case)
-            * transfer_seconds(t.bytes, network.link(t.src, t.dst), streams, case)
+            calibration.line_factor(
+                software, t.src, t.dst, rtt_s=link.rtt_s, peers=peers, case=case
+            )
+            * transfer_seconds(t.bytes, link, streams, case)
             for t in phase.transfers
             if t.src != t.dst
+            for link in [network.link(t.src, t.dst)]
         ]
         if between:
             total += max(*between, load_seconds(phase, network, inside=False))

@@ -136,14 +136,28 @@ class Round(Struct, frozen=True, kw_only=True, dict=True):
         """Return the seconds of one gradient over plain streams."""
         return self.latency(src, dst) + self.streaming(src, dst)
 
-    def wan(self, phases: Sequence[Phase]) -> float:
-        """Return the seconds of the slowest pair between regions."""
+    def forming(self, calculation: float) -> float:
+        """Return the seconds that hosts wait after some calculation until they may average again.
+
+        Notes
+        -----
+        Known of averages among all workers alone; those inside regions are taken to need none.
+        """
+        fitted = self.problem.calibration.hosts
+        hosts = {host for kinds in self.hosts.values() for host, _ in kinds} & fitted.keys()
+        if self.workers < 2 or not hosts:
+            return 0.0
+        return max(0.0, max(fitted[host].least_period_s for host in hosts) - calculation)
+
+    def wan(self, phases: Sequence[Phase], peers: int) -> float:
+        """Return the seconds of the slowest pair between regions in an exchange of some peers."""
         return wan_seconds(
             phases,
             self.network,
             self.problem.calibration,
             self.exchange.streams,
             self.case,
+            peers=peers,
             software=self.exchange.transport,
         )
 

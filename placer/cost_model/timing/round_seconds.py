@@ -73,9 +73,18 @@ def _alone(this: Round) -> StepSeconds:
 
 def _butterfly(this: Round) -> StepSeconds:
     """Time a butterfly: B / sum r, then averaging among all, then the slowest pair of the WAN."""
-    averaging, wan = this.averaging(this.workers), this.wan(this.phases)
-    parts = (("averaging", averaging), ("between regions", wan))
-    return StepSeconds(calculation=_adaptive(this), communication=averaging + wan, parts=parts)
+    averaging, wan = this.averaging(this.workers), this.wan(this.phases, this.workers)
+    return _averaged(this, (("averaging", averaging), ("between regions", wan)))
+
+
+def _averaged(this: Round, parts: tuple[tuple[str, float], ...]) -> StepSeconds:
+    """Time calculation, the wait for a group where there is one, and the parts of an average."""
+    calculation = _adaptive(this)
+    forming = this.forming(calculation)
+    if forming:
+        parts = (("group forming", forming), *parts)
+    seconds = sum(part for _, part in parts)
+    return StepSeconds(calculation=calculation, communication=seconds, parts=parts)
 
 
 def _leaders(this: Round) -> StepSeconds:
@@ -85,12 +94,11 @@ def _leaders(this: Round) -> StepSeconds:
     counts = this.at_places()
     inside = this.averaging_inside()
     between = this.averaging(len(counts)) + this.wan(
-        this.named("reduce-scatter between", "all-gather between")
+        this.named("reduce-scatter between", "all-gather between"), len(counts)
     )
     spread = _broadcast(this)
-    parts = (("inside regions", inside), ("between regions", between), ("broadcast", spread))
-    return StepSeconds(
-        calculation=_adaptive(this), communication=inside + between + spread, parts=parts
+    return _averaged(
+        this, (("inside regions", inside), ("between regions", between), ("broadcast", spread))
     )
 
 

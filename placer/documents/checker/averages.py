@@ -4,7 +4,7 @@ beside the calculation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 GB = 10**9
@@ -17,7 +17,10 @@ LATENCY_S = {"nccl": 0.4e-3, "gloo": 0.0}
 UNPROMISED_GBPS = 10.0
 HIDDEN = 0.8
 WINDOW = 0.25
-"""Share of a bucketed exchange that costs no time, beside at most this share of the calculation."""
+NEAR_RTT_S = 0.05
+"""Share of a bucketed exchange that costs no time, beside at most this share of the calculation;
+round trip of the longest line to a site within a continent.
+"""
 
 
 def transport_of(problem: Mapping[str, Any]) -> str:
@@ -63,15 +66,30 @@ def class_seconds(name: str, size: float, workers: int, problem: Mapping[str, An
     )
 
 
-def link_factor(problem: Mapping[str, Any], src: str, dst: str) -> float:
+def link_factor(problem: Mapping[str, Any], src: str, dst: str, rtt_s: float, peers: int) -> float:
     """Return the multiple of bytes over bandwidth between two places; old files know one for all
     software and sites.
+
+    Notes
+    -----
+    A peer waits for the slowest of the streams of a site, there and back; only lines of a continent
+    are slower by more than that.
     """
     fitted = problem["calibration"]
     if transport_of(problem) != "hivemind":
         return float(fitted.get("ring_kappa", fitted["kappa"])[0])
     site = any(place.split("/")[0] == "onprem" for place in (src, dst))
-    return float(fitted["kappa"][0] * (fitted.get("site_kappa", [1.0])[0] if site else 1.0))
+    if not site:
+        return float(fitted["kappa"][0])
+    power = fitted.get("stream_power", 0.0)
+    own = 1.0 if power and rtt_s > NEAR_RTT_S else fitted.get("site_kappa", [1.0])[0]
+    return float(fitted["kappa"][0] * own * (2 * peers - 2) ** power)
+
+
+def least_period(hosts: Iterable[str], problem: Mapping[str, Any]) -> float:
+    """Return the seconds from one average among all to the next at least, by the slowest class."""
+    fitted = problem["calibration"]["hosts"]
+    return max((fitted[h].get("least_period_s", 0.0) for h in hosts if h in fitted), default=0.0)
 
 
 def window(strategy: str, problem: Mapping[str, Any]) -> float:

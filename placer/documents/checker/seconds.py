@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from placer.documents.checker.averages import class_seconds, link_factor, straight_rounds, window
+from placer.documents.checker.averages import (
+    class_seconds,
+    least_period,
+    link_factor,
+    straight_rounds,
+    window,
+)
 from placer.documents.checker.case import Case, Crew
 from placer.documents.checker.queue import last_arrival
 from placer.documents.checker.shares import shares
@@ -79,10 +85,11 @@ def _between(case: Case, counts: dict[str, int]) -> float:
     total = sum(counts.values())
     shard = case.size / total
     slowest = max(
-        link_factor(case.problem, a, b) * shard / case.road(a, b).rate(case.streams)
+        link_factor(case.problem, a, b, road.rtt, total) * shard / road.rate(case.streams)
         for a in counts
         for b in counts
         if a != b
+        for road in [case.road(a, b)]
     )
     busiest = max(shard * (total - n) / case.machine(p) for p, n in counts.items())
     return float(2 * max(slowest, busiest))
@@ -100,9 +107,11 @@ def _ring(case: Case) -> Bill:
 
 def _joined(case: Case, communication: float) -> float:
     """Join two times: their sum, the longer one if they overlap, or in between where gradients
-    travel in buckets.
+    travel in buckets. The next average among all may have to wait.
     """
     calculation = _together(case)
+    if case.workers > 1:
+        communication += max(0.0, least_period(_hosts(case), case.problem) - calculation)
     if case.placement["overlap"]:
         return max(calculation, communication)
     share = window(case.strategy, case.problem) * case.free_share

@@ -219,7 +219,8 @@ def _host(host: str, values: Values) -> HostConstants:
     free = {
         p.key[1]: value for p, value in values.items() if p.kind == CONSTANT and p.key[0] == host
     }
-    return HostConstants(
+    return replace(
+        published,
         s_per_gb=factor * published.s_per_gb,
         **{name: free.get(name, factor * getattr(published, name)) for name in CONSTANTS},
     )

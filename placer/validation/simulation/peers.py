@@ -12,7 +12,7 @@ def calculate(scene: Scene) -> Process:
     """Compute a batch for each local step: one pool for all, or one in each region where data has
     its place.
     """
-    steps = scene.exchange.local_steps
+    steps, begun = scene.exchange.local_steps, scene.loop.now
     if scene.placed:
         yield from scene.meet(
             [
@@ -22,6 +22,7 @@ def calculate(scene: Scene) -> Process:
         )
     else:
         yield from scene.drain(scene.workers, scene.problem.batch * steps, steps)
+    scene.calculated_s = scene.loop.now - begun
 
 
 def butterfly(scene: Scene) -> Process:
@@ -32,6 +33,7 @@ def butterfly(scene: Scene) -> Process:
     -----
     What passes inside a region is part of the hosts' measured times: its bytes are only counted.
     """
+    yield from form_group(scene)
     yield from scene.host_work(scene.workers, len(scene.workers))
     for crew in scene.crews.values():
         _count_inside(scene, crew, scene.size / len(scene.workers))
@@ -40,11 +42,19 @@ def butterfly(scene: Scene) -> Process:
 
 def leaders(scene: Scene) -> Process:
     """Average inside the regions, among their heads, and hand the mean on."""
+    yield from form_group(scene)
     yield from scene.meet([(crew, inside(scene, crew)) for crew in scene.crews.values()])
     heads = tuple(scene.heads.values())
     yield from scene.host_work(heads, len(heads))
     yield from exchange_shards(scene, heads)
     yield from broadcast(scene)
+
+
+def form_group(scene: Scene) -> Process:
+    """Wait until hosts may average again after the calculation that is over now."""
+    hosts = scene.problem.calibration.hosts
+    periods = [hosts[w.host].least_period_s for w in scene.workers if w.host in hosts]
+    yield max([0.0, *(period - scene.calculated_s for period in periods)])
 
 
 def inside(scene: Scene, crew: Crew) -> Process:

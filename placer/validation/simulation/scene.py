@@ -67,6 +67,7 @@ class Scene:
         }
         self.sent: dict[tuple[str, str], float] = {}
         self.waited = dict.fromkeys(self.crews, 0.0)
+        self.calculated_s = 0.0
         self._bandwidth: dict[tuple[str, str], float] = {}
         self._averaging: dict[tuple[str, int], float] = {}
 
@@ -185,11 +186,15 @@ class Scene:
     def shard(self, src: Machine, dst: Machine, size: float) -> Signal:
         """Send a shard as averaging peers do; the factor of the software is on the link."""
         self.moved(src.place, dst.place, size)
+        factor = self.problem.calibration.line_factor(
+            self.exchange.transport,
+            src.place,
+            dst.place,
+            rtt_s=self.network.link(src.place, dst.place).rtt_s,
+            peers=round(self.size / size),
+        )
         return self.fluid.send(
-            size,
-            self.bandwidth(src.place, dst.place)
-            / self.problem.calibration.line_factor(self.exchange.transport, src.place, dst.place),
-            (src.sends, dst.receives),
+            size, self.bandwidth(src.place, dst.place) / factor, (src.sends, dst.receives)
         )
 
     def direct(self, src: Machine, dst: Machine) -> Process:

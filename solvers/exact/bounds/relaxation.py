@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
+from placer.cost_model.limits import TOLERANCE
 from placer.cost_model.timing.averaging import averaging_seconds
 from placer.market.words.own_places import SITES
 from placer.problem.exchange import traits
@@ -17,8 +18,9 @@ from placer.problem.kept_answers import Recent
 from placer.records import replace
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
+from placer.workload.constants import HIVEMIND
 
-from ..._market.arrays import Array, Indices
+from ..._market.arrays import Array, Indices, Mask
 from ..._market.market import Market
 from ..._market.required_machines import with_required_places
 from ..._mode import Mode
@@ -64,7 +66,8 @@ class Family(Struct, frozen=True, dict=True):
     most; they differ where two classes of hosts change places as N grows, and where several classes
     are searched as one down to the leaves, each of which has a class of ``parts``.
     ``averaging_by_host`` holds the times of each class that its placements may use: a region may
-    have none of the slowest.
+    have none of the slowest. ``least_period_s`` passes between two averages of all of its workers
+    at least.
     """
 
     hosts: frozenset[str]
@@ -73,6 +76,7 @@ class Family(Struct, frozen=True, dict=True):
     averaging_by_host: Mapping[str, Array]
     own: str = ""
     parts: tuple[Family, ...] = ()
+    least_period_s: float = 0.0
 
 
 class Bound(Struct, frozen=True, kw_only=True, dict=True):
@@ -198,7 +202,11 @@ class Relaxation:
                 (np.minimum.reduce(every), np.maximum.reduce(every)) if crossing else (own, own)
             )
             times = {h: seconds[h] for h in sorted(chosen)}
-            built.append(Family(chosen, least, most, times, own=name))
+            periods = [
+                fitted.hosts[h].least_period_s if h in fitted.hosts else 0.0 for h in seconds
+            ]
+            period = min(periods) if crossing else dict(zip(seconds, periods, strict=True))[name]
+            built.append(Family(chosen, least, most, times, own=name, least_period_s=period))
         return sorted(built, key=lambda f: (len(f.hosts), sorted(f.hosts)))
 
     def host_steps(self, family: Family, workers: int) -> list[frozenset[str]]:
@@ -218,7 +226,19 @@ class Relaxation:
 
     def alive(self, node: Node, family: Family) -> Indices:
         """List the worker counts at which some improvement may exist."""
-        return node.workers[self.bound(node, family).margins(node.wan_s_per_pair_byte) >= 0]
+        within = self.bound(node, family).margins(node.wan_s_per_pair_byte) >= 0
+        return node.workers[within & self.awaited(node.workers, family)]
+
+    def awaited(self, workers: Indices, family: Family) -> Mask:
+        """Return whether a butterfly of so many workers that must wait for its group may still be
+        an improvement, however fast they calculate; shape (workers,).
+        """
+        least_s = min(family.least_period_s, self.mode.least_period_s)
+        if not least_s or self.mode.overlap:
+            return np.ones(len(workers), dtype=bool)
+        longest_s = self.mode.seconds_at(self.target.min_speed) * (1 + TOLERANCE)
+        built: Mask = family.averaging_s[workers] + least_s <= longest_s
+        return built
 
     def bound(self, node: Node, family: Family) -> Bound:
         """Gather the bound of a node; that of a whole mode is kept for other targets."""
@@ -249,7 +269,9 @@ class Relaxation:
             slowest=self.slowest(
                 node,
                 n,
-                family.slowest_averaging_s[n] + self._slowest_wan(node) * shard + self.most_load_s,
+                family.slowest_averaging_s[n]
+                + self._slowest_wan(node) * shard * self.most_growth(n)
+                + self.most_load_s,
             ),
             least_wan_s_per_pair_byte=np.maximum(
                 node.wan_s_per_pair_byte if self.problem.requirements.required_places else 0.0,
@@ -339,11 +361,8 @@ class Relaxation:
         # Placed data may leave one machine to decide alone, so only its own speed is certain.
         together = 1 if self.problem.requirements.datasets else workers
         loaded = np.minimum(together * speed, self.problem.least_loaded_samples_per_s)
-        built: Array = (
-            self.mode.samples
-            / (self.mode.samples / loaded + communication_s)
-            / self.mode.multiplier
-        )
+        calculation_s = np.maximum(self.mode.samples / loaded, self.mode.least_period_s)
+        built: Array = self.mode.samples / (calculation_s + communication_s) / self.mode.multiplier
         return built
 
     @cached_property
@@ -432,14 +451,21 @@ class Relaxation:
         """`pair_wan` of all pairs of places, 0 from a place to itself; shape (places, places)."""
         one_way = 1.0 / self._pair_speeds()
         np.fill_diagonal(one_way, 0.0)
-        fitted, software = self.problem.calibration, self.problem.transport
-        own = np.array([place.startswith(SITES) for place in self.market.places])
-        factors = np.where(
-            own[:, None] | own,
-            fitted.line_factor(software, SITES, SITES),
-            fitted.line_factor(software, "", ""),
-        )
-        built: Array = factors * np.maximum(one_way, one_way.T)
+        # Of two peers, which errs low: `most_growth` is what more of them add at most.
+        factors = self.market.line_factors()
+        built: Array = np.maximum(factors * one_way, (factors * one_way).T)
+        return built
+
+    def most_growth(self, workers: Indices) -> Array:
+        """Return how much longer a pair may take among so many workers than among two, at most;
+        shape (workers,).
+        """
+        fitted = self.problem.calibration
+        if self.problem.transport != HIVEMIND or not any(
+            place.startswith(SITES) for place in self.market.places
+        ):
+            return np.ones(len(workers))
+        built: Array = np.maximum(workers - 1.0, 1.0) ** fitted.stream_power
         return built
 
     def _pair_speeds(self) -> Array:
@@ -534,6 +560,7 @@ def _merged(group: list[Family]) -> Family:
         np.maximum.reduce([family.slowest_averaging_s for family in group]),
         slowest.averaging_by_host,
         parts=tuple(group),
+        least_period_s=min(family.least_period_s for family in group),
     )
 
 

@@ -82,9 +82,9 @@ class LeafBound:
         )
         # The slowest hosts and the slowest network: a speed that every placement of the leaf has,
         # so that egress is charged for no more than is certain.
+        growth = self.relaxation.most_growth(np.full(len(splits), workers))
         longest = (
-            communication
-            - self.family.averaging_s[workers]
+            self.node.wan_s_per_pair_byte * shard * growth
             + self.family.slowest_averaging_s[workers]
             + self.relaxation.most_load_s
         )

@@ -180,8 +180,10 @@ class LeaderTree:
         frames, frame, problem = self.frames, self.frame, self.market.problem
         family = frames.family
         longest = float(family.slowest_averaging_s[frame.most])
+        longest += frames.relaxation.mode.least_period_s
         longest += float(family.slowest_averaging_s[frame.regions])
         pair = float(frames.pair_bytes(np.array([frame.regions]))[0])
+        pair *= float(frames.relaxation.most_growth(np.array([frame.regions]))[0])
         longest += max(frame.level * pair, frames.relaxation.most_load_s)
         places = [(self.market.places[frames.places[own]], frame.most) for own in able.tolist()]
         for phase in broadcast(places, frames.rounds.size):

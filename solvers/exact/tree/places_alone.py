@@ -44,6 +44,8 @@ def still_open(
     weights = weights[priced(weights)]
     known, spare = np.zeros(0), np.zeros((0, *cells.shape))
     for _ in range(ROUNDS + 1):
+        if len(weights) == 0:
+            break
         needed = relaxation.thresholds_alone(places[at], workers[counts], family, weights)
         sums = np.stack([_sums(relaxation, int(p), family, weights) for p in places[at]], axis=1)
         sums = sums[:, :, workers[counts]]
@@ -56,8 +58,6 @@ def still_open(
         tightest = spare[:, cells].argmin(axis=0)
         finite = np.isfinite(spare[:, cells].min(axis=0))
         weights = _around(known, tightest[finite], market.weights.shape[1])
-        if len(weights) == 0:
-            break
     built = np.zeros_like(open_)
     built[np.ix_(at, counts)] = cells
     prices: Prices = {}

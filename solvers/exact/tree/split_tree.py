@@ -185,8 +185,12 @@ class SplitTree:
 
     def _longest_s(self) -> float:
         """Return the most seconds of an exchange of the frame."""
-        between = max(float(self.meeting.wan_s(self.frame.level)), self.relaxation.most_load_s)
-        return float(self.spread.family.slowest_averaging_s[self.meeting.workers]) + between
+        workers = self.meeting.workers
+        between = float(self.meeting.wan_s(self.frame.level))
+        between *= float(self.relaxation.most_growth(np.array([workers]))[0])
+        own = float(self.spread.family.slowest_averaging_s[workers])
+        waiting = self.relaxation.mode.least_period_s
+        return own + waiting + max(between, self.relaxation.most_load_s)
 
     @cached_property
     def _first_wan(self) -> float:
