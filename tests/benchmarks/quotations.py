@@ -156,6 +156,8 @@ def speeds(folder: Path) -> Iterator[Difference]:
         (row["exp"], MODELS[row["model"]]): row["sps"] for row in facts if row["tbs"] == "32768"
     }
     for run in published_runs("erben-2023"):
+        if run.target_batch_size != 32_768:
+            continue
         value = said.get((run.experiment, run.model), "nothing")
         if _number(value) != run.samples_per_second:
             yield f"{run.experiment} {run.model}", f"{run.samples_per_second:g}", value

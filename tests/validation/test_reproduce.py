@@ -141,13 +141,14 @@ def test_calibrating_runs_are_reproduced(erben_again: Reproduction) -> None:
 
 
 def test_every_series_is_within_its_tolerance(erben_again: Reproduction) -> None:
-    """One zone 2 %, two continents and two clouds 4 %, mixed GPUs (two runs) 8 % on average."""
+    """One zone 2 %, several continents and two clouds 4 %, mixed GPUs 4 % on average."""
     most = {
         "Lambda, one zone": 0.02,
         "A: one zone": 0.02,
         "B: two continents": 0.04,
         "D: two clouds": 0.04,
-        "E, F: mixed GPUs": 0.08,
+        "E, F: mixed GPUs": 0.04,
+        "C: three or four continents": 0.04,
     }
     series = groups(erben_again, SPEED)
     assert {*most, "held out", "calibrating"} == set(series)
@@ -155,10 +156,10 @@ def test_every_series_is_within_its_tolerance(erben_again: Reproduction) -> None
 
 
 def test_intervals_hold_most_runs(erben_again: Reproduction) -> None:
-    """34 of 36 published speeds lie within the interval."""
+    """60 of 63 published speeds lie within the interval."""
     inside = [row.inside for row in erben_again.rows if row.quantity == SPEED]
-    assert len(inside) == 36
-    assert sum(map(bool, inside)) >= 0.85 * 36
+    assert len(inside) == 63
+    assert sum(map(bool, inside)) >= 0.9 * 63
 
 
 def test_bytes_of_the_t4_runs_are_those_of_the_logs(erben_again: Reproduction) -> None:
@@ -176,7 +177,7 @@ def test_the_bound_on_gains_holds_in_one_zone_only(erben_again: Reproduction) ->
     pairs share the bytes.
     """
     (finding,) = [claim.finding for claim in erben_again.claims if claim.published.id == "E01"]
-    assert "28 of 28 pairs of runs in one zone" in finding.ours
+    assert "31 of 31 pairs of runs in one zone" in finding.ours
     assert finding.verdict == Verdict.CONTRADICTED
 
 
@@ -266,13 +267,12 @@ def test_experiments_have_as_many_gpus_as_their_names_say() -> None:
         placement, _ = bench.place(CV, workers)
         count = re.search(r"\d+$|^\d+(?=x)", name)
         assert count is not None
-        if name not in ("4xT4 node", "DGX-2"):
-            gpus = 4 if name.startswith("D-") else int(count[0]) + name.startswith("E-")
+        if name != "4xT4 node" and not name.endswith("DGX-2"):
+            gpus = 4 if name.startswith("D-") else int(count[0]) + name.startswith(("E-", "F-"))
             assert placement.workers == gpus, name
-    devices = {
-        name: bench.place(CV, RUNS[name])[0].groups[0].device for name in ("4xT4 node", "DGX-2")
-    }
-    assert devices == {"4xT4 node": "T4:4", "DGX-2": "V100:8"}
+    for name, device in (("4xT4 node", "T4:4"), ("DGX-2", "V100:8"), ("rented DGX-2", "V100:8")):
+        assert bench.place(CV, RUNS[name])[0].groups[0].device == device
+    assert RUNS["DGX-2"] == "onprem/erben-dgx2=1xV100:8"
 
 
 @pytest.mark.parametrize("paper", PAPERS, scope="module")

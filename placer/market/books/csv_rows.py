@@ -36,7 +36,7 @@ KEYS: dict[str, tuple[str, ...]] = {
         "machines_asked",
         "machines",
     ),
-    "runs.csv": ("experiment", "model"),
+    "runs.csv": ("experiment", "model", "target_batch_size"),
     "claims.csv": ("id",),
     "measured.csv": (),
     "hubs.csv": ("hub",),

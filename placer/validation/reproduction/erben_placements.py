@@ -24,7 +24,7 @@ LANGUAGE = ("roberta-base", "roberta-large", NLP)
 CONTINENTS = ("gcp/us-central1", "gcp/europe-west1", "gcp/asia-east1", "gcp/australia-southeast1")
 US, EU, _, _ = CONTINENTS
 WEST, AWS, AZURE = "gcp/us-west1", "aws/us-west-2", "azure/southcentralus"
-LAMBDA, SITE = "lambda/us-west-1", "onprem/erben-eu"
+LAMBDA, SITE, DGX2 = "lambda/us-west-1", "onprem/erben-eu", "onprem/erben-dgx2"
 
 
 def _on(places: tuple[str, ...], count: int, gpu: str = "T4") -> str:
@@ -47,10 +47,14 @@ RUNS = {
     "1xT4": _on((WEST,), 1),
     "8xT4": _on((WEST,), 8),
     "4xT4 node": f"{US}=1xT4:4",
-    "DGX-2": f"{US}=1xV100:8",
+    "E-A-1": f"{SITE}=1xRTX8000,{_on((EU,), 1)}",
+    "F-A-8": f"{DGX2}=1xV100:8,{_on((EU,), 8)}",
+    "F-C-8": f"{DGX2}=1xV100:8,{_on((LAMBDA,), 8, 'A10')}",
+    "DGX-2": f"{DGX2}=1xV100:8",
+    "rented DGX-2": f"{US}=1xV100:8",
     **{f"{n}xA10": _on((LAMBDA,), n, "A10") for n in (1, 2, 8)},
 }
-"""Workers of each experiment: table 2 (A, B, C), sections 5 (D), 6 (E), 3 (A10) and 7 (nodes)."""
+"""Workers of each experiment: table 2 (A, B, C), sections 5 (D), 6 (E, F), 3 (A10), 7 (nodes)."""
 
 
 @dataclass(frozen=True)

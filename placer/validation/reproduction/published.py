@@ -46,6 +46,7 @@ class PublishedRun:
     experiment: str
     model: str
     workers: str
+    target_batch_size: int
     samples_per_second: float
     gb_sent_per_worker_and_step: float
     calculation_s: float | None
