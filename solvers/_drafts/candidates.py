@@ -101,6 +101,12 @@ class CandidateRounds:
         return sorted(hosts, key=lambda host: self._average_s(host, TYPICAL_WORKERS))
 
     @cached_property
+    def _periods_s(self) -> Array:
+        """Seconds from one average to the next at least, by rank of the hosts; shape (ranks,)."""
+        hosts = self.problem.calibration.hosts
+        return np.array([hosts[h].least_period_s if h in hosts else 0.0 for h in self._classes])
+
+    @cached_property
     def host_rank(self) -> Indices:
         """Rank of each pool's class of hosts, 0 the fastest; shape (pools,)."""
         rank = {host: number for number, host in enumerate(self._classes)}
@@ -275,10 +281,11 @@ class CandidateRounds:
         between = np.where(several, 2 * shard * slowest, 0.0)
         host = np.where(used, some.host, 0).max(axis=1)
         averaging = self._averaging_s(int(workers.max(initial=1)))[host, workers]
-        calculation = np.maximum(mode.samples / some.speed.sum(axis=1), mode.least_period_s)
+        calculation = mode.samples / some.speed.sum(axis=1)
+        waiting = np.where(workers > 1, np.maximum(self._periods_s[host] - calculation, 0.0), 0.0)
         home = np.diagonal(self.market.prices)[some.place]
         inside = np.where(used, some.workers * (some.workers - 1) * home, 0.0).sum(axis=1)
-        seconds: Array = mode.round_s(calculation, averaging + between)
+        seconds: Array = mode.round_s(calculation, waiting + averaging + between)
         crossing = self._crossing(some, some.workers.astype(np.float64))
         return np.where(workers > 1, seconds, np.inf), 2 * shard * (crossing + inside)
 
