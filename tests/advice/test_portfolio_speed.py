@@ -76,7 +76,7 @@ def test_most_work_least_hours_and_fair_shares_agree_with_brute_force() -> None:
         drawn["slower than alone"] += any((job.share or 1.0) < 0.99 for job in answer.jobs)
     assert min(drawn[kind] for kind in ("throughput", "time", "cost", "fair")) >= 1
     assert drawn["left out"] >= 3
-    assert drawn["slower than alone"] >= 4
+    assert drawn["slower than alone"] >= 3
 
 
 @pytest.mark.parametrize("seed", [1, 2, 8])
