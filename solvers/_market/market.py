@@ -11,6 +11,7 @@ import numpy as np
 from placer.cost_model.convergence import batch_factor
 from placer.cost_model.dollars.data import worker_sample_usd
 from placer.market.carbon import offer_carbon
+from placer.market.words.own_places import SITES
 from placer.problem.data.datasets import needs_place
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import MOST_WORKERS
@@ -18,7 +19,6 @@ from placer.problem.problem import Pool, Problem
 from placer.records import replace
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR
-from placer.market.words.own_places import SITES
 from placer.workload.constants import HIVEMIND, NEAR_SITE_RTT_S
 
 from .arrays import Array, Indices, Mask
