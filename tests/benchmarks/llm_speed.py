@@ -25,7 +25,7 @@ from island_models import MPT, device, mpt  # noqa: E402
 from placer.market.catalog import Gpu  # noqa: E402
 from placer.workload.architecture import Architecture  # noqa: E402
 from placer.workload.inner_plan import InnerPlan  # noqa: E402
-from placer.workload.island.collectives import all_reduce_seconds, network_seconds  # noqa: E402
+from placer.workload.island.collectives import network_seconds, node_seconds  # noqa: E402
 from placer.workload.island.hardware import Hardware  # noqa: E402
 from placer.workload.island.interval import FIT, Doubt, rate_interval  # noqa: E402
 from placer.workload.island.memory import Memory, memory  # noqa: E402
@@ -93,7 +93,7 @@ class Run:
             self.architecture,
             self.hardware,
             self.plan,
-            self.sequences,
+            -(-self.sequences // self.plan.microbatch),
             slowdown
             * calculation_seconds(
                 self.architecture, self.hardware.gpu, self.plan, self.sequences, fit
@@ -306,7 +306,10 @@ def show_collectives(folder: Path) -> None:
                 fabric="efa",
                 machines=nodes,
             )
-            by_nodes[nodes].append(math.log(all_reduce_seconds(payload, many, NCCL) / seconds))
+            inside = node_seconds(payload, 8, many.node_bytes_per_s, NCCL)
+            # One collective over all devices does both side by side on parts of the payload.
+            over = network_seconds(payload, nodes, 3200.0, NCCL)
+            by_nodes[nodes].append(math.log(max(inside, over) / seconds))
     for nodes, errors in by_nodes.items():
         print("  " + factors(f"NCCL, B200, {nodes} nodes, from 1 MB", errors), band(errors, "nccl"))
     print("  " + factors("NCCL, B200, all", [e for es in by_nodes.values() for e in es]))

@@ -56,7 +56,7 @@ def test_a_published_run_is_inside_the_interval(
     plan = InnerPlan(sharding="zero-3", checkpointing=checkpointing, microbatch=microbatch)
     sequences = microbatch * accumulation
     calculation_s = calculation_seconds(model, hardware.gpu, plan, sequences)
-    timed = step(model, hardware, plan, sequences, calculation_s, via, 2.0)
+    timed = step(model, hardware, plan, accumulation, calculation_s, via, 2.0)
     rate = sequences * tokens / timed.seconds
     doubt, basis = rate_interval(model, hardware, plan, timed, via, is_pressed=False)
     assert doubt.low * rate <= PUBLISHED[run] <= doubt.high * rate
@@ -108,6 +108,6 @@ def test_8_times_the_devices_keep_nine_tenths_each() -> None:
         )
         plan = InnerPlan(sharding="zero-3", microbatch=16)
         seconds = calculation_seconds(mpt("mpt-1b"), hardware.gpu, plan, 16)
-        timed = step(mpt("mpt-1b"), hardware, plan, 16, seconds, TRANSPORTS["nccl"], 2.0)
+        timed = step(mpt("mpt-1b"), hardware, plan, 1, seconds, TRANSPORTS["nccl"], 2.0)
         shares.append(timed.seconds)
     assert math.isclose(shares[0] / shares[1], 0.98, abs_tol=0.03)
