@@ -9,6 +9,7 @@ import pytest
 
 from placer.advice.recommendation.notes import notes_of
 from placer.cost_model.estimate import Estimate, estimate
+from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION, of_island
 from placer.cost_model.outlook.outlook import month_outlook, spot_outlook
 from placer.interface.advisor import Advisor
 from placer.problem.exchange import STRATEGIES
@@ -75,6 +76,22 @@ def test_the_band_of_the_book_is_used(
     )
     assert said is not None
     assert (said.chance_basis, said.chance_per_month) == ("given", 0.01)
+
+
+def test_a_large_island_has_a_rate_where_its_chance_rounds_to_one() -> None:
+    """Of 64 machines, half of which may go in a month, one goes for certain: 1 - 0.5 ** 64 is 1 in
+    64-bit numbers. The rates are 64 times those of one machine, -ln 0.8 and -ln 0.5 a month.
+    """
+    stopped = of_island(ASSUMED_INTERRUPTION, 64).per_month
+    assert (stopped.value, stopped.high) == pytest.approx((64 * 0.2231436, 64 * 0.6931472))
+    found = spot_outlook(
+        *placed("azure/eastus=1x64xH100:8:spot", "llama-3.1-70b", "default", interruption="50%")
+    )
+    assert found is not None
+    assert found.risk is not None
+    assert found.chance_per_month == 1.0
+    assert found.risk.losses_per_hour == pytest.approx(64 * 0.6931472 / 730)
+    assert 0 < found.share.value < 1
 
 
 def test_a_published_band_narrows_the_expected_speed() -> None:

@@ -14,6 +14,8 @@ from placer.cost_model.outlook.interruptions import (
     ASSUMED_INTERRUPTION,
     Interruption,
     banded,
+    rate_per_month,
+    rates_per_month,
     together,
 )
 from placer.cost_model.outlook.spot import (
@@ -22,7 +24,6 @@ from placer.cost_model.outlook.spot import (
     chance_all_lost,
     chance_any_lost,
     expected_share,
-    rate_per_hour,
 )
 from placer.errors import PlacerError
 from placer.records import replace
@@ -31,11 +32,11 @@ from placer.units import Interval
 
 def exactly(chance: float, restart_s: float, lost_steps: float) -> Interruption:
     """Build an interruption without a spread."""
-    figures = (Interval(value=x, low=x, high=x) for x in (chance, restart_s, lost_steps))
+    restart, lost = (Interval(value=x, low=x, high=x) for x in (restart_s, lost_steps))
     return Interruption(
-        chance_per_month=next(figures),
-        restart_s=next(figures),
-        lost_steps=next(figures),
+        per_month=rates_per_month(chance, chance, chance),
+        restart_s=restart,
+        lost_steps=lost,
         basis="assumed",
         source="test",
     )
@@ -50,7 +51,7 @@ counts = st.integers(1, 64)
 )
 def test_chance_of_a_month_as_a_rate(chance: float, per_month: float) -> None:
     """-ln(1 - f) interruptions a month: more than f, as a machine can be taken away twice."""
-    assert rate_per_hour(chance) * 730 == pytest.approx(per_month, abs=1e-6)
+    assert rate_per_month(chance) == pytest.approx(per_month, abs=1e-6)
 
 
 def test_share_without_lost_steps_is_the_frequency_of_erben() -> None:
@@ -160,7 +161,7 @@ def test_share_agrees_with_a_simulation(
     chance = 0.999999
     formula = expected_share(spot, workers, step_s, exactly(chance, restart_s, 2.0)).value
     played = simulated_share(
-        spot, workers, 2 * step_s, rate_per_hour(chance) / 3600, restart_s, hours=20_000
+        spot, workers, 2 * step_s, rate_per_month(chance) / 730 / 3600, restart_s, hours=20_000
     )
     assert formula == pytest.approx(played, rel=0.01)
 
@@ -265,7 +266,7 @@ def test_without_correlation_chances_multiply() -> None:
 def test_chances_that_are_none_are_refused(chance: float) -> None:
     """Certain interruption has no rate."""
     with pytest.raises(PlacerError, match="chance of an interruption"):
-        rate_per_hour(chance)
+        rate_per_month(chance)
 
 
 @pytest.mark.parametrize(
@@ -279,11 +280,9 @@ def test_chances_that_are_none_are_refused(chance: float) -> None:
     ],
 )
 def test_figures_out_of_order_are_refused(value: float, low: float, high: float) -> None:
-    """Low <= value <= high, all finite and from 0; as chances all below 1."""
+    """Low <= value <= high, all finite and from 0."""
     with pytest.raises(PlacerError, match="not in order"):
         replace(ASSUMED_INTERRUPTION, restart_s=Interval(value=value, low=low, high=high))
-    with pytest.raises(PlacerError, match="chance of an interruption"):
-        replace(ASSUMED_INTERRUPTION, chance_per_month=Interval(value=0.5, low=0.1, high=1.0))
 
 
 @pytest.mark.parametrize(
@@ -318,7 +317,8 @@ def test_correlations_that_cannot_be_are_refused(zones: float, between: float) -
 def test_a_published_band_counts_by_its_middle_and_its_ends() -> None:
     """5 to 15 % a month: 10 % with the ends as interval; restart and lost steps stay assumed."""
     found = banded(0.05, 0.15)
-    assert found.chance_per_month == Interval(value=0.1, low=0.05, high=0.15)
+    assert found.chance_per_month == 0.1
+    assert found.per_month == rates_per_month(0.1, low=0.05, high=0.15)
     assert (found.restart_s, found.basis) == (ASSUMED_INTERRUPTION.restart_s, "published")
     with pytest.raises(PlacerError, match="not in order"):
         banded(0.2, 0.1)
@@ -330,8 +330,6 @@ def test_machines_together_keep_the_expected_number_of_interruptions() -> None:
     """
     often, seldom = banded(0.15, 0.2), ASSUMED_INTERRUPTION
     both = together([(often, 3), (seldom, 1)])
-    rates = 3 * rate_per_hour(often.chance_per_month.value) + rate_per_hour(
-        seldom.chance_per_month.value
-    )
-    assert 4 * rate_per_hour(both.chance_per_month.value) == pytest.approx(rates)
+    rates = 3 * rate_per_month(0.175) + rate_per_month(0.2)
+    assert 4 * both.per_month.value == pytest.approx(rates)
     assert (both.basis, together([(often, 3), (often, 2)])) == ("mixed", often)

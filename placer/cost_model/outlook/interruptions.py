@@ -11,16 +11,42 @@ from msgspec import Struct
 
 from placer.errors import PlacerError
 from placer.records import replace
-from placer.units import Interval
+from placer.units import HOURS_PER_MONTH, Interval
 
 
-def check_chance(chance: float) -> None:
-    """Refuse a chance per month that is no share; 1 would have no rate."""
+def rate_per_month(chance: float) -> float:
+    """Return the interruptions of one machine in a month, from the chance of at least one.
+
+    Parameters
+    ----------
+    chance
+        f, a share from 0 to below 1.
+
+    Raises
+    ------
+    PlacerError
+        If it is no such share: a machine that is taken away for certain has no rate.
+
+    Notes
+    -----
+    Constant rate r: f = 1 - exp(-r), so r = -ln(1 - f).
+
+    Examples
+    --------
+    >>> round(rate_per_month(0.2), 6)  # -ln 0.8
+    0.223144
+    """
     if not 0 <= chance < 1:
         raise PlacerError(
             f"chance of an interruption per month '{chance}' is not from 0 to below 1",
             "write 20 % as 0.2",
         )
+    return -math.log1p(-chance)
+
+
+def rates_per_month(value: float, low: float, high: float) -> Interval:
+    """Return the rates of a chance per month and of the ends of its range."""
+    return Interval(value=rate_per_month(value), low=rate_per_month(low), high=rate_per_month(high))
 
 
 class Interruption(Struct, frozen=True, kw_only=True):
@@ -28,21 +54,21 @@ class Interruption(Struct, frozen=True, kw_only=True):
 
     Notes
     -----
-    ``chance_per_month``: chance that one machine is taken away within a month, from 0 to below 1.
+    ``per_month``: how often one machine is taken away in a month of 730 hours, at a constant rate.
+    Rates of many machines add up, where the chance that one of them goes rounds to 1.
     ``restart_s``: seconds until it is replaced and takes part again. ``lost_steps``: steps that the
     whole run loses when it rejoins. ``basis`` is assumed, published (a band of the provider), given
     or mixed.
     """
 
-    chance_per_month: Interval
+    per_month: Interval
     restart_s: Interval
     lost_steps: Interval
     basis: str
     source: str
 
     def __post_init__(self) -> None:
-        check_chance(self.chance_per_month.high)
-        for name in ("chance_per_month", "restart_s", "lost_steps"):
+        for name in ("per_month", "restart_s", "lost_steps"):
             figure: Interval = getattr(self, name)
             if not 0 <= figure.low <= figure.value <= figure.high < math.inf:
                 raise PlacerError(
@@ -51,9 +77,23 @@ class Interruption(Struct, frozen=True, kw_only=True):
                     "give finite numbers with low <= value <= high",
                 )
 
+    @property
+    def per_hour(self) -> Interval:
+        """Return how often one machine is taken away in an hour."""
+        return _times(self.per_month, 1 / HOURS_PER_MONTH)
+
+    @property
+    def chance_per_month(self) -> float:
+        """Return the chance that one machine is taken away within a month."""
+        return -math.expm1(-self.per_month.value)
+
+
+def _times(rates: Interval, factor: float) -> Interval:
+    return Interval(value=rates.value * factor, low=rates.low * factor, high=rates.high * factor)
+
 
 ASSUMED_INTERRUPTION = Interruption(
-    chance_per_month=Interval(value=0.2, low=0.05, high=0.5),
+    per_month=rates_per_month(0.2, low=0.05, high=0.5),
     restart_s=Interval(value=300.0, low=30.0, high=600.0),
     lost_steps=Interval(value=2.0, low=0.0, high=2.0),
     basis="assumed",
@@ -94,7 +134,7 @@ def banded(low: float, high: float) -> Interruption:
     The bands 10 to 15 % and over 20 % of the AWS Spot Advisor.
 
     >>> banded(0.1, 0.15).chance_per_month, banded(0.2, 1.0).chance_per_month
-    (Interval(value=0.125, low=0.1, high=0.15), Interval(value=0.35, low=0.2, high=0.5))
+    (0.125, 0.35)
     """
     if not 0 <= low <= high <= 1:
         raise PlacerError(
@@ -102,10 +142,9 @@ def banded(low: float, high: float) -> Interruption:
             "write 5 to 10 % as 0.05 and 0.1",
         )
     end = high if high < 1 else max(low, OPEN_BAND_END)
-    chance = Interval(value=(low + end) / 2, low=low, high=end)
     return replace(
         ASSUMED_INTERRUPTION,
-        chance_per_month=chance,
+        per_month=rates_per_month((low + end) / 2, low=low, high=end),
         basis="published",
         source="band of the provider's price book row",
     )
@@ -116,15 +155,10 @@ def of_island(interruption: Interruption, machines: int) -> Interruption:
 
     Examples
     --------
-    >>> round(of_island(ASSUMED_INTERRUPTION, 4).chance_per_month.value, 4)  # 1 - 0.8 ** 4
+    >>> round(of_island(ASSUMED_INTERRUPTION, 4).chance_per_month, 4)  # 1 - 0.8 ** 4
     0.5904
     """
-    if machines == 1:
-        return interruption
-    chance = interruption.chance_per_month
-    shares = (chance.value, chance.low, chance.high)
-    value, low, high = (-math.expm1(machines * math.log1p(-share)) for share in shares)
-    return replace(interruption, chance_per_month=Interval(value=value, low=low, high=high))
+    return replace(interruption, per_month=_times(interruption.per_month, machines))
 
 
 def together(machines: Sequence[tuple[Interruption, int]]) -> Interruption:
@@ -138,39 +172,26 @@ def together(machines: Sequence[tuple[Interruption, int]]) -> Interruption:
 
     Notes
     -----
-    Rates add up, so the chance that a machine stays the month is the geometric mean. Restart and
-    lost steps are those of the first; the basis is that of all, or ``mixed``.
+    Restart and lost steps are those of the first; the basis is that of all, or ``mixed``.
 
     Examples
     --------
     One machine of 20 % and one of 5 %: 1 - sqrt(0.8 x 0.95).
 
-    >>> chances = [Interval(value=c, low=c, high=c) for c in (0.2, 0.05)]
-    >>> pair = [(replace(ASSUMED_INTERRUPTION, chance_per_month=c), 1) for c in chances]
-    >>> round(together(pair).chance_per_month.value, 6)
+    >>> round(together([(banded(c, c), 1) for c in (0.2, 0.05)]).chance_per_month, 6)
     0.12822
     """
     first, total = machines[0][0], sum(count for _, count in machines)
     if all(kind == first for kind, _ in machines):
         return first
-
-    def mean(chances: Sequence[float]) -> float:
-        return -math.expm1(
-            math.fsum(
-                math.log1p(-chance) * count
-                for chance, (_, count) in zip(chances, machines, strict=True)
-            )
-            / total
-        )
-
     value, low, high = (
-        mean([getattr(kind.chance_per_month, end) for kind, _ in machines])
+        math.fsum(getattr(kind.per_month, end) * count for kind, count in machines) / total
         for end in ("value", "low", "high")
     )
     bases, sources = ({getattr(kind, name) for kind, _ in machines} for name in ("basis", "source"))
     return replace(
         first,
-        chance_per_month=Interval(value=value, low=low, high=high),
+        per_month=Interval(value=value, low=low, high=high),
         basis=bases.pop() if len(bases) == 1 else "mixed",
         source="; ".join(sorted(sources)),
     )

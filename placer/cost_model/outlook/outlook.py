@@ -16,16 +16,12 @@ from placer.cost_model.outlook.interruptions import (
     Interruption,
     banded,
     of_island,
+    rates_per_month,
     together,
 )
 from placer.cost_model.outlook.losses import Losses, chance_per_month, kept_share
 from placer.cost_model.outlook.risk import Gang, Risk, gang_of, machine_groups, risk_of
-from placer.cost_model.outlook.spot import (
-    chance_all_lost,
-    chance_any_lost,
-    expected_share,
-    rate_per_hour,
-)
+from placer.cost_model.outlook.spot import chance_all_lost, chance_any_lost, expected_share
 from placer.problem.admitted_exchanges import exchanges, server_offer
 from placer.problem.data.datasets import needs_place
 from placer.problem.placement import Placement, WorkerGroup
@@ -108,7 +104,7 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
         all_lost=chance_all_lost(zones, unavailable),
         chance_per_month=chance_per_month(losses)
         if losses
-        else interruption.chance_per_month.value,
+        else interruption.chance_per_month,
         chance_basis=_basis(gang, interruption)
         if gang is not None and losses
         else interruption.basis,
@@ -125,9 +121,7 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
         losses_per_h=math.fsum(each.times * each.per_hour.value for each in losses)
         if losses
         else math.fsum(
-            group.machine_count
-            * rate_per_hour(_interruption(group, problem).chance_per_month.value)
-            for group in spot
+            group.machine_count * _interruption(group, problem).per_hour.value for group in spot
         ),
         constant=not losses and interruption.basis in KNOWN,
         losses_basis=outlook.chance_basis,
@@ -161,12 +155,7 @@ def _losses(
             found.append(Losses(per_hour=per_hour, part=part, times=zones))
             continue
         for group in groups:
-            chance = of_island(_interruption(group, problem), group.machines).chance_per_month
-            per_hour = Interval(
-                value=rate_per_hour(chance.value),
-                low=rate_per_hour(chance.low),
-                high=rate_per_hour(chance.high),
-            )
+            per_hour = of_island(_interruption(group, problem), group.machines).per_hour
             found.append(Losses(per_hour=per_hour, part=1 / workers, times=group.count))
     return tuple(found)
 
@@ -186,10 +175,9 @@ def _interruption(group: WorkerGroup, problem: Problem) -> Interruption:
     """
     chance = problem.requirements.interruption
     if chance is not None:
-        given = Interval(value=chance, low=chance, high=chance)
         return replace(
             ASSUMED_INTERRUPTION,
-            chance_per_month=given,
+            per_month=rates_per_month(chance, low=chance, high=chance),
             basis="given",
             source="given with --interruption",
         )

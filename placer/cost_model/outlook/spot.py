@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION, Interruption, check_chance
+from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION, Interruption
 from placer.errors import PlacerError
-from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR, Interval
+from placer.units import SECONDS_PER_HOUR, Interval
 
 
 class Correlation(Struct, frozen=True, kw_only=True):
@@ -41,33 +41,6 @@ OBSERVED_CORRELATION = Correlation(
 """Pairwise correlation of zones of one region, and of regions."""
 
 
-def rate_per_hour(chance_per_month: float) -> float:
-    """Return the interruptions of one machine per hour, from the chance of at least one in a month
-    of 730 hours.
-
-    Parameters
-    ----------
-    chance_per_month
-        f, a share from 0 to below 1.
-
-    Raises
-    ------
-    PlacerError
-        If it is no such share: a machine that is taken away for certain has no rate.
-
-    Notes
-    -----
-    Constant rate: f = 1 - exp(-730 rate), so rate = -ln(1 - f) / 730.
-
-    Examples
-    --------
-    >>> round(rate_per_hour(0.2) * 730, 6)  # -ln 0.8
-    0.223144
-    """
-    check_chance(chance_per_month)
-    return -math.log1p(-chance_per_month) / HOURS_PER_MONTH
-
-
 def expected_share(
     spot: int, workers: int, step_s: float, interruption: Interruption = ASSUMED_INTERRUPTION
 ) -> Interval:
@@ -87,7 +60,7 @@ def expected_share(
     Returns
     -------
     Interval
-        From 0 to 1; low takes the high chance, restart and lost steps, high the low ones.
+        From 0 to 1; low takes the high rate, restart and lost steps, high the low ones.
 
     Raises
     ------
@@ -128,24 +101,20 @@ def expected_share(
     if not 0 < step_s < math.inf:
         raise PlacerError(f"a step of {step_s} s is not a positive time", "give seconds above 0")
 
-    def share(chance: float, restart_s: float, lost_steps: float) -> float:
-        rate = rate_per_hour(chance) / SECONDS_PER_HOUR
+    def share(per_hour: float, restart_s: float, lost_steps: float) -> float:
+        rate = per_hour / SECONDS_PER_HOUR
         away = rate * restart_s
         return (1 - spot / workers * away / (1 + away)) * math.exp(
             -spot * rate * lost_steps * step_s
         )
 
-    chance, restart, lost = (
-        interruption.chance_per_month,
-        interruption.restart_s,
-        interruption.lost_steps,
-    )
-    value = share(chance.value, restart.value, lost.value)
-    worst = share(chance.high, restart.high, lost.high)
+    rates, restart, lost = interruption.per_hour, interruption.restart_s, interruption.lost_steps
+    value = share(rates.value, restart.value, lost.value)
+    worst = share(rates.high, restart.high, lost.high)
     return Interval(
         value=value,
         low=min(value, worst),
-        high=max(value, share(chance.low, restart.low, lost.low)),
+        high=max(value, share(rates.low, restart.low, lost.low)),
     )
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from placer.cost_model.estimate import pool_of
 from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION, Interruption
-from placer.cost_model.outlook.spot import expected_share, rate_per_hour
+from placer.cost_model.outlook.spot import expected_share
 from placer.units import SECONDS_PER_HOUR, Interval
 from placer.validation.reproduction.comparison import (
     Finding,
@@ -269,12 +269,12 @@ def small_models_send_less(claim: PublishedClaim, bench: Bench) -> Finding:
 def interruptions_cost_their_share(claim: PublishedClaim, bench: Bench) -> Finding:
     """Let every machine be away for the share of time of the claim, with rejoins of two steps."""
     away = 1 - float(claim.value) / 100
-    chance = ASSUMED_INTERRUPTION.chance_per_month.value
-    restart_s = away / (1 - away) / rate_per_hour(chance) * SECONDS_PER_HOUR
+    assumed = ASSUMED_INTERRUPTION
+    restart_s = away / (1 - away) / assumed.per_hour.value * SECONDS_PER_HOUR
     interruption = Interruption(
-        chance_per_month=Interval(value=chance, low=chance, high=chance),
+        per_month=assumed.per_month,
         restart_s=Interval(value=restart_s, low=restart_s, high=restart_s),
-        lost_steps=ASSUMED_INTERRUPTION.lost_steps,
+        lost_steps=assumed.lost_steps,
         basis="given",
         source=claim.source,
     )
