@@ -102,9 +102,7 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
         floor_samples_per_second=_floor(placement, problem),
         any_lost=chance_any_lost(zones, unavailable),
         all_lost=chance_all_lost(zones, unavailable),
-        chance_per_month=chance_per_month(losses)
-        if losses
-        else interruption.chance_per_month,
+        chance_per_month=chance_per_month(losses) if losses else interruption.chance_per_month,
         chance_basis=_basis(gang, interruption)
         if gang is not None and losses
         else interruption.basis,

@@ -146,9 +146,11 @@ def decoder_of(parameters: int) -> Decoder:
     )
     low, high = RUNGS[index].decoder, RUNGS[index + 1].decoder
     share = (wanted - counts[index]) / (counts[index + 1] - counts[index])
-    layers = max(1, round(low.layers * (high.layers / low.layers) ** share))
+    exact_layers = low.layers * (high.layers / low.layers) ** share
     exact_width = low.width * (high.width / low.width) ** share
     width = max(ROUND_WIDTH, ROUND_WIDTH * round(exact_width / ROUND_WIDTH))
+    # A layer's parameters grow with the square of the width: what rounding adds, layers give back.
+    layers = max(1, round(exact_layers * (exact_width / width) ** 2))
     near = low if share < 0.5 else high
     drawn = replace(
         near,
