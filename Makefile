@@ -7,7 +7,7 @@ TEST := $(VENV)/.installed-test
 # Each worker begins with a block of neighbours, which share fixtures, and takes from others at the end.
 PARALLEL = -n auto --dist worksteal
 
-.PHONY: recommend test quick check lint types structure format constraints site bench bench-full rehearse clean
+.PHONY: recommend test quick fuzz check lint types structure format constraints site bench bench-full rehearse clean
 
 recommend: $(RUN)  ## set up and run the main job on shipped data
 	$(BIN)/placer recommend --model roberta-xlm --budget 5/h
@@ -17,6 +17,9 @@ test: $(TEST)  ## set up and pass all tests
 
 quick: $(TEST)  ## the tests without those marked slow, under 3 minutes
 	$(BIN)/python -m pytest $(PARALLEL) -m 'not slow'
+
+fuzz: $(TEST)  ## the tests whose examples are drawn, with examples that nobody tried before
+	$(BIN)/python -m pytest $(PARALLEL) -m hypothesis --hypothesis-profile drawn
 
 check: lint types test  ## linters, types, tests: what CI runs
 
