@@ -108,6 +108,7 @@ WEDNESDAY = datetime(2026, 11, 25, 18, 30, 20, tzinfo=UTC)
         ("Wednesday", 5.5 * 3600 - 60),  # today
         ("tuesday", (6 * 24 + 5.5) * 3600 - 60),  # of next week
         ("2026-12-04", (9 * 24 + 5.5) * 3600 - 60),
+        ("9999-12-31", (2_912_114 * 24 + 5.5) * 3600 - 60),  # the last day that Python knows
     ],
 )
 def test_deadlines_are_times_or_days(text: str, seconds: float) -> None:

@@ -42,8 +42,8 @@ def read_deadline(text: str, now: datetime | None = None) -> float:
         last = parse_date(day, "deadline")
     else:
         return parse_seconds(text)
-    end = datetime.combine(last, time(), UTC) + timedelta(days=1)
-    left = (end - moment).total_seconds()
+    # The day after 9999-12-31 is none, but the time until its end is one.
+    left = (datetime.combine(last, time(), UTC) - moment + timedelta(days=1)).total_seconds()
     if left <= 0:
         raise PlacerError(f"deadline {day} is over", "give a day to come, or a time such as 36h")
     return max(LEAST_S, left - left % 60)
