@@ -99,6 +99,15 @@ def test_links_are_followed_and_the_mode_kept(run: Run, tmp_path: Path) -> None:
     )
 
 
+def test_groups_of_workers_that_are_given_one_by_one_add_up(run: Run) -> None:
+    """As with a comma between them; the last one alone was left."""
+    one, other = "gcp/us-central1=4xT4:spot", "gcp/europe-west1=4xT4:spot"
+    for command in ("estimate", "simulate"):
+        together = run(command, *ERBEN, "--workers", f"{one},{other}", "--json")
+        apart = run(command, *ERBEN, "--workers", one, "--workers", other, "--json")
+        assert (apart.returncode, apart.stdout) == (0, together.stdout)
+
+
 def test_a_closed_pipe_is_no_error(run: Run) -> None:
     """``placer offers | head -1`` ends well."""
     command = f"{sys.executable} -m placer offers --limit 500 | head -1; exit ${{PIPESTATUS[0]}}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from placer.cli.options import request_options, table_option, wish_option
+from placer.cli.options import groups_option, request_options, table_option, wish_option
 from placer.cli.output import check_targets, console, print_json, write_json
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.problem.words.wishes import WISHES
@@ -19,12 +19,7 @@ Example:
 
 
 @click.command("estimate", cls=GroupedCommand, epilog=EXAMPLE)
-@click.option(
-    "--workers",
-    required=True,
-    metavar="GROUPS",
-    help="place=COUNTxGPU[:GPUS][:MARKET], comma between groups.",
-)
+@groups_option
 @request_options
 @click.option(
     "--manifest", metavar="FILE", help="Write the launch manifest of the placement as JSON."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from placer.cli.options import request_options, table_option
+from placer.cli.options import groups_option, request_options, table_option
 from placer.cli.output import print_json
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.plot import check_plot, plot_option, write_plot
@@ -25,12 +25,7 @@ SHARE = click.FLOAT
 
 
 @click.command("simulate", cls=GroupedCommand, epilog=EXAMPLE)
-@click.option(
-    "--workers",
-    required=True,
-    metavar="GROUPS",
-    help="place=COUNTxGPU[:GPUS][:MARKET], comma between groups.",
-)
+@groups_option
 @request_options
 @click.option(
     "--rounds",
