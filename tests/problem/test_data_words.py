@@ -1,5 +1,7 @@
 """Data as people name it: an address of a store with a size, bytes in place of samples."""
 
+import json
+import re
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from placer.market.catalog import Catalog
 from placer.problem.words.data import store_named
 
 advisor = Advisor("default")
+WORKERS = ("--workers", "gcp/us-central1=4xT4:spot")
 
 
 def wishes(**words: Any) -> Any:
@@ -94,6 +97,20 @@ def test_changed_worlds_read_the_same_words() -> None:
     answer = placer.whatif("resnet50", set=["data=2TB@s3://us-east-1"], **words)
     changed = answer.after.problem.requirements
     assert (changed.data_store, changed.data_bytes) == ("aws/us-east-1", 2e12)
+
+
+def test_an_estimate_says_what_a_pass_over_the_data_takes(run: Run) -> None:
+    """5 TB cost 100 times as much as 50 GB: 425.84 and 4.26 USD at 61.11 USD/h."""
+    prices = []
+    for size in ("5TB", "50GB"):
+        data = ("--data", f"{size}@s3://us-east-1")
+        done = run("estimate", "--model", "resnet50", *WORKERS, *data, "--json")
+        (note,) = [n for n in json.loads(done.stdout)["notes"] if n["code"] == "one-pass"]
+        prices.append(float(re.findall(r"\$([0-9.]+)", note["message"])[0]))
+    assert prices[0] / prices[1] == pytest.approx(100, rel=0.01)
+    shown = run("estimate", "--model", "resnet50", *WORKERS, *data, columns=200).stdout
+    assert "50 GB read from aws/us-east-1" in shown
+    assert "--passes says more" in shown
 
 
 def test_one_command_answers_where_my_two_terabytes_are(run: Run) -> None:

@@ -9,6 +9,7 @@ from datetime import date
 
 from placer.advice.recommendation.equal_parts import unlike_workers
 from placer.advice.recommendation.loading_warnings import loading_warnings
+from placer.advice.recommendation.one_pass import one_pass_notes
 from placer.advice.recommendation.promised_network import network_warnings
 from placer.cost_model.diloco_losses import REPLICAS, times_samples_of
 from placer.cost_model.estimate import Estimate, estimate, evaluate, offers_of
@@ -200,10 +201,11 @@ def _spread_sentences(result: Result, spread: Option) -> Iterator[str]:
 
 
 def notes_of(problem: Problem, placement: Placement, got: Estimate) -> tuple[Warn, ...]:
-    """List what the shape of a placement implies: growth, continents, memory, as codes and
-    sentences.
+    """List what the shape of a placement implies: a pass over the data, growth, continents, memory,
+    as codes and sentences.
     """
     return (
+        *one_pass_notes(problem, got),
         *_growth(problem, placement, got),
         *_replicas(problem, placement, got),
         *_quorum(problem, placement),

@@ -21,7 +21,6 @@ from placer.advice.recommendation.notes import (
     stay_verdict,
     warnings_of,
 )
-from placer.advice.recommendation.one_pass import one_pass_notes
 from placer.advice.recommendation.price_risk import outlier_sentences, price_risk
 from placer.advice.recommendation.renting import check_own_pools, own_notes, renting_notes
 from placer.advice.recommendation.wider_proofs import WiderProofs
@@ -151,7 +150,6 @@ def _recommended(
         estimate=figures,
         notes=(
             *own_notes(problem),
-            *one_pass_notes(result.problem, figures),
             *notes_of(result.problem, placement, figures),
         ),
         warnings=warnings_of(result.problem, placement, figures),

@@ -165,8 +165,8 @@ def _pass_words(placement: Placement, got: Estimate, problem: Problem) -> str:
     if times <= 1:
         wish = problem.requirements
         known = wish.samples is not None and wish.data_bytes is not None
-        assumed = "assumed: --passes and --data-size say more"
-        return "in one pass" if known else f"in one pass, or anew in each ({assumed})"
+        more = "--passes says" if wish.data_bytes else "--passes and --data-size say"
+        return "in one pass" if known else f"in one pass, or anew in each (assumed: {more} more)"
     held = "" if size is None else f" of {format_bytes(size)}"
     why = "as asked" if cache == "none" else f"assumed: no local disk{held} is known to be faster"
     return f"read anew in each of {times:,.3g} passes ({why})"

@@ -179,7 +179,7 @@ def _total_limits(wish: Requirements, length: int | None, whole: bool) -> list[s
 def context_lines(problem: Problem) -> list[tuple[str, str]]:
     """Say what a placement is estimated for: model, data and prices."""
     wish, profile = problem.requirements, problem.profile
-    store = wish.data_store
+    store, size = wish.data_store, wish.data_bytes
     admitted = len({id(pool.offer) for pool in problem.pools})  # an offer has islands of several k
     fitting = f"{admitted:,} of {len(problem.catalog.offers):,}"
     gradients = (
@@ -199,7 +199,7 @@ def context_lines(problem: Problem) -> list[tuple[str, str]]:
         ),
         (
             "data",
-            f"read from {store}"
+            f"{'' if size is None else f'{format_bytes(size)} '}read from {store}"
             if store
             else datasets or "with the workers (assumed; name its store with --data)",
         ),
