@@ -22,6 +22,15 @@ SAME_PASSES = 0.05
 rounded.
 """
 
+INSIDE = {
+    "sharding": "sharding",
+    "tp": "tensor_parallel",
+    "checkpointing": "checkpointing",
+    "microbatch": "microbatch",
+    "precision": "precision",
+}
+"""Wishes that fix a part of the plan inside a worker, and their fields."""
+
 
 class ContradictionError(BadInputError):
     """Wishes that no placement can meet together; ``problem`` is the question, which `placer
@@ -155,6 +164,24 @@ def _check_idle(problem: Problem) -> None:
                 f"give --data STORE, or leave --{word} out",
             )
     _check_passes(problem)
+    _check_inside(problem)
+
+
+def _check_inside(problem: Problem) -> None:
+    """Refuse a plan inside a worker where none is made: for a model of known speeds alone."""
+    wish, name = problem.requirements, problem.profile.name
+    if problem.profile.architecture is not None:
+        return
+    asked = {word: getattr(wish, field) for word, field in INSIDE.items()}
+    if (wish.min_island_machines or 1) > 1:
+        asked["machines-per-island"] = wish.min_island_machines
+    for word, value in asked.items():
+        if value is not None:
+            raise PlacerError(
+                f"{word} '{value}' does not apply to {name}: its speeds are those of its "
+                f"profile, on one machine a worker",
+                f"leave out --{word}, or name a language model (placer models)",
+            )
 
 
 def _check_passes(problem: Problem) -> None:

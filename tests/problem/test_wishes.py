@@ -26,6 +26,7 @@ from placer.documents.saved_result import check_result
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
+from placer.problem.contradictions import INSIDE
 from placer.problem.problem import NO_QUOTA_GPUS, Problem
 from placer.problem.requirements import Requirements
 from placer.problem.words.changes import parse_changes
@@ -42,10 +43,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "confidence": {"min_throughput": "10/s"},
     "aggregator": CENTRAL,
     "storage": CENTRAL,
-    "tokens": LANGUAGE,
-    "seq_len": LANGUAGE,
-    "lora": LANGUAGE,
-    "qlora": LANGUAGE,
+    **dict.fromkeys(("tokens", "seq_len", "lora", "qlora", *INSIDE), LANGUAGE),
     "critical_batch": {"tbs": "8K..64K"},
     "deadline": {"samples": "10M"},
     "passes": {"data": "gcp/us-west1=2M:move"},

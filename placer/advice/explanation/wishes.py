@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from placer.problem.contradictions import INSIDE
 from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS, Requirements
 from placer.problem.words.wishes import WISHES
@@ -51,16 +52,6 @@ def wishes_of(problem: Problem) -> tuple[Wish, ...]:
     owned machines open.
     """
     return tuple(_wishes(problem))
-
-
-INSIDE = {
-    "sharding": "sharding",
-    "tp": "tensor_parallel",
-    "checkpointing": "checkpointing",
-    "microbatch": "microbatch",
-    "precision": "precision",
-}
-"""Wishes that fix a part of the plan inside a worker, and their fields."""
 
 
 def _wishes(problem: Problem) -> Iterator[Wish]:
