@@ -125,11 +125,11 @@ class CandidateRounds:
         known: Array = self.__dict__.setdefault("_averages", np.zeros((len(self._classes), 0)))
         if known.shape[1] <= most:
             more = range(known.shape[1], max(most + 1, 2 * known.shape[1], 16))
-            rows = []
-            for host in self._classes:
+            rows: Array = np.zeros((len(self._classes), len(more)))
+            for at, workers in enumerate(more):
                 allowance.check()
-                rows.append([self._average_s(host, n) for n in more])
-            known = self.__dict__["_averages"] = np.hstack([known, np.array(rows)])
+                rows[:, at] = [self._average_s(host, workers) for host in self._classes]
+            known = self.__dict__["_averages"] = np.hstack([known, rows])
         return known
 
     @cached_property

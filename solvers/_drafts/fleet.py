@@ -70,7 +70,8 @@ class Stock:
         self.gpus = np.array([pool.gpus for pool in market.pools], dtype=np.intp)
         self.quota = np.zeros(len(buckets), dtype=np.intp)
         self.quota[self.bucket] = [pool.gpu_quota for pool in market.pools]
-        self.cap = np.array([pool.max_count for pool in market.pools], dtype=np.intp)
+        # Without a quota a billion free machines would stand for one dear one, and be timed.
+        self.cap = np.minimum(market.cap, judge.most).astype(np.intp)
         self.joint_most = np.array([row.most for row in judge.problem.joint_limits])
 
     @cached_property

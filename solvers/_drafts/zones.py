@@ -231,7 +231,7 @@ class ZoneSearch:
             self.judge.target.check_time()
             price = (low + high) / 2
             worth = market.speed[pools] - price * market.usd[pools]
-            cap = np.minimum(stock.cap[pools], self.judge.most)
+            cap = stock.cap[pools]
             order = np.lexsort((-worth * cap ** (1 - power), stock.bucket[pools]))
             first = order[np.unique(stock.bucket[pools][order], return_index=True)[1]]
             first = first[worth[first] > 0]
@@ -269,7 +269,7 @@ class ZoneSearch:
         if not self.ascent.aim.objective.by_speed:
             return float((speed / spent).max())
         order = np.argsort(spent / speed, kind="stable")
-        count = np.minimum(self.stock.cap[mine], self.judge.most)[order]
+        count = self.stock.cap[mine][order]
         before = np.concatenate([[0.0], np.cumsum(count * spent[order])[:-1]])
         left = np.maximum(0.0, target.budget_usd_per_hour - before)
         return float((np.minimum(count, left / spent[order]) * speed[order]).sum())

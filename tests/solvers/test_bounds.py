@@ -18,6 +18,7 @@ from placer.cost_model.timing.averaging import wan_seconds
 from placer.cost_model.timing.lanes import lanes
 from placer.problem.exchange.allreduce import butterfly, pair_bytes
 from placer.problem.problem import groups_of
+from placer.solving import allowance
 
 relaxation, meeting, leader_pairs = (
     importlib.import_module(f"placer.solvers.exact.bounds.{name}")
@@ -203,6 +204,28 @@ def best_split(worth: Sequence[np.ndarray], usd: np.ndarray, workers: int) -> fl
         for split in splits(workers, [len(own) - 1 for own in worth])
     ]
     return max(reached)
+
+
+def test_the_limit_holds_while_two_large_groups_are_joined() -> None:
+    """Each number of workers of the second group is a look at the clock: two groups of 1,000 end at
+    the third look. With one look for each pair a search of 100,000 workers took 6 s of 1 s.
+    """
+    worth, looks = [np.arange(1_001.0)] * 2, 0
+    real = allowance.Allowance.check
+
+    def check(this: allowance.Allowance) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            this.stop(allowance.Reason.TIME)
+        real(this)
+
+    tree = dendrogram.Dendrogram(np.array([[0.0, 1.0], [1.0, 0.0]]))
+    with pytest.MonkeyPatch.context() as patch, allowance.opened():
+        patch.setattr(allowance.Allowance, "check", check)
+        with pytest.raises(allowance.OutOfTimeError):
+            tree.all_together(worth, np.array(1.0), 2_000)
+    assert looks == 3
 
 
 def test_a_dendrogram_bounds_what_pairs_of_places_pay() -> None:

@@ -16,9 +16,11 @@ from instances import (
     exchange_problem,
     island_problem,
     joint_problem,
+    offer,
     random_problem,
     server_problem,
     sized_problem,
+    two_places,
     used_problem,
     wide_problem,
 )
@@ -268,6 +270,28 @@ def test_the_clock_is_asked_and_nothing_is_lost(default: Catalog) -> None:
         search.run()
     assert time.monotonic() - started < 1.5
     assert ask.target.best_value >= drafted
+
+
+def test_no_more_free_machines_are_timed_than_workers_are_allowed() -> None:
+    """Without a quota the machine for 0 USD/h in place of the one for 1.00 meant a billion, as many
+    as its price buys, and the table of averages ran up to them: 101 s with a limit of 5 s. Eight
+    workers are allowed, so the tables end at their least length of 16.
+    """
+    base = two_places(exchange="asgd-ga", max_local_steps=16, max_workers=8)
+    free = offer("aws", "a", "T4", 0.0)
+    problem = replace(
+        base,
+        catalog=replace(
+            base.catalog,
+            offers=(*base.catalog.offers, offer("gcp", "b", "T4", 1.0, market="on_demand"), free),
+        ),
+    )
+    ask = judge(problem)
+    assert 0.0 in ask.market.usd
+    search = zones.ZoneSearch(ask, EFFORT)
+    search.run()
+    assert search.stock.cap.max() == 8
+    assert search.stock.rounds.__dict__["_averages"].shape[1] == 16
 
 
 def test_no_other_transport_is_searched() -> None:

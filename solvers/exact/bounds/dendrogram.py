@@ -81,7 +81,6 @@ class Dendrogram:
         """
         groups = list(leaves)
         for merge in self.merges:
-            allowance.check()
             groups.append(_joined(groups[merge.one], groups[merge.other], charge * merge.usd, most))
         return groups
 
@@ -89,7 +88,6 @@ class Dendrogram:
         """Return the last of `best`, and keep no other."""
         groups: list[Array | None] = list(leaves)
         for merge in self.merges:
-            allowance.check()
             one, other = groups[merge.one], groups[merge.other]
             groups[merge.one] = groups[merge.other] = None
             assert one is not None
@@ -145,6 +143,7 @@ def _joined(one: Array, other: Array, charge: Array, most: int) -> Array:
     built = np.full((*one.shape[:-1], total + 1), -np.inf)
     apart = charge[..., None] * np.arange(one.shape[-1])
     for count in range(min(other.shape[-1], total + 1)):
+        allowance.check()
         last = min(one.shape[-1], total + 1 - count)
         reached = one[..., :last] - count * apart[..., :last]
         reached += other[..., count : count + 1]
