@@ -1,6 +1,7 @@
 """The command line as a user meets it: output, errors, exit codes, files."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -120,6 +121,30 @@ def test_a_closed_pipe_is_no_error(run: Run) -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["recommend --budget 5/h", "estimate --workers gcp/us-central1=2xT4:spot"],
+)
+def test_a_manifest_is_written_though_nobody_reads(words: str, tmp_path: Path) -> None:
+    """``| true`` ends with 0, and the file that was asked for is there: `recommend` ended with 1,
+    and `estimate` without the file.
+    """
+    plan = tmp_path / "plan.json"
+    command = f"{sys.executable} -m placer {words} {' '.join(ERBEN)} --manifest {plan}"
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        command.split(),
+        stdout=write,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        timeout=PROCESS_TIMEOUT_S,
+        check=False,
+    )
+    os.close(write)
+    assert (done.returncode, plan.exists()) == (0, True)
 
 
 def test_a_full_disk_is_one_line(run: Run) -> None:

@@ -52,6 +52,8 @@ def command(
     placement = place_by_hand(workers, problem)
     broken = violations(placement, problem)
     figures = estimate(placement, problem)
+    if manifest and not broken:
+        write_json(manifest, build_manifest(problem, placement, figures, "feasible", None))
     if as_json:
         print_json(estimate_document(problem, placement, figures, broken))
     else:
@@ -68,7 +70,6 @@ def command(
     for number, violation in enumerate(broken):
         click.echo(f"{'   also' if number else 'error'}: {violation.message}", err=True)
     if manifest and not broken:
-        write_json(manifest, build_manifest(problem, placement, figures, "feasible", None))
         click.echo(f"wrote manifest to {manifest}", err=True)
     if broken:
         click.echo(
