@@ -55,6 +55,27 @@ def certificate_document(
     }
 
 
+def searched_document(problem: Problem) -> dict[str, Any]:
+    """Build which workers with a plan a proof is about: how many, of how many machines of each
+    kind; of each the fastest of all plans and of all microbatches up to a rank's share.
+    """
+    wish = problem.requirements
+    machines: dict[tuple[Any, ...], list[int]] = {}
+    for kind in problem.worker_kinds:
+        first = kind.offers[0]
+        key = first.gpu, first.gpu_count, first.network_gbps or 0.0, first.fabric
+        least, most = machines.get(key, [kind.least, kind.most])
+        machines[key] = [min(least, kind.least), max(most, kind.most)]
+    names = ("gpu", "gpu_count", "network_gbps", "fabric")
+    return {
+        "workers": [wish.min_workers, min(wish.max_workers, problem.batch)],
+        "islands": [
+            {**dict(zip(names, key, strict=True)), "machines": machines[key]}
+            for key in sorted(machines)
+        ],
+    }
+
+
 def holds_market(certificate: Mapping[str, Any]) -> bool:
     """Return whether a saved file has the whole market; old ones say it by their relaxation."""
     return bool(certificate.get("whole", certificate["relaxation"] is not None))

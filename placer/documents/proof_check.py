@@ -14,12 +14,15 @@ from placer.documents.certificate import (
     holds_market,
     mode_factor,
     relaxed_modes,
+    searched_document,
     store_links,
 )
 from placer.documents.checker.market import machines_of
 from placer.documents.checker.modes import required_modes
 from placer.documents.checker.witness import OBJECTIVES, witness
 from placer.problem.problem import Problem
+from placer.problem.requirements import Narrowed
+from placer.records import replace
 from placer.units import format_number
 
 SAME = 1e-9
@@ -54,6 +57,7 @@ def wrong_proof(document: Mapping[str, Any], whole: Problem | None) -> Iterator[
         if document.get("certificate") is not None:
             yield from _wrong_gap(document)
     yield from _wrong_relaxation(document)
+    yield from _wrong_search(document, whole)
     yield from _refuted(document, whole)
 
 
@@ -230,13 +234,42 @@ def _refuted(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str
     nothing = document["status"] == "infeasible" and document["placement"] is None
     if not can_refute(whole) or whole is None or (bound is None and not nothing):
         return
-    saved, speeds = whole.to_dict(), device_speeds(whole)
-    modes = [mode_factor(strategy, steps, whole) for strategy, steps in required_modes(saved)]
-    better = witness(saved, machines_of(saved, speeds), modes, bound, store_links(whole))
+    better = next(filter(None, (_better(asked, bound) for asked in _questions(whole))), "")
     if better and nothing:
         yield f"nothing is said to fit, but {better} {objective_named(objective['name']).unit}"
     elif better:
         yield f"the bound {bound:.9g} is beaten: {better} and keep every limit"
+
+
+def _better(asked: Problem, bound: float | None) -> str:
+    """Look for equal machines in one place that beat a bound; empty if none are found."""
+    saved, speeds = asked.to_dict(), device_speeds(asked)
+    modes = [mode_factor(strategy, steps, asked) for strategy, steps in required_modes(saved)]
+    return witness(saved, machines_of(saved, speeds), modes, bound, store_links(asked))
+
+
+def _questions(whole: Problem) -> Iterator[Problem]:
+    """Yield the questions whose workers have one speed each: of workers with a plan those about
+    some numbers of them, each twice the one before.
+    """
+    if whole.island_question is None:
+        yield whole
+        return
+    wish = whole.requirements
+    workers = wish.min_workers
+    while workers <= min(wish.max_workers, whole.batch):
+        few = replace(
+            wish, min_workers=workers, max_workers=workers, narrowed=Narrowed(few_sizes=True)
+        )
+        yield replace(whole, requirements=few)
+        workers *= 2
+
+
+def _wrong_search(document: Mapping[str, Any], whole: Problem | None) -> Iterator[str]:
+    """Compare the workers that are said to be searched with those of the question."""
+    written = (document.get("certificate") or {}).get("searched")
+    if written is not None and whole is not None and written != searched_document(whole):
+        yield "the workers that the proof is about are not those of the question"
 
 
 def can_refute(whole: Problem | None) -> bool:
@@ -262,6 +295,9 @@ def proof_words(document: Mapping[str, Any], whole: Problem | None) -> tuple[lis
             else f"{UNCOVERED} the bound is the word of the solver; --again solves again"
         )
         return confirmed, [words]
+    searched = document["certificate"].get("searched")
+    if searched is not None and whole is not None:
+        confirmed.append(searched_words(searched))
     if bound is not None:
         gap = (
             f", {100 * objective['gap']:.3g} % from the value"
@@ -311,6 +347,16 @@ def proof_words(document: Mapping[str, Any], whole: Problem | None) -> tuple[lis
             "out again"
         )
     return confirmed, trusted
+
+
+def searched_words(searched: Mapping[str, Any]) -> str:
+    """Say which workers with a plan a proof is about."""
+    (low, high), islands = searched["workers"], searched["islands"]
+    least, most = (f(n for row in islands for n in row["machines"]) for f in (min, max))
+    return (
+        f"searched: {low} to {high} workers, of every number of machines from {least} to {most} of "
+        f"{len(islands)} kinds, with every microbatch"
+    )
 
 
 def _how(mode: Mapping[str, Any]) -> str:

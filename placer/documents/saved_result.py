@@ -12,7 +12,11 @@ from placer.cost_model.estimate import Estimate, estimate, evaluate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import gap_between, objective_of
 from placer.cost_model.reduced_problem import question_alone, used_problem
-from placer.documents.certificate import certificate_document, relaxation_document
+from placer.documents.certificate import (
+    certificate_document,
+    relaxation_document,
+    searched_document,
+)
 from placer.documents.request import request_document
 from placer.documents.result_parts import (
     estimate_document,
@@ -135,8 +139,12 @@ def saved_document(
         limits,
     )
     certificate["whole"] = whole
-    # The second implementation bounds no emissions.
-    if whole and problem.requirements.objective != "carbon":
+    planned = problem.island_question is not None
+    if planned:
+        certificate["searched"] = searched_document(problem)
+    # The second implementation bounds no emissions, and no workers whose speed depends on how many
+    # they are.
+    if whole and problem.requirements.objective != "carbon" and not planned:
         modes = [(mode["strategy"], mode["local_steps"]) for mode in document["proof"]]
         certificate["relaxation"] = relaxation_document(saved, problem, modes)
     return {**document, key: saved, "certificate": certificate}

@@ -334,14 +334,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return self.pools
         pools = (
             self.pool(offer, machines)
-            for kind in self._worker_kinds
+            for kind in self.worker_kinds
             for offer in kind.offers
             for machines in range(kind.least, kind.most + 1)
         )
         return tuple(pool for pool in pools if pool is not None and pool.max_count >= 1)
 
     @cached_property
-    def _worker_kinds(self) -> tuple[Kind, ...]:
+    def worker_kinds(self) -> tuple[Kind, ...]:
         """Admitted offers by what decides the plans of their machines."""
         return self._shared("kinds", self._island_limits, self._build_kinds)
 
@@ -465,7 +465,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """List the kinds and sizes of workers that may be among some of them, by bounds alone."""
         known = self._sizes.get(workers)
         if known is None:
-            known = self._sizes[workers] = sizes(self._worker_kinds, self._limits(workers))
+            known = self._sizes[workers] = sizes(self.worker_kinds, self._limits(workers))
         return known
 
     @cached_property
