@@ -54,11 +54,16 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         offer: VmOffer,
         gpu: Gpu,
         machines: int,
-        sequences: int,
+        sequences: tuple[int, int],
         inner: InnerPlan | None = None,
     ) -> Island | Refusal:
         """Return the plan by which some machines of an offer do a share of a step, or why there is
         none.
+
+        Parameters
+        ----------
+        sequences
+            Share of the fullest and of the emptiest of several islands.
         """
         if gpu.kind != "gpu":
             return Refusal(
@@ -73,7 +78,12 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         return built
 
     def _built(
-        self, offer: VmOffer, gpu: Gpu, machines: int, sequences: int, wishes: PlanWishes
+        self,
+        offer: VmOffer,
+        gpu: Gpu,
+        machines: int,
+        sequences: tuple[int, int],
+        wishes: PlanWishes,
     ) -> Island | Refusal:
         return island(
             self.architecture,
@@ -83,9 +93,10 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
             offer.fabric,
             machines,
             wishes,
-            sequences,
+            sequences[0],
             self.transport,
             offer.memory_gib,
+            sequences[1],
         )
 
     def sequence_seconds(
@@ -109,7 +120,11 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         return wish.min_island_machines or 1, most
 
     def nearest(
-        self, offer: VmOffer, gpu: Gpu, sequences: int, machines: int = MOST_ISLAND_MACHINES
+        self,
+        offer: VmOffer,
+        gpu: Gpu,
+        sequences: tuple[int, int],
+        machines: int = MOST_ISLAND_MACHINES,
     ) -> tuple[int, Island | Refusal]:
         """Return the smallest island of an offer that can train the model, with its machines; if
         there is none, the one that lacks the least share of its memory.
@@ -132,7 +147,12 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         return min(tried, key=lambda pair: pair[1].shortage)
 
     def _smallest(
-        self, offer: VmOffer, gpu: Gpu, sequences: int, low: int, fits: tuple[int, Island]
+        self,
+        offer: VmOffer,
+        gpu: Gpu,
+        sequences: tuple[int, int],
+        low: int,
+        fits: tuple[int, Island],
     ) -> tuple[int, Island]:
         """Return the smallest island above one that does not fit; the larger one fits."""
         while fits[0] - low > 1:  # more machines never need more memory each

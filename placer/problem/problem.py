@@ -322,8 +322,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """
         if self.island_question is not None and self.fixed_workers is not None:
             return self._sized(self.fixed_workers)
-        more = (*self._island_limits, self.sequences(self.requirements.min_workers))
-        return self._shared("pools", more, self._admitted)
+        return self._shared("pools", self._island_limits, self._admitted)
 
     @property
     def every_pool(self) -> tuple[Pool, ...]:
@@ -435,7 +434,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         gpu, (_, limit) = self.catalog.gpu(first.gpu), question.limits(first)
         quotas = (self.quota(o.place, o.gpu, o.market) // o.gpu_count for o in offers)
         most = min(limit if first.network_gbps and first.fabric else 1, max(quotas))
-        least, built = question.nearest(first, gpu, self.batch, most)
+        least, built = question.nearest(first, gpu, (self.batch, self.batch), most)
         if most < 1 or isinstance(built, Refusal):
             return None
         return Kind(
@@ -566,12 +565,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     ) -> Island | Refusal | None:
         """Return the plan and rate of some machines of an offer as one of some workers, or why
         there is none; None for a model without an architecture. Where the request leaves their
-        number open and none is given, it is the least.
+        number open and none is given, it does the whole step.
         """
         question = self.island_question
         if question is None:
             return None
-        sequences = self.sequences(self.fixed_workers or workers or self.requirements.min_workers)
+        count = self.fixed_workers or workers or 1
+        sequences = self.sequences(count), self.batch // count
         kind = _island_kind(offer), machines, inner, sequences
         _, _, known = self._known_islands
         if kind not in known:
@@ -588,7 +588,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         question = self.island_question
         if question is None:
             return None
-        sequences = self.sequences(self.requirements.min_workers)
+        sequences = self.batch, self.batch
         return question.nearest(offer, self.catalog.gpu(offer.gpu), sequences, machines)
 
     @cached_property
@@ -910,7 +910,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         rates = self._rates.get(kind)
         question = self.island_question
         if rates is None and question is not None:
-            sequences = self.batch / (workers or self.requirements.min_workers)
+            sequences = self.batch / (workers or 1)
             rates = question.rates(built, offer, sequences)
             if workers is None:
                 gpu = self.catalog.gpu(offer.gpu)

@@ -353,7 +353,7 @@ def require_pools(problem: Problem) -> None:
         With the plan that comes nearest and what would fit, or the limit that excludes most of
         the machines that remain.
     """
-    if problem.pools:
+    if problem.worker_kinds if problem.island_question is not None else problem.pools:
         return
     from placer.solving.nearest_plan import nearest_plan  # only where nothing fits
 

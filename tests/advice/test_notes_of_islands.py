@@ -32,11 +32,11 @@ def messages(case: tuple[Problem, Placement, Estimate], code: str) -> list[str]:
 
 @pytest.mark.parametrize("transport", ["nccl", "gloo"])
 def test_unlike_workers_of_a_ring_are_told_of_equal_parts(transport: str) -> None:
-    """Two workers: each would have half of the batch, and the step takes what the L4 machine needs
-    for its half, beside what the exchange exposes. The plan divides by speed instead.
+    """Two workers of a model with known speeds: the plan divides by speed; with half of the batch
+    each the step takes what the T4 needs for its half, beside what the exchange exposes.
     """
     problem, placement, got = case = placed(
-        f"{EAST}=1xH100:8:spot,{EAST}=1xL4:8:spot", transport=transport
+        f"{EAST}=1xH100:8:spot,{EAST}=1xT4:spot", model="resnet50", transport=transport
     )
     slowest = min(pool_of(group, problem).shared.value for group in placement.groups)
     calculation = problem.batch / 2 / slowest
@@ -46,17 +46,26 @@ def test_unlike_workers_of_a_ring_are_told_of_equal_parts(transport: str) -> Non
     assert speed == pytest.approx(problem.batch / seconds)
     assert speed < got.samples_per_second.value
     (message,) = messages(case, "mixed-devices")
-    assert message.startswith("H100:8, L4:8 share each step")
-    assert "share each step by speed" in message
-    assert "with equal parts " in message
-    assert "tokens/s" in message
+    assert message.startswith("H100:8, T4 share each step by speed; with equal parts ")
+
+
+def test_unlike_workers_with_a_plan_wait_for_the_slowest() -> None:
+    """Half of the batch each: the step calculates as long as the machine of L4 does, and is no
+    shorter than with two of these alone.
+    """
+    _, placement, got = case = placed(f"{EAST}=1xH100:8:spot,{EAST}=1xL4:8:spot")
+    _, alike, alone = placed(f"{EAST}=2xL4:8:spot")
+    assert placement.workers == alike.workers
+    assert got.step.calculation == pytest.approx(alone.step.calculation)
+    (message,) = messages(case, "mixed-devices")
+    assert message == "H100:8, L4:8 have equal parts of each step, and all wait for the slowest"
 
 
 def test_islands_of_unlike_size_are_unlike_workers() -> None:
     """One machine beside an island of two."""
     case = placed(f"{EAST}=1xH100:8:spot+zero-3+mb=4,{EAST}=1x2xH100:8:spot+zero-3+mb=4")
     (message,) = messages(case, "mixed-devices")
-    assert message.startswith("2xH100:8, H100:8 share")
+    assert message.startswith("2xH100:8, H100:8 have equal parts")
 
 
 @pytest.mark.parametrize(

@@ -115,11 +115,13 @@ def test_every_row_is_whole(wish: Wish) -> None:
 
 
 def test_every_field_belongs_to_one_wish() -> None:
-    """All but the limits that only searches set: for a break-even, and over ranges of speeds."""
+    """All but the limits that only searches set: for a break-even, over ranges of speeds and over
+    numbers of workers.
+    """
     owners = [field for wish in WISHES.values() for field in wish.fields]
     known = {*Requirements.__struct_fields__}
     assert len(owners) == len(set(owners))
-    searched = {"most_usd_per_million_samples", "speed_caps", "least_speed"}
+    searched = {"most_usd_per_million_samples", "speed_caps", "least_speed", "narrowed"}
     assert known - set(owners) == searched
 
 
@@ -324,7 +326,7 @@ def test_the_request_document_has_every_wish() -> None:
     schema = json.loads(schema_text("result"))["properties"]["request"]
     of_rows = {key for wish in WISHES.values() for key in wish.keys}
     assert {name for name, wish in WISHES.items() if not wish.keys} == {"links", "own", "spot"}
-    assert set(document) == {"model", "gradient_bytes", *of_rows}
+    assert set(document) == {"model", "sample", "gradient_bytes", *of_rows}
     assert set(document) == set(schema["properties"])
     assert set(schema["required"]) <= set(document)
 

@@ -1,19 +1,23 @@
-"""What a step of unlike workers becomes where a launcher gives each the same part."""
+"""What equal parts make of a step: of unlike workers, and of a batch that does not divide."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placer.cost_model.estimate import Estimate, pool_of
+from placer.cost_model.estimate import Estimate, evaluate, pool_of, with_plans
 from placer.cost_model.timing.crew import samples_per_round, worker_rate
 from placer.cost_model.timing.step import StepSeconds, bucketed, overlap_window, overlapped
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.answer import Warn
+from placer.solving.batches.interval import with_batch
 from placer.units import format_speed
 from placer.workload.peer import RINGS
 
+LEAST_IDLE = 0.02
+"""Share of the devices' time from which it is worth a word that they wait."""
 ALIKE = 1.02
 """Speeds that differ less are taken as one."""
 
@@ -32,21 +36,62 @@ def unlike_workers(problem: Problem, placement: Placement, got: Estimate) -> Ite
     exchange = placement.exchange
     if (
         exchange.transport not in RINGS
-        or problem.island_question is not None  # they are timed with equal parts
         or traits(exchange.strategy).division != "adaptive"
         or problem.requirements.datasets
         or placement.workers < 2
         or max(speeds.values()) < ALIKE * slowest
     ):
         return
-    speed = equal_parts_speed(problem, placement, got)
     names = ", ".join(sorted({group.worker_name for group in placement.groups}))
+    if problem.island_question is not None:
+        yield Warn(
+            code="mixed-devices",
+            message=f"{names} have equal parts of each step, and all wait for the slowest",
+        )
+        return
+    speed = equal_parts_speed(problem, placement, got)
     text = format_speed(speed, got.tokens_per_sample)
     share = 100 * (1 - speed / got.samples_per_second.value)
     yield Warn(
         code="mixed-devices",
         message=f"{names} share each step by speed; with equal parts {text} (-{share:.0f} %)",
     )
+
+
+def uneven_batch(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
+    """Yield that ranks wait because the batch does not divide among them, with the nearest batches
+    that do and what they would reach.
+    """
+    plans = {(group.machines * group.gpu_count, group.inner) for group in placement.groups}
+    (gpus, inner), *others = plans
+    if inner is None or others:
+        return
+    ranks = placement.workers * gpus // inner.tensor_parallel
+    fullest = -(-problem.batch // ranks)
+    idle = 1 - problem.batch / (ranks * fullest)
+    if idle < LEAST_IDLE:
+        return
+    near = [
+        f"--tbs {batch:,}: {format_speed(speed, got.tokens_per_sample)}"
+        for batch in (ranks * (fullest - 1), ranks * fullest)
+        for speed in _speeds_at(placement, problem, batch)
+    ]
+    yield Warn(
+        code="uneven-batch",
+        message=f"{problem.batch:,} sequences do not divide among {ranks:,} ranks: the fullest has "
+        f"{fullest:,}, and {100 * idle:.0f} % of the devices' time is idle ({'; '.join(near)})",
+    )
+
+
+def _speeds_at(placement: Placement, problem: Problem, batch: int) -> Iterator[float]:
+    """Yield the samples/s of the same workers at another batch, if they can do it."""
+    if batch < 1:
+        return
+    other = with_batch(problem, batch)
+    groups = tuple(replace(group, inner=None) for group in placement.groups)
+    placed = with_plans(replace(placement, groups=groups), other)
+    if all(group.inner is not None for group in placed.groups):
+        yield evaluate(placed, other).processed_per_second
 
 
 def equal_parts_speed(problem: Problem, placement: Placement, got: Estimate) -> float:
@@ -63,6 +108,6 @@ def _speeds(problem: Problem, placement: Placement) -> dict[str, float]:
     """Return the samples/s of one worker of each group."""
     framework = traits(placement.exchange.strategy).framework
     return {
-        group.spec: worker_rate(pool_of(group, problem), framework).value
+        group.spec: worker_rate(pool_of(group, problem, placement.workers), framework).value
         for group in placement.groups
     }

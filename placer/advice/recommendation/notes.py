@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import date
 
-from placer.advice.recommendation.equal_parts import unlike_workers
+from placer.advice.recommendation.equal_parts import uneven_batch, unlike_workers
 from placer.advice.recommendation.loading_warnings import loading_warnings
 from placer.advice.recommendation.one_pass import one_pass_notes
 from placer.advice.recommendation.promised_network import network_warnings
@@ -446,6 +446,7 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
     yield from network_warnings(problem, placement, got)
     yield from loading_warnings(problem, placement, got)
     yield from unlike_workers(problem, placement, got)
+    yield from uneven_batch(problem, placement, got)
     yield from _exchange_warnings(problem, placement, got)
 
 

@@ -106,6 +106,7 @@ def island(
     sequences: int = 1,
     transport_name: str = "nccl",
     host_gib: float = math.inf,
+    fewest: int | None = None,
 ) -> Island | Refusal:
     """Choose the plan by which some machines do their share of a step fastest.
 
@@ -128,6 +129,8 @@ def island(
         CPUs Gloo, whatever runs between islands.
     host_gib
         Host memory of one machine.
+    fewest
+        Sequences of the island that has the fewest of several; each of its ranks has one at least.
 
     Returns
     -------
@@ -151,6 +154,7 @@ def island(
         ),
         wishes=wishes,
         sequences=sequences,
+        fewest=sequences if fewest is None else fewest,
         via=inner_transport(gpu, transport(transport_name)),
     )
     refusal = network_refusal(question) or precision_refusal(question) or degree_refusal(question)
@@ -190,7 +194,7 @@ def _by_calculation(question: Question) -> list[Draft]:
     for candidate in question.candidates:
         plan, ranks = candidate.plan, question.ranks(candidate.plan)
         if (
-            question.sequences < ranks
+            question.fewest < ranks
             or candidate.total_bytes > capacity
             or candidate.host_bytes > host
         ):

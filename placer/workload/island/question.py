@@ -30,14 +30,15 @@ class Candidate(NamedTuple):
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A model, some machines, wishes, the sequences of a step that fall to these machines, and what
-    runs inside the island.
+    """A model, some machines, wishes, the sequences of a step that fall to these machines (to the
+    fullest and the emptiest of several islands), and what runs inside.
     """
 
     architecture: Architecture
     hardware: Hardware
     wishes: PlanWishes
     sequences: int
+    fewest: int
     via: Transport
 
     @property

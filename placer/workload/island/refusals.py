@@ -117,7 +117,7 @@ def no_plan_refusal(question: Question) -> Refusal:
     return Refusal(
         code="batch",
         reason=(
-            f"{question.sequences:,} sequences of a step leave data-parallel ranks of "
+            f"{question.fewest:,} sequences of a step leave data-parallel ranks of "
             f"{hardware.title} without one, in every plan that fits their memory"
         ),
     )
