@@ -377,6 +377,14 @@ def with_plans(placement: Placement, problem: Problem) -> Placement:
     return replace(placement, groups=tuple(groups))
 
 
+def replanned(placement: Placement, problem: Problem) -> Placement:
+    """Return a placement with the plan that is best for its number of workers, where there is one:
+    of workers that were more or fewer before.
+    """
+    groups = tuple(replace(group, inner=None) for group in placement.groups)
+    return with_plans(replace(placement, groups=groups), problem)
+
+
 def pool_of(group: WorkerGroup, problem: Problem, workers: int | None = None) -> Pool:
     """Find the offer and the rates behind a group.
 
@@ -392,7 +400,7 @@ def pool_of(group: WorkerGroup, problem: Problem, workers: int | None = None) ->
         If the catalog has no such offer, no rate is known for its device, or its machines cannot
         train the model by the plan of the group.
     """
-    workers = problem.fixed_workers or workers
+    workers = problem.sharing(workers)
     kind = (*group.offer_kind, group.machines, group.inner, workers)
     known = problem.pools_of_groups.get(kind)
     if known is not None:

@@ -303,6 +303,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         wish = self.requirements
         return wish.min_workers if wish.min_workers == wish.max_workers else None
 
+    def sharing(self, workers: int | None) -> int | None:
+        """Return how many workers share a step, of some (None: as many as the request asks for); a
+        search about one number of them times all as so many. None where the request leaves it open.
+        """
+        return self.fixed_workers if self.requirements.narrowed else workers or self.fixed_workers
+
     def sequences(self, workers: int) -> int:
         """Return the sequences of a step that the fullest of some workers has: all have equal
         parts.
@@ -570,7 +576,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         question = self.island_question
         if question is None:
             return None
-        count = self.fixed_workers or workers or 1
+        count = self.sharing(workers) or 1
         sequences = self.sequences(count), self.batch // count
         kind = _island_kind(offer), machines, inner, sequences
         _, _, known = self._known_islands
@@ -755,12 +761,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         inner
             The plan inside a worker; None: the fastest, for a model with an architecture.
         workers
-            How many workers share a step in equal parts, where the request leaves their number
-            open; None: a worker has no plan, and a speed that none exceeds.
+            How many workers share a step in equal parts; None: as many as the request asks for.
+            Where it leaves that open a worker has no plan, and a speed that none exceeds.
         """
         if self.island_question is None and (machines > 1 or inner is not None):
             return None
-        workers = self.fixed_workers or workers
+        workers = self.sharing(workers)
         built = self.island(offer, machines, inner, workers)
         if isinstance(built, Refusal):
             return None

@@ -47,7 +47,8 @@ def decoder(parameters: int) -> ModelProfile:
         computed_parameters=parameters,
         trainable_parameters=parameters,
     )
-    return replace(load_profile("roberta-base"), parameters=parameters, architecture=built)
+    base = load_profile("roberta-base")
+    return replace(base, parameters=parameters, architecture=built, sample=None, sample_source="")
 
 
 def test_the_published_losses_are_those_of_the_papers() -> None:

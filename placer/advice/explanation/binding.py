@@ -8,7 +8,7 @@ from itertools import combinations
 
 from placer.advice.explanation.side_questions import Asker, Trial, wanting
 from placer.advice.explanation.wishes import Wish, wishes_of, without
-from placer.cost_model.estimate import estimate
+from placer.cost_model.estimate import estimate, replanned
 from placer.cost_model.limits import quota_use, violations
 from placer.cost_model.outlook.totals import totals_of
 from placer.problem.admitted_exchanges import exchanges
@@ -406,10 +406,13 @@ def one_more(result: Result) -> Option | None:
         replace(group, count=group.count + 1) if group is largest else group
         for group in placement.groups
     )
-    more = replace(placement, groups=groups)
-    options = [
-        replace(more, exchange=exchange) for exchange in exchanges(problem, more.workers_by_place)
-    ]
+    more = replanned(replace(placement, groups=groups), problem)
+    runs = not any(violation.code == "batch" for violation in violations(more, problem))
+    options = (
+        [replace(more, exchange=exchange) for exchange in exchanges(problem, more.workers_by_place)]
+        if runs
+        else []
+    )
     if not options:
         return None
     priced = [

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placer.cost_model.estimate import Estimate, evaluate, pool_of, with_plans
+from placer.cost_model.estimate import Estimate, evaluate, pool_of, replanned
 from placer.cost_model.timing.crew import samples_per_round, worker_rate
 from placer.cost_model.timing.step import StepSeconds, bucketed, overlap_window, overlapped
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.records import replace
 from placer.solving.answer import Warn
 from placer.solving.batches.interval import with_batch
 from placer.units import format_speed
@@ -88,8 +87,7 @@ def _speeds_at(placement: Placement, problem: Problem, batch: int) -> Iterator[f
     if batch < 1:
         return
     other = with_batch(problem, batch)
-    groups = tuple(replace(group, inner=None) for group in placement.groups)
-    placed = with_plans(replace(placement, groups=groups), other)
+    placed = replanned(placement, other)
     if all(group.inner is not None for group in placed.groups):
         yield evaluate(placed, other).processed_per_second
 

@@ -12,9 +12,15 @@ from placer.advice.recommendation.loading_warnings import loading_warnings
 from placer.advice.recommendation.one_pass import one_pass_notes
 from placer.advice.recommendation.promised_network import network_warnings
 from placer.cost_model.diloco_losses import REPLICAS, times_samples_of
-from placer.cost_model.estimate import Estimate, estimate, evaluate, offers_of
+from placer.cost_model.estimate import (
+    Estimate,
+    estimate,
+    evaluate,
+    offers_of,
+    replanned,
+)
 from placer.cost_model.estimate import pool_of as find_pool
-from placer.cost_model.limits import quota_use
+from placer.cost_model.limits import quota_use, violations
 from placer.cost_model.timing.crew import samples_per_round, worker_rate
 from placer.cost_model.timing.step import gain_bound
 from placer.market.carbon import NO_GRID
@@ -250,6 +256,9 @@ def _growth(problem: Problem, placement: Placement, got: Estimate) -> Iterator[W
     twice = replace(
         placement, groups=tuple(replace(group, count=2 * group.count) for group in placement.groups)
     )
+    twice = replanned(twice, problem)
+    if any(violation.code == "batch" for violation in violations(twice, problem)):
+        return
     gain = evaluate(twice, problem).processed_per_second / got.samples_per_second.value
     most = f"at most {gain_bound(got.granularity):.2f} x if communication takes no longer"
     yield Warn(

@@ -31,6 +31,7 @@ from placer.cost_model.estimate import (
     estimate,
     evaluate,
     pool_of,
+    replanned,
     with_plans,
 )
 from placer.cost_model.limits import LIMIT_CODES, TOLERANCE, Violation, evaluated, violations
@@ -444,7 +445,7 @@ def rent_everything(placement: Placement, problem: Problem) -> Placement:
         count = max(1, min(pool.max_count, left // pool.gpus, most))
         used[pool.bucket] = used.get(pool.bucket, 0) + count * pool.gpus
         groups.append(replace(group, count=count))
-    return replace(placement, groups=tuple(groups))
+    return replanned(replace(placement, groups=tuple(groups)), problem)
 
 
 def _baselines(
@@ -474,15 +475,15 @@ def _baselines(
         )
     if problem.requirements.datasets:
         every = rent_everything(result.placement, problem)
-        broken = "; ".join(v.message for v in violations(every, problem))
-        same = every.canonical() == result.placement.canonical()
-        yield Option(
-            placement=every,
-            estimate=estimate(every, problem),
-            label="rent-everything",
-            note=broken,
-            same=same,
-        )
+        breaks = violations(every, problem)
+        if all(violation.code != "batch" for violation in breaks):
+            yield Option(
+                placement=every,
+                estimate=estimate(every, problem),
+                label="rent-everything",
+                note="; ".join(v.message for v in breaks),
+                same=every.canonical() == result.placement.canonical(),
+            )
     if blind is not None:
         true = estimate(blind, problem)
         broken = "; ".join(v.message for v in violations(blind, problem))

@@ -14,7 +14,7 @@ from msgspec import to_builtins
 
 from placer.advice.worlds.scenario import apply
 from placer.advice.worlds.whatif import Kept, keep
-from placer.cost_model.estimate import estimate
+from placer.cost_model.estimate import estimate, replanned
 from placer.documents.manifest.types import Manifest
 from placer.documents.request import request_document
 from placer.documents.result_parts import data_document, estimate_document, placement_document
@@ -301,11 +301,8 @@ def _without(
     if not groups:
         return None
     alone = sum(group.count for group in groups) == 1
-    return replace(
-        planned,
-        groups=groups,
-        exchange=exchange_for("none", 1, world) if alone else planned.exchange,
-    )
+    exchange = exchange_for("none", 1, world) if alone else planned.exchange
+    return replanned(replace(planned, groups=groups, exchange=exchange), world)
 
 
 def _answer(world: Problem, running: Kept | None, solver: str, options: SolveOptions) -> Result:

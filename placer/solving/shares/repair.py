@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from placer.cost_model.estimate import replanned
 from placer.cost_model.limits import parts_of
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
@@ -74,7 +75,7 @@ def _placement(
     strategy = placement.exchange.strategy if workers > 1 else NO_EXCHANGE
     steps = placement.exchange.local_steps if workers > 1 else 1
     exchange = exchange_for(strategy, workers, problem, local_steps=steps)
-    return Placement(groups=tuple(groups), exchange=exchange).canonical()
+    return replanned(Placement(groups=tuple(groups), exchange=exchange), problem).canonical()
 
 
 def _fewer(groups: list[WorkerGroup], group: WorkerGroup) -> list[WorkerGroup]:
@@ -88,23 +89,23 @@ def _fewer(groups: list[WorkerGroup], group: WorkerGroup) -> list[WorkerGroup]:
 
 def _more(groups: list[WorkerGroup], pool: Pool) -> list[WorkerGroup]:
     """Return the groups with one worker more of a kind."""
-    one = pool.group(1)
+    one = replace(pool.group(1), inner=None)
     for at, each in enumerate(groups):
-        if replace(each, count=1) == one:
+        if replace(each, count=1, inner=None) == one:
             return [*groups[:at], replace(each, count=each.count + 1), *groups[at + 1 :]]
     return [*groups, one]
 
 
 def _on_demand(group: WorkerGroup, problem: Problem) -> Pool | None:
     """Return the same worker on demand in the same place; None if there is none."""
-    return next(
+    offer = next(
         (
-            pool
+            pool.offer
             for pool in problem.pools
             if pool.offer.market == "on_demand"
             and pool.place == group.place
             and (pool.offer.gpu, pool.offer.gpu_count) == (group.gpu, group.gpu_count)
-            and (pool.machines, pool.inner) == (group.machines, group.inner)
         ),
         None,
     )
+    return None if offer is None else problem.pool(offer, group.machines)

@@ -187,7 +187,7 @@ def butterfly_row(scenario: Scenario, network: Network, profile: ModelProfile) -
 def node_row(book: Catalog, profile: ModelProfile) -> Row:
     """Compare the seconds of 100 steps with those that follow from the model's dimensions."""
     assert profile.architecture is not None
-    node = island(profile.architecture, book.gpu("H100"), 8, None, "", 1, batch_sequences=SEQUENCES)
+    node = island(profile.architecture, book.gpu("H100"), 8, None, "", 1, sequences=SEQUENCES)
     assert isinstance(node, Island)
     sequences = LOCAL_STEPS * SEQUENCES
     return Row(
