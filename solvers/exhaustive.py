@@ -74,7 +74,8 @@ def placements(problem: Problem) -> Iterator[Placement]:
 
 def alike(groups: Sequence[WorkerGroup], problem: Problem) -> bool:
     """Tell whether workers with a plan are equally fast, where they have to be."""
-    if problem.island_question is None or problem.mixes_workers or len(groups) == 1:
+    free = problem.mixes_workers or problem.requirements.narrowed is not None
+    if problem.island_question is None or free or len(groups) == 1:
         return True
     workers = sum(group.count for group in groups)
     islands = [problem.island(offer_of(g, problem), g.machines, None, workers) for g in groups]

@@ -11,6 +11,9 @@ from placer.solving.answer import Answer, SolveOptions, Status
 from ._drafts.construction import answer_of, construct, judge_of
 from ._market.market import Market
 
+PROVES = False
+"""It has no bounds."""
+
 
 def solve(problem: Problem, options: SolveOptions) -> Answer:
     """Construct a placement and add machines while that helps.

@@ -36,6 +36,9 @@ BARRED = 0.5
 REBUILT = 100
 """Drafts that may be ranked to fill up one from which some machines were taken away."""
 
+PROVES = False
+"""It has no bounds."""
+
 
 def solve(
     problem: Problem,

@@ -20,7 +20,7 @@ from placer.market.catalog import (
 )
 from placer.problem.data.datasets import Dataset
 from placer.problem.problem import Pool, Problem
-from placer.problem.requirements import EXCHANGES, Quota, Requirements, Used
+from placer.problem.requirements import EXCHANGES, Narrowed, Quota, Requirements, Used
 from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.profile import Efficiency, ModelProfile, Rate
@@ -458,6 +458,13 @@ def island_problem(seed: int, most: int = 3_000) -> Problem:
             size *= min(pool.max_count, problem.requirements.max_workers) + 1
         if problem.every_pool and size <= most:
             return problem
+
+
+def of_workers(problem: Problem, workers: int) -> Problem:
+    """Return what a search over numbers of workers asks about one of them: their speeds add up."""
+    wish = problem.requirements
+    one = replace(wish, min_workers=workers, max_workers=workers, narrowed=Narrowed(few_sizes=True))
+    return replace(problem, requirements=one)
 
 
 def _islands(draw: random.Random) -> Problem:

@@ -158,7 +158,11 @@ def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) ->
         )
 
         result = best_worker_count(
-            problem, lambda asked, own: _checked(asked, solver, own, run), options, solver
+            problem,
+            lambda asked, own: _checked(asked, solver, own, run),
+            options,
+            solver,
+            proves=getattr(_module(solver), "PROVES", True),
         )
         return _verified(result)
     return _checked(problem, solver, options, run)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import instances
+from instances import of_workers
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.problem.placement import Placement
@@ -59,6 +60,8 @@ def gossip_problem(generator: Any, seed: int, steps: int) -> Problem | None:
         datasets=(),
     )
     problem = replace(problem, requirements=wish)
+    if problem.island_question is not None:
+        problem = of_workers(problem, 2 + seed % 2)
     caps = [min(pool.max_count, wish.max_workers) + 1 for pool in problem.pools]
     return problem if caps and problem.modes and math.prod(caps) <= MOST else None
 

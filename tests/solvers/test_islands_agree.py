@@ -52,7 +52,7 @@ def test_programs_agree_with_exact(best: dict[int, Result], solver: str) -> None
     pytest.importorskip(PACKAGES[solver])
     for seed in SEEDS:
         proved = best[seed]
-        answer = split.search(proved.problem, PROOF, ENGINES[solver])
+        answer = solve(proved.problem, solver, PROOF)
         assert answer.status == proved.status, seed
         if answer.placement is None or proved.value is None:
             assert proved.value is None, seed

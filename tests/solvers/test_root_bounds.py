@@ -13,6 +13,7 @@ from instances import (
     exchange_problem,
     island_problem,
     loading_problem,
+    of_workers,
     random_problem,
 )
 from placer.cost_model.estimate import evaluate
@@ -44,7 +45,8 @@ def asking(problem: Problem, strategy: str) -> Problem:
         aggregator=None,
         overlap=False,
     )
-    return replace(problem, requirements=wish)
+    asked = replace(problem, requirements=wish)
+    return asked if asked.island_question is None else of_workers(asked, wish.max_workers)
 
 
 def best_by_shape(problem: Problem) -> dict[tuple[int, int], tuple[float, Placement]]:

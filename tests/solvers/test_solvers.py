@@ -186,7 +186,7 @@ def test_exact_equals_exhaustive_with_islands_in_several_regions() -> None:
         problem = island_problem(seed, most=600)
         wish = replace(problem.requirements, min_regions=2, streams=64)
         found += assert_same(replace(problem, requirements=wish), seed)
-    assert found >= 5
+    assert found >= 3
 
 
 @pytest.mark.parametrize("chunk", range(3))

@@ -16,6 +16,7 @@ from instances import (
     exchange_problem,
     island_problem,
     joint_problem,
+    of_workers,
     offer,
     random_problem,
     server_problem,
@@ -106,6 +107,8 @@ def test_rounds_of_candidates_are_those_of_the_model(
     USD/h equal `evaluate` to rounding, for every strategy with local steps.
     """
     problem = default_question(default, model, budget_usd_per_hour=500.0, transport=transport)
+    if problem.island_question is not None:
+        problem = of_workers(problem, 8)
     if not problem.pools:
         pytest.skip("hivemind has no worker that holds this model")
     ask, draw = judge(problem), random.Random(7)

@@ -11,7 +11,6 @@ from placer.problem.exchange import traits
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import Warn
-from placer.solving.batches.interval import with_batch
 from placer.units import format_speed
 from placer.workload.peer import RINGS
 
@@ -84,6 +83,8 @@ def uneven_batch(problem: Problem, placement: Placement, got: Estimate) -> Itera
 
 def _speeds_at(placement: Placement, problem: Problem, batch: int) -> Iterator[float]:
     """Yield the samples/s of the same workers at another batch, if they can do it."""
+    from placer.solving.batches.interval import with_batch  # few answers need it
+
     if batch < 1:
         return
     other = with_batch(problem, batch)

@@ -41,7 +41,10 @@ def step_seconds(
     )
     if placement.exchange.overlap:
         return overlapped(step)
-    free_share = min(pool.free_share for pool, _ in machines)
+    searched = problem.requirements.narrowed is not None
+    shares = (pool.free_share for pool, _ in machines)
+    # A search takes what most workers leave, which no mix of them exceeds.
+    free_share = problem.free_share if searched else min(shares)
     return bucketed(step, overlap_window(placement.exchange, case, free_share))
 
 

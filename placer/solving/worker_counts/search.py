@@ -47,7 +47,9 @@ SAME = 1e-8
 """Relative difference up to which workers are equally fast."""
 
 
-def best_worker_count(problem: Problem, ask: Ask, options: SolveOptions, solver: str) -> Result:
+def best_worker_count(
+    problem: Problem, ask: Ask, options: SolveOptions, solver: str, *, proves: bool
+) -> Result:
     """Find the best placement of workers with a plan, and prove it.
 
     Parameters
@@ -60,6 +62,8 @@ def best_worker_count(problem: Problem, ask: Ask, options: SolveOptions, solver:
         The limits are for all questions together.
     solver
         Name of the solver.
+    proves
+        Whether its answers have bounds.
 
     Returns
     -------
@@ -77,7 +81,9 @@ def best_worker_count(problem: Problem, ask: Ask, options: SolveOptions, solver:
         options.time_limit_s, options.memory_limit_bytes, options.cancel
     ) as allowed:
         began = time.perf_counter()
-        found = _Search(problem, ask, replace(options, certificate=False), solver, allowed).run()
+        found = _Search(
+            problem, ask, replace(options, certificate=False), solver, allowed, proves
+        ).run()
         return replace(found, seconds=time.perf_counter() - began)
 
 
@@ -110,6 +116,7 @@ class _Search:
     options: SolveOptions
     solver: str
     allowed: Allowance
+    proves: bool
     best: Result | None = None
     last: Result | None = None
     open: list[_Node] = field(default_factory=list)
@@ -117,7 +124,6 @@ class _Search:
     known: float | None = None
     share: float = FIRST_SHARE
     stopped: Status | None = None
-    proves: bool = True
     asked: int = 0
     candidates: int = 0
     nodes: int = 0
@@ -305,7 +311,6 @@ class _Search:
         self._count(answer)
         if answer.status is Status.INFEASIBLE:
             return
-        self.proves = self.proves and (answer.bound is not None or answer.status.stopped)
         if answer.interrupted or answer.status is Status.MEMORY_LIMIT:
             self.stopped = answer.status
         if answer.placement is not None:

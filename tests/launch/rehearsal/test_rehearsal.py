@@ -771,9 +771,10 @@ def test_a_worker_with_an_inner_plan_is_one_host_as_fast() -> None:
         trainable_parameters=problem.profile.parameters,
     )
     assert host_rates(problem, placement) == problem.profile.rates
-    language = replace(problem, profile=replace(problem.profile, architecture=architecture))
+    profile = replace(problem.profile, architecture=architecture, sample=None, sample_source="")
+    language = replace(problem, profile=profile)
     rates = host_rates(language, placement)
     assert {(rate.gpu, rate.gpu_count) for rate in rates} == {("T4", 1)}
     assert {rate.value for rate in rates if rate.framework == "none"} == {
-        pool_of(placement.groups[0], language).alone.value
+        pool_of(placement.groups[0], language, placement.workers).alone.value
     }
