@@ -4,6 +4,8 @@ for a share of a step, and its rate.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from msgspec import Struct
 
 from placer.market.catalog import Gpu, VmOffer
@@ -16,6 +18,23 @@ from placer.workload.island import Island, PlanWishes, Refusal, island, least_se
 from placer.workload.island.machine_counts import MOST_ISLAND_MACHINES, powers_of_two
 from placer.workload.island.precision import lacks_precision
 from placer.workload.profile import COMPRESSION_BYTES, ModelProfile, Rate
+
+
+class StepPart(NamedTuple):
+    """Equal parts of a step of some sequences, in whole ones, for some workers."""
+
+    batch: int
+    workers: int
+
+    @property
+    def fullest(self) -> int:
+        """Sequences of the worker that has the most."""
+        return -(-self.batch // self.workers)
+
+    @property
+    def emptiest(self) -> int:
+        """Sequences of the worker that has the fewest."""
+        return self.batch // self.workers
 
 
 class IslandQuestion(Struct, frozen=True, kw_only=True):
@@ -54,7 +73,7 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         offer: VmOffer,
         gpu: Gpu,
         machines: int,
-        sequences: tuple[int, int],
+        part: StepPart,
         inner: InnerPlan | None = None,
     ) -> Island | Refusal:
         """Return the plan by which some machines of an offer do a share of a step, or why there is
@@ -62,19 +81,19 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
 
         Parameters
         ----------
-        sequences
-            Share of the fullest and of the emptiest of several islands.
+        part
+            Its part of a step, or that of the fullest of several islands.
         """
         if gpu.kind != "gpu":
             return Refusal(
                 code="device",
                 reason=f"nobody knows how fast {self.profile.name} trains on {gpu.gpu}",
             )
-        built = self._built(offer, gpu, machines, sequences, self.plan_wishes(inner))
+        built = self._built(offer, gpu, machines, part, self.plan_wishes(inner))
         if inner is not None and isinstance(built, Refusal) and built.code == "memory":
             # Somebody runs this plan, perhaps with software whose loss needs less.
             fused = replace(self.plan_wishes(inner), loss="fused")
-            built = self._built(offer, gpu, machines, sequences, fused)
+            built = self._built(offer, gpu, machines, part, fused)
         return built
 
     def _built(
@@ -82,7 +101,7 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         offer: VmOffer,
         gpu: Gpu,
         machines: int,
-        sequences: tuple[int, int],
+        part: StepPart,
         wishes: PlanWishes,
     ) -> Island | Refusal:
         return island(
@@ -93,10 +112,11 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
             offer.fabric,
             machines,
             wishes,
-            sequences[0],
+            part.fullest,
             self.transport,
             offer.memory_gib,
-            sequences[1],
+            part.emptiest,
+            part.workers > 1,
         )
 
     def sequence_seconds(
@@ -123,7 +143,7 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         self,
         offer: VmOffer,
         gpu: Gpu,
-        sequences: tuple[int, int],
+        part: StepPart,
         machines: int = MOST_ISLAND_MACHINES,
     ) -> tuple[int, Island | Refusal]:
         """Return the smallest island of an offer that can train the model, with its machines; if
@@ -139,10 +159,10 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         tried: list[tuple[int, Refusal]] = []
         doubled = {k for k in (least, *powers_of_two(most), most) if least <= k <= most}
         for count in sorted(doubled) or [least]:
-            built = self.island(offer, gpu, count, sequences)
+            built = self.island(offer, gpu, count, part)
             if isinstance(built, Island):
                 known = max((k for k, _ in tried), default=count)
-                return self._smallest(offer, gpu, sequences, known, (count, built))
+                return self._smallest(offer, gpu, part, known, (count, built))
             tried.append((count, built))
         return min(tried, key=lambda pair: pair[1].shortage)
 
@@ -150,14 +170,14 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         self,
         offer: VmOffer,
         gpu: Gpu,
-        sequences: tuple[int, int],
+        part: StepPart,
         low: int,
         fits: tuple[int, Island],
     ) -> tuple[int, Island]:
         """Return the smallest island above one that does not fit; the larger one fits."""
         while fits[0] - low > 1:  # more machines never need more memory each
             middle = (low + fits[0]) // 2
-            built = self.island(offer, gpu, middle, sequences)
+            built = self.island(offer, gpu, middle, part)
             if isinstance(built, Island):
                 fits = middle, built
             else:

@@ -33,7 +33,7 @@ from placer.market.words.own_places import SITES, own_places
 from placer.market.words.selection import asks_for
 from placer.problem.data.datasets import bytes_of, passes_of
 from placer.problem.exchange import goes_on_without, traits
-from placer.problem.islands import IslandQuestion
+from placer.problem.islands import IslandQuestion, StepPart
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import WorkerGroup
 from placer.problem.requirements import (
@@ -313,7 +313,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Return the sequences of a step that the fullest of some workers has: all have equal
         parts.
         """
-        return -(-self.batch // workers)
+        return StepPart(self.batch, workers).fullest
 
     @cached_property
     def pools(self) -> tuple[Pool, ...]:
@@ -440,7 +440,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         gpu, (_, limit) = self.catalog.gpu(first.gpu), question.limits(first)
         quotas = (self.quota(o.place, o.gpu, o.market) // o.gpu_count for o in offers)
         most = min(limit if first.network_gbps and first.fabric else 1, max(quotas))
-        least, built = question.nearest(first, gpu, (self.batch, self.batch), most)
+        least, built = question.nearest(first, gpu, StepPart(self.batch, 1), most)
         if most < 1 or isinstance(built, Refusal):
             return None
         return Kind(
@@ -577,12 +577,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if question is None:
             return None
         count = self.sharing(workers) or 1
-        sequences = self.sequences(count), self.batch // count
-        kind = _island_kind(offer), machines, inner, sequences
+        part = StepPart(self.batch, count)
+        kind = _island_kind(offer), machines, inner, part
         _, _, known = self._known_islands
         if kind not in known:
             gpu = self.catalog.gpu(offer.gpu)
-            known[kind] = question.island(offer, gpu, machines, sequences, inner)
+            known[kind] = question.island(offer, gpu, machines, part, inner)
         return known[kind]
 
     def nearest_island(
@@ -594,8 +594,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         question = self.island_question
         if question is None:
             return None
-        sequences = self.batch, self.batch
-        return question.nearest(offer, self.catalog.gpu(offer.gpu), sequences, machines)
+        whole = StepPart(self.batch, 1)
+        return question.nearest(offer, self.catalog.gpu(offer.gpu), whole, machines)
 
     @cached_property
     def pools_of_groups(self) -> dict[tuple[object, ...], Pool]:

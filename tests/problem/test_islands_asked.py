@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import placer
 from conftest import Run
 from instances import island_problem, language_model, offer
-from placer.cost_model.estimate import estimate
+from placer.cost_model.estimate import estimate, workers_of
 from placer.cost_model.limits import violations
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
@@ -445,3 +445,32 @@ def test_questions_share_plans_where_nothing_that_decides_them_differs() -> None
         problem = asked("gpt2-xl", **{"gpu": "A100-80,H100", "quota": 16, **words})
         anew = replace(problem, catalog=replace(problem.catalog))
         assert problem.pools == anew.pools, words
+
+
+@pytest.mark.parametrize("model", ["gpt2", "llama-3.1-8b", "mpt-7b"])
+@pytest.mark.parametrize("device", ["H100:8", "A100-80:8", "H200:8"])
+def test_two_spellings_of_the_same_machines_agree(model: str, device: str) -> None:
+    """Twelve machines as 1 to 12 workers, by the same plan: samples/s within 1 %, for batches that
+    divide and others; and no step is shorter than the slowest worker's part alone.
+    """
+    compared = 0
+    for batch in (96, 500, 1_000):
+        problem = asked(model, tbs=batch, seq_len=512)
+        for sharding in ("none", "hybrid"):
+            speeds = []
+            for workers in (1, 2, 3, 4, 6, 12):
+                # Of one machine the shards of a plan that copies over machines are all of it.
+                own = "zero-3" if (workers, sharding) == (12, "hybrid") else sharding
+                spec = f"{EAST}={workers}x{12 // workers}x{device}:spot+{own}+ckpt=full+mb=1"
+                try:
+                    placement = place_by_hand(spec, problem)
+                except PlacerError:
+                    continue
+                got = estimate(placement, problem)
+                parts = [problem.part_s(p, workers) for p, _ in workers_of(placement, problem)]
+                assert got.step.total >= max(parts) * (1 - 1e-9)
+                speeds.append(got.samples_per_second.value)
+            if len(speeds) > 1:
+                assert max(speeds) <= 1.01 * min(speeds), (batch, sharding, speeds)
+                compared += len(speeds)
+    assert compared >= 6

@@ -107,6 +107,7 @@ def island(
     transport_name: str = "nccl",
     host_gib: float = math.inf,
     fewest: int | None = None,
+    joined: bool = False,
 ) -> Island | Refusal:
     """Choose the plan by which some machines do their share of a step fastest.
 
@@ -131,6 +132,8 @@ def island(
         Host memory of one machine.
     fewest
         Sequences of the island that has the fewest of several; each of its ranks has one at least.
+    joined
+        Whether it is one of several, which exchange gradients in each step.
 
     Returns
     -------
@@ -155,6 +158,7 @@ def island(
         wishes=wishes,
         sequences=sequences,
         fewest=sequences if fewest is None else fewest,
+        joined=joined,
         via=inner_transport(gpu, transport(transport_name)),
     )
     refusal = network_refusal(question) or precision_refusal(question) or degree_refusal(question)
@@ -245,6 +249,7 @@ def _with_microbatch(question: Question, draft: Draft, count: int, microbatches:
         calculated * (PRESSED_SLOWDOWN if pressed else 1.0),
         question.via,
         question.wishes.gradient_bytes_per_parameter,
+        joined=question.joined,
     )
     return Timed(plan=plan, one_sequence=one, step=timed, seconds=timed.seconds, is_pressed=pressed)
 

@@ -31,7 +31,8 @@ class Candidate(NamedTuple):
 
 class Question(Struct, frozen=True, kw_only=True):
     """A model, some machines, wishes, the sequences of a step that fall to these machines (to the
-    fullest and the emptiest of several islands), and what runs inside.
+    fullest and the emptiest of several islands), whether an exchange between islands follows, and
+    what runs inside.
     """
 
     architecture: Architecture
@@ -39,6 +40,7 @@ class Question(Struct, frozen=True, kw_only=True):
     wishes: PlanWishes
     sequences: int
     fewest: int
+    joined: bool
     via: Transport
 
     @property

@@ -105,6 +105,8 @@ def step(
     calculation_s: float,
     via: Transport,
     gradient_bytes_per_parameter: float,
+    *,
+    joined: bool = False,
 ) -> Step:
     """Return the seconds of a step.
 
@@ -116,6 +118,9 @@ def step(
         Seconds that a device calculates for all of them; see `calculation_seconds`.
     gradient_bytes_per_parameter
         Bytes of a gradient on the wire where gradients are not sharded.
+    joined
+        Whether an exchange between islands follows the reduction over machines: one collective does
+        both, and its delay counts once, there.
     """
     inside, over = _reduction_seconds(
         architecture, hardware, plan, microbatches, via, gradient_bytes_per_parameter
@@ -124,7 +129,7 @@ def step(
         calculation_s=max(calculation_s, microbatches * _launch_seconds(architecture, plan)),
         gather_s=microbatches * _gather_seconds(architecture, hardware, plan, via),
         reduction_s=inside,
-        network_s=over,
+        network_s=max(0.0, over - via.network_latency_s) if joined else over,
         tensor_s=_tensor_seconds(architecture, hardware, plan, microbatches, via),
         latency_s=(
             _layer_latency_s(architecture, hardware, plan)

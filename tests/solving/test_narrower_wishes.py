@@ -1,0 +1,75 @@
+"""Adding a limit never improves an answer: drawn questions on the default book, with islands."""
+
+import random
+from typing import Any
+
+import pytest
+
+from placer.errors import PlacerError
+from placer.interface.advisor import Advisor
+from placer.solving.result import Result
+
+MODELS = ("gpt2", "llama-3.2-1b", "llama-3.1-8b", "llama-3.1-70b", "mpt-7b", "mistral-7b")
+GPUS = ("H100:8", "H100", "A100-80:8", "H200:8", "L4", "A10G", "L40S", "B200:8")
+PLACES = ("aws/us-east-1", "gcp/us-central1", "gcp/*", "aws/*", "lambda/*")
+NARROWER: dict[str, tuple[Any, ...]] = {
+    "machines_per_island": ("1", "2", "3", "5", "7", "1..3", "5..9"),
+    "machines": (2, 3, 5, 7, 12),
+    "workers": ("1", "2", "3", "1..2", "5", "2..4"),
+    "gpu": GPUS,
+    "places": PLACES,
+    "tp": (1, 2, 4, 8),
+    "sharding": ("none", "zero-1", "zero-2", "zero-3", "hybrid"),
+    "checkpointing": ("none", "selective", "full"),
+    "microbatch": (1, 2, 3, 5, 8),
+    "regions": ("1",),
+    "quota": (8, 16, 24, 40),
+    "market": ("spot", "on-demand"),
+}
+"""Wishes that only narrow a question, and values of them."""
+BOTH_GAPS = 0.0021
+"""Relative difference that two proofs to 0.1 % leave open."""
+QUESTIONS = 40
+advisor = Advisor()
+
+
+def drawn(draw: random.Random) -> tuple[str, dict[str, Any], str, Any]:
+    """Draw a model, wishes, and one more wish that they do not have."""
+    words: dict[str, Any] = {"budget": f"{draw.choice((3, 10, 20, 40, 60, 100, 200))}/h"}
+    objective = draw.choice(("throughput", "throughput", "cost-per-sample"))
+    if objective != "throughput":
+        words["objective"] = objective
+    for name in ("gpu", "places", "market", "quota"):
+        if draw.random() < 0.4:
+            words[name] = draw.choice(NARROWER[name])
+    if draw.random() < 0.4:
+        words["tbs"] = draw.choice((24, 64, 100, 300, 512))
+    more = draw.choice([name for name in NARROWER if name not in words])
+    return draw.choice(MODELS), words, more, draw.choice(NARROWER[more])
+
+
+def answer(model: str, **words: Any) -> Result | None:
+    """Return the proved answer; None where nothing is admitted."""
+    try:
+        return advisor.recommend(model, alternatives=False, time_limit=60, **words)
+    except PlacerError:
+        return None
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_one_more_wish_never_improves_an_answer(part: int) -> None:
+    """Ten drawn questions, each with and without a narrower wish: what was proved best stays at
+    least as good, and what was proved to be impossible stays so.
+    """
+    draw, compared = random.Random(part), 0
+    for _ in range(QUESTIONS // 4):
+        model, words, more, value = drawn(draw)
+        wide, narrow = answer(model, **words), answer(model, **words, **{more: value})
+        if narrow is None or narrow.value is None:
+            continue
+        case = model, words, more, value
+        assert wide is not None, case
+        assert wide.value is not None, case
+        assert not wide.objective.better(narrow.value, wide.value, BOTH_GAPS), case
+        compared += 1
+    assert compared >= 3
