@@ -438,8 +438,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """
         first = offers[0]
         gpu, (_, limit) = self.catalog.gpu(first.gpu), question.limits(first)
-        quotas = (self.quota(o.place, o.gpu, o.market) // o.gpu_count for o in offers)
-        most = min(limit if first.network_gbps and first.fabric else 1, max(quotas))
+        there = (
+            min(
+                self.quota(o.place, o.gpu, o.market) // o.gpu_count,
+                NO_QUOTA_GPUS if o.available is None else o.available,
+            )
+            for o in offers
+        )
+        most = min(limit if first.network_gbps and first.fabric else 1, max(there))
         least, built = question.nearest(first, gpu, StepPart(self.batch, 1), most)
         if most < 1 or isinstance(built, Refusal):
             return None

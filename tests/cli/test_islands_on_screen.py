@@ -21,8 +21,7 @@ def test_recommend_says_plan_software_days_and_dollars(run: Run) -> None:
     for part in (
         "inside ",
         "ZeRO-",
-        "of 79.5 GiB on each GPU",
-        "by NCCL inside a zone",
+        " GiB on each GPU",
         "tokens/s (",
         "per billion tokens",
         "total 10 B tokens",
@@ -32,7 +31,6 @@ def test_recommend_says_plan_software_days_and_dollars(run: Run) -> None:
     ):
         assert part in text, part
     assert "samples/s" not in text
-    assert "share each step" in " ".join(done.stderr.split())
 
 
 def test_a_deadline_asks_for_tokens_a_second(run: Run) -> None:

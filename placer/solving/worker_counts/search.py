@@ -331,8 +331,16 @@ class _Search:
                 continue
             figures = estimate(divided, self.problem)
             value = self.objective.value(figures)
-            if self.known is None or self.objective.better(value, self.known):
+            if self.known is None or self.objective.better(value, self.known, self._tie(divided)):
                 self._keep(divided, figures, value, answer)
+
+    def _tie(self, placement: Placement) -> float:
+        """Return the share by which a placement has to be better than the best: of equal runs the
+        one of the smaller workers is the plainer.
+        """
+        known = self.best and self.best.placement
+        smaller = known and placement.groups[0].machines < known.groups[0].machines
+        return -SAME if smaller else 0.0
 
     def _divisions(self, placement: Placement) -> Iterator[Placement]:
         yield placement
