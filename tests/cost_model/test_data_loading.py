@@ -338,6 +338,9 @@ def test_the_machines_of_a_site_share_its_line() -> None:
     told = [w.message for w in warnings_of(problem, both, got) if w.code == "data-bound"]
     assert any("its line carries 1.6 Gb/s to all of them together" in line for line in told)
     assert replay(both, problem, rounds=3).samples_per_second == pytest.approx(together, rel=0.05)
-    cloud = [estimate(place_by_hand(f"gcp/us-west1={n}xT4:spot", problem), problem) for n in (1, 2)]
+    cloud = [
+        estimate(place_by_hand(f"lambda/us-west-1={n}xA10:on-demand", problem), problem)
+        for n in (1, 2)
+    ]
     # Two read twice as much; the exchange under hivemind takes the rest.
     assert cloud[1].samples_per_second.value > 1.25 * cloud[0].samples_per_second.value

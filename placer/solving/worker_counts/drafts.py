@@ -111,16 +111,17 @@ def _rented(
             yield Placement(groups=groups, exchange=exchange)
 
 
-def divisions(placement: Placement, problem: Problem) -> Iterator[Placement]:
-    """Yield the machines of a placement in one place as more or fewer workers."""
+def divisions(placement: Placement, problem: Problem, less: int = 0) -> Iterator[Placement]:
+    """Yield the machines of a placement in one place, or a few less, as more or fewer workers."""
     (group, *others), wish = placement.groups, problem.requirements
-    question, every = problem.island_question, group.machine_count
+    question, every = problem.island_question, group.machine_count - less
     if others or question is None:
         return
     least, most = question.limits(offer_of(group, problem))
     for workers in range(wish.min_workers, min(every, wish.max_workers) + 1):
         machines, left = divmod(every, workers)
-        if left or workers == group.count or not least <= machines <= most:
+        same = not less and workers == group.count
+        if left or same or not least <= machines <= most:
             continue
         alike = replace(group, count=workers, machines=machines, inner=None)
         wanted = (placement.exchange.strategy, NO_EXCHANGE, PLAIN)

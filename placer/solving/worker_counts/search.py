@@ -43,6 +43,8 @@ FIRST_SHARE = 0.25
 """Share of the time that is left for one question; what is open then is asked again with twice as
 much.
 """
+CLOSED = 0.9
+"""Share of the gap in which nothing better is looked for; in the rest a machine less may be."""
 SAME = 1e-8
 """Relative difference up to which workers are equally fast."""
 
@@ -148,7 +150,7 @@ class _Search:
         """Value that is worth finding: better than the best by the gap; None without one."""
         values = [v for v in (self.known, self.options.beat) if v is not None]
         best = self.objective.best(values)
-        return None if best is None else self.objective.ahead(best, self.options.gap)
+        return None if best is None else self.objective.ahead(best, CLOSED * self.options.gap)
 
     def run(self) -> Result:
         """Ask about number after number of workers until none may hold something better, or a limit
@@ -174,7 +176,36 @@ class _Search:
             if self._worth(node.rank):
                 self._go_on(node)
         self.left += [node for node in self.open if self._worth(node.rank)]
+        while self._drop_one():
+            pass
         return self._result()
+
+    def _drop_one(self) -> bool:
+        """Leave out a machine that buys nothing: the fullest rank has as many sequences without it;
+        return whether there was one.
+        """
+        best, slack = self.best, (1 - CLOSED) * self.options.gap
+        if best is None or best.placement is None or not self.options.break_ties:
+            return False
+        if not self.objective.by_speed or self.known is None:
+            return False
+        able = [
+            (self.objective.value(figures), figures, fewer)
+            for fewer in divisions(best.placement, self.problem, less=1)
+            if not violations(fewer, self.problem)
+            for figures in (estimate(fewer, self.problem),)
+        ]
+        value, figures, fewer = max(
+            able, key=lambda row: self.objective.sign * row[0], default=(None, None, None)
+        )
+        if value is None or figures is None or fewer is None:
+            return False
+        if self.objective.better(self.known, value, slack):
+            return False
+        known = self.objective.best([self.known, value])
+        self._keep(fewer, figures, value, best)
+        self.known = known
+        return True
 
     def _go_on(self, node: _Node) -> None:
         """Bound, expand or ask an open question, whichever comes next."""
@@ -441,7 +472,9 @@ class _Search:
             open_ = self.proves and ranks and status is not Status.INFEASIBLE
             return -self.objective.sign * min(ranks) if open_ and min(ranks) > -math.inf else None
         bounds = [-self.objective.sign * node.rank for node in self.left]
-        return self.objective.best([*bounds, self.goal or 0.0])
+        value = self.best.value
+        reached = None if value is None else self.objective.ahead(value, self.options.gap)
+        return self.objective.best([*bounds, *([] if reached is None else [reached])])
 
     def _proof(self, status: Status, bound: float | None) -> tuple[ModeProof, ...]:
         """Return what is proved of each strategy: the bound of the whole holds for all of them."""
