@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import growth
+import heuristics
 import monolith
 import scheduler
 import side_by_side
@@ -94,6 +95,13 @@ SECTIONS = (
         note="Whole questions of the frozen set, the same gap and seconds for each solver. Below, "
         "what planners lose that stay in one region or know no egress prices; what they choose is "
         "priced in truth, and may break a limit.",
+    ),
+    Section(
+        title="Heuristics",
+        file="heuristics.jsonl",
+        table=heuristics.table,
+        note="Questions about two books with a quota of 8 GPUs, against the best answer of the "
+        "three solvers. `inf` is a question that only another solver answered.",
     ),
     Section(
         title="Growth",
