@@ -65,7 +65,9 @@ bench: $(TEST)  ## quick benchmarks, about 10 minutes: docs/benchmarks/results.m
 	$(BENCH)/monolith.py --instances 1 --time-limit 15
 	$(BENCH)/side_by_side.py --instances 1 --time-limit 10
 	$(BENCH)/growth.py --seeds 0:2 --time-limit 2
+	$(BENCH)/heuristics.py 3
 	$(BENCH)/scheduler.py --requests 60 --time-limit 3
+	$(BENCH)/main_job.py --write
 	$(BENCH)/report.py
 
 rehearse: $(TEST)  ## check shaped links, rehearse five plans through them, about 7 minutes: root (or user namespaces) and a quiet machine
@@ -81,7 +83,9 @@ bench-full: $(TEST)  ## all benchmarks, some hours on a quiet machine
 	$(BENCH)/monolith.py
 	$(BENCH)/side_by_side.py
 	$(BENCH)/growth.py
+	$(BENCH)/heuristics.py
 	$(BENCH)/scheduler.py
+	$(BENCH)/main_job.py --write
 	$(BENCH)/report.py
 
 $(VENV)/bin/python:

@@ -1,6 +1,8 @@
 """Measure how far `greedy` and `local_search` are from `exact`, and how long they take.
 
-python tests/benchmarks/heuristics.py [SECONDS]
+    python tests/benchmarks/heuristics.py [SECONDS [NUMBER ...]]
+
+Numbers ask these questions alone, and print what each solver chose.
 """
 
 from __future__ import annotations
@@ -9,6 +11,10 @@ import importlib
 import random
 import sys
 import time
+from collections.abc import Sequence
+from math import isnan, nan
+
+from ledger import FOLDER, Ledger, Record, markdown, percentile
 
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import violations
@@ -17,7 +23,7 @@ from placer.market.catalog import Catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.records import replace
-from placer.solving.answer import SolveOptions, Status
+from placer.solving.answer import SolveOptions
 from placer.solving.result import Result
 from placer.workload.profile import load_profile
 
@@ -105,13 +111,17 @@ def timed(problem: Problem, solver: str, options: SolveOptions) -> tuple[Result,
     return result, spent
 
 
-def percentiles(values: list[float]) -> str:
-    """Median, 95th percentile and worst."""
-    ranked = sorted(values)
-    return (
-        f"median {ranked[len(ranked) // 2]:.2f}, p95 "
-        f"{ranked[int(0.95 * (len(ranked) - 1))]:.2f}, worst {ranked[-1]:.2f}"
-    )
+def table(records: Sequence[Record]) -> list[str]:
+    """Return a line for each solver: how far it is from the best known, and its CPU time."""
+    rows = []
+    for solver in SOLVERS:
+        mine = [r for r in records if r["kind"] == "heuristic" and r["solver"] == solver]
+        gaps = [r["gap_percent"] for r in mine if not isnan(r["gap_percent"])]
+        cpu_s = [r["cpu_s"] for r in mine]
+        row = [f"{percentile(gaps, share):.2f}" for share in (0.5, 0.95, 1)]
+        rows.append((solver, len(gaps), *row, percentile(cpu_s, 0.5), percentile(cpu_s, 0.95)))
+    heads = ("solver", "questions", "% off, p50", "p95", "worst", "CPU s p50", "p95")
+    return markdown(heads, rows)
 
 
 def asked(problem: Problem) -> str:
@@ -138,9 +148,8 @@ def main() -> None:
         {int(number) for number in sys.argv[2:]},
     )
     books = {name: load_catalog(name) for name in ("default", "erben-2023")}
-    gaps: dict[str, list[float]] = {solver: [] for solver in SOLVERS}
-    spent: dict[str, list[float]] = {solver: [] for solver in SOLVERS}
-    proved: list[int] = []
+    log = None if only else Ledger(FOLDER / "heuristics.jsonl", time_limit_s=limit)
+    records: list[Record] = []
     for number in sorted(only or range(QUESTIONS)):
         problem = question(number, books)
         if not problem.pools:
@@ -150,27 +159,23 @@ def main() -> None:
             solver: timed(problem, solver, SolveOptions(time_limit_s=limit)) for solver in SOLVERS
         }
         far = gaps_of({solver: result for solver, (result, _) in found.items()})
-        proved += [len(gaps["exact"])] if far and found["exact"][0].status is Status.OPTIMAL else []
         print(number, asked(problem))
         for solver, (result, ms) in found.items():
-            spent[solver].append(ms)
-            gaps[solver] += [far[solver]] if far else []
+            gap = far.get(solver, nan)  # nan: nobody found an answer
+            record = {"kind": "heuristic", "solver": solver, "gap_percent": gap, "cpu_s": ms / 1e3}
+            records.append({**record, "number": number})
+            if log is not None:
+                log.write(records[-1])
             print(
-                f"  {solver}: {result.status} {result.value} {far.get(solver, float('nan')):.2f} % "
+                f"  {solver}: {result.status} {result.value} {gap:.2f} % "
                 f"{ms:.0f} ms {result.candidates}",
                 flush=True,
             )
             if only and result.placement is not None:
                 print("   ", [g.spec for g in result.placement.groups], result.placement.exchange)
-    for solver in SOLVERS:
-        print(
-            f"{solver}: percent from the best known: {percentiles(gaps[solver])}; CPU ms: "
-            f"{percentiles(spent[solver])}"
-        )
-        print(
-            f"{solver}: percent from the best known in {len(proved)} that exact proved: "
-            f"{percentiles([gaps[solver][k] for k in proved])}"
-        )
+    if log is not None:
+        log.close()
+    print("\n".join(table(records)))
 
 
 if __name__ == "__main__":

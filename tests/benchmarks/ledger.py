@@ -73,7 +73,12 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-WRITTEN = ("tests/benchmarks/frozen.csv", "docs/benchmarks")
+WRITTEN = (
+    "tests/benchmarks/frozen.csv",
+    "tests/benchmarks/main_job.jsonl",
+    "docs/benchmarks",
+    "docs/manual/accuracy.md",
+)
 """What the benchmarks themselves write does not make the code another one."""
 
 
@@ -140,6 +145,22 @@ def read(path: Path) -> tuple[Record, list[Record]]:
             f"writes it again"
         )
     return found[0], found[1:]
+
+
+def origin(run: Record, records: Sequence[Record]) -> list[str]:
+    """Name command, machine, date and commit of a run, and whether it was cut off."""
+    settings = ", ".join(
+        f"{name} {value}" for name, value in run["settings"].items() if value is not None
+    )
+    ended = any(record["kind"] == "end" for record in records)
+    cut = "" if ended else " **The run was cut off: what is there is shown.**"
+    load = f"load {run['load']:.1f} at its start"
+    return [
+        (
+            f"`{run['command']}` ({settings}); {run['machine']}, {load}, Python {run['python']}; "
+            f"{run['started']}, commit {run['commit']}.{cut}"
+        )
+    ]
 
 
 def _documents(lines: Iterable[str]) -> Iterator[Record]:

@@ -2,25 +2,32 @@
 
     python tests/benchmarks/main_job.py
     python tests/benchmarks/main_job.py --runs 9 --checkout ../other
+    python tests/benchmarks/main_job.py --write
 
-Prints the median CPU (user and system) of each command and its ratio to that of `import numpy`,
-which the same machine does at the same time. Byte code is warm: every command runs once before it
-is measured. Commands take turns, so that a busy minute falls on all of them.
+Prints the median CPU (user and system) of each command, its least, and the ratio of its median to
+that of `import numpy`, which the same machine does at the same time. Byte code is warm: every
+command runs once before it is measured. Commands take turns, so that a busy minute falls on all of
+them. `--write` records the measurements in `main_job.jsonl` and writes the table of
+`docs/manual/accuracy.md` from them.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent
+from ledger import ROOT, Ledger, Record, children_cpu_s, markdown, origin, read
+
+FILE = Path(__file__).with_suffix(".jsonl")
+PAGE = ROOT / "docs" / "manual" / "accuracy.md"
+BEGIN, END = "<!-- begin: main_job.py -->", "<!-- end: main_job.py -->"
+"""Marks of a page around what this script writes."""
 PLACER = (sys.executable, "-m", "placer")
 MAIN = (*PLACER, "recommend", "--model", "roberta-xlm", "--budget", "5/h")
 LARGE = (*PLACER, "recommend", "--model", "llama-3.1-8b", "--tokens", "10B", "--budget", "100/h")
@@ -45,38 +52,61 @@ def cpu_seconds(command: tuple[str, ...], checkout: Path, home: str) -> float:
     """
     environment = {**os.environ, "PYTHONPATH": str(checkout), "PLACER_HOME": home}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = children_cpu_s()
     subprocess.run(command, cwd=checkout, env=environment, check=True, capture_output=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return children_cpu_s() - before
 
 
-def table(seconds: Mapping[str, list[float]]) -> list[str]:
+def measured(runs: int, checkout: Path) -> list[Record]:
+    """Run all commands in turn; return the CPU seconds of each."""
+    seconds: dict[str, list[float]] = {name: [] for name in COMMANDS}
+    with tempfile.TemporaryDirectory() as warm:
+        for run in range(runs + 1):
+            for name, command in COMMANDS.items():
+                with tempfile.TemporaryDirectory() as cold:
+                    took = cpu_seconds(command, checkout, cold if name == COLD else warm)
+                if run:
+                    seconds[name].append(round(took, 3))
+    return [{"kind": "command", "name": name, "cpu_s": each} for name, each in seconds.items()]
+
+
+def table(records: Sequence[Record]) -> list[str]:
     """Return a line for each command: median, least, and the ratio of the medians."""
-    unit = statistics.median(seconds["import numpy"])
-    lines = [f"{'command':26}{'median':>9}{'least':>9}{'ratio':>8}"]
-    for name, each in seconds.items():
-        median = statistics.median(each)
-        lines.append(f"{name:26}{median:7.3f} s{min(each):7.3f} s{median / unit:8.1f}")
-    return lines
+    seconds = {r["name"]: r["cpu_s"] for r in records if r["kind"] == "command"}
+    medians = {name: statistics.median(each) for name, each in seconds.items()}
+    unit = medians["import numpy"]
+    rows = [
+        (name, medians[name], min(each), f"{medians[name] / unit:.1f}")
+        for name, each in seconds.items()
+    ]
+    return markdown(("command", "CPU s, median", "least", "times `import numpy`"), rows)
+
+
+def page(former: str, path: Path = FILE) -> str:
+    """Replace what stands between the marks of a page by the recorded measurements."""
+    run, records = read(path)
+    before, rest = former.split(BEGIN)
+    _, after = rest.split(END)
+    lines = [BEGIN, "", *table(records), "", *origin(run, records), "", END]
+    return before + "\n".join(lines) + after
 
 
 def main() -> None:
     """Measure and print."""
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     words.add_argument("--runs", type=int, default=5, help="of each command")
-    words.add_argument("--checkout", type=Path, default=ROOT, help="whose code is measured")
+    code = words.add_mutually_exclusive_group()
+    code.add_argument("--checkout", type=Path, default=ROOT, help="whose code is measured")
+    code.add_argument("--write", action="store_true", help="keep the figures, write the page")
     given = words.parse_args()
-    seconds: dict[str, list[float]] = {name: [] for name in COMMANDS}
-    with tempfile.TemporaryDirectory() as warm:
-        for run in range(given.runs + 1):
-            for name, command in COMMANDS.items():
-                with tempfile.TemporaryDirectory() as cold:
-                    home = cold if name == COLD else warm
-                    took = cpu_seconds(command, given.checkout.resolve(), home)
-                if run:
-                    seconds[name].append(took)
-    print("\n".join(table(seconds)))
+    log = Ledger(FILE, runs=given.runs) if given.write else None
+    records = measured(given.runs, given.checkout.resolve())
+    print("\n".join(table(records)))
+    if log is not None:
+        for record in records:
+            log.write(record)
+        log.close()
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

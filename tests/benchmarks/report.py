@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import growth
+import heuristics
 import monolith
 import scheduler
 import side_by_side
 import solving
-from ledger import FOLDER, ROOT, Record, read
+from ledger import FOLDER, ROOT, Record, origin, read
 
 PAGE = ROOT / "docs" / "benchmarks" / "results.md"
 
@@ -96,6 +97,13 @@ SECTIONS = (
         "priced in truth, and may break a limit.",
     ),
     Section(
+        title="Heuristics",
+        file="heuristics.jsonl",
+        table=heuristics.table,
+        note="Questions about two books with a quota of 8 GPUs, against the best answer of the "
+        "three solvers. `inf` is a question that only another solver answered.",
+    ),
+    Section(
         title="Growth",
         file="growth.jsonl",
         table=growth.table,
@@ -148,24 +156,10 @@ def page(folder: Path, former: str = "") -> str:
         lines += [
             *section.table(records),
             "",
-            *_origin(run, ended=any(r["kind"] == "end" for r in records)),
+            *origin(run, records),
             "",
         ]
     return "\n".join(lines)
-
-
-def _origin(run: Record, *, ended: bool) -> list[str]:
-    settings = ", ".join(
-        f"{name} {value}" for name, value in run["settings"].items() if value is not None
-    )
-    cut = "" if ended else " **The run was cut off: what is there is shown.**"
-    load = f"load {run['load']:.1f} at its start"
-    return [
-        (
-            f"`{run['command']}` ({settings}); {run['machine']}, {load}, Python {run['python']}; "
-            f"{run['started']}, commit {run['commit']}.{cut}"
-        )
-    ]
 
 
 def main() -> None:

@@ -26,6 +26,10 @@ from conftest import PROCESS_TIMEOUT_S, ROOT, Run
 from placer.cli import cli
 from structure import FLOORS
 
+sys.path.insert(0, str(ROOT / "tests" / "benchmarks"))
+
+import main_job
+
 DOCUMENTS = sorted(
     page
     for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "examples/README.md")
@@ -43,6 +47,18 @@ FILES = ("json", "jsonl", "csv", "toml", "md")
 """Endings of files that share their name with a module."""
 SECOND_WORDS = {("profile", "exchange"): "placer.cli.measure.profile_exchange"}
 """Modules of commands that are no part of a group."""
+TIMELESS = (
+    "README.md",
+    *(f"docs/manual/{name}.md" for name in ("accuracy", "asking", "python", "service")),
+    "docs/formulas.md",
+    "docs/decisions/islands-as-pools.md",
+)
+"""Pages whose figures of speed are written by a benchmark, or stand on another page."""
+TIMING = re.compile(
+    r"\d m?s of CPU|(?:takes?|took|proved in|after|with) (?:about )?[\d.]+ (?:m?s|MiB)\b"
+    r"|a tenth of the time|half a second late"
+)
+"""How a figure of speed is told from a limit, an option and a second of a training step."""
 COVERED = (("reproduce", "cloudless"),)
 """Commands of pages that another test runs, and that take long: test_reproduce.py."""
 
@@ -362,6 +378,18 @@ def test_short_names_of_modules_in_the_text_exist() -> None:
         if not there:
             wrong.append((page, code))
     assert wrong == []
+
+
+def test_speeds_are_written_by_the_benchmark() -> None:
+    """The table of speed is what `main_job.py --write` makes of its recorded measurements, and no
+    page has a figure of speed beside it.
+    """
+    page = "docs/manual/accuracy.md"
+    assert main_job.page(TEXT[page]) == TEXT[page]
+    written = re.compile(f"{main_job.BEGIN}.*?{main_job.END}", flags=re.S)
+    flat = {name: " ".join(written.sub("", TEXT[name]).split()) for name in TIMELESS}
+    assert [(name, hit) for name in TIMELESS for hit in TIMING.findall(flat[name])] == []
+    assert TIMING.search("the main job, XLM-RoBERTa for 5 USD/h, 4.0 s of CPU")
 
 
 def test_architecture_draws_the_floors() -> None:
