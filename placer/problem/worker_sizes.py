@@ -59,6 +59,13 @@ class Kind(Struct, frozen=True, kw_only=True):
             if sequences * degree >= gpus
         )
 
+    def is_step(self, machines: int, sequences: int) -> bool:
+        """Tell whether the fullest device has more sequences with one machine less."""
+        if machines == self.least:
+            return True
+        fullest, before = (-(-sequences // (k * self.gpus)) for k in (machines, machines - 1))
+        return fullest < before
+
     def fewest(self, sequences: int, longest_s: float) -> int:
         """Return the fewest machines that may do some sequences in some time."""
         needed = sequences * self.gpu_s / self.gpus / longest_s * (1 - ROUNDING)
@@ -97,7 +104,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     alike
         Whether all workers are equally fast.
     few_sizes
-        Whether the fewest machines, powers of two and those that no rank waits in are enough.
+        Whether numbers of machines are enough with which the fullest device has less than with
+        one machine less.
     """
 
     workers: int
@@ -138,23 +146,16 @@ def sizes(kinds: Iterable[Kind], limits: Limits) -> tuple[Size, ...]:
     Where they are alike the others cost at least as much as so many of the cheapest offer of
     the same devices. Both leave too many workers in, never too few.
     """
-    sequences, found = limits.sequences, []
     others = limits.workers - 1 if limits.alike else 0
+    found = []
     for kind in kinds:
-        least = kind.fewest(sequences, limits.longest_s)
-        for machines in kind.sizes(sequences, limits.longest_s, limits.usd_per_hour, others):
-            usd = machines * (kind.usd_per_hour + others * kind.twin_usd)
-            work = usd * kind.calculation_s(machines, sequences)
-            within = work <= limits.usd_s * (1 + ROUNDING)
+        each_usd = kind.usd_per_hour + others * kind.twin_usd
+        for machines in kind.sizes(limits.sequences, limits.longest_s, limits.usd_per_hour, others):
+            usd_s = machines * each_usd * kind.calculation_s(machines, limits.sequences)
             if (
-                within
+                usd_s <= limits.usd_s * (1 + ROUNDING)
                 and (others + 1) * machines <= limits.machines
-                and (
-                    not limits.few_sizes
-                    or machines in (least, kind.most)
-                    or machines.bit_count() == 1
-                    or sequences % (machines * kind.gpus) == 0
-                )
+                and (not limits.few_sizes or kind.is_step(machines, limits.sequences))
             ):
                 most = limits.usd_per_hour / machines - others * kind.twin_usd
                 found.append(Size(kind=kind, machines=machines, most_usd=most))
