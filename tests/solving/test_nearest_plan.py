@@ -47,7 +47,7 @@ def test_the_nearest_is_the_plan_that_lacks_least_not_the_smallest_device() -> N
     ("words", "remedy"),
     [
         ({"gpu": "A10G", "sharding": "none"}, "8xA10G:8 for $17.21/h fits with the plan zero-3"),
-        ({"gpu": "L4", "machines_per_island": 1}, "with 8 machines to an island in one zone"),
+        ({"gpu": "L4", "machines_per_island": 1}, "with 20 machines to an island in one zone"),
         ({"gpu": "A10G", "zones": "spread"}, "8xA10G:8 for $17.21/h fits with 8 machines"),
         ({"gpu": "T4", "quota": 1, "tp": 1}, "fits without wishes about quota, GPUs and plan"),
     ],
@@ -76,12 +76,12 @@ def test_models_without_dimensions_are_refused_as_before() -> None:
 
 
 def test_an_offer_names_its_largest_island_where_that_comes_nearest() -> None:
-    """One T4 lacks 1,186 GiB, 16 of them 74: an explanation of the offer names these."""
+    """One T4 lacks 1,186 GiB, 128 of them 26 each: an explanation of the offer names these."""
     problem = advisor.problem("llama-3.1-70b", "default", gpu="T4")
     offer = next(o for o in problem.catalog.offers if o.device == "T4" and o.network_gbps)
     ((code, message),) = problem.offer_problems(offer)
     assert code == "device-memory"
-    assert "on each of 16 x T4" in message
+    assert "on each of 128 x T4" in message
 
 
 def test_on_the_command_line_it_is_one_line_and_a_tip(run: Run) -> None:

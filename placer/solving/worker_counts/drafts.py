@@ -24,9 +24,9 @@ NEXT = 2
 """Placements that are made of each larger number of workers that is tried."""
 TIMES = 4
 """Multiple of a number of workers that is tried next."""
-SHARES = (1.0, 0.75, 0.5)
+SHARES = (0.6, 0.75, 0.9)
 """Shares of the budget that machines may take, where they pay for what they send too."""
-FIRST_PLACES = 4
+FIRST_PLACES = 2
 """Places from which the nearest others are tried, where workers have to be in several regions."""
 PLAIN = "all-reduce"
 """Exchange in which several workers in one place are as fast as one of all their machines."""
@@ -45,7 +45,7 @@ def first_placements(problem: Problem, objective: Objective) -> Iterator[Placeme
             (_promise(size, problem.sequences(workers), objective), number, size)
             for number, size in enumerate(problem.worker_sizes(workers))
         )
-        for share in SHARES if wish.min_regions > 1 else SHARES[:1]:
+        for share in SHARES if wish.min_regions > 1 else (1.0,):
             best: dict[tuple[str, int], Size] = {}
             for *_, size in found:
                 if workers * size.usd_per_hour <= share * budget:
@@ -81,10 +81,16 @@ def _placed(size: Size, workers: int, problem: Problem) -> Iterator[Placement]:
         left = budget / size.machines - here * cheapest[first].usd_per_hour
         near = sorted(
             (p for p, o in cheapest.items() if o.usd_per_hour * (workers - here) <= left),
-            key=lambda place: -problem.network.link(first, place).bytes_per_second,
+            key=lambda place: _way(first, place, problem),
         )
         others = [cheapest[place] for place in near if place != first][: regions - 1]
         yield from _rented([cheapest[first], *others], size, workers, problem)
+
+
+def _way(src: str, dst: str, problem: Problem) -> tuple[float, float]:
+    """Return what orders places by the way to them, the cheapest and then the fastest first."""
+    network = problem.network
+    return network.usd_per_byte(src, dst), -network.link(src, dst).bytes_per_second
 
 
 def _rented(

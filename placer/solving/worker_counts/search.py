@@ -35,7 +35,7 @@ from placer.units import SECONDS_PER_HOUR
 
 Ask = Callable[[Problem, SolveOptions], Result]
 """Solves a question about one number of workers, whose speeds add up."""
-MOST_SHORT = (3, 10)
+MOST_SHORT = (2, 16)
 """Numbers of workers, each twice the one before, of a search whose answer is only compared with,
 and its questions.
 """
