@@ -51,8 +51,9 @@ def test_a_recommended_plan_runs(run: Run, command: Run, tmp_path: Path) -> None
     follows its schema.
 
     ResNet-18 has 11.7 million parameters, the tiny model 33; 4 workers, FP16: each ordered pair of
-    workers carries 2 x 33 x 2 / 4 = 33 bytes, 4 pairs each way between the regions make 132; shards
-    of 8 and 9 elements differ from that by up to 9 %.
+    workers carries 2 x 33 x 2 / 4 = 33 bytes. A step lasts 18 s in any case, so one worker stands
+    apart, which sends least: 3 pairs each way between the regions make 99. Shards of 8 and 9
+    elements differ from that by up to 9 %.
     """
     words = (
         "--model resnet18 --catalog erben-2023 --exchange all-reduce --budget 5/h --in gcp/* "
@@ -77,8 +78,8 @@ def test_a_recommended_plan_runs(run: Run, command: Run, tmp_path: Path) -> None
     for record in records:
         check.validate(record)
     pairs = [row for row in records[-1]["bytes"] if row["src"] != row["dst"]]
-    assert [row["predicted"] for row in pairs] == pytest.approx([132.0, 132.0])
-    assert [row["measured"] for row in pairs] == pytest.approx([132.0, 132.0], rel=0.09)
+    assert [row["predicted"] for row in pairs] == pytest.approx([99.0, 99.0])
+    assert [row["measured"] for row in pairs] == pytest.approx([99.0, 99.0], rel=0.09)
     refused = command("calibrate", str(tmp_path / "out" / "run.jsonl"), "--catalog", "erben-2023")
     assert refused.returncode == 2
     assert "all workers ran on one machine" in refused.stderr
