@@ -167,6 +167,19 @@ def test_too_small_machines_say_how_to_go_on() -> None:
     assert "--qlora 16" in refused.value.hint
 
 
+def test_the_plan_is_chosen_among_those_that_fit_the_host_too() -> None:
+    """70 B parameters on four machines with eight H200: plans that divide the optimizer alone are
+    faster, but leave more states on each host than it has.
+    """
+    answer = placer.recommend(
+        "llama-3.1-70b", own="a=4xH200:8@Dallas:lan=25Gb/s", alternatives=False
+    )
+    assert answer.placement is not None
+    (group,) = answer.placement.groups
+    assert (group.place, group.machine_count) == ("onprem/a", 4)
+    assert group.inner is not None
+
+
 def test_they_may_be_placed_by_hand_and_in_changed_worlds() -> None:
     """In estimate, whatif and sweep as in recommend."""
     figures = placer.estimate(

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import pytest
 
+import placer
 from conftest import Run
 from instances import (
     batch_problem,
@@ -369,3 +371,15 @@ def test_contradictions_of_a_range() -> None:
     """A range that is upside down is refused before anything else."""
     with pytest.raises(PlacerError, match=r"tbs 8\.\.4"):
         Requirements(batch_range=(8, 4))
+
+
+def test_a_batch_that_divides_among_the_ranks_is_tried() -> None:
+    """72 GPUs: 512 sequences leave 8 on the fullest, as 576 = 8 x 72 do, which are 12 % more in the
+    same time. The ends of the range and its power of two divide nothing.
+    """
+    words: dict[str, Any] = {"budget": "100/h", "gpu": "H100:8", "places": "gcp/europe-north1"}
+    best = placer.recommend("llama-3.1-8b", tbs="480..600", alternatives=False, **words)
+    assert best.problem.batch == 576
+    assert best.placement is not None
+    assert sum(group.gpus for group in best.placement.groups) == 72
+    assert {row.target_batch_size for row in best.batches} >= {480, 512, 576, 600}

@@ -54,6 +54,8 @@ MOST_PARTS = 3
 """Where most batches are excluded by what others reach, one may take this part of the time left."""
 MOST_SINGLE = 64
 """Batches of a range that are solved one by one where no question covers several."""
+MOST_DIVIDED = 3
+"""Batches that are solved because the workers of the best answer divide them evenly."""
 LOOKS = 8
 """Steps of the first look at the batches of a placement."""
 Ask = Callable[[Problem, SolveOptions], Result]
@@ -95,6 +97,8 @@ def best_batch(problem: Problem, ask: Ask, options: SolveOptions) -> Result:
             tell=options.on_bound,
         )
         search.try_each(problem.requirements.open_batches)
+        for _ in range(MOST_DIVIDED):
+            search.try_each(search.divided())
         if search.proves and not options.first and not search.interrupted:
             search.close_spans()
         return search.result()
@@ -188,6 +192,20 @@ class _Search:
                 return
             if self._has_peak and answer.placement is not None:
                 self._price(answer.placement)
+
+    def divided(self) -> tuple[int, ...]:
+        """Return the largest batch of the range that divides among the ranks of the best answer, if
+        it was not tried: there no rank waits for a fuller one.
+        """
+        placement = None if self.best is None else self.best.placement
+        if placement is None or self.interrupted:
+            return ()
+        ranks = sum(
+            group.gpus // group.inner.tensor_parallel for group in placement.groups if group.inner
+        )
+        low, high = self.problem.requirements.batch_range or (1, 0)
+        batch = high // ranks * ranks if ranks else 0
+        return (batch,) if batch >= low and batch not in self.rows else ()
 
     @property
     def _has_peak(self) -> bool:
