@@ -146,6 +146,20 @@ class _Search:
         return min([*modes, batch_factor(self.problem)])
 
     @property
+    def _empty(self) -> Result:
+        """Answer without a placement."""
+        return Result(
+            problem=self.problem,
+            status=Status.UNKNOWN,
+            placement=None,
+            estimate=None,
+            bound=None,
+            solver=self.solver,
+            seconds=0.0,
+            candidates=0,
+        )
+
+    @property
     def goal(self) -> float | None:
         """Value that is worth finding: better than the best by the gap; None without one."""
         values = [v for v in (self.known, self.options.beat) if v is not None]
@@ -382,18 +396,12 @@ class _Search:
         self, placement: Placement, figures: Estimate, value: float, answer: Result | None
     ) -> None:
         self.known = value
-        made = answer or Result(
-            problem=self.problem,
-            status=Status.FEASIBLE,
-            placement=None,
-            estimate=None,
-            bound=None,
-            solver=self.solver,
-            seconds=0.0,
-            candidates=0,
-        )
         self.best = replace(
-            made, problem=self.problem, placement=placement.canonical(), estimate=figures, proof=()
+            answer or self._empty,
+            problem=self.problem,
+            placement=placement.canonical(),
+            estimate=figures,
+            proof=(),
         )
         if self.options.on_better is not None:
             self.options.on_better(value)
@@ -431,18 +439,8 @@ class _Search:
         """Return the best answer with what is proved of all."""
         status = self._status()
         bound = self._total_bound(status)
-        empty = Result(
-            problem=self.problem,
-            status=status,
-            placement=None,
-            estimate=None,
-            bound=None,
-            solver=self.solver,
-            seconds=0.0,
-            candidates=0,
-        )
         return replace(
-            self.best or empty,
+            self.best or self._empty,
             status=status,
             bound=bound,
             solver=self.solver,
@@ -461,12 +459,16 @@ class _Search:
             return Status.UNKNOWN if self.best is None else Status.FEASIBLE
         if self.options.first and self.best is not None:
             return Status.FEASIBLE
-        if self.left:
+        if self.left or self.options.node_limit is not None:  # a short search skips numbers
             return Status.TIME_LIMIT
         return Status.INFEASIBLE if self.best is None else Status.OPTIMAL
 
     def _total_bound(self, status: Status) -> float | None:
-        """Return what no placement beats: of a finished search the value and the gap."""
+        """Return what no placement beats: of a finished search the value and the gap; None of a
+        short one, which skips numbers.
+        """
+        if self.options.node_limit is not None:
+            return None
         if not self.proves or status is Status.INFEASIBLE or self.best is None:
             ranks = [node.rank for node in self.left]
             open_ = self.proves and ranks and status is not Status.INFEASIBLE
