@@ -57,6 +57,7 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
                 microbatch=inner.microbatch,
                 precision=inner.precision,
                 gradient_bytes_per_parameter=each,
+                headroom=0.0,
             )
         wish = self.wish
         return PlanWishes(

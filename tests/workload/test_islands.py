@@ -249,9 +249,7 @@ def test_no_wished_microbatch_is_faster(
     wished = island(*at, PlanWishes(microbatch=microbatch), sequences)
     if isinstance(wished, Island):
         free = chosen(island(*at, PlanWishes(), sequences))
-        # What a device has no headroom for is chosen only where it is asked for.
-        if wished.memory.total <= 0.95 * device(gpu).memory_gib * 2**30:
-            assert free.step.seconds <= wished.step.seconds * (1 + 1e-9)
+        assert free.step.seconds <= wished.step.seconds * (1 + 1e-9)
 
 
 def test_24_sequences_on_8_devices_are_3_at_once() -> None:

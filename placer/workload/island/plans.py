@@ -70,10 +70,6 @@ class Island(Struct, frozen=True, kw_only=True):
     step: Step
 
 
-HEADROOM = 0.05
-"""Share of a device's memory that a chosen microbatch leaves free; assumed."""
-
-
 class Draft(NamedTuple):
     """A plan that fits, before its microbatch is known: sequences of the fullest rank, and the
     seconds in which it calculates them.
@@ -267,21 +263,14 @@ def capacity_bytes(gpu: Gpu) -> float:
 def _most_sequences(question: Question, draft: Draft) -> int:
     """Return the most sequences that a rank can take at once, or the wished count, and no more than
     the rank has; 0 if the wished count does not fit.
-
-    Notes
-    -----
-    More than one sequence leaves `HEADROOM` free: the count of bytes is an estimate, and a
-    smaller microbatch costs little.
     """
     _, one, total, _ = draft.candidate
-    capacity, wished = capacity_bytes(question.hardware.gpu), question.wishes.microbatch
-    each = one.activations + one.logits
-    fixed = total - each
-    if wished is not None:
-        count = min(wished, draft.sequences)
-        return count if fixed + count * each <= capacity else 0
-    room = int(((1 - HEADROOM) * capacity - fixed) / each)
-    return max(1, min(room, draft.sequences))
+    wished, each = question.wishes.microbatch, one.activations + one.logits
+    room = int((question.room_bytes(2) - (total - each)) / each)
+    if wished is None:
+        return max(1, min(room, draft.sequences))
+    count = min(wished, draft.sequences)
+    return count if count <= max(1, room) else 0
 
 
 def _island(question: Question, best: Timed) -> Island:

@@ -52,6 +52,11 @@ class Question(Struct, frozen=True, kw_only=True):
         """Count the data-parallel ranks of a plan, each of which takes sequences of its own."""
         return self.hardware.gpus // plan.tensor_parallel
 
+    def room_bytes(self, microbatch: int) -> float:
+        """Return the bytes of a device that a microbatch may fill: of one sequence all."""
+        free = self.wishes.headroom if microbatch > 1 else 0.0
+        return (1 - free) * self.hardware.gpu.memory_gib * GIB
+
     @property
     def candidates(self) -> tuple[Candidate, ...]:
         """Plans that wishes and machines admit, with a microbatch of one; simple ones first."""

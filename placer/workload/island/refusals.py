@@ -89,19 +89,22 @@ def no_plan_refusal(question: Question) -> Refusal:
     or sequences.
     """
     hardware, count = question.hardware, question.wishes.microbatch or 1
+    room = question.room_bytes(count)
     needs = [(c.memory.of_microbatch(count).total, c) for c in question.candidates]
-    fitting = [c for need, c in needs if need <= hardware.gpu.memory_gib * GIB]
+    fitting = [c for need, c in needs if need <= room]
     if not fitting:
         need, nearest = min(needs, key=lambda pair: pair[0])
         plan = replace(nearest.plan, microbatch=count)
+        free = 1 - room / (hardware.gpu.memory_gib * GIB)
+        kept = f", {free:.0%} of them kept free" if free > 0 else ""
         return Refusal(
             code="memory",
             reason=(
                 f"{plan.spec[1:]} needs {need / GIB:.1f} GiB on each of {hardware.title}, which "
-                f"have {hardware.gpu.memory_gib:g} GiB"
+                f"have {hardware.gpu.memory_gib:g} GiB{kept}"
             ),
             plan=plan,
-            shortage=need / (hardware.gpu.memory_gib * GIB),
+            shortage=need / room,
         )
     least = min(fitting, key=lambda candidate: candidate.host_bytes)
     if least.host_bytes > hardware.host_gib * GIB:

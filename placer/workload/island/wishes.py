@@ -15,6 +15,12 @@ from placer.workload.inner_plan import (
 )
 from placer.workload.island.memory import LOSS
 
+HEADROOM = 0.05
+"""Share of a device's memory that a chosen microbatch leaves free; assumed.
+
+The count of bytes is an estimate, and a smaller microbatch costs little.
+"""
+
 
 class PlanWishes(Struct, frozen=True, kw_only=True):
     """Fixed parts of an inner plan; None leaves a part free.
@@ -28,6 +34,9 @@ class PlanWishes(Struct, frozen=True, kw_only=True):
         Bytes of each trainable parameter that an exchange of gradients sends.
     loss
         How the software calculates the loss: a key of `placer.workload.island.memory.LOGIT_BYTES`.
+    headroom
+        Share of a device's memory that microbatches of more than one sequence leave free. A plan
+        that somebody runs needs none.
     """
 
     sharding: str | None = None
@@ -37,6 +46,7 @@ class PlanWishes(Struct, frozen=True, kw_only=True):
     precision: str | None = None
     gradient_bytes_per_parameter: float = 2.0
     loss: str = LOSS
+    headroom: float = HEADROOM
 
     def __post_init__(self) -> None:
         """Refuse unknown words and counts below one."""
