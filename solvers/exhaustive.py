@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from placer.cost_model.estimate import offer_of, with_plans
+from placer.cost_model.estimate import offer_of
 from placer.cost_model.limits import priced, violations_without_price
 from placer.cost_model.objective import objective_of
 from placer.errors import PlacerError
 from placer.problem.admitted_exchanges import exchange_for, exchanges
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem.problem import Problem, groups_of
+from placer.records import replace
 from placer.solving.answer import Answer, SolveOptions, Status
 from placer.workload.island import Island
 
@@ -62,14 +63,25 @@ def placements(problem: Problem) -> Iterator[Placement]:
     for counts in product(*(range(min(pool.max_count, wish.max_workers) + 1) for pool in pools)):
         workers = sum(counts)
         if wish.min_workers <= workers <= wish.max_workers:
-            groups = groups_of(pools, counts)
-            if not alike(groups, problem):
-                continue
-            at = Placement(
-                groups=groups, exchange=exchange_for(NO_EXCHANGE, 1, problem)
-            ).workers_by_place
-            for exchange in exchanges(problem, at):
-                yield with_plans(Placement(groups=groups, exchange=exchange), problem)
+            for groups in planned(groups_of(pools, counts), problem):
+                if not alike(groups, problem):
+                    continue
+                at = Placement(
+                    groups=groups, exchange=exchange_for(NO_EXCHANGE, 1, problem)
+                ).workers_by_place
+                for exchange in exchanges(problem, at):
+                    yield Placement(groups=groups, exchange=exchange)
+
+
+def planned(groups: tuple[WorkerGroup, ...], problem: Problem) -> Iterator[tuple[WorkerGroup, ...]]:
+    """Yield workers by every plan that may be best of so many."""
+    workers, plans = sum(group.count for group in groups), []
+    for group in groups:
+        built = problem.island(offer_of(group, problem), group.machines, group.inner, workers)
+        each = (built.plan, *built.rivals) if isinstance(built, Island) else (group.inner,)
+        plans.append(each)
+    for inner in product(*plans):
+        yield tuple(replace(g, inner=plan) for g, plan in zip(groups, inner, strict=True))
 
 
 def alike(groups: Sequence[WorkerGroup], problem: Problem) -> bool:
@@ -78,6 +90,6 @@ def alike(groups: Sequence[WorkerGroup], problem: Problem) -> bool:
     if problem.island_question is None or free or len(groups) == 1:
         return True
     workers = sum(group.count for group in groups)
-    islands = [problem.island(offer_of(g, problem), g.machines, None, workers) for g in groups]
+    islands = [problem.island(offer_of(g, problem), g.machines, g.inner, workers) for g in groups]
     seconds = [built.step.seconds for built in islands if isinstance(built, Island)]
     return len(seconds) == len(islands) and max(seconds) <= min(seconds) * (1 + 1e-8)

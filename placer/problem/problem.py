@@ -496,7 +496,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             if isinstance(built, Island) and built.step.seconds <= longest_s
             for offer in size.offers
             if size.machines * offer.usd_per_hour * built.step.seconds <= most
-            for pool in (self.pool(offer, size.machines, workers=workers),)
+            for inner in (None, *built.rivals)
+            for pool in (self.pool(offer, size.machines, inner, workers),)
             if pool is not None and pool.max_count >= 1 and self.part_s(pool, workers) <= longest_s
         ]
         order = {id(offer): number for number, offer in enumerate(self.catalog.offers)}

@@ -1,5 +1,7 @@
 """Islands: the plan of some machines for a model, its time, and why there is none."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from island_models import MPT, device, mpt
 
 from placer.errors import PlacerError
 from placer.records import replace
-from placer.workload.inner_plan import CHECKPOINTING, SHARDINGS
+from placer.workload.inner_plan import CHECKPOINTING, SHARDINGS, InnerPlan
 from placer.workload.island import (
     Island,
     PlanWishes,
@@ -250,6 +252,37 @@ def test_no_wished_microbatch_is_faster(
     if isinstance(wished, Island):
         free = chosen(island(*at, PlanWishes(), sequences))
         assert free.step.seconds <= wished.step.seconds * (1 + 1e-9)
+
+
+@given(models, devices, counts, machines_of, wishes_of, st.integers(2, 600), st.floats(0, 60))
+def test_no_wished_plan_is_faster_with_an_exchange(
+    model: str,
+    gpu: str,
+    gpu_count: int,
+    machines: int,
+    wishes: PlanWishes,
+    sequences: int,
+    exchange_s: float,
+) -> None:
+    """What is fastest alone need not hide an exchange between islands well: for its every length
+    some plan of those that are kept is no slower than the one that is asked for.
+    """
+    at = mpt(model), device(gpu), gpu_count, *ROCE, machines
+
+    def seconds(wish: PlanWishes) -> float:
+        step = chosen(island(*at, wish, sequences, joined=True)).step
+        return step.seconds + exchange_s - HIDDEN_SHARE * min(exchange_s, step.free_s)
+
+    if isinstance(island(*at, wishes, sequences, joined=True), Island):
+        free = chosen(island(*at, PlanWishes(), sequences, joined=True))
+        kept = [PlanWishes(**plan_words(plan)) for plan in (free.plan, *free.rivals)]
+        assert min(map(seconds, kept)) <= seconds(wishes) * (1 + 1e-9)
+
+
+def plan_words(plan: InnerPlan) -> dict[str, Any]:
+    """Return the parts of a plan that may be wished."""
+    names = ("sharding", "tensor_parallel", "checkpointing", "microbatch")
+    return {name: getattr(plan, name) for name in names}
 
 
 def test_24_sequences_on_8_devices_are_3_at_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from placer.records import replace
 from placer.units import GIB
 from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
+from placer.workload.island.collectives import BACKWARD_TAIL, HIDDEN_SHARE
 from placer.workload.island.hardware import Hardware
 from placer.workload.island.interval import rate_interval
 from placer.workload.island.memory import Memory, host_bytes
@@ -57,6 +59,9 @@ class Island(Struct, frozen=True, kw_only=True):
         Bytes on each machine's host.
     step
         Seconds of a step.
+    rivals
+        Plans of one of several islands that take longer alone, and are faster with an exchange that
+        they hide better; the fastest first.
     """
 
     samples_per_second: float
@@ -68,6 +73,7 @@ class Island(Struct, frozen=True, kw_only=True):
     memory: Memory
     host_bytes: float
     step: Step
+    rivals: tuple[InnerPlan, ...] = ()
 
 
 class Draft(NamedTuple):
@@ -160,8 +166,8 @@ def island(
     refusal = network_refusal(question) or precision_refusal(question) or degree_refusal(question)
     if refusal is not None:
         return refusal
-    best = _fastest(question)
-    return no_plan_refusal(question) if best is None else _island(question, best)
+    best = _best(question)
+    return _island(question, best[0], best[1:]) if best else no_plan_refusal(question)
 
 
 def inner_transport(gpu: Gpu, wanted: Transport) -> Transport:
@@ -169,18 +175,40 @@ def inner_transport(gpu: Gpu, wanted: Transport) -> Transport:
     return TRANSPORTS["gloo" if gpu.kind != "gpu" or wanted.name == "gloo" else "nccl"]
 
 
-def _fastest(question: Question) -> Timed | None:
+def _best(question: Question) -> list[Timed]:
     """Try plans in the order of their calculation alone, until that takes longer than the best
-    step.
+    step; the fastest first, and those of one of several islands that a longer exchange makes best.
+
+    Notes
+    -----
+    With an exchange of c seconds a step takes ``seconds + c - HIDDEN_SHARE * min(c, free_s)``,
+    which rises from ``seconds`` to ``joined_s + c``: a plan that is slower in both is never best.
     """
-    best: Timed | None = None
+    shortest = 1 - HIDDEN_SHARE * BACKWARD_TAIL if question.joined else 1.0
+    best: list[Timed] = []
     for draft in _by_calculation(question):
-        if best is not None and draft.calculation_s >= best.seconds:
+        if best and draft.calculation_s * shortest >= _last_s(question, best[-1]):
             break
-        timed = _timed(question, draft)
-        if timed is not None and (best is None or timed.seconds < best.seconds):
-            best = timed
+        for timed in _timings(question, draft):
+            slower = best and timed.seconds >= best[0].seconds
+            if not slower or _last_s(question, timed) < _last_s(question, best[-1]):
+                best = _undominated(question, [*best, timed])
     return best
+
+
+def _last_s(question: Question, timed: Timed) -> float:
+    """Return the seconds of a plan by which no other of the best is faster."""
+    return timed.step.joined_s if question.joined else timed.seconds
+
+
+def _undominated(question: Question, plans: list[Timed]) -> list[Timed]:
+    """Keep the plans that are best for some exchange, the fastest alone first."""
+    kept: list[Timed] = []
+    for timed in sorted(plans, key=lambda each: each.seconds):
+        last = _last_s(question, timed)
+        if not kept or (last < _last_s(question, kept[-1]) and timed.seconds > kept[-1].seconds):
+            kept.append(timed)
+    return kept
 
 
 def _by_calculation(question: Question) -> list[Draft]:
@@ -206,8 +234,8 @@ def _by_calculation(question: Question) -> list[Draft]:
     return sorted(drafts, key=lambda draft: draft.calculation_s)
 
 
-def _timed(question: Question, draft: Draft) -> Timed | None:
-    """Time a plan with its best microbatch; None if the wished one does not fit.
+def _timings(question: Question, draft: Draft) -> Iterator[Timed]:
+    """Time a plan with each microbatch that may be best; none if the wished one does not fit.
 
     Notes
     -----
@@ -217,18 +245,16 @@ def _timed(question: Question, draft: Draft) -> Timed | None:
     """
     count, share = _most_sequences(question, draft), draft.sequences
     if question.wishes.microbatch is not None:
-        return None if count < 1 else _with_microbatch(question, draft, count, -(-share // count))
-    best = None
+        if count:
+            yield _with_microbatch(question, draft, count, -(-share // count))
+        return
     while count:
         microbatches = -(-share // count)
         count = -(-share // microbatches)
-        timed = _with_microbatch(question, draft, count, microbatches)
-        if best is None or timed.seconds < best.seconds:
-            best = timed
+        yield _with_microbatch(question, draft, count, microbatches)
         if count * microbatches == share:
             break
         count -= 1
-    return best
 
 
 def _with_microbatch(question: Question, draft: Draft, count: int, microbatches: int) -> Timed:
@@ -273,7 +299,7 @@ def _most_sequences(question: Question, draft: Draft) -> int:
     return count if count <= max(1, room) else 0
 
 
-def _island(question: Question, best: Timed) -> Island:
+def _island(question: Question, best: Timed, rivals: Sequence[Timed] = ()) -> Island:
     """Give the best plan its rate, interval and source."""
     architecture, hardware = question.architecture, question.hardware
     doubt, basis = rate_interval(
@@ -295,4 +321,5 @@ def _island(question: Question, best: Timed) -> Island:
         memory=best.one_sequence.of_microbatch(best.plan.microbatch),
         host_bytes=host_bytes(architecture, best.plan, hardware.gpu_count, hardware.machines),
         step=best.step,
+        rivals=tuple(rival.plan for rival in rivals),
     )

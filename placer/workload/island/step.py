@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 from msgspec import Struct
 
@@ -10,6 +11,7 @@ from placer.workload.architecture import Architecture
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island.collectives import (
     BACKWARD_TAIL,
+    HIDDEN_SHARE,
     attained_bytes_per_s,
     exposed_seconds,
     network_seconds,
@@ -35,7 +37,7 @@ BF16, two moments.
 """
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class Step(Struct, frozen=True, kw_only=True, dict=True):
     """Seconds of one step of an island.
 
     Parameters
@@ -69,7 +71,7 @@ class Step(Struct, frozen=True, kw_only=True):
         """Seconds of exchanges inside the island that calculation does not hide."""
         return self.seconds - self.calculation_s - self.latency_s
 
-    @property
+    @cached_property
     def seconds(self) -> float:
         """Seconds from one step to the next.
 
@@ -81,20 +83,29 @@ class Step(Struct, frozen=True, kw_only=True):
         """
         return self.machine_s + exposed_seconds(self.network_s, self.machine_s)
 
-    @property
+    @cached_property
     def machine_s(self) -> float:
         """Seconds of a step but for the reduction over machines."""
         hidden = (1 - UNHIDDEN) * min(self.calculation_s, self.gather_s)
         seconds = self.calculation_s + self.gather_s - hidden + self.tensor_s + self.latency_s
         return seconds + exposed_seconds(self.reduction_s, seconds)
 
-    @property
+    @cached_property
     def free_share(self) -> float:
         """Share of the time behind which an exchange may hide that the reduction over machines
         leaves to an exchange between islands: together they hide as one of all machines does.
         """
-        behind = BACKWARD_TAIL * self.machine_s
-        return max(0.0, behind - self.network_s) / (BACKWARD_TAIL * self.seconds)
+        return self.free_s / (BACKWARD_TAIL * self.seconds)
+
+    @property
+    def free_s(self) -> float:
+        """Seconds of an exchange between islands that may run beside the calculation."""
+        return max(0.0, BACKWARD_TAIL * self.machine_s - self.network_s)
+
+    @property
+    def joined_s(self) -> float:
+        """Seconds of a step that a long exchange between islands does not hide."""
+        return self.seconds - HIDDEN_SHARE * self.free_s
 
 
 def step(
