@@ -110,12 +110,16 @@ def candidates(result: Result, solver: str, options: SolveOptions) -> Candidates
     least: float | None = None
     for faster, wish, others in questions:
         asked = replace(result.problem, requirements=wish)
-        for number, answer in enumerate(_in_other_places(asked, others, solver, short)):
+        # A short search of workers with a plan skips numbers of them: it proves nothing.
+        plain = (faster, wish.market) == (1.0, result.problem.requirements.market)
+        whole = plain and least is None and asked.island_question is not None
+        limits = replace(short, node_limit=None) if whole else short
+        for number, answer in enumerate(_in_other_places(asked, others, solver, limits)):
             assert answer.placement is not None
             assert answer.estimate is not None
             each = Candidate(placement=answer.placement, estimate=answer.estimate)
             found.setdefault(each.placement, each)
-            if (faster, number, wish.market) == (1.0, 0, result.problem.requirements.market):
+            if plain and number == 0:
                 least = least or _least_usd(answer)
     return Candidates(placements=tuple(found.values()), least_usd=least)
 
