@@ -438,14 +438,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """
         first = offers[0]
         gpu, (_, limit) = self.catalog.gpu(first.gpu), question.limits(first)
-        there = (
-            min(
-                self.quota(o.place, o.gpu, o.market) // o.gpu_count,
-                NO_QUOTA_GPUS if o.available is None else o.available,
-            )
-            for o in offers
+        most = min(
+            limit if first.network_gbps and first.fabric else 1,
+            max(map(self.machines_there, offers)),
         )
-        most = min(limit if first.network_gbps and first.fabric else 1, max(there))
         least, built = question.nearest(first, gpu, StepPart(self.batch, 1), most)
         if most < 1 or isinstance(built, Refusal):
             return None
@@ -457,6 +453,11 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             usd_per_hour=min(offer.usd_per_hour for offer in offers),
             twin_usd=cheapest[first.gpu, first.gpu_count],
         )
+
+    def machines_there(self, offer: VmOffer) -> int:
+        """Return the machines of an offer that quota and stock leave."""
+        most = self.quota(offer.place, offer.gpu, offer.market) // offer.gpu_count
+        return most if offer.available is None else min(most, offer.available)
 
     def _limits(self, workers: int) -> Limits:
         wish, asked = self.requirements, self.requirements.narrowed or Narrowed()

@@ -5,10 +5,11 @@ machines divided otherwise.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from placer.cost_model.estimate import offer_of, with_plans
+from placer.cost_model.limits import violations
 from placer.cost_model.objective import Objective
 from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import exchanges
@@ -18,73 +19,155 @@ from placer.problem.worker_sizes import Size
 from placer.records import replace
 from placer.solving import allowance
 
-FIRST = 8
-"""Placements that are made of the fewest workers."""
-NEXT = 2
-"""Placements that are made of each larger number of workers that is tried."""
-TIMES = 4
-"""Multiple of a number of workers that is tried next."""
+SIZES = 12
+"""Sizes of a worker of one device that are tried until one can be placed."""
+APART = 3
+"""The first of these, which are tried at several places where one does not hold them."""
 SHARES = (0.6, 0.75, 0.9)
-"""Shares of the budget that machines may take, where they pay for what they send too."""
+"""Shares of the budget that machines may take where they pay for what they send too, and of the
+longest step that they may calculate where they have to exchange too.
+"""
 FIRST_PLACES = 2
-"""Places from which the nearest others are tried, where workers have to be in several regions."""
+"""Places from which the nearest others are tried, where one is not enough."""
 PLAIN = "all-reduce"
 """Exchange in which several workers in one place are as fast as one of all their machines."""
 
 
-def first_placements(problem: Problem, objective: Objective) -> Iterator[Placement]:
-    """Yield equal workers that may be good: of each device those that calculate fastest, or cost
-    least, where money is left for what they send.
-    """
-    wish, most = problem.requirements, FIRST
+def numbers(problem: Problem) -> Iterator[int]:
+    """Yield numbers of workers to try first."""
+    wish = problem.requirements
     workers = max(wish.min_workers, wish.min_regions)
-    budget = wish.budget_usd_per_hour or math.inf
     while workers <= min(wish.max_workers, problem.batch):
-        allowance.check()
-        found = sorted(
-            (_promise(size, problem.sequences(workers), objective), number, size)
-            for number, size in enumerate(problem.worker_sizes(workers))
+        yield workers
+        workers += max(1, workers // 2)
+
+
+def first_placements(
+    problem: Problem, sizes: Iterable[Size], objective: Objective, workers: int
+) -> Iterator[Placement]:
+    """Yield some equal workers of some sizes that may be good: of each device those that calculate
+    fastest, or cost least, where money is left for what they send, and time for their exchange.
+    """
+    allowance.check()
+    wish, sequences = problem.requirements, problem.sequences(workers)
+    budget = wish.budget_usd_per_hour or math.inf
+    floor = wish.floor_samples_per_second or 0.0
+    sends = wish.min_regions > 1
+    timed = (
+        (size.kind.calculation_s(size.machines, sequences), number, size)
+        for number, size in enumerate(sizes)
+    )
+    found = sorted((_promise(s, size, objective), number, s, size) for s, number, size in timed)
+    for share in SHARES if sends or floor else (1.0,):
+        usd = share * budget if sends else budget
+        longest_s = share * problem.batch / floor if floor else math.inf
+        able = (
+            size
+            for *_, seconds, size in found
+            if workers * size.usd_per_hour <= usd and seconds <= longest_s
         )
-        for share in SHARES if wish.min_regions > 1 else (1.0,):
-            best: dict[tuple[str, int], Size] = {}
-            for *_, size in found:
-                if workers * size.usd_per_hour <= share * budget:
-                    best.setdefault((size.kind.offers[0].gpu, size.kind.gpus), size)
-            yield from islice(
-                (p for s in best.values() for p in _placed(s, workers, problem)), most
-            )
-        workers, most = TIMES * workers, NEXT
+        yield from _of_each_device(able, workers, problem)
 
 
-def _promise(size: Size, sequences: int, objective: Objective) -> float:
+def _promise(seconds: float, size: Size, objective: Objective) -> float:
     """Return what orders sizes of workers that may be good, lowest is best."""
-    seconds, usd = size.kind.calculation_s(size.machines, sequences), size.usd_per_hour
     if objective.by_speed:
         return seconds
+    usd = size.usd_per_hour
     return usd * seconds if objective.name == "cost-per-sample" else usd
 
 
-def _placed(size: Size, workers: int, problem: Problem) -> Iterator[Placement]:
-    """Yield some workers of a size at its cheapest place, or at a cheap one and the nearest others
-    that can be paid, where there must be several.
+def _of_each_device(sizes: Iterable[Size], workers: int, problem: Problem) -> Iterator[Placement]:
+    """Yield, of each device, the first size whose workers are held by one place, and before it
+    those that are held by several, up to one that can be paid wherever it begins.
     """
-    cheapest: dict[str, VmOffer] = {}
+    tried: dict[tuple[str, int], int] = {}
+    spread: set[tuple[str, int]] = set()
+    for size in sizes:
+        device = size.kind.offers[0].gpu, size.kind.gpus
+        if tried.setdefault(device, 0) >= SIZES:
+            continue
+        tried[device] += 1
+        together = list(_together(size, workers, problem))
+        if together:
+            tried[device] = SIZES
+            yield from together
+        elif device not in spread and tried[device] <= APART:
+            apart = list(_apart(size, workers, problem))
+            able = [placement for placement in apart if not violations(placement, problem)]
+            yield from able
+            spread |= {device} if able and able == apart else set()
+
+
+Rented = list[tuple[VmOffer, int]]
+"""Offers, each with its number of workers."""
+
+
+def _together(size: Size, workers: int, problem: Problem) -> Iterator[Placement]:
+    """Yield some workers of a size at the cheapest place that holds them."""
+    if problem.requirements.min_regions > 1:
+        return
+    held = (_filled(offers, size, workers, problem) for offers in _by_place(size).values())
+    whole = [rented for rented in held if _count(rented) == workers]
+    for rented in sorted(whole, key=_usd_per_hour)[:1]:
+        yield from _placements(rented, size, workers, problem)
+
+
+def _apart(size: Size, workers: int, problem: Problem) -> Iterator[Placement]:
+    """Yield some workers of a size at a cheap place and the nearest others that can be paid."""
+    there = _by_place(size)
+    if workers > 1 and problem.requirements.max_regions > 1:
+        for markets in range(1, max(map(len, there.values()), default=0) + 1):
+            offers = {place: each[:markets] for place, each in there.items()}
+            for first in [*there][:FIRST_PLACES]:
+                rented = _spread(first, offers, size, workers, problem)
+                yield from _placements(rented, size, workers, problem)
+
+
+def _by_place(size: Size) -> dict[str, list[VmOffer]]:
+    """Return the cheapest offers of each market by place, cheapest first."""
+    found: dict[str, dict[str, VmOffer]] = {}
     for offer in sorted(size.offers, key=lambda each: each.usd_per_hour):
-        cheapest.setdefault(offer.place, offer)
+        found.setdefault(offer.place, {}).setdefault(offer.market, offer)
+    return {place: list(each.values()) for place, each in found.items()}
+
+
+def _spread(
+    first: str, there: Mapping[str, Sequence[VmOffer]], size: Size, workers: int, problem: Problem
+) -> Rented:
+    """Return workers in a place and in the nearest others that can be paid, as many as are held."""
     wish = problem.requirements
     regions, budget = min(wish.min_regions, workers), wish.budget_usd_per_hour or math.inf
-    if regions == 1:
-        yield from _rented([*cheapest.values()][:1], size, workers, problem)
-        return
-    for first in [*cheapest][:FIRST_PLACES]:
-        here = workers - workers // regions * (regions - 1)
-        left = budget / size.machines - here * cheapest[first].usd_per_hour
-        near = sorted(
-            (p for p, o in cheapest.items() if o.usd_per_hour * (workers - here) <= left),
-            key=lambda place: _way(first, place, problem),
-        )
-        others = [cheapest[place] for place in near if place != first][: regions - 1]
-        yield from _rented([cheapest[first], *others], size, workers, problem)
+    each, rented, left = workers // regions, Rented(), workers
+    for place in sorted(there, key=lambda place: (place != first, *_way(first, place, problem))):
+        usd = budget / size.machines - _usd_per_hour(rented)
+        due = max(0, regions - len({offer.place for offer, _ in rented}) - 1)
+        if left and there[place][0].usd_per_hour * left <= usd:
+            rented += _filled(there[place], size, left - each * due, problem)
+            left = workers - _count(rented)
+    return rented
+
+
+def _filled(offers: Iterable[VmOffer], size: Size, workers: int, problem: Problem) -> Rented:
+    """Return so many workers of a size by offers of one place in their order, or all that quotas
+    and stock leave.
+    """
+    rented = Rented()
+    for offer in offers:
+        count = min(workers, problem.machines_there(offer) // size.machines)
+        if count > 0:
+            rented.append((offer, count))
+            workers -= count
+    return rented
+
+
+def _count(rented: Rented) -> int:
+    return sum(count for _, count in rented)
+
+
+def _usd_per_hour(rented: Rented) -> float:
+    """Return the price of one machine of each worker."""
+    return sum(count * offer.usd_per_hour for offer, count in rented)
 
 
 def _way(src: str, dst: str, problem: Problem) -> tuple[float, float]:
@@ -93,44 +176,52 @@ def _way(src: str, dst: str, problem: Problem) -> tuple[float, float]:
     return network.usd_per_byte(src, dst), -network.link(src, dst).bytes_per_second
 
 
-def _rented(
-    offers: Sequence[VmOffer], size: Size, workers: int, problem: Problem
-) -> Iterator[Placement]:
-    """Yield some workers of a size, shared by offers, where these can be had and paid."""
-    wish, among = problem.requirements, len(offers)
-    if among < min(wish.min_regions, workers) or not among:
+def _placements(rented: Rented, size: Size, workers: int, problem: Problem) -> Iterator[Placement]:
+    """Yield workers of a size at some offers with their first exchange, if they are all there and
+    can be paid.
+    """
+    usd = _usd_per_hour(rented) * size.machines
+    if _count(rented) != workers or usd > (problem.requirements.budget_usd_per_hour or math.inf):
         return
-    each = workers // among
-    counts = [workers - each * (among - 1), *([each] * (among - 1))]
-    usd = sum(n * o.usd_per_hour for o, n in zip(offers, counts, strict=True)) * size.machines
-    if usd > (wish.budget_usd_per_hour or math.inf):
-        return
-    pools = [problem.pool(offer, size.machines, workers=workers) for offer in offers]
+    pools = [problem.pool(offer, size.machines, workers=workers) for offer, _ in rented]
     groups = tuple(
-        pool.group(n)
-        for pool, n in zip(pools, counts, strict=True)
-        if pool is not None and n <= pool.max_count
+        pool.group(count)
+        for pool, (_, count) in zip(pools, rented, strict=True)
+        if pool is not None and count <= pool.max_count
     )
-    if len(groups) == among:
-        where = {group.place: group.count for group in groups}
+    if len(groups) == len(rented):
+        where: dict[str, int] = {}
+        for group in groups:
+            where[group.place] = where.get(group.place, 0) + group.count
         for exchange in islice(exchanges(problem, where), 1):
             yield Placement(groups=groups, exchange=exchange)
 
 
 def divisions(placement: Placement, problem: Problem, less: int = 0) -> Iterator[Placement]:
-    """Yield the machines of a placement in one place, or a few less, as more or fewer workers."""
-    (group, *others), wish = placement.groups, problem.requirements
-    question, every = problem.island_question, group.machine_count - less
-    if others or question is None:
+    """Yield the machines of a placement in one place, or a few less, as more or fewer workers.
+
+    Notes
+    -----
+    Machines of several markets are divided alike; a few less only where there is one.
+    """
+    groups, wish = placement.groups, problem.requirements
+    question, place = problem.island_question, placement.groups[0].place
+    alike = {(group.place, group.instance_type, group.gpu) for group in groups}
+    if len(alike) > 1 or question is None or (less and len(groups) > 1):
         return
-    least, most = question.limits(offer_of(group, problem))
-    for workers in range(wish.min_workers, min(every, wish.max_workers) + 1):
-        machines, left = divmod(every, workers)
-        same = not less and workers == group.count
-        if left or same or not least <= machines <= most:
+    machines_of = [group.machine_count - less for group in groups]
+    every, together = sum(machines_of), math.gcd(*machines_of)
+    least, most = question.limits(offer_of(groups[0], problem))
+    for machines in range(max(1, least), min(together, most) + 1):
+        workers = every // machines
+        same = not less and all(machines == group.machines for group in groups)
+        if together % machines or same or not wish.min_workers <= workers <= wish.max_workers:
             continue
-        alike = replace(group, count=workers, machines=machines, inner=None)
+        divided = tuple(
+            replace(group, count=count // machines, machines=machines, inner=None)
+            for group, count in zip(groups, machines_of, strict=True)
+        )
         wanted = (placement.exchange.strategy, NO_EXCHANGE, PLAIN)
-        found = exchanges(problem, {group.place: workers})
+        found = exchanges(problem, {place: workers})
         for exchange in islice((e for e in found if e.strategy in wanted), 1):
-            yield with_plans(Placement(groups=(alike,), exchange=exchange), problem)
+            yield with_plans(Placement(groups=divided, exchange=exchange), problem)

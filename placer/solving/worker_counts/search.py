@@ -18,7 +18,7 @@ from functools import cached_property
 from placer.cost_model.convergence import batch_factor, multiplier_of
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import Estimate, estimate
-from placer.cost_model.limits import violations
+from placer.cost_model.limits import evaluated
 from placer.cost_model.objective import Objective, objective_of
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
@@ -30,7 +30,7 @@ from placer.solving import allowance
 from placer.solving.allowance import Allowance
 from placer.solving.answer import ModeProof, SolveOptions, Status
 from placer.solving.result import Result
-from placer.solving.worker_counts.drafts import divisions, first_placements
+from placer.solving.worker_counts.drafts import divisions, first_placements, numbers
 from placer.units import SECONDS_PER_HOUR
 
 Ask = Callable[[Problem, SolveOptions], Result]
@@ -172,18 +172,19 @@ class _Search:
         """
         wish = self.problem.requirements
         quick = self.options.beat is None and not self.options.first
-        known = (p for p in (self.options.start, self.options.hint) if p is not None)
-        for placement in (
-            *known,
-            *(first_placements(self.problem, self.objective) if quick else ()),
-        ):
-            self._offer(placement)
+        for known in (self.options.start, self.options.hint):
+            if known is not None:
+                self._offer(known)
+        for workers in numbers(self.problem) if quick else ():
+            sizes = self._asking(workers).worker_sizes(workers)
+            for draft in first_placements(self.problem, sizes, self.objective, workers):
+                self._offer(draft)
         most = min(wish.max_workers, self.problem.batch, wish.max_machines or wish.max_workers)
         fewest = max(wish.min_workers, wish.min_regions)
-        numbers: Iterable[int] = range(fewest, most + 1)
+        among: Iterable[int] = range(fewest, most + 1)
         if self.options.node_limit is not None:
-            numbers = (fewest * 2**k for k in range(MOST_SHORT[0]) if fewest * 2**k <= most)
-        for workers in numbers:
+            among = (fewest * 2**k for k in range(MOST_SHORT[0]) if fewest * 2**k <= most)
+        for workers in among:
             self._push(_Node(-math.inf, workers))
         while (self.open or self._again()) and not self._spent:
             node = heapq.heappop(self.open)
@@ -204,20 +205,18 @@ class _Search:
         if not self.objective.by_speed or self.known is None:
             return False
         able = [
-            (self.objective.value(figures), figures, fewer)
+            (self.objective.value(outcome), fewer)
             for fewer in divisions(best.placement, self.problem, less=1)
-            if not violations(fewer, self.problem)
-            for figures in (estimate(fewer, self.problem),)
+            for outcome, broken in (evaluated(fewer, self.problem),)
+            if outcome is not None and not broken
         ]
-        value, figures, fewer = max(
-            able, key=lambda row: self.objective.sign * row[0], default=(None, None, None)
-        )
-        if value is None or figures is None or fewer is None:
+        value, fewer = max(able, key=lambda row: self.objective.sign * row[0], default=(None, None))
+        if value is None or fewer is None:
             return False
         if self.objective.better(self.known, value, slack):
             return False
         known = self.objective.best([self.known, value])
-        self._keep(fewer, figures, value, best)
+        self._keep(fewer, estimate(fewer, self.problem), value, best)
         self.known = known
         return True
 
@@ -372,12 +371,12 @@ class _Search:
         divided into workers in the best way.
         """
         for divided in self._divisions(placement):
-            if violations(divided, self.problem):
+            outcome, broken = evaluated(divided, self.problem)
+            if outcome is None or broken:
                 continue
-            figures = estimate(divided, self.problem)
-            value = self.objective.value(figures)
+            value = self.objective.value(outcome)
             if self.known is None or self.objective.better(value, self.known, self._tie(divided)):
-                self._keep(divided, figures, value, answer)
+                self._keep(divided, estimate(divided, self.problem), value, answer)
 
     def _tie(self, placement: Placement) -> float:
         """Return the share by which a placement has to be better than the best: of equal runs the
