@@ -7,6 +7,7 @@ import pytest
 
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
+from placer.solving.answer import Status
 from placer.solving.result import Result
 
 MODELS = ("gpt2", "llama-3.2-1b", "llama-3.1-8b", "llama-3.1-70b", "mpt-7b", "mistral-7b")
@@ -73,3 +74,18 @@ def test_one_more_wish_never_improves_an_answer(part: int) -> None:
         assert not wide.objective.better(narrow.value, wide.value, BOTH_GAPS), case
         compared += 1
     assert compared >= 3
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.05, 0.2])
+def test_a_short_limit_ends_an_answer_while_it_is_drafted(seconds: float) -> None:
+    """Drafts of gpt2 over all markets take about a second with a quota: a limit before that is an
+    answer without a proof, or one line that says so, and never a traceback.
+    """
+    try:
+        found = Advisor().recommend(
+            "gpt2", alternatives=False, budget="400/h", quota=16, time_limit=seconds
+        )
+    except PlacerError as error:
+        assert "time" in str(error)
+        return
+    assert found.status is Status.TIME_LIMIT

@@ -17,10 +17,11 @@ from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
 from placer.problem.worker_sizes import Size
 from placer.records import replace
-from placer.solving import allowance
 
 SIZES = 12
 """Sizes of a worker of one device that are tried until one can be placed."""
+FEW = 8
+"""Numbers of workers up to which each is tried."""
 APART = 3
 """The first of these, which are tried at several places where one does not hold them."""
 SHARES = (0.6, 0.75, 0.9)
@@ -39,7 +40,7 @@ def numbers(problem: Problem) -> Iterator[int]:
     workers = max(wish.min_workers, wish.min_regions)
     while workers <= min(wish.max_workers, problem.batch):
         yield workers
-        workers += max(1, workers // 2)
+        workers += 1 if workers < FEW else workers // 2
 
 
 def first_placements(
@@ -48,7 +49,6 @@ def first_placements(
     """Yield some equal workers of some sizes that may be good: of each device those that calculate
     fastest, or cost least, where money is left for what they send, and time for their exchange.
     """
-    allowance.check()
     wish, sequences = problem.requirements, problem.sequences(workers)
     budget = wish.budget_usd_per_hour or math.inf
     floor = wish.floor_samples_per_second or 0.0

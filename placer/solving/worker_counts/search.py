@@ -175,10 +175,10 @@ class _Search:
         for known in (self.options.start, self.options.hint):
             if known is not None:
                 self._offer(known)
-        for workers in numbers(self.problem) if quick else ():
-            sizes = self._asking(workers).worker_sizes(workers)
-            for draft in first_placements(self.problem, sizes, self.objective, workers):
-                self._offer(draft)
+        for draft in self._drafts() if quick else ():
+            if self._spent:
+                break
+            self._offer(draft)
         most = min(wish.max_workers, self.problem.batch, wish.max_machines or wish.max_workers)
         fewest = max(wish.min_workers, wish.min_regions)
         among: Iterable[int] = range(fewest, most + 1)
@@ -194,6 +194,12 @@ class _Search:
         while self._drop_one():
             pass
         return self._result()
+
+    def _drafts(self) -> Iterator[Placement]:
+        """Yield quickly made placements of sizes that may be better than the best so far."""
+        for workers in numbers(self.problem):
+            sizes = self._asking(workers).worker_sizes(workers)
+            yield from first_placements(self.problem, sizes, self.objective, workers)
 
     def _drop_one(self) -> bool:
         """Leave out a machine that buys nothing: the fullest rank has as many sequences without it;
