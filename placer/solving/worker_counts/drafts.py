@@ -17,6 +17,7 @@ from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
 from placer.problem.worker_sizes import Size
 from placer.records import replace
+from placer.workload.island import Island
 
 SIZES = 12
 """Sizes of a worker of one device that are tried until one can be placed."""
@@ -183,17 +184,19 @@ def _placements(rented: Rented, size: Size, workers: int, problem: Problem) -> I
     usd = _usd_per_hour(rented) * size.machines
     if _count(rented) != workers or usd > (problem.requirements.budget_usd_per_hour or math.inf):
         return
-    pools = [problem.pool(offer, size.machines, workers=workers) for offer, _ in rented]
-    groups = tuple(
-        pool.group(count)
-        for pool, (_, count) in zip(pools, rented, strict=True)
-        if pool is not None and count <= pool.max_count
-    )
-    if len(groups) == len(rented):
-        where: dict[str, int] = {}
-        for group in groups:
-            where[group.place] = where.get(group.place, 0) + group.count
-        for exchange in islice(exchanges(problem, where), 1):
+    where: dict[str, int] = {}
+    for offer, count in rented:
+        where[offer.place] = where.get(offer.place, 0) + count
+    built = problem.island(rented[0][0], size.machines, workers=workers)
+    rivals = built.rivals if workers > 1 and isinstance(built, Island) else ()
+    for plan in (None, *rivals):
+        pools = [problem.pool(offer, size.machines, plan, workers) for offer, _ in rented]
+        groups = tuple(
+            pool.group(count)
+            for pool, (_, count) in zip(pools, rented, strict=True)
+            if pool is not None and count <= pool.max_count
+        )
+        for exchange in islice(exchanges(problem, where), 1 if len(groups) == len(rented) else 0):
             yield Placement(groups=groups, exchange=exchange)
 
 
