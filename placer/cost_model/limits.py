@@ -75,6 +75,7 @@ def violations_without_price(placement: Placement, problem: Problem) -> tuple[Vi
     """List those `violations` that show before anything is timed or priced."""
     broken = [
         *_group_violations(placement, problem),
+        *_kind_violations(placement, problem),
         *_island_violations(placement, problem),
         *_plan_refusals(placement, problem),
         *_quota_violations(placement, problem),
@@ -243,6 +244,14 @@ def _group_violations(placement: Placement, problem: Problem) -> list[Violation]
                 )
             )
     return broken
+
+
+def _kind_violations(placement: Placement, problem: Problem) -> Iterator[Violation]:
+    """Yield that workers are unlike where all have to be alike."""
+    if problem.uniform and len({group.kind for group in placement.groups}) > 1:
+        names = ", ".join(sorted({group.worker_name for group in placement.groups}))
+        text = f"{names} are unlike, and {problem.transport} divides a step equally: --mixed"
+        yield Violation(code="kinds", message=text)
 
 
 def _island_violations(placement: Placement, problem: Problem) -> Iterator[Violation]:

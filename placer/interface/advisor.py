@@ -225,7 +225,8 @@ class Advisor:
         """Time and price a placement given by hand; see `placer.estimate`."""
         from placer.interface.by_hand import estimate_by_hand
 
-        return estimate_by_hand(workers, self.problem(model, catalog, quota=quota, **words))
+        problem = self.problem(model, catalog, quota=quota, mixed=True, **words)
+        return estimate_by_hand(workers, problem)
 
     @with_wishes
     def simulate(

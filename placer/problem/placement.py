@@ -73,6 +73,11 @@ class WorkerGroup(Struct, frozen=True, kw_only=True):
         return device_name(self.gpu, self.gpu_count)
 
     @property
+    def kind(self) -> tuple[str, int, int, InnerPlan | None]:
+        """What workers have in common that do equal parts of a step in equal times."""
+        return self.gpu, self.gpu_count, self.machines, self.inner
+
+    @property
     def offer_kind(self) -> tuple[str, str, str, int, str]:
         """What tells the offer behind the group from others."""
         return self.place, self.instance_type, self.gpu, self.gpu_count, self.market

@@ -67,7 +67,7 @@ from placer.workload.data_loading import (
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import Island, Refusal
 from placer.workload.island.machine_counts import MOST_ISLAND_MACHINES
-from placer.workload.peer import ASSUMED_GBPS, Peer
+from placer.workload.peer import ASSUMED_GBPS, RINGS, Peer
 from placer.workload.profile import (
     FEEDBACK_COMPRESSIONS,
     NODE_EFFICIENCY,
@@ -189,6 +189,11 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     def usd_per_hour(self) -> float:
         """Price of one worker."""
         return self.machines * self.offer.usd_per_hour
+
+    @property
+    def kind(self) -> tuple[str, int, int, InnerPlan | None]:
+        """What workers have in common that do equal parts of a step in equal times."""
+        return self.offer.gpu, self.offer.gpu_count, self.machines, self.inner
 
     @property
     def name(self) -> str:
@@ -525,6 +530,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """
         owned = {o.device for o in self.catalog.offers if o.price_basis == "owned"}
         return bool(self.requirements.used or self.requirements.datasets) or len(owned) > 1
+
+    @cached_property
+    def uniform(self) -> bool:
+        """Whether all workers are machines of one kind with one plan: the software divides a step
+        equally, and nothing says which machines take part.
+        """
+        wish = self.requirements
+        return not wish.mixed and self.transport in RINGS and not self.mixes_workers
 
     def with_pools(self, requirements: Requirements, pools: tuple[Pool, ...]) -> Problem:
         """Return the question with other wishes, about some of its workers alone."""

@@ -226,7 +226,8 @@ class Requirements(Struct, frozen=True, kw_only=True):
     them;
     ``speed_caps`` and ``least_speed`` are what a search over them asks of one range of speeds, and
     ``narrowed`` what a search over numbers of workers asks of one number. They are no words of a
-    user. ``budget_rate`` names the rate at which a budget in another currency was
+    user. Without ``mixed`` all workers are machines of one kind where the software divides a step
+    equally. ``budget_rate`` names the rate at which a budget in another currency was
     read.
     """
 
@@ -274,6 +275,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
     quota_gpus: int | None = None
     used: tuple[Used, ...] = ()
     same_zone: bool = True
+    mixed: bool = True
     require_measured: bool = False
     oldest_price: str | None = None
     transport: str | None = None

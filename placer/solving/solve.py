@@ -152,6 +152,19 @@ def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) ->
         return best_within_shares(
             problem, lambda asked, own: solve(asked, solver, own), options, solver
         )
+    proves = getattr(_module(solver), "PROVES", True)
+    if _asks_by_kind(problem, solver):
+        from placer.solving.machine_kinds import best_of_kinds  # hivemind does not
+
+        return _verified(
+            best_of_kinds(
+                problem,
+                lambda asked, own: _checked(asked, solver, own, run),
+                options,
+                solver,
+                proves=proves,
+            )
+        )
     if _counts_workers(problem, solver):
         from placer.solving.worker_counts.search import (
             best_worker_count,  # models without a plan do not
@@ -162,10 +175,18 @@ def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) ->
             lambda asked, own: _checked(asked, solver, own, run),
             options,
             solver,
-            proves=getattr(_module(solver), "PROVES", True),
+            proves=proves,
         )
         return _verified(result)
     return _checked(problem, solver, options, run)
+
+
+def _asks_by_kind(problem: Problem, solver: str) -> bool:
+    """Tell whether a question is asked for each kind of machine: of workers with a plan the search
+    over their numbers does it, and a solver that prices every placement by itself.
+    """
+    whole = getattr(_module(solver), "PRICES_ALL", False)
+    return problem.uniform and problem.island_question is None and not whole
 
 
 def _counts_workers(problem: Problem, solver: str) -> bool:
@@ -198,7 +219,8 @@ def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, Solve
         If there is no such solver.
     """
     wish = problem.requirements
-    if wish.open_batches or wish.has_shares or _counts_workers(problem, solver):
+    parts = _asks_by_kind(problem, solver) or _counts_workers(problem, solver)
+    if wish.open_batches or wish.has_shares or parts:
         return lambda asked, options: solve(asked, solver, options)
     module = _module(solver)
     run: Run = module.prepare(problem) if hasattr(module, "prepare") else module.solve

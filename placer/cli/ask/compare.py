@@ -52,7 +52,7 @@ def command(
 
     _check_placements(placements)
     check_every(words["exchange"], every=every)
-    problem = Advisor(catalog).problem(model, **words)
+    problem = Advisor(catalog).problem(model, mixed=True, **words)
     options = side_by_side(problem, placements, every=every)
     if as_json:
         print_json(comparison_document(problem, options))

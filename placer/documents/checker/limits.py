@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
+from placer.documents.checker.averages import transport_of
 from placer.documents.checker.case import GIB, Case, kind_of, ran_out_of_memory
 from placer.documents.checker.dollars import sends
 from placer.documents.checker.islands import (
@@ -40,7 +41,7 @@ def broken_limits(
         case.wish,
         [
             *(*_machines(case), *_wishes(case), *_quotas(case), *_exchange(case, bill)),
-            *(*_data(case), *wrong_islands(case), *unread(case)),
+            *(*_unlike(case), *_data(case), *wrong_islands(case), *unread(case)),
         ],
     )
     for what, count, low, high in (
@@ -117,6 +118,19 @@ def _wishes(case: Case) -> Iterator[str]:
         workers = case.placement["workers"]
         if sum(machine_count(r) for r in workers if _uses(rule, r)) < rule["count"]:
             yield f"fewer than {rule['count']} x {rule['device']} in {rule['place']}"
+
+
+def _unlike(case: Case) -> Iterator[str]:
+    """Check that workers are alike where the software divides a step equally, unless unlike ones
+    are asked for: in words, by naming machines, or by data with its place.
+    """
+    wish, rows = case.wish, case.placement["workers"]
+    offers = case.problem["catalog"]["offers"]
+    own = {(o["gpu"], o["gpu_count"]) for o in offers if o["price_basis"] == "owned"}
+    asked = wish.get("mixed", True) or wish["used"] or wish["datasets"] or len(own) > 1
+    kinds = {(r["gpu"], r["gpu_count"], r.get("machines", 1), str(r.get("inner"))) for r in rows}
+    if len(kinds) > 1 and not asked and transport_of(case.problem) != "hivemind":
+        yield f"{len(kinds)} kinds of workers, which are to be alike"
 
 
 def _uses(rule: dict[str, Any], row: dict[str, Any]) -> bool:

@@ -817,6 +817,18 @@ class Wishes(TrainingWishes, total=False):
             removable=True,
         ),
     ]
+    mixed: Annotated[
+        bool,
+        Wish(
+            group="machines",
+            reader="flag",
+            metavar="",
+            example="yes",
+            help="Allow unlike machines: only software that divides a step by speed gains.",
+            more="Where NCCL or Gloo averages, all workers are machines of one kind otherwise.",
+            default="no",
+        ),
+    ]
     require_measured: Annotated[
         bool,
         Wish(

@@ -1,0 +1,308 @@
+"""A search that divides a question into parts and asks about one after the other, the best bound
+first.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from placer.cost_model.convergence import batch_factor, multiplier_of
+from placer.cost_model.estimate import Estimate, estimate
+from placer.cost_model.limits import evaluated
+from placer.cost_model.objective import Objective, objective_of
+from placer.problem.admitted_exchanges import exchange_for
+from placer.problem.placement import NO_EXCHANGE, Placement
+from placer.problem.problem import Problem
+from placer.records import replace
+from placer.solving.allowance import Allowance
+from placer.solving.answer import ModeProof, SolveOptions, Status
+from placer.solving.result import Result
+
+Ask = Callable[[Problem, SolveOptions], Result]
+"""Solves a part of a question."""
+MOST_SHORT = 16
+"""Questions of a search whose answer is only compared with, and which skips parts."""
+FIRST_SHARE = 0.25
+"""Share of the time that is left for one part; what is open then is asked again with twice as much.
+"""
+SAME = 1e-8
+"""Relative difference up to which values are equal."""
+
+
+@dataclass(frozen=True, order=True)
+class Part:
+    """A part of a question; ``rank`` is a bound on its value, lowest is best, ``number`` orders
+    equals. A part without ``asked`` is still to be made; ``again`` tells whether one that was
+    stopped is worth more time.
+    """
+
+    rank: float
+    number: int
+    asked: Problem | None = field(default=None, compare=False)
+    again: bool = field(default=True, compare=False)
+
+
+@dataclass
+class PartSearch:
+    """The best answer so far, and the parts that are open, the best bound first.
+
+    Notes
+    -----
+    Mutable. ``left`` holds what was stopped, ``share`` that of the remaining time which a part may
+    take. ``proves``: whether the solver's answers have bounds.
+    """
+
+    problem: Problem
+    ask: Ask
+    options: SolveOptions
+    solver: str
+    allowed: Allowance
+    proves: bool
+    best: Result | None = None
+    last: Result | None = None
+    open: list[Part] = field(default_factory=list)
+    left: list[Part] = field(default_factory=list)
+    known: float | None = None
+    share: float = FIRST_SHARE
+    stopped: Status | None = None
+    asked: int = 0
+    candidates: int = 0
+    nodes: int = 0
+    modes: dict[tuple[str, int], list[ModeProof]] = field(default_factory=dict)
+
+    @property
+    def closed_gap(self) -> float:
+        """Relative distance from the best in which nothing better is looked for."""
+        return self.options.gap
+
+    @property
+    def skips(self) -> bool:
+        """Whether some parts are not even opened, so that nothing is proved."""
+        return False
+
+    def begin(self) -> None:
+        """Open the parts; drafts may come before."""
+        raise NotImplementedError
+
+    def go_on(self, part: Part) -> None:
+        """Make, divide or ask an open part, whichever comes next."""
+        if part.asked is not None:
+            self.work(part, part.asked)
+
+    def end(self) -> None:
+        """Improve the best answer once all parts are closed or stopped."""
+
+    def variants(self, placement: Placement) -> Iterator[Placement]:
+        """Yield a placement that was found, and others that are worth pricing beside it."""
+        yield placement
+
+    def tie(self, placement: Placement) -> float:
+        """Return the share by which a placement has to be better than the best."""
+        return 0.0
+
+    def is_open(self, answer: Result, rank: float) -> bool:
+        """Tell whether a part is open after an answer that was not stopped."""
+        return False
+
+    @cached_property
+    def objective(self) -> Objective:
+        """Objective of the question."""
+        return objective_of(self.problem.requirements)
+
+    @cached_property
+    def multiplier(self) -> float:
+        """Least samples to target of any exchange."""
+        modes = [
+            multiplier_of(exchange_for(name, 1, self.problem, local_steps=h), self.problem).value
+            for name, h in self.problem.modes
+        ]
+        return min([*modes, batch_factor(self.problem)])
+
+    @property
+    def empty(self) -> Result:
+        """Answer without a placement."""
+        return Result(
+            problem=self.problem,
+            status=Status.UNKNOWN,
+            placement=None,
+            estimate=None,
+            bound=None,
+            solver=self.solver,
+            seconds=0.0,
+            candidates=0,
+        )
+
+    @property
+    def goal(self) -> float | None:
+        """Value that is worth finding: better than the best by the gap; None without one."""
+        values = [v for v in (self.known, self.options.beat) if v is not None]
+        best = self.objective.best(values)
+        return None if best is None else self.objective.ahead(best, self.closed_gap)
+
+    def run(self) -> Result:
+        """Ask about part after part until none may hold something better, or a limit is reached."""
+        for known in (self.options.start, self.options.hint):
+            if known is not None:
+                self.offer(known)
+        self.begin()
+        while (self.open or self._again()) and not self.spent:
+            part = heapq.heappop(self.open)
+            if self.worth(part.rank):
+                self.go_on(part)
+        self.left += [part for part in self.open if self.worth(part.rank)]
+        self.end()
+        return self._result()
+
+    def push(self, part: Part) -> None:
+        """Open a part."""
+        heapq.heappush(self.open, part)
+
+    def worth(self, rank: float) -> bool:
+        """Tell whether a bound leaves anything that is worth finding."""
+        goal = self.goal
+        return goal is None or self.objective.better(-self.objective.sign * rank, goal, SAME)
+
+    def work(self, part: Part, asked: Problem) -> None:
+        """Ask about a part, and keep what is open after the answer."""
+        seconds = self.share * max(0.0, self.allowed.seconds_left)
+        best = self.objective.best([v for v in (self.known, self.options.beat) if v is not None])
+        own = replace(self.options.deaf, time_limit_s=seconds, start=None, hint=None, beat=best)
+        answer = self.ask(asked, own)
+        self._count(answer)
+        if answer.status is Status.INFEASIBLE:
+            return
+        if answer.interrupted or answer.status is Status.MEMORY_LIMIT:
+            self.stopped = answer.status
+        if answer.placement is not None:
+            self.offer(answer.placement, answer)
+        rank = part.rank if answer.bound is None else -self.objective.sign * answer.bound
+        again = answer.status.stopped
+        if again or self.is_open(answer, rank):
+            self.left.append(replace(part, rank=max(part.rank, rank), again=again))
+
+    def offer(self, placement: Placement, answer: Result | None = None) -> None:
+        """Keep a placement, or a variant of it, that keeps every limit and is better than the
+        best.
+        """
+        for found in self.variants(placement):
+            outcome, broken = evaluated(found, self.problem)
+            if outcome is None or broken:
+                continue
+            value = self.objective.value(outcome)
+            if self.known is None or self.objective.better(value, self.known, self.tie(found)):
+                self.keep(found, estimate(found, self.problem), value, answer)
+
+    def keep(
+        self, placement: Placement, figures: Estimate, value: float, answer: Result | None
+    ) -> None:
+        """Take a placement as the best so far."""
+        self.known = value
+        self.best = replace(
+            answer or self.empty,
+            problem=self.problem,
+            placement=placement.canonical(),
+            estimate=figures,
+            proof=(),
+        )
+        if self.options.on_better is not None:
+            self.options.on_better(value)
+
+    def _again(self) -> bool:
+        """Open what was stopped once more, for twice the share of the time; return whether anything
+        is open now.
+        """
+        if self.share >= 1 or self.options.node_limit is not None or self.spent:
+            return False
+        self.share = min(1.0, 2 * self.share)
+        self.open += [part for part in self.left if part.again]
+        self.left = [part for part in self.left if not part.again]
+        heapq.heapify(self.open)
+        return bool(self.open)
+
+    @property
+    def spent(self) -> bool:
+        """Whether nothing more may be asked."""
+        found = self.options.first and self.best is not None
+        short = self.skips and self.asked >= MOST_SHORT
+        return short or found or self.stopped is not None or bool(self.allowed.spent)
+
+    def _count(self, answer: Result) -> None:
+        """Add what a search did, and what it says of each strategy."""
+        self.last = answer
+        self.asked += 1
+        self.candidates += answer.candidates
+        self.nodes += answer.nodes
+        for mode in answer.proof:
+            self.modes.setdefault((mode.strategy, mode.local_steps), []).append(mode)
+
+    def _result(self) -> Result:
+        """Return the best answer with what is proved of all."""
+        status = self._status()
+        bound = self._total_bound(status)
+        return replace(
+            self.best or self.empty,
+            status=status,
+            bound=bound,
+            solver=self.solver,
+            candidates=self.candidates,
+            nodes=self.nodes,
+            proof=self._proof(status, bound),
+            limits=self.options.asked,
+            interrupted=self.last is not None and self.last.interrupted,
+        )
+
+    def _status(self) -> Status:
+        """Return how the whole ended."""
+        if self.stopped is not None:
+            return self.stopped
+        if not self.proves:
+            return Status.UNKNOWN if self.best is None else Status.FEASIBLE
+        if self.options.first and self.best is not None:
+            return Status.FEASIBLE
+        if self.left or self.skips:
+            return Status.TIME_LIMIT
+        return Status.INFEASIBLE if self.best is None else Status.OPTIMAL
+
+    def _total_bound(self, status: Status) -> float | None:
+        """Return what no placement beats: of a finished search the value and the gap; None of one
+        that skips parts.
+        """
+        if self.skips:
+            return None
+        if not self.proves or status is Status.INFEASIBLE or self.best is None:
+            ranks = [part.rank for part in self.left]
+            open_ = self.proves and ranks and status is not Status.INFEASIBLE
+            return -self.objective.sign * min(ranks) if open_ and min(ranks) > -math.inf else None
+        bounds = [-self.objective.sign * part.rank for part in self.left]
+        value = self.best.value
+        reached = None if value is None else self.objective.ahead(value, self.options.gap)
+        return self.objective.best([*bounds, *([] if reached is None else [reached])])
+
+    def _proof(self, status: Status, bound: float | None) -> tuple[ModeProof, ...]:
+        """Return what is proved of each strategy: the bound of the whole holds for all of them."""
+        wish = self.problem.requirements
+        if not self.proves or status not in (Status.OPTIMAL, Status.INFEASIBLE):
+            return ()
+        alone = wish.min_workers == 1 and wish.min_regions <= 1
+        names = [*([(NO_EXCHANGE, 1)] if alone else []), *self.problem.modes]
+        proof = []
+        for name, steps in names:
+            rows = self.modes.get((name, steps), [])
+            nodes, priced = (sum(getattr(r, key) for r in rows) for key in ("nodes", "priced"))
+            searched = "search" if nodes or priced else "root"
+            proof.append(
+                ModeProof(
+                    strategy=name,
+                    local_steps=steps,
+                    method="alone" if name == NO_EXCHANGE else searched,
+                    bound=bound,
+                    root_bound=None,
+                    nodes=nodes,
+                    priced=priced,
+                )
+            )
+        return tuple(proof)
