@@ -376,7 +376,7 @@ class _Search:
         """Keep a placement that keeps every limit and is better than the best, with its machines
         divided into workers in the best way.
         """
-        for divided in self._divisions(placement):
+        for divided in (each.canonical() for each in self._divisions(placement)):
             outcome, broken = evaluated(divided, self.problem)
             if outcome is None or broken:
                 continue
@@ -404,7 +404,7 @@ class _Search:
         self.best = replace(
             answer or self._empty,
             problem=self.problem,
-            placement=placement.canonical(),
+            placement=placement,
             estimate=figures,
             proof=(),
         )
