@@ -188,7 +188,7 @@ class PartSearch:
         """Keep a placement, or a variant of it, that keeps every limit and is better than the
         best.
         """
-        for found in self.variants(placement):
+        for found in (each.canonical() for each in self.variants(placement)):
             outcome, broken = evaluated(found, self.problem)
             if outcome is None or broken:
                 continue
@@ -204,7 +204,7 @@ class PartSearch:
         self.best = replace(
             answer or self.empty,
             problem=self.problem,
-            placement=placement.canonical(),
+            placement=placement,
             estimate=figures,
             proof=(),
         )

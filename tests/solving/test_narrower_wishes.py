@@ -79,13 +79,9 @@ def test_one_more_wish_never_improves_an_answer(part: int) -> None:
 @pytest.mark.parametrize("seconds", [0.001, 0.05, 0.2])
 def test_a_short_limit_ends_an_answer_while_it_is_drafted(seconds: float) -> None:
     """Drafts of gpt2 over all markets take about a second with a quota: a limit before that is an
-    answer without a proof, or one line that says so, and never a traceback.
+    answer without a proof, never a traceback.
     """
-    try:
-        found = Advisor().recommend(
-            "gpt2", alternatives=False, budget="400/h", quota=16, time_limit=seconds
-        )
-    except PlacerError as error:
-        assert "time" in str(error)
-        return
+    found = Advisor().recommend(
+        "gpt2", alternatives=False, budget="400/h", quota=16, time_limit=seconds
+    )
     assert found.status is Status.TIME_LIMIT
