@@ -1,4 +1,5 @@
-"""The best placement of machines of one kind: one question for each kind.
+"""The best placement of machines of one kind: the best of any where these are alike, else one
+question for each kind.
 
 Software that divides a step equally makes fast machines wait for slow ones, so that all workers are
 to be alike. A bound by price and speed alone tells which kinds are worth asking about.
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placer.cost_model.dollars.components import usd_per_million_samples
+from placer.problem.placement import Placement
 from placer.problem.problem import Pool, Problem
 from placer.problem.worker_sizes import ROUNDING
 from placer.records import replace
@@ -19,6 +21,11 @@ from placer.solving import allowance
 from placer.solving.answer import SolveOptions
 from placer.solving.part_search import Ask, Part, PartSearch
 from placer.solving.result import Result
+
+FEW = 4
+"""Questions of a search whose answer is only compared with."""
+ANY_SHARE = 0.5
+"""Share of the time for the question about any machines."""
 
 
 def best_of_kinds(
@@ -43,28 +50,66 @@ def best_of_kinds(
     -------
     Result
         The bound holds for every kind.
+
+    Notes
+    -----
+    Machines of one kind are some of any machines, so that the best of any are the best of one kind
+    where they are alike, and bound them where they are not.
     """
     with allowance.opened(
         options.time_limit_s, options.memory_limit_bytes, options.cancel
     ) as allowed:
         began = time.perf_counter()
-        own = replace(options, certificate=False)
-        found = _KindSearch(problem, ask, own, solver, allowed, proves).run()
-        return replace(found, seconds=time.perf_counter() - began)
+        half = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s)
+        wish = replace(problem.requirements, mixed=True)
+        found = replace(ask(replace(problem, requirements=wish), half), problem=problem)
+        unlike = found.placement is not None and len(kinds_of(found.placement)) > 1
+        if unlike or (found.placement is None and found.status.stopped and not found.interrupted):
+            own = replace(options, certificate=False)
+            search = _KindSearch(problem, ask, own, solver, allowed, proves, whole=found)
+            found = search.run()
+        return replace(found, seconds=time.perf_counter() - began, limits=options.asked)
+
+
+def kinds_of(placement: Placement) -> set[tuple[object, ...]]:
+    """Return the kinds of workers of a placement."""
+    return {group.kind for group in placement.groups}
 
 
 @dataclass
 class _KindSearch(PartSearch):
-    """The best answer so far, and the kinds of machines that are open."""
+    """The best answer so far, and the kinds of machines that are open; ``whole`` is the answer
+    where any machines may be mixed.
+    """
+
+    whole: Result | None = None
 
     def begin(self) -> None:
         """Open each kind with a bound by price and speed alone."""
         kinds: dict[str, list[Pool]] = {}
         for pool in self.problem.pools:
             kinds.setdefault(f"{pool.offer.gpu}:{pool.offer.gpu_count}", []).append(pool)
+        least, first = -math.inf, set[str]()
+        if self.whole is not None:
+            self.count(self.whole)
+            if self.whole.bound is not None:
+                least = -self.objective.sign * self.whole.bound
+            if self.whole.placement is not None:
+                first = {f"{g.gpu}:{g.gpu_count}" for g in self.whole.placement.groups}
         for number, (kind, pools) in enumerate(kinds.items()):
             wish = replace(self.problem.requirements, gpus=(kind,), mixed=True)
-            self.push(Part(self._rank(pools), number, replace(self.problem, requirements=wish)))
+            asked = self.problem.with_pools(wish, tuple(pools))
+            part = Part(max(least, self._rank(pools)), number, asked)
+            if kind in first:  # those that are best together are often best alone
+                self.work(part, asked)
+            else:
+                self.push(part)
+
+    @property
+    def spent(self) -> bool:
+        """Whether nothing more may be asked: a short search asks about few kinds."""
+        short = self.options.node_limit is not None and self.asked > FEW
+        return short or super().spent
 
     def _rank(self, pools: Sequence[Pool]) -> float:
         """Return a bound on the value of a kind, lowest is best.

@@ -172,7 +172,7 @@ class PartSearch:
         best = self.objective.best([v for v in (self.known, self.options.beat) if v is not None])
         own = replace(self.options.deaf, time_limit_s=seconds, start=None, hint=None, beat=best)
         answer = self.ask(asked, own)
-        self._count(answer)
+        self.count(answer)
         if answer.status is Status.INFEASIBLE:
             return
         if answer.interrupted or answer.status is Status.MEMORY_LIMIT:
@@ -230,7 +230,7 @@ class PartSearch:
         short = self.skips and self.asked >= MOST_SHORT
         return short or found or self.stopped is not None or bool(self.allowed.spent)
 
-    def _count(self, answer: Result) -> None:
+    def count(self, answer: Result) -> None:
         """Add what a search did, and what it says of each strategy."""
         self.last = answer
         self.asked += 1
