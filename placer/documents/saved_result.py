@@ -90,6 +90,7 @@ LATER_WISHES = frozenset(
         "data_bytes",
         "data_cache",
         "budget_rate",
+        "uniform",
     }
 )
 """Keys of the request that files of older versions lack."""

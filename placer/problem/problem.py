@@ -537,7 +537,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         equally, and nothing says which machines take part.
         """
         wish = self.requirements
-        return not wish.mixed and self.transport in RINGS and not self.mixes_workers
+        return wish.uniform and self.transport in RINGS and not self.mixes_workers
 
     def with_pools(self, requirements: Requirements, pools: tuple[Pool, ...]) -> Problem:
         """Return the question with other wishes, about some of its workers alone."""

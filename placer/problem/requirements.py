@@ -88,6 +88,7 @@ LATER_FIELDS = (
     "least_speed",
     "narrowed",
     "budget_rate",
+    "uniform",
 )
 """Fields that documents leave out where nothing is asked: older versions wrote none of them."""
 ALL_REGIONS = 1_000
@@ -226,7 +227,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
     them;
     ``speed_caps`` and ``least_speed`` are what a search over them asks of one range of speeds, and
     ``narrowed`` what a search over numbers of workers asks of one number. They are no words of a
-    user. Without ``mixed`` all workers are machines of one kind where the software divides a step
+    user. With ``uniform`` all workers are machines of one kind where the software divides a step
     equally. ``budget_rate`` names the rate at which a budget in another currency was
     read.
     """
@@ -275,7 +276,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
     quota_gpus: int | None = None
     used: tuple[Used, ...] = ()
     same_zone: bool = True
-    mixed: bool = True
+    uniform: bool = False
     require_measured: bool = False
     oldest_price: str | None = None
     transport: str | None = None

@@ -61,7 +61,7 @@ def best_of_kinds(
     ) as allowed:
         began = time.perf_counter()
         half = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s)
-        wish = replace(problem.requirements, mixed=True)
+        wish = replace(problem.requirements, uniform=False)
         found = replace(ask(replace(problem, requirements=wish), half), problem=problem)
         unlike = found.placement is not None and len(kinds_of(found.placement)) > 1
         if unlike or (found.placement is None and found.status.stopped and not found.interrupted):
@@ -97,7 +97,7 @@ class _KindSearch(PartSearch):
             if self.whole.placement is not None:
                 first = {f"{g.gpu}:{g.gpu_count}" for g in self.whole.placement.groups}
         for number, (kind, pools) in enumerate(kinds.items()):
-            wish = replace(self.problem.requirements, gpus=(kind,), mixed=True)
+            wish = replace(self.problem.requirements, gpus=(kind,), uniform=False)
             asked = self.problem.with_pools(wish, tuple(pools))
             part = Part(max(least, self._rank(pools)), number, asked)
             if kind in first:  # those that are best together are often best alone

@@ -16,7 +16,7 @@ PROOF = SolveOptions(gap=0.0, time_limit_s=60.0)
 
 def uniform(problem: Problem, *, mixed: bool = False) -> Problem:
     """Return a question whose software divides a step equally, with workers alike or not."""
-    wish = replace(problem.requirements, mixed=mixed, transport="nccl")
+    wish = replace(problem.requirements, uniform=not mixed, transport="nccl")
     return replace(problem, requirements=wish)
 
 

@@ -127,7 +127,7 @@ def _unlike(case: Case) -> Iterator[str]:
     wish, rows = case.wish, case.placement["workers"]
     offers = case.problem["catalog"]["offers"]
     own = {(o["gpu"], o["gpu_count"]) for o in offers if o["price_basis"] == "owned"}
-    asked = wish.get("mixed", True) or wish["used"] or wish["datasets"] or len(own) > 1
+    asked = not wish.get("uniform") or wish["used"] or wish["datasets"] or len(own) > 1
     kinds = {(r["gpu"], r["gpu_count"], r.get("machines", 1), str(r.get("inner"))) for r in rows}
     if len(kinds) > 1 and not asked and transport_of(case.problem) != "hivemind":
         yield f"{len(kinds)} kinds of workers, which are to be alike"

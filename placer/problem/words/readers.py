@@ -96,6 +96,11 @@ def _flag(value: str | bool, asked: Reading) -> tuple[object, ...]:
     return (value == "yes",)
 
 
+def _mixed(value: str | bool, asked: Reading) -> tuple[object, ...]:
+    (allowed,) = _flag(value, asked)
+    return (not allowed,)
+
+
 def _number(value: str, asked: Reading) -> tuple[object, ...]:
     try:
         return (float(value),)
@@ -247,6 +252,7 @@ READERS: Mapping[str, Reader] = {
     "deadline": lambda value, asked: (read_deadline(value),),
     "exchange": _exchange,
     "flag": _flag,
+    "mixed": _mixed,
     "floor": lambda value, asked: (parse_fraction(value, asked.wish.word, 1.0),),
     "gpus": lambda value, asked: (devices_of(value, asked.catalog),),
     "island_machines": lambda value, asked: parse_range(value, asked.wish.word, LARGEST_ISLAND),

@@ -821,12 +821,14 @@ class Wishes(TrainingWishes, total=False):
         bool,
         Wish(
             group="machines",
-            reader="flag",
+            fields=("uniform",),
+            reader="mixed",
             metavar="",
             example="yes",
             help="Allow unlike machines: only software that divides a step by speed gains.",
             more="Where NCCL or Gloo averages, all workers are machines of one kind otherwise.",
             default="no",
+            keys=("uniform",),
         ),
     ]
     require_measured: Annotated[
