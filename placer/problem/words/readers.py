@@ -34,6 +34,7 @@ from placer.units import (
     parse_seconds,
     parse_tokens,
 )
+from placer.workload.peer import RINGS
 
 MOST_LOCAL_STEPS = 100_000
 """More local steps are a slip of the keyboard."""
@@ -98,7 +99,8 @@ def _flag(value: str | bool, asked: Reading) -> tuple[object, ...]:
 
 def _mixed(value: str | bool, asked: Reading) -> tuple[object, ...]:
     (allowed,) = _flag(value, asked)
-    return (not allowed,)
+    transport = asked.words.get("transport") or asked.catalog.transport
+    return (not allowed and transport in RINGS,)  # hivemind divides a step by speed
 
 
 def _number(value: str, asked: Reading) -> tuple[object, ...]:
