@@ -22,7 +22,7 @@ from placer.problem.data.residency import leaks
 from placer.problem.exchange import overlaps, traits
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements, missing
+from placer.problem.requirements import Quota, Requirements, missing
 from placer.problem.shares import Part, broken_caps, broken_shares
 from placer.units import GIB, format_bytes, format_duration, format_number, format_usd
 from placer.workload.inner_plan import InnerPlan
@@ -296,18 +296,26 @@ def _plan_violations(inner: InnerPlan, wish: Requirements) -> Iterator[Violation
 
 def _quota_violations(placement: Placement, problem: Problem) -> list[Violation]:
     used = quota_use(placement, problem)
-    joint = [
-        (row, sum(gpus for key, gpus in used.items() if row.covers(*key)))
+    joint = [(row, joint_use(row, placement, problem)) for row in problem.requirements.joint_quotas]
+    unknown = {
+        (group.place, group.instance_type)
+        for group in placement.groups
         for row in problem.requirements.joint_quotas
-    ]
+        for offer in [offer_of(group, problem)]
+        if row.vcpus is not None and row.counts(offer) and offer.stated_vcpus is None
+    }
     return [
         Violation(
             code="quota",
-            message=f"{gpus} GPUs exceed the joint quota of {row.gpus} for {row.place} {row.gpu} "
-            f"{row.market}",
+            message=f"no vCPUs are known of {machine} in {place}, which a quota counts",
         )
-        for row, gpus in joint
-        if gpus > row.gpus
+        for place, machine in sorted(unknown)
+    ] + [
+        Violation(
+            code="quota", message=f"{taken} exceed the joint quota of {row.most} {row.words}"
+        )
+        for row, taken in joint
+        if taken > row.most
     ] + [
         Violation(
             code="quota",
@@ -332,6 +340,19 @@ def quota_use(placement: Placement, problem: Problem) -> dict[tuple[str, str, st
         key = (server.place, server.gpu, server.market)
         used[key] = used.get(key, 0) + server.gpu_count
     return used
+
+
+def joint_use(row: Quota, placement: Placement, problem: Problem) -> int:
+    """Return what a placement takes of a joint quota: GPUs, or vCPUs of all machines and the
+    server.
+    """
+    machines = [(offer_of(group, problem), group.machine_count) for group in placement.groups]
+    server = placement.exchange.server
+    if server is not None:
+        offer = server_offer(server, problem)
+        if row.vcpus is not None or needs_quota(offer, problem):
+            machines.append((offer, server.machine_count))
+    return sum(row.taken(offer, count) for offer, count in machines)
 
 
 def parts_of(placement: Placement, problem: Problem) -> tuple[Part, ...]:
