@@ -296,35 +296,30 @@ def _plan_violations(inner: InnerPlan, wish: Requirements) -> Iterator[Violation
 
 def _quota_violations(placement: Placement, problem: Problem) -> list[Violation]:
     used = quota_use(placement, problem)
-    joint = [(row, joint_use(row, placement, problem)) for row in problem.requirements.joint_quotas]
-    unknown = {
-        (group.place, group.instance_type)
-        for group in placement.groups
-        for row in problem.requirements.joint_quotas
-        for offer in [offer_of(group, problem)]
-        if row.vcpus is not None and row.counts(offer) and offer.stated_vcpus is None
-    }
     return [
-        Violation(
-            code="quota",
-            message=f"no vCPUs are known of {machine} in {place}, which a quota counts",
-        )
-        for place, machine in sorted(unknown)
-    ] + [
-        Violation(
-            code="quota", message=f"{taken} exceed the joint quota of {row.most} {row.words}"
-        )
-        for row, taken in joint
-        if taken > row.most
-    ] + [
-        Violation(
-            code="quota",
-            message=f"{gpus} x {gpu} {market} in {place} exceed the quota of "
-            f"{problem.quota(place, gpu, market)} GPUs",
-        )
-        for (place, gpu, market), gpus in sorted(used.items())
-        if gpus > problem.quota(place, gpu, market)
+        *_joint_violations(placement, problem),
+        *(
+            Violation(
+                code="quota",
+                message=f"{gpus} x {gpu} {market} in {place} exceed the quota of "
+                f"{problem.quota(place, gpu, market)} GPUs",
+            )
+            for (place, gpu, market), gpus in sorted(used.items())
+            if gpus > problem.quota(place, gpu, market)
+        ),
     ]
+
+
+def _joint_violations(placement: Placement, problem: Problem) -> Iterator[Violation]:
+    offers = [offer_of(group, problem) for group in placement.groups]
+    for row in problem.requirements.joint_quotas:
+        taken = joint_use(row, placement, problem)
+        if taken > row.most:
+            unknown = [o.instance_type for o in offers if row.lacks_vcpus(o)]
+            message = f"{taken} {row.unit} exceed the joint quota of {row.most} {row.words}"
+            if unknown:
+                message = f"the quota of {row.words} counts {unknown[0]}, whose vCPUs nobody knows"
+            yield Violation(code="quota", message=message)
 
 
 def quota_use(placement: Placement, problem: Problem) -> dict[tuple[str, str, str], int]:

@@ -151,8 +151,8 @@ class VmOffer(Placed, msgspec.Struct, frozen=True):
 
     @property
     def stated_vcpus(self) -> int | None:
-        """vCPUs of the machine as quotas count them, a part of one as a whole one; None where nobody
-        states them: those of own machines are assumed.
+        """Count the vCPUs as quotas do, a part of one as a whole one; None where nobody states
+        them: those of own machines are assumed.
         """
         known = self.price_basis != "owned" and 0 < self.vcpus < math.inf
         return math.ceil(self.vcpus) if known else None

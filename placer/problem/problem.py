@@ -42,8 +42,8 @@ from placer.problem.requirements import (
     OUTER,
     SYNCHRONOUS,
     JointLimit,
-    Quota,
     Narrowed,
+    Quota,
     Requirements,
     joint_limits,
 )
@@ -786,10 +786,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             )
         for row in self._machine_quotas:
             taken = row.taken(offer)
-            if row.vcpus is not None and row.counts(offer) and offer.stated_vcpus is None:
+            if row.lacks_vcpus(offer):
                 return (
-                    f"the quota of {row.words} counts {offer.instance_type} in {offer.place}, of "
-                    f"which no vCPUs are known; exclude its place or device in the quota"
+                    f"the quota of {row.words} counts {offer.instance_type} in {offer.place}, whose "
+                    f"vCPUs nobody knows; name the places of the cloud in the quota"
                 )
             if taken > row.most:
                 return (

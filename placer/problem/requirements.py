@@ -124,9 +124,13 @@ class Quota(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse rows of no amount or two, and of machines that are not counted together."""
         if (self.gpus is None) == (self.vcpus is None):
-            raise PlacerError(f"a quota of {self.place} states {self.gpus} GPUs and {self.vcpus} vCPUs", "give one of them")
+            both = "GPUs and vCPUs" if self.vcpus is not None else "neither GPUs nor vCPUs"
+            raise PlacerError(f"a quota for {self.place} states {both}", "give gpus or vcpus")
         if self.of_machines and self.scope != "together":
-            raise PlacerError(f"a quota of {self.words} with scope '{self.scope}'", "vCPUs and machine types hold together: write scope together")
+            raise PlacerError(
+                f"a quota of {self.words} with scope '{self.scope}'",
+                "vCPUs and machine types hold together: write scope together",
+            )
 
     @property
     def most(self) -> int:
@@ -164,6 +168,10 @@ class Quota(Struct, frozen=True, kw_only=True):
         return matches(offer.instance_type, self.machine) and self.covers(
             offer.place, offer.gpu, offer.market
         )
+
+    def lacks_vcpus(self, offer: VmOffer) -> bool:
+        """Tell whether it counts vCPUs of machines of which nobody states them."""
+        return self.vcpus is not None and offer.stated_vcpus is None and self.counts(offer)
 
     def taken(self, offer: VmOffer, machines: int = 1) -> int:
         """Return the GPUs or vCPUs that some machines of an offer take; more than there are where

@@ -112,9 +112,7 @@ class Market:
             if kind not in kept or pool.usd_per_hour < kept[kind].usd_per_hour:
                 kept[kind] = pool
         least: dict[tuple[object, ...], float] = {}
-        for key in (
-            sorted(kept, key=lambda key: kept[key].usd_per_hour) if sized else ()
-        ):
+        for key in sorted(kept, key=lambda key: kept[key].usd_per_hour) if sized else ():
             size, smallest = kept[key].offer.vcpus, least.get(key[:-1], float("inf"))
             if size >= smallest:
                 del kept[key]  # dearer, and emits or takes more

@@ -79,7 +79,7 @@ def test_rows_count_apart_or_together(erben: Catalog) -> None:
     assert broken(Quota(place="*", gpu="*", market="*", gpus=4)) == []
     assert broken(together(8, place="gcp/*", gpu="T4")) == []
     assert broken(together(7, place="gcp/*", gpu="T4")) == [
-        "8 GPUs exceed the joint quota of 7 for gcp/* T4 *"
+        "8 GPUs exceed the joint quota of 7 GPUs of T4 in gcp/*"
     ]
     assert broken(together(3, place="aws/*")) == []
 

@@ -126,13 +126,8 @@ def _quota(cells: Mapping[str, str], where: str, catalog: Catalog | None) -> Quo
     for column in COLUMNS[:3]:
         if column not in cells:
             raise PlacerError(f"{where}: no {column}", "write * for all")
-    if ("gpus" in cells) == ("vcpus" in cells):
-        raise PlacerError(
-            f"{where}: gpus '{cells.get('gpus', '')}' and vcpus '{cells.get('vcpus', '')}'",
-            "give one of them in a row",
-        )
-    unit, machine = "vcpus" if "vcpus" in cells else "gpus", cells.get("machine", "*")
-    together = unit == "vcpus" or machine != "*"
+    machine = cells.get("machine", "*")
+    together = "vcpus" in cells or machine != "*"
     scope = cells.get("scope", SCOPES[together])
     if scope not in SCOPES:
         raise unknown("scope", f"{scope}' in '{where}", SCOPES)
@@ -142,28 +137,33 @@ def _quota(cells: Mapping[str, str], where: str, catalog: Catalog | None) -> Quo
             f"{where}: market '{cells['market']}'", f"write {', '.join(MARKET_WORDS)} or *"
         )
     places = [p if "/" in p or p == "*" else f"{p}/*" for p in cells["place"].split("|")]
-    place, gpu = "|".join(places), cells["gpu"]
-    most = quota_gpus(cells[unit], f"{where}: {unit}")
+    gpu = cells["gpu"]
     if catalog is not None:
         names = {known.upper(): known for known in catalog.gpus}
         gpu = "|".join(names.get(one.upper(), one) for one in gpu.split("|"))
-        if not any(matches(known, place) for known in catalog.regions):
-            raise unknown("place", f"{cells['place']}' in '{where}", catalog.regions)
-        if not any(matches(known, gpu) for known in catalog.gpus):
-            raise unknown("GPU", f"{gpu}' in '{where}", catalog.rented_gpus)
-        if machine != "*":
-            machines = {offer.instance_type for offer in catalog.offers}
-            if not any(matches(known, machine) for known in machines):
-                raise unknown("machine", f"{machine}' in '{where}", machines)
+    amounts = {
+        name: quota_gpus(cells[name], f"{where}: {name}")
+        for name in ("gpus", "vcpus")
+        if name in cells
+    }
     try:
-        return Quota(
-            place=place,
-            gpu=gpu,
-            market=market,
-            gpus=most if unit == "gpus" else None,
-            scope=scope,
-            machine=machine,
-            vcpus=most if unit == "vcpus" else None,
+        row = Quota(
+            place="|".join(places), gpu=gpu, market=market, scope=scope, machine=machine, **amounts
         )
     except PlacerError as error:
         raise PlacerError(f"{where}: {error.message}", error.hint) from None
+    if catalog is not None:
+        _check_names(row, cells["place"], where, catalog)
+    return row
+
+
+def _check_names(row: Quota, place: str, where: str, catalog: Catalog) -> None:
+    """Refuse places and devices that match nothing, and single machine types that nobody rents."""
+    if not any(matches(known, row.place) for known in catalog.regions):
+        raise unknown("place", f"{place}' in '{where}", catalog.regions)
+    if not any(matches(known, row.gpu) for known in catalog.gpus):
+        raise unknown("GPU", f"{row.gpu}' in '{where}", catalog.rented_gpus)
+    # A cloud's families may be of machines that the book does not have.
+    machines = {offer.instance_type for offer in catalog.offers}
+    if row.machine not in machines and not any(sign in row.machine for sign in "*?[|"):
+        raise unknown("machine", f"{row.machine}' in '{where}", machines)

@@ -224,7 +224,9 @@ def _stated(kind: str, book: Catalog, options: dict[str, Any]) -> Found:
     if kind != "gcp-quotas" and not region:
         raise PlacerError("quotas of which region?", "give --in REGION")
     if not file and kind != "aws-quotas":
-        raise PlacerError("which answer?", "give --from FILE with the JSON that gcloud or az prints")
+        raise PlacerError(
+            "which answer?", "give --from FILE with the JSON that gcloud or az prints"
+        )
     document, origin = read_json_answer(Path(file)) if file else live.ask_quotas(region)
     if kind == "gcp-quotas":
         return gcp_quotas(document, book, origin.place)

@@ -38,7 +38,7 @@ AZURE_SIZE = re.compile(
     r"(?:_(?P<gpu>[A-Z][A-Z0-9]*))?(?:_(?P<version>v\d+))?"
 )
 AZURE_TOTALS = {"cores": "on_demand", "lowprioritycores": "spot"}
-"""Limits on the vCPUs of all machines of a region, and their market: spot machines have no other."""
+"""Limits on the vCPUs of all machines of a region, and their market: spot ones have no other."""
 
 
 class QuotaRow(NamedTuple):
@@ -202,7 +202,9 @@ def _azure_families(offer: VmOffer) -> set[str]:
 def _place(provider: str, region: str, book: Catalog) -> str:
     place = f"{provider}/{region}"
     if place not in book.regions:
-        raise PlacerError(f"region '{place}' is not in the book", "name one of its regions with --in")
+        raise PlacerError(
+            f"region '{place}' is not in the book", "name one of its regions with --in"
+        )
     return place
 
 
