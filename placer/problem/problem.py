@@ -771,21 +771,21 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             default=None,
         )
 
-    def quota_problem(self, offer: VmOffer) -> str:
-        """Return which quota has no room for one machine, and what it would have to be; empty if
-        there is room.
+    def quota_problem(self, offer: VmOffer, machines: int = 1) -> str:
+        """Return which quota has no room for a worker of some machines, and what it would have to
+        be; empty if there is room.
         """
+        needed = machines * offer.gpu_count
         bucket = offer.place, offer.gpu, offer.market
         most = self.quota(*bucket)
-        if most < offer.gpu_count:
+        if most < needed:
             split = any(r.market != "*" for r in self.requirements.quotas if r.covers(*bucket))
             market = f" {offer.market.replace('_', '-')}" if split else ""
             return (
-                f"the quota allows {most} {offer.gpu}{market} in {offer.place}; raise it to "
-                f"{offer.gpu_count}"
+                f"the quota allows {most} {offer.gpu}{market} in {offer.place}; raise it to {needed}"
             )
         for row in self._machine_quotas:
-            taken = row.taken(offer)
+            taken = row.taken(offer, machines)
             if row.lacks_vcpus(offer):
                 return (
                     f"the quota of {row.words} counts {offer.instance_type} in {offer.place}, whose "
@@ -793,7 +793,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 )
             if taken > row.most:
                 return (
-                    f"the quota allows {row.most} {row.words}; raise it to {taken} for one "
+                    f"the quota allows {row.most} {row.words}; raise it to {taken} for {machines} x "
                     f"{offer.instance_type} in {offer.place}"
                 )
         return ""

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from placer.errors import PlacerError, unknown
@@ -107,7 +107,7 @@ def matches(name: str, patterns: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns.split("|"))
 
 
-class Quota(Struct, frozen=True, kw_only=True):
+class Quota(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """At most ``gpus`` devices, or ``vcpus`` of machines, wherever place, GPU, market and machine
     type match (wildcards, several with ``|`` between): ``each`` place, GPU and market apart, or all
     ``together``. Rows of vCPUs and of machine types hold together.
@@ -117,7 +117,7 @@ class Quota(Struct, frozen=True, kw_only=True):
     gpu: str
     market: str
     gpus: int | None = None
-    scope: str = "each"
+    scope: str = field(default_factory=lambda: "each")  # so written even where it is the default
     machine: str = "*"
     vcpus: int | None = None
 

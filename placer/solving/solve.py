@@ -412,11 +412,12 @@ def _removals(problem: Problem) -> tuple[dict[str, int], dict[str, int], str, st
         causes = [where] if where else [message for _, message in wrong][:1]
         if not where and [code for code, _ in wrong] == [STALE]:
             newest = max(newest, offer.as_of)
-        short = "" if causes or not problem.pools_of(offer) else problem.quota_problem(offer)
-        if short:
-            causes, filter_ = [short], "quota"
-            if offer.usd_per_hour < least_usd:
-                quota, least_usd = short, offer.usd_per_hour
+        for pool in () if causes else problem.pools_of(offer):
+            short = problem.quota_problem(offer, pool.machines)
+            if short:
+                causes, filter_ = [short], "quota"
+                if pool.usd_per_hour < least_usd:
+                    quota, least_usd = short, pool.usd_per_hour
         for message in causes or ["nobody knows how fast it is"]:
             reasons[message] = reasons.get(message, 0) + 1
         name = FILTERS.get(filter_, filter_)
