@@ -1086,7 +1086,7 @@ def vcpu_problem(seed: int) -> Problem:
         {"market": draw.choice(["spot", "on_demand"])},
         {"place": draw.choice([row.place for row in offers])},
         {"gpu": "|".join(draw.sample(["T4", "A10", "V100"], 2))},
-        {"machine": draw.choice(["*-large", "*x1*", "T4*|A10*"])},
+        {"machine": draw.choice(["*-large", "*[0-9]", "*[0-9]", "T4*|A10*"])},
     ]
     rows = tuple(
         Quota(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from conftest import Run
@@ -195,6 +196,38 @@ def test_rows_of_vcpus_count_machines(erben: Catalog) -> None:
     assert broken(vcpus(63, "gcp/*")) == ["64 vCPUs exceed the joint quota of 63 vCPUs in gcp/*"]
     for row in (vcpus(0, "aws/*"), vcpus(0, market="on_demand"), vcpus(0, machine="g[0-9]*")):
         assert broken(row) == []
+
+
+@pytest.mark.parametrize("solver", ["exact", "milp"])
+def test_a_dearer_machine_serves_where_a_quota_does_not_count_it(
+    erben: Catalog, solver: str
+) -> None:
+    """One T4 in a place fills a row of 8 vCPUs of its machine type. Its twin has more vCPUs and a
+    higher price, but counts under no row: two workers are one of each at the least cost.
+    """
+    place, market = "gcp/us-central1", "spot"
+    cheap = next(o for o in erben.offers if (o.place, o.device, o.market) == (place, "T4", market))
+    twin = msgspec.structs.replace(
+        cheap, instance_type="twin", vcpus=16, usd_per_hour=1.1 * cheap.usd_per_hour
+    )
+    problem = Problem(
+        profile=load_profile("roberta-xlm"),
+        catalog=replace(erben, offers=(*erben.offers, twin)),
+        requirements=Requirements(
+            objective="cost",
+            min_workers=2,
+            places_in=(place,),
+            gpus=("T4",),
+            market=market,
+            quotas=(vcpus(8, machine=cheap.instance_type),),
+        ),
+    )
+    placement = solve(problem, solver).placement
+    assert placement is not None
+    assert {group.instance_type: group.count for group in placement.groups} == {
+        cheap.instance_type: 1,
+        "twin": 1,
+    }
 
 
 def test_machines_of_unknown_vcpus_are_refused(erben: Catalog) -> None:
