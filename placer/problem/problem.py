@@ -781,9 +781,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if most < needed:
             split = any(r.market != "*" for r in self.requirements.quotas if r.covers(*bucket))
             market = f" {offer.market.replace('_', '-')}" if split else ""
-            return (
-                f"the quota allows {most} {offer.gpu}{market} in {offer.place}; raise it to {needed}"
-            )
+            return f"the quota allows {most} {offer.gpu}{market} in {offer.place}; raise it to {needed}"
         for row in self._machine_quotas:
             taken = row.taken(offer, machines)
             if row.lacks_vcpus(offer):

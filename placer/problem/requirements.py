@@ -144,11 +144,11 @@ class Quota(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def words(self) -> str:
-        """Return what is counted and where: ``vCPUs of g[0-9]* spot in aws/us-east-2``."""
+        """Return what is counted and where: ``spot vCPUs of g[0-9]* in aws/us-east-2``."""
         named = [name for name in (self.machine, self.gpu) if name != "*"]
-        market = "" if self.market == "*" else f" {self.market.replace('_', '-')}"
+        market = "" if self.market == "*" else f"{self.market.replace('_', '-')} "
         place = "all places" if self.place == "*" else self.place
-        return f"{self.unit}{' of ' if named else ''}{' '.join(named)}{market} in {place}"
+        return f"{market}{self.unit}{' of ' if named else ''}{' '.join(named)} in {place}"
 
     @property
     def of_machines(self) -> bool:
