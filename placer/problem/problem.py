@@ -775,24 +775,23 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Return which quota has no room for a worker of some machines, and what it would have to
         be; empty if there is room.
         """
-        needed = machines * offer.gpu_count
-        bucket = offer.place, offer.gpu, offer.market
+        bucket, needed = (offer.place, offer.gpu, offer.market), machines * offer.gpu_count
         most = self.quota(*bucket)
         if most < needed:
             split = any(r.market != "*" for r in self.requirements.quotas if r.covers(*bucket))
-            market = f" {offer.market.replace('_', '-')}" if split else ""
-            return f"the quota allows {most} {offer.gpu}{market} in {offer.place}; raise it to {needed}"
+            name = f"{offer.gpu} {offer.market.replace('_', '-')}" if split else offer.gpu
+            return f"the quota allows {most} {name} in {offer.place}; raise it to {needed}"
+        machine = f"{offer.instance_type} in {offer.place}"
         for row in self._machine_quotas:
-            taken = row.taken(offer, machines)
             if row.lacks_vcpus(offer):
                 return (
-                    f"the quota of {row.words} counts {offer.instance_type} in {offer.place}, whose "
-                    f"vCPUs nobody knows; name the places of the cloud in the quota"
+                    f"the quota of {row.words} counts {machine}, whose vCPUs nobody knows; name "
+                    f"the places of the cloud in the quota"
                 )
-            if taken > row.most:
+            if row.taken(offer, machines) > row.most:
                 return (
-                    f"the quota allows {row.most} {row.words}; raise it to {taken} for {machines} x "
-                    f"{offer.instance_type} in {offer.place}"
+                    f"the quota allows {row.most} {row.words}; raise it to "
+                    f"{row.taken(offer, machines)} for {machines} x {machine}"
                 )
         return ""
 

@@ -130,4 +130,5 @@ def _reason(offer: VmOffer, problem: Problem) -> str:
         )
     if problem.pool(offer) is None:
         return f"nobody knows how fast {problem.profile.name} runs on {offer.device}"
-    return problem.quota_problem(offer)
+    short = problem.quota_problem(offer)
+    return short or f"the quota allows too few {offer.device} in {offer.place}"

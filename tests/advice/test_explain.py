@@ -376,7 +376,7 @@ def test_a_quota_that_binds() -> None:
 
 
 def test_a_quota_of_vcpus_that_binds(tmp_path: Path) -> None:
-    """Four T4 on machines of 8 vCPUs are all that 39 vCPUs hold; without the row more are faster."""
+    """Four T4 on machines of 8 vCPUs are all that 39 hold; without the row more are faster."""
     path = tmp_path / "quota.csv"
     path.write_text("place,gpu,market,vcpus\ngcp/*,*,spot,39\n", encoding="utf-8")
     found = placer.explain(
