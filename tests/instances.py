@@ -1062,3 +1062,41 @@ def joint_problem(seed: int) -> Problem:
         problem,
         requirements=replace(problem.requirements, quotas=(*problem.requirements.quotas, *chosen)),
     )
+
+
+def vcpu_problem(seed: int) -> Problem:
+    """Draw a market of `exchange_problem` in which some offers have a dearer or cheaper twin with
+    other vCPUs, with quotas of vCPUs of all machines, a market, a place, a GPU or a machine type.
+    """
+    draw = random.Random(f"vcpus {seed}")
+    problem = exchange_problem(seed)
+    offers = []
+    for row in problem.catalog.offers:
+        size = draw.choice([4, 8, 16, 32])
+        offers.append(msgspec.structs.replace(row, vcpus=size))
+        if len(problem.pools) <= 3 and draw.random() < 0.4:
+            twin = {
+                "instance_type": f"{row.instance_type}-large",
+                "vcpus": 2 * size,
+                "usd_per_hour": round(row.usd_per_hour * draw.choice([0.9, 1.0, 1.1]), 4),
+            }
+            offers.append(msgspec.structs.replace(row, **twin))
+    patterns = [
+        {},
+        {"market": draw.choice(["spot", "on_demand"])},
+        {"place": draw.choice([row.place for row in offers])},
+        {"gpu": "|".join(draw.sample(["T4", "A10", "V100"], 2))},
+        {"machine": draw.choice(["*-large", "*[0-9]", "*[0-9]", "T4*|A10*"])},
+    ]
+    rows = tuple(
+        Quota(
+            **{"place": "*", "gpu": "*", "market": "*", **pattern},
+            scope="together",
+            vcpus=draw.choice([8, 16, 32, 32, 48, 96]),
+        )
+        for pattern in draw.sample(patterns, draw.choice([1, 1, 2, 3]))
+    )
+    wish = replace(problem.requirements, quotas=(*problem.requirements.quotas, *rows))
+    return replace(
+        problem, catalog=replace(problem.catalog, offers=tuple(offers)), requirements=wish
+    )

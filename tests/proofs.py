@@ -12,6 +12,7 @@ from instances import (
     random_problem,
     total_problem,
     used_problem,
+    vcpu_problem,
     wide_problem,
 )
 from placer.problem.problem import Problem
@@ -29,6 +30,7 @@ MARKETS: dict[str, Callable[[int], Problem]] = {
     "joint": joint_problem,
     "total": total_problem,
     "carbon": carbon_problem,
+    "vcpus": vcpu_problem,
 }
 
 

@@ -22,7 +22,7 @@ from placer.problem.data.residency import leaks
 from placer.problem.exchange import overlaps, traits
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements, missing
+from placer.problem.requirements import Quota, Requirements, missing
 from placer.problem.shares import Part, broken_caps, broken_shares
 from placer.units import GIB, format_bytes, format_duration, format_number, format_usd
 from placer.workload.inner_plan import InnerPlan
@@ -305,27 +305,30 @@ def _plan_violations(inner: InnerPlan, wish: Requirements) -> Iterator[Violation
 
 def _quota_violations(placement: Placement, problem: Problem) -> list[Violation]:
     used = quota_use(placement, problem)
-    joint = [
-        (row, sum(gpus for key, gpus in used.items() if row.covers(*key)))
-        for row in problem.requirements.joint_quotas
-    ]
     return [
-        Violation(
-            code="quota",
-            message=f"{gpus} GPUs exceed the joint quota of {row.gpus} for {row.place} {row.gpu} "
-            f"{row.market}",
-        )
-        for row, gpus in joint
-        if gpus > row.gpus
-    ] + [
-        Violation(
-            code="quota",
-            message=f"{gpus} x {gpu} {market} in {place} exceed the quota of "
-            f"{problem.quota(place, gpu, market)} GPUs",
-        )
-        for (place, gpu, market), gpus in sorted(used.items())
-        if gpus > problem.quota(place, gpu, market)
+        *_joint_violations(placement, problem),
+        *(
+            Violation(
+                code="quota",
+                message=f"{gpus} x {gpu} {market} in {place} exceed the quota of "
+                f"{problem.quota(place, gpu, market)} GPUs",
+            )
+            for (place, gpu, market), gpus in sorted(used.items())
+            if gpus > problem.quota(place, gpu, market)
+        ),
     ]
+
+
+def _joint_violations(placement: Placement, problem: Problem) -> Iterator[Violation]:
+    offers = [offer_of(group, problem) for group in placement.groups]
+    for row in problem.requirements.joint_quotas:
+        taken = joint_use(row, placement, problem)
+        if taken > row.most:
+            unknown = [o.instance_type for o in offers if row.lacks_vcpus(o)]
+            message = f"{taken} {row.unit} exceed the joint quota of {row.most} {row.words}"
+            if unknown:
+                message = f"the quota of {row.words} counts {unknown[0]}, whose vCPUs nobody knows"
+            yield Violation(code="quota", message=message)
 
 
 def quota_use(placement: Placement, problem: Problem) -> dict[tuple[str, str, str], int]:
@@ -341,6 +344,19 @@ def quota_use(placement: Placement, problem: Problem) -> dict[tuple[str, str, st
         key = (server.place, server.gpu, server.market)
         used[key] = used.get(key, 0) + server.gpu_count
     return used
+
+
+def joint_use(row: Quota, placement: Placement, problem: Problem) -> int:
+    """Return what a placement takes of a joint quota: GPUs, or vCPUs of all machines and the
+    server.
+    """
+    machines = [(offer_of(group, problem), group.machine_count) for group in placement.groups]
+    server = placement.exchange.server
+    if server is not None:
+        offer = server_offer(server, problem)
+        if row.vcpus is not None or needs_quota(offer, problem):
+            machines.append((offer, server.machine_count))
+    return sum(row.taken(offer, count) for offer, count in machines)
 
 
 def parts_of(placement: Placement, problem: Problem) -> tuple[Part, ...]:

@@ -277,7 +277,7 @@ def _read(
     problem = advisor.problem(row["model"], book, objective="cost", **words)
     wish = replace(
         problem.requirements,
-        quotas=tuple(replace(quota, gpus=math.floor(share * quota.gpus)) for quota in quotas),
+        quotas=tuple(replace(quota, gpus=math.floor(share * quota.most)) for quota in quotas),
         quota_gpus=None if quota_gpus is None else math.floor(share * quota_gpus),
     )
     duration = _seconds(row.get("duration"), "duration")
@@ -345,6 +345,12 @@ def _quotas(
         return tuple(rows), None
     value = check_words({"quota": quota})["quota"]
     fields = read_wish(WISHES["quota"], value, book, {})
+    for row in fields["quotas"]:
+        if row.of_machines:  # nothing prices what jobs take of it from each other
+            raise PlacerError(
+                f"quota of {row.most} {row.words}: jobs share quotas of GPUs of any machine type",
+                "state it in gpus, without machine",
+            )
     return tuple(fields["quotas"]), fields["quota_gpus"]
 
 

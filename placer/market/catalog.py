@@ -4,6 +4,7 @@ prices.
 
 from __future__ import annotations
 
+import math
 import pickle
 import zlib
 from collections.abc import Mapping
@@ -147,6 +148,14 @@ class VmOffer(Placed, msgspec.Struct, frozen=True):
     def usd_per_gpu_hour(self) -> float:
         """Price of each device of the machine."""
         return self.usd_per_hour / self.gpu_count
+
+    @property
+    def stated_vcpus(self) -> int | None:
+        """Count the vCPUs as quotas do, a part of one as a whole one; None where nobody states
+        them: those of own machines are assumed.
+        """
+        known = self.price_basis != "owned" and 0 < self.vcpus < math.inf
+        return math.ceil(self.vcpus) if known else None
 
     @property
     def moves(self) -> bool:

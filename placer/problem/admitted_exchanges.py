@@ -210,7 +210,8 @@ def needs_quota(offer: VmOffer, problem: Problem) -> bool:
 
 
 def _within_quota(offer: VmOffer, problem: Problem) -> bool:
-    return (
+    quotas = problem.requirements.quotas
+    return all(row.taken(offer) <= row.most for row in quotas if row.vcpus is not None) and (
         not needs_quota(offer, problem)
         or problem.quota(offer.place, offer.gpu, offer.market) >= offer.gpu_count
     )

@@ -43,6 +43,7 @@ from placer.problem.requirements import (
     SYNCHRONOUS,
     JointLimit,
     Narrowed,
+    Quota,
     Requirements,
     joint_limits,
 )
@@ -130,7 +131,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     island, that works by the plan ``inner``; ``alone`` and ``shared`` are samples/s of the whole
     island, on average over all passes of what ``loader`` reads (None: the data is with the
     workers). ``speed_cap`` limits the speed of all workers of this kind. ``free_share`` of the
-    time behind which an exchange may hide is left to an exchange between workers.
+    time behind which an exchange may hide is left to an exchange between workers. ``room`` is how
+    many quotas of vCPUs and of machine types allow, each by itself (None: there are none).
     """
 
     offer: VmOffer
@@ -143,6 +145,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     loader: Loader | None = None
     speed_cap: int | None = None
     free_share: float = 1.0
+    room: int | None = None
 
     @property
     def streamed(self) -> float:
@@ -220,6 +223,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         most, available = self.gpu_quota // self.gpus, self.offer.available
         if available is not None:
             most = min(most, available // self.machines)
+        if self.room is not None:
+            most = min(most, self.room)
         return most if self.speed_cap is None else min(most, self.speed_cap // self.speed_units)
 
 
@@ -462,7 +467,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def machines_there(self, offer: VmOffer) -> int:
         """Return the machines of an offer that quota and stock leave."""
         most = self.quota(offer.place, offer.gpu, offer.market) // offer.gpu_count
-        return most if offer.available is None else min(most, offer.available)
+        others = (offer.available, self._room(offer, 1))
+        return min([most, *(other for other in others if other is not None)])
 
     def _limits(self, workers: int) -> Limits:
         wish, asked = self.requirements, self.requirements.narrowed or Narrowed()
@@ -757,9 +763,50 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Return the GPUs allowed for a place, type and market: the last matching row of the quota
         file, and no more than any joint quota; `NO_QUOTA_GPUS` where there is none.
         """
-        rows = [row for row in self.requirements.quotas if row.covers(place, gpu, market)]
-        own = next((row.gpus for row in reversed(rows) if row.scope == "each"), self._other_quota)
-        return min([own, *(row.gpus for row in rows if row.scope == "together")])
+        quotas = self.requirements.quotas
+        rows = [row for row in quotas if not row.of_machines and row.covers(place, gpu, market)]
+        own = next((row.most for row in reversed(rows) if row.scope == "each"), self._other_quota)
+        return min([own, *(row.most for row in rows if row.scope == "together")])
+
+    @cached_property
+    def _machine_quotas(self) -> tuple[Quota, ...]:
+        return tuple(row for row in self.requirements.quotas if row.of_machines)
+
+    def _room(self, offer: VmOffer, machines: int) -> int | None:
+        """Return how many workers of some machines the quotas of vCPUs and of machine types allow,
+        each by itself; None without one that counts them.
+        """
+        rows = self._machine_quotas
+        if not rows:  # asked of every row of a book
+            return None
+        return min(
+            (row.most // taken for row in rows for taken in [row.taken(offer, machines)] if taken),
+            default=None,
+        )
+
+    def quota_problem(self, offer: VmOffer, machines: int = 1) -> str:
+        """Return which quota has no room for a worker of some machines, and what it would have to
+        be; empty if there is room.
+        """
+        bucket, needed = (offer.place, offer.gpu, offer.market), machines * offer.gpu_count
+        most = self.quota(*bucket)
+        if most < needed:
+            split = any(r.market != "*" for r in self.requirements.quotas if r.covers(*bucket))
+            name = f"{offer.gpu} {offer.market.replace('_', '-')}" if split else offer.gpu
+            return f"the quota allows {most} {name} in {offer.place}; raise it to {needed}"
+        machine = f"{offer.instance_type} in {offer.place}"
+        for row in self._machine_quotas:
+            if row.lacks_vcpus(offer):
+                return (
+                    f"the quota of {row.words} counts {machine}, whose vCPUs nobody knows; name "
+                    f"the places of the cloud in the quota"
+                )
+            if row.taken(offer, machines) > row.most:
+                return (
+                    f"the quota allows {row.most} {row.words}; raise it to "
+                    f"{row.taken(offer, machines)} for {machines} x {machine}"
+                )
+        return ""
 
     @property
     def _other_quota(self) -> int:
@@ -822,6 +869,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             inner=built.plan if built is not None and planned else None,
             loader=loader,
             speed_cap=self._speed_cap(offer),
+            room=self._room(offer, machines),
             free_share=1.0 if built is None or workers is None else built.step.free_share,
         )
 

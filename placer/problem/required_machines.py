@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from placer.market.catalog import VmOffer
-from placer.problem.problem import Pool, Problem
+from placer.problem.problem import NO_QUOTA_GPUS, Pool, Problem
 from placer.problem.requirements import Quota, Used, uses
 
 
@@ -85,17 +85,20 @@ def _most_machines(pools: Sequence[Pool], joint: Sequence[Quota]) -> int:
 
 def _within(pools: Sequence[Pool], joint: Quota | None) -> int:
     """Return the most machines under the quotas of the pools and one that several of them share."""
-    left, most, shared = (
-        {pool.bucket: pool.gpu_quota for pool in pools},
-        0,
-        0 if joint is None else joint.gpus,
-    )
-    for pool in sorted(pools, key=lambda pool: pool.offer.gpu_count):
-        devices = pool.offer.gpu_count
+    most, shared = 0, 0 if joint is None else joint.most
+    # One that counts vCPUs is looked at alone, which errs high: the smallest first is best by one
+    # measure, not by two.
+    alone = joint is not None and joint.of_machines
+    left = {pool.bucket: NO_QUOTA_GPUS if alone else pool.gpu_quota for pool in pools}
+    sizes = [
+        (0 if joint is None else joint.taken(pool.offer), pool.offer.gpu_count, pool)
+        for pool in pools
+    ]
+    for taken, devices, pool in sorted(sizes, key=lambda size: size[:2] if alone else size[1:2]):
         count = min(pool.max_count, left[pool.bucket] // devices)
-        if joint is not None and joint.covers(*pool.bucket):
-            count = min(count, shared // devices)
-            shared -= count * devices
+        if taken:
+            count = min(count, shared // taken)
+            shared -= count * taken
         left[pool.bucket] -= count * devices
         most += count
     return most
@@ -127,7 +130,5 @@ def _reason(offer: VmOffer, problem: Problem) -> str:
         )
     if problem.pool(offer) is None:
         return f"nobody knows how fast {problem.profile.name} runs on {offer.device}"
-    return (
-        f"the quota of {problem.quota(offer.place, offer.gpu, offer.market)} GPUs allows no "
-        f"{offer.device} in {offer.place}"
-    )
+    short = problem.quota_problem(offer)
+    return short or f"the quota allows too few {offer.device} in {offer.place}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from placer.errors import PlacerError, unknown
-from placer.market.catalog import MARKETS, OLD_TRANSPORT
+from placer.market.catalog import MARKETS, OLD_TRANSPORT, VmOffer
 from placer.problem.data.datasets import Dataset, needs_place
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import WorkerGroup
@@ -95,24 +96,94 @@ ALL_REGIONS = 1_000
 """More regions than any market has: no limit."""
 
 
-class Quota(Struct, frozen=True, kw_only=True):
-    """At most ``gpus`` devices wherever place, GPU and market match (wildcards): ``each`` of these
-    apart, or all ``together``.
+@lru_cache(maxsize=65_536)
+def matches(name: str, patterns: str) -> bool:
+    """Tell whether a name is one of some patterns with ``|`` between them.
+
+    Examples
+    --------
+    >>> [matches(name, "g[0-9]*|gr[0-9]*") for name in ("g6.xlarge", "gr6.4xlarge", "p5.48xlarge")]
+    [True, True, False]
+    """
+    return any(fnmatchcase(name, pattern) for pattern in patterns.split("|"))
+
+
+class Quota(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """At most ``gpus`` devices, or ``vcpus`` of machines, wherever place, GPU, market and machine
+    type match (wildcards, several with ``|`` between): ``each`` place, GPU and market apart, or all
+    ``together``. Rows of vCPUs and of machine types hold together.
     """
 
     place: str
     gpu: str
     market: str
-    gpus: int
-    scope: str = "each"
+    gpus: int | None = None
+    scope: str = field(default_factory=lambda: "each")  # so written even where it is the default
+    machine: str = "*"
+    vcpus: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse rows of no amount or two, and of machines that are not counted together."""
+        if (self.gpus is None) == (self.vcpus is None):
+            both = "GPUs and vCPUs" if self.vcpus is not None else "neither GPUs nor vCPUs"
+            raise PlacerError(f"a quota for {self.place} states {both}", "give gpus or vcpus")
+        if self.of_machines and self.scope != "together":
+            raise PlacerError(
+                f"a quota of {self.words} with scope '{self.scope}'",
+                "vCPUs and machine types hold together: write scope together",
+            )
+
+    @property
+    def most(self) -> int:
+        """How many GPUs or vCPUs are allowed."""
+        return (self.gpus or 0) if self.vcpus is None else self.vcpus
+
+    @property
+    def unit(self) -> str:
+        """Return what is counted."""
+        return "GPUs" if self.vcpus is None else "vCPUs"
+
+    @property
+    def words(self) -> str:
+        """Return what is counted and where: ``spot vCPUs of g[0-9]* in aws/us-east-2``."""
+        named = [name for name in (self.machine, self.gpu) if name != "*"]
+        market = "" if self.market == "*" else f"{self.market.replace('_', '-')} "
+        place = "all places" if self.place == "*" else self.place
+        return f"{market}{self.unit}{' of ' if named else ''}{' '.join(named)} in {place}"
+
+    @property
+    def of_machines(self) -> bool:
+        """Tell whether it counts vCPUs, or machine types apart: then machines of one place, GPU and
+        market differ in what they take.
+        """
+        return self.vcpus is not None or self.machine != "*"
 
     def covers(self, place: str, gpu: str, market: str) -> bool:
-        """Tell whether devices of a place and market count."""
+        """Tell whether devices of a place and market count, of some machine type at least."""
         return (
-            fnmatchcase(place, self.place)
-            and fnmatchcase(gpu, self.gpu)
-            and fnmatchcase(market, self.market)
+            matches(place, self.place) and matches(gpu, self.gpu) and matches(market, self.market)
         )
+
+    def counts(self, offer: VmOffer) -> bool:
+        """Tell whether the machines of an offer count."""
+        return matches(offer.instance_type, self.machine) and self.covers(
+            offer.place, offer.gpu, offer.market
+        )
+
+    def lacks_vcpus(self, offer: VmOffer) -> bool:
+        """Tell whether it counts vCPUs of machines of which nobody states them."""
+        return self.vcpus is not None and offer.stated_vcpus is None and self.counts(offer)
+
+    def taken(self, offer: VmOffer, machines: int = 1) -> int:
+        """Return the GPUs or vCPUs that some machines of an offer take; more than there are where
+        nobody states their vCPUs.
+        """
+        if not self.counts(offer):
+            return 0
+        if self.vcpus is None:
+            return machines * offer.gpu_count
+        each = offer.stated_vcpus
+        return machines * (self.vcpus + 1 if each is None else each)
 
 
 class Counted(Protocol):
@@ -123,12 +194,8 @@ class Counted(Protocol):
         """Machines of one worker."""
 
     @property
-    def gpus(self) -> int:
-        """GPUs of one worker."""
-
-    @property
-    def bucket(self) -> tuple[str, str, str]:
-        """Place, GPU and market."""
+    def offer(self) -> VmOffer:
+        """What they are rented as."""
 
     @property
     def speed_units(self) -> int:
@@ -136,8 +203,8 @@ class Counted(Protocol):
 
 
 class JointLimit(Struct, frozen=True, kw_only=True):
-    """At most so many GPUs of a joint quota, so much speed under a cap, or machines where there is
-    neither.
+    """At most so many GPUs or vCPUs of a joint quota, so much speed under a cap, or machines where
+    there is neither.
     """
 
     most: int
@@ -147,11 +214,9 @@ class JointLimit(Struct, frozen=True, kw_only=True):
     def taken(self, pool: Counted) -> int:
         """Return what one worker takes."""
         if self.cap is not None:
-            place, _, market = pool.bucket
-            return pool.speed_units if self.cap.covers(place, market) else 0
-        if self.quota is None:
-            return pool.machines
-        return pool.gpus if self.quota.covers(*pool.bucket) else 0
+            covered = self.cap.covers(pool.offer.place, pool.offer.market)
+            return pool.speed_units if covered else 0
+        return pool.machines if self.quota is None else self.quota.taken(pool.offer, pool.machines)
 
 
 class Kept(Struct, frozen=True, kw_only=True):
@@ -330,7 +395,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
 
     @property
     def has_quotas(self) -> bool:
-        """Tell whether anything limits the GPUs of an account."""
+        """Tell whether anything limits the GPUs or vCPUs of an account."""
         return bool(self.quotas) or self.quota_gpus is not None
 
     @property
@@ -576,7 +641,7 @@ def missing(rule: Used, groups: Iterable[WorkerGroup]) -> int:
 
 def joint_limits(wish: Requirements) -> tuple[JointLimit, ...]:
     """List the limits on sums that the wishes set."""
-    quotas = (JointLimit(most=row.gpus, quota=row) for row in wish.joint_quotas)
+    quotas = (JointLimit(most=row.most, quota=row) for row in wish.joint_quotas)
     machines = [] if wish.max_machines is None else [JointLimit(most=wish.max_machines)]
     caps = (JointLimit(most=cap.most, cap=cap) for cap in wish.speed_caps if cap.scope != "each")
     return (*quotas, *machines, *caps)

@@ -136,16 +136,15 @@ def _trials(problem: Problem) -> Iterator[Trial]:
     """Yield the nearest island within the quota of each kind of offer that no wish leaves out."""
     kinds = set()
     for offer in sorted(problem.catalog.offers, key=lambda o: o.usd_per_hour):
-        quota = problem.quota(offer.place, offer.gpu, offer.market)
+        most = problem.machines_there(offer)
         kind = (
             *(offer.gpu, offer.gpu_count, offer.market, offer.network_gbps, offer.fabric),
-            *(offer.memory_gib, offer.max_island_machines, offer.as_of, offer.available, quota),
+            *(offer.memory_gib, offer.max_island_machines, offer.as_of, most),
         )
         if kind in kinds or problem.place_problem(offer.place):
             continue
         kinds.add(kind)
         left_out = WISHES & {code for code, _ in problem.offer_problems(offer)}
-        most = min(quota // offer.gpu_count, quota if offer.available is None else offer.available)
         nearest = problem.nearest_island(offer, most)
         if left_out or most < 1 or nearest is None:
             continue

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from math import inf
 from pathlib import Path
 from types import ModuleType
 from typing import Protocol
@@ -389,7 +390,7 @@ def require_pools(problem: Problem) -> None:
     if nearest is not None:
         lacks, remedy = nearest
         raise PlacerError(f"{what}: {lacks}", remedy)
-    reasons, filters, newest = _removals(problem)
+    reasons, filters, newest, quota = _removals(problem)
     common = max(reasons, key=lambda r: (reasons[r], r), default="the catalog has no offers")
     if newest:
         raise PlacerError(
@@ -410,18 +411,20 @@ def require_pools(problem: Problem) -> None:
     )
     if removed:
         what += f"; removed {removed}"
-    raise PlacerError(what, f"widen the request; most often: {common}")
+    # What passes everything else is lost by quota alone, however few machines that are.
+    raise PlacerError(what, quota or f"widen the request; most often: {common}")
 
 
-def _removals(problem: Problem) -> tuple[dict[str, int], dict[str, int], str]:
+def _removals(problem: Problem) -> tuple[dict[str, int], dict[str, int], str, str]:
     """Count offers by what removes them, in sentences and by kind of filter; and return the newest
-    date of those that are only too old, empty without any.
+    date of those that are only too old, and the quota that excludes the cheapest that passes
+    everything else. Both are empty without any.
     """
     from placer.solving.nearest_plan import WISHES
 
     reasons: dict[str, int] = {}
     filters: dict[str, int] = {}
-    newest = ""
+    newest, quota, least_usd = "", "", inf
     for offer in problem.catalog.offers:
         where = problem.place_problem(offer.place)
         wrong = problem.offer_problems(offer)
@@ -431,10 +434,14 @@ def _removals(problem: Problem) -> tuple[dict[str, int], dict[str, int], str]:
         causes = [where] if where else [message for _, message in wrong][:1]
         if not where and [code for code, _ in wrong] == [STALE]:
             newest = max(newest, offer.as_of)
-        if not causes and problem.quota(offer.place, offer.gpu, offer.market) < offer.gpu_count:
-            causes, filter_ = [f"the quota allows too few {offer.gpu}"], "quota"
+        for pool in () if causes else problem.pools_of(offer):
+            short = problem.quota_problem(offer, pool.machines)
+            if short:
+                causes, filter_ = [short], "quota"
+                if pool.usd_per_hour < least_usd:
+                    quota, least_usd = short, pool.usd_per_hour
         for message in causes or ["nobody knows how fast it is"]:
             reasons[message] = reasons.get(message, 0) + 1
         name = FILTERS.get(filter_, filter_)
         filters[name] = filters.get(name, 0) + 1
-    return reasons, filters, newest
+    return reasons, filters, newest, quota

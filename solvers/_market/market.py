@@ -80,13 +80,14 @@ class Market:
         kept: dict[tuple[object, ...], Pool] = {}
         datasets = problem.requirements.datasets
         only = set() if problem.requirements.data_moves else {data.place for data in datasets}
+        rows = [row for row in problem.requirements.quotas if row.of_machines]
+        sized = problem.requirements.counts_carbon or any(row.vcpus is not None for row in rows)
         for number, pool in enumerate(problem.pools):
             offer = pool.offer
             if only and offer.place not in only:
                 continue
-            vcpus = (
-                offer.vcpus if problem.requirements.counts_carbon else None
-            )  # more vCPUs emit more
+            # More vCPUs emit more, and take more of a quota of vCPUs.
+            vcpus = offer.vcpus if sized else None
             limited = None if offer.available is None else number
             kind = (
                 offer.provider,
@@ -105,19 +106,16 @@ class Market:
                 pool.first(pool.alone.value),
                 pool.first(pool.shared.value),
                 limited,
+                tuple(row.counts(offer) for row in rows),
                 vcpus,
             )
             if kind not in kept or pool.usd_per_hour < kept[kind].usd_per_hour:
                 kept[kind] = pool
         least: dict[tuple[object, ...], float] = {}
-        for key in (
-            sorted(kept, key=lambda key: kept[key].usd_per_hour)
-            if problem.requirements.counts_carbon
-            else ()
-        ):
+        for key in sorted(kept, key=lambda key: kept[key].usd_per_hour) if sized else ():
             size, smallest = kept[key].offer.vcpus, least.get(key[:-1], float("inf"))
             if size >= smallest:
-                del kept[key]  # dearer, and emits more
+                del kept[key]  # dearer, and emits or takes more
             least[key[:-1]] = min(size, smallest)
         return tuple(kept.values())
 

@@ -375,6 +375,27 @@ def test_a_quota_that_binds() -> None:
     assert "+1 GPU of quota for T4 spot in gcp/us-west1: " in text_of(found)
 
 
+def test_a_quota_of_vcpus_that_binds(tmp_path: Path) -> None:
+    """Four T4 on machines of 8 vCPUs are all that 39 hold; without the row more are faster."""
+    path = tmp_path / "quota.csv"
+    path.write_text("place,gpu,market,vcpus\ngcp/*,*,spot,39\n", encoding="utf-8")
+    found = placer.explain(
+        "roberta-xlm",
+        catalog="erben-2023",
+        gpu="T4",
+        market="spot",
+        places="gcp/us-west1",
+        budget="5/h",
+        exchange="all-reduce",
+        quota=path,
+    )
+    assert found.binding is not None
+    quota = next(limit for limit in found.binding.limits if limit.code == "quota")
+    assert (quota.used, quota.limit, quota.unit, quota.binds) == (32, 39, "vcpus", True)
+    assert "Quota of spot vCPUs in gcp/*: 32 of 39 vCPUs used" in text_of(found)
+    jsonschema.validate(found.to_dict(), json.loads(schema_text("explanation")))
+
+
 def test_a_region_that_is_five_percent_too_dear(tmp_path: Path) -> None:
     """A layer sells T4 in Iowa at 1.05 times the price of Oregon (0.18 USD/h): in one region it
     enters at 1 / 1.05 = 0.952 of it.

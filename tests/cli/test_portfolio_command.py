@@ -122,6 +122,15 @@ def test_wrong_files_are_told_in_a_line(run: Run, folder: Path, text: str, words
     assert done.stderr.startswith("error: ")
 
 
+def test_quotas_of_vcpus_are_refused(run: Run, folder: Path) -> None:
+    """Nothing shares them among jobs, so no job may take them all by itself."""
+    (folder / "vcpus.csv").write_text("place,gpu,market,vcpus\n*,*,*,8\n", encoding="utf-8")
+    file = written(folder, 'quota = "vcpus.csv"\n' + JOB)
+    done = run("portfolio", file, "--catalog", "erben-2023")
+    assert done.returncode == 2
+    assert "quota of 8 vCPUs in all places: jobs share quotas of GPUs" in done.stderr
+
+
 def test_a_file_names_a_list_of_blocks(run: Run, folder: Path) -> None:
     """Its path is meant beside the file of jobs; `begins` may be a time of TOML."""
     (folder / "blocks.csv").write_text(

@@ -23,6 +23,7 @@ from instances import (
     random_problem,
     reading_problem,
     site_problem,
+    vcpu_problem,
     wide_problem,
 )
 from placements import random_placement
@@ -133,7 +134,7 @@ def test_a_saved_problem_times_its_placement_as_the_whole_one(strategy: str) -> 
 
 @pytest.mark.parametrize(
     "draw",
-    [random_problem, wide_problem, exchange_problem, reading_problem],
+    [random_problem, wide_problem, exchange_problem, reading_problem, vcpu_problem],
     ids=lambda draw: draw.__name__,
 )
 def test_the_second_implementation_finds_the_same_limits_broken(

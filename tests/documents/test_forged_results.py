@@ -23,6 +23,7 @@ from placer.documents.proof_check import UNCOVERED
 from placer.documents.validate import examine_document
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
+from placer.problem.requirements import Quota
 from placer.records import replace
 from placer.solving.answer import ModeProof, SolveOptions, Status
 from placer.solving.by_hand import place_by_hand
@@ -136,6 +137,25 @@ def doctored(document: dict[str, Any], *, digest: str | None = None) -> Result:
     )
     catalog = replace(problem.catalog, offers=offers, digest=digest or problem.catalog.digest)
     return solve(replace(problem, catalog=catalog), "exact", SolveOptions(certificate=True))
+
+
+@pytest.mark.parametrize("name", ["whole", "used"])
+def test_a_placement_that_breaks_a_quota_of_vcpus_is_refused(files: Files, name: str) -> None:
+    """(A) Two A10 of 30 vCPUs called optimal under a row of 59; digests and totals are those of the
+    forged question.
+    """
+    problem = problem_of(files["whole"])
+    row = Quota(place="lambda/*", gpu="*", market="*", vcpus=59, scope="together")
+    wish = replace(problem.requirements, quotas=(row,))
+    honest = solve(
+        replace(problem, requirements=wish), "exact", SolveOptions(certificate=name == "whole")
+    )
+    assert refused(honest.to_saved(whole=name == "whole")) == ""
+    placement = place_by_hand("lambda/us-east-1=2xA10:on-demand", problem)
+    forged = replace(honest, placement=placement, estimate=estimate(placement, problem))
+    assert f"60 vCPUs exceed the joint quota of {row.vcpus} vCPUs in lambda/*" in refused(
+        forged.to_saved(whole=name == "whole")
+    )
 
 
 @pytest.mark.parametrize("whole", [True, False])

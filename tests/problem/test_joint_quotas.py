@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from conftest import Run
@@ -79,7 +80,7 @@ def test_rows_count_apart_or_together(erben: Catalog) -> None:
     assert broken(Quota(place="*", gpu="*", market="*", gpus=4)) == []
     assert broken(together(8, place="gcp/*", gpu="T4")) == []
     assert broken(together(7, place="gcp/*", gpu="T4")) == [
-        "8 GPUs exceed the joint quota of 7 for gcp/* T4 *"
+        "8 GPUs exceed the joint quota of 7 GPUs of T4 in gcp/*"
     ]
     assert broken(together(3, place="aws/*")) == []
 
@@ -127,3 +128,173 @@ def test_quota_file_with_a_scope(run: Run, tmp_path: Path) -> None:
     path.write_text("place,gpu,market,gpus\n*,*,*,16,together\n", encoding="utf-8")
     with pytest.raises(PlacerError, match="5 cells instead of 4"):
         read_quotas(path)
+
+
+def vcpus(most: int, place: str = "*", market: str = "*", machine: str = "*") -> Quota:
+    """A quota of vCPUs."""
+    return Quota(place=place, gpu="*", market=market, vcpus=most, scope="together", machine=machine)
+
+
+@pytest.mark.parametrize("chunk", range(5))
+def test_exact_equals_exhaustive_with_quotas_of_vcpus(chunk: int) -> None:
+    """200 instances with one to three rows of vCPUs over all, a market, a place, devices or machine
+    types, and twins of machines that differ in vCPUs and price: of each 40 at least 3 have another
+    answer without the rows, which is never a worse one.
+    """
+    changed = solved = 0
+    for seed in range(chunk * 40, chunk * 40 + 40):
+        answer = proved("vcpus", seed)
+        problem, oracle = answer.problem, solve(answer.problem, "exhaustive")
+        assert answer.status == oracle.status, seed
+        each = tuple(row for row in problem.requirements.quotas if row.vcpus is None)
+        free = solve(
+            replace(problem, requirements=replace(problem.requirements, quotas=each)),
+            "exact",
+            PROOF,
+        )
+        changed += free.placement != answer.placement
+        if oracle.value is not None:
+            solved += 1
+            assert answer.value == pytest.approx(oracle.value, rel=1e-8, abs=1e-12), seed
+            assert free.value is not None
+            sign = answer.objective.sign
+            assert sign * free.value >= sign * oracle.value - 1e-8 * abs(oracle.value), seed
+    assert min(changed, solved) >= 3
+
+
+@pytest.mark.parametrize("solver", ["greedy", "local_search", "milp", "cpsat"])
+def test_other_solvers_keep_quotas_of_vcpus(solver: str) -> None:
+    """On 20 instances none is broken, and nothing is better than the proved answer."""
+    found = there = 0
+    for seed in range(20):
+        best = proved("vcpus", seed)
+        got = solve(best.problem, solver)
+        there += best.placement is not None
+        if got.placement is not None:
+            found += 1
+            assert violations(got.placement, best.problem) == ()
+    assert found >= 0.85 * there > 5
+
+
+def test_rows_of_vcpus_count_machines(erben: Catalog) -> None:
+    """4 T4 on machines of 8 vCPUs in each of two regions take 64 together: a row of 64 holds them,
+    one of 63 does not. Rows of other places, markets or machine types count none of them.
+    """
+    groups = "gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot"
+
+    def broken(row: Quota) -> list[str]:
+        problem = Problem(
+            profile=load_profile("roberta-xlm"),
+            catalog=erben,
+            requirements=Requirements(quotas=(row,)),
+        )
+        return [v.message for v in violations(place_by_hand(groups, problem), problem)]
+
+    size = {o.vcpus for o in erben.offers if (o.gpu, o.gpu_count, o.provider) == ("T4", 1, "gcp")}
+    assert size == {8}
+    assert broken(vcpus(64, "gcp/*")) == []
+    assert broken(vcpus(63, "gcp/*")) == ["64 vCPUs exceed the joint quota of 63 vCPUs in gcp/*"]
+    for row in (vcpus(0, "aws/*"), vcpus(0, market="on_demand"), vcpus(0, machine="g[0-9]*")):
+        assert broken(row) == []
+
+
+@pytest.mark.parametrize("solver", ["exact", "milp"])
+def test_a_dearer_machine_serves_where_a_quota_does_not_count_it(
+    erben: Catalog, solver: str
+) -> None:
+    """One T4 in a place fills a row of 8 vCPUs of its machine type. Its twin has more vCPUs and a
+    higher price, but counts under no row: two workers are one of each at the least cost.
+    """
+    place, market = "gcp/us-central1", "spot"
+    cheap = next(o for o in erben.offers if (o.place, o.device, o.market) == (place, "T4", market))
+    twin = msgspec.structs.replace(
+        cheap, instance_type="twin", vcpus=16, usd_per_hour=1.1 * cheap.usd_per_hour
+    )
+    problem = Problem(
+        profile=load_profile("roberta-xlm"),
+        catalog=replace(erben, offers=(*erben.offers, twin)),
+        requirements=Requirements(
+            objective="cost",
+            min_workers=2,
+            places_in=(place,),
+            gpus=("T4",),
+            market=market,
+            quotas=(vcpus(8, machine=cheap.instance_type),),
+        ),
+    )
+    placement = solve(problem, solver).placement
+    assert placement is not None
+    assert {group.instance_type: group.count for group in placement.groups} == {
+        cheap.instance_type: 1,
+        "twin": 1,
+    }
+
+
+def test_machines_of_unknown_vcpus_are_refused(erben: Catalog) -> None:
+    """The vCPUs of own machines are assumed: a row that matches them admits none, and says why; a
+    row of a cloud leaves them alone.
+    """
+    machines = {row.instance_type for row in erben.offers if row.price_basis == "owned"}
+    assert machines
+    for row, admitted in ((vcpus(10**6), False), (vcpus(10**6, "gcp/*"), True)):
+        problem = Problem(
+            profile=load_profile("roberta-xlm"),
+            catalog=erben,
+            requirements=Requirements(quotas=(row,), places_in=("onprem/erben-eu", "gcp/*")),
+        )
+        owned = [pool for pool in problem.pools if pool.offer.price_basis == "owned"]
+        assert bool(owned) == admitted
+        by_hand = violations(place_by_hand("onprem/erben-eu=1xRTX8000", problem), problem)
+        assert (not by_hand) == admitted
+        assert admitted or "whose vCPUs nobody knows" in by_hand[0].message
+        offer = next(o for o in erben.offers if o.place == "onprem/erben-eu")
+        assert ("whose vCPUs nobody knows" in problem.quota_problem(offer)) != admitted
+
+
+@pytest.mark.parametrize(
+    ("rows", "model", "tip"),
+    [
+        ("gpus\n*,*,*,0", "roberta-xlm", "the quota allows 0 T4 in aws/us-east-2; raise it to 1"),
+        (
+            "gpus\n*,*,*,9\naws,T4,spot,0\naws,T4,on-demand,0",
+            "roberta-xlm",
+            "the quota allows 0 T4 spot in aws/us-east-2; raise it to 1",
+        ),
+        (
+            "vcpus\naws/us-east-2,*,*,3",
+            "roberta-xlm",
+            "the quota allows 3 vCPUs in aws/us-east-2; raise it to 8 for 1 x g4dn.2xlarge in "
+            "aws/us-east-2",
+        ),
+    ],
+)
+def test_a_quota_that_leaves_nothing_is_named(
+    run: Run, tmp_path: Path, rows: str, model: str, tip: str
+) -> None:
+    """Not the place that removed more: what it allows, and the least that one machine needs."""
+    path = tmp_path / "quota.csv"
+    path.write_text(f"place,gpu,market,{rows}\n", encoding="utf-8")
+    words = ("--model", model, "--budget", "5/h", "--in", "aws/us-east-2", "--gpu", "T4")
+    done = run("recommend", *words, "--quota", str(path), columns=300)
+    assert done.returncode == 2
+    assert f"tip: {tip}\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("place,gpu,market,gpus,vcpus\n*,*,*,1,2\n", "states GPUs and vCPUs"),
+        ("place,gpu,market,gpus,vcpus\n*,*,*,,\n", "states neither GPUs nor vCPUs"),
+        ("place,gpu,market,vcpus,scope\n*,*,*,8,each\n", "with scope 'each'"),
+        ("place,gpu,market,gpus,machine\n*,*,*,8,g6.xlarg\n", "unknown machine 'g6.xlarg'"),
+        ("place,gpu,market,vcpus\n*,*,*,1.5\n", "vcpus '1.5' is not a whole number"),
+        ("place,gpu,market\n*,*,*\n", "columns place,gpu,market"),
+    ],
+)
+def test_wrong_rows_are_named(erben: Catalog, tmp_path: Path, text: str, message: str) -> None:
+    """With file and line."""
+    path = tmp_path / "quota.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(PlacerError, match=message) as refused:
+        read_quotas(path, erben)
+    assert str(path) in refused.value.message

@@ -61,7 +61,7 @@ def test_each_wish_that_stands_in_the_way_is_named(words: dict[str, Any], remedy
     ("words", "cause"),
     [
         ({"require_measured": True}, "nobody measured llama-3.1-70b on"),
-        ({"quota": 0}, "the quota allows too few"),
+        ({"quota": 0}, "the quota allows 0 L4 in aws/ap-south-1; raise it to 80"),
     ],
 )
 def test_other_wishes_keep_their_own_words(words: dict[str, Any], cause: str) -> None:
@@ -70,9 +70,10 @@ def test_other_wishes_keep_their_own_words(words: dict[str, Any], cause: str) ->
 
 
 def test_models_without_dimensions_are_refused_as_before() -> None:
-    """Their memory is that of the profile."""
+    """Their memory is that of the profile; a quota that excludes all that fit is named."""
     assert nearest_plan(advisor.problem("roberta-xlm", "default")) is None
-    assert refusal("roberta-xlm", gpu="T4", quota=0).hint.startswith("widen the request")
+    assert refusal("roberta-xlm", gpu="T4:8").hint.startswith("widen the request")
+    assert refusal("roberta-xlm", gpu="T4", quota=0).hint.startswith("the quota allows 0 T4 in ")
 
 
 def test_an_offer_names_its_largest_island_where_that_comes_nearest() -> None:

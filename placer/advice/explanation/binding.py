@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 
 from placer.advice.explanation.side_questions import Asker, Trial, wanting
 from placer.advice.explanation.wishes import Wish, wishes_of, without
 from placer.cost_model.estimate import estimate, replanned
-from placer.cost_model.limits import quota_use, violations
+from placer.cost_model.limits import joint_use, quota_use, violations
 from placer.cost_model.outlook.totals import totals_of
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.placement import Placement
@@ -296,6 +296,7 @@ def _quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[Limit]
     }
     binds = improves(ample, result, asker.options.gap)
     wanted = _exceeded(ample.placement, problem) if binds and ample.placement is not None else []
+    joint = list(_joint_quota_limits(ample, result, asker)) if binds else []
     if not binds and not used:
         return
     if not binds:
@@ -313,7 +314,7 @@ def _quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[Limit]
     buckets = list(
         dict.fromkeys([*wanted, *(key for key in used if used[key] >= problem.quota(*key))])
     )
-    each = []
+    each, shared = joint[:], [limit.words for limit in joint]
     for bucket in buckets[:MOST_BUCKETS]:
         trial = asker.best(with_bucket(problem, bucket, NO_QUOTA_GPUS), start=placement)
         each.append(
@@ -332,13 +333,31 @@ def _quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[Limit]
     else:
         yield _limit(
             "quota",
-            f"quotas of {', '.join(bucket_words(b) for b in buckets)} together",
+            f"quotas of {', '.join((*shared, *map(bucket_words, buckets)))} together",
             None,
             None,
             ample,
             result,
             asker,
         )
+
+
+def _joint_quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[Limit]:
+    """Yield the joint quotas that the answer without quotas would break."""
+    problem, placement = result.problem, result.placement
+    assert placement is not None
+    wish = problem.requirements
+    broken = (
+        row
+        for row in wish.joint_quotas
+        if ample.placement is not None and joint_use(row, ample.placement, problem) > row.most
+    )
+    for row in islice(broken, MOST_BUCKETS):
+        free = wanting(problem, quotas=tuple(other for other in wish.quotas if other != row))
+        trial = asker.best(free, start=placement)
+        used = joint_use(row, placement, problem)
+        limit = _limit("quota", row.words, used, row.most, trial, result, asker)
+        yield limit if row.vcpus is None else replace(limit, unit="vcpus")
 
 
 def bucket_words(bucket: tuple[str, str, str]) -> str:

@@ -226,7 +226,8 @@ def admitting(subject: Subject, problem: Problem) -> tuple[Problem, tuple[str, .
                 w for w in [problem.place_problem(offer.place)] if w
             ]
             reasons += problems or [
-                "the quota allows no such machine, or nobody knows how fast it is"
+                problem.quota_problem(offer)
+                or "the quota allows no such machine, or nobody knows how fast it is"
             ]
     exclusions = tuple(dict.fromkeys(reasons))
     wish = problem.requirements

@@ -16,6 +16,7 @@ from placer.cost_model.estimate import (
     Estimate,
     estimate,
     evaluate,
+    offer_of,
     offers_of,
     replanned,
 )
@@ -225,10 +226,15 @@ def needed_quotas(problem: Problem, placement: Placement) -> dict[tuple[str, str
     """Return the GPUs by place, GPU and market that an account must be allowed to rent, where
     nobody said what it is and new ones often are not.
     """
+    rows = [row for row in problem.requirements.quotas if row.of_machines]
+    offers = (offer_of(group, problem) for group in placement.groups)
+    counted = {(o.place, o.gpu, o.market) for o in offers if any(row.counts(o) for row in rows)}
     return {
         (place, gpu, market): gpus
         for (place, gpu, market), gpus in sorted(quota_use(placement, problem).items())
-        if gpus > SMALL_QUOTA_GPUS and problem.quota(place, gpu, market) == NO_QUOTA_GPUS
+        if gpus > SMALL_QUOTA_GPUS
+        and problem.quota(place, gpu, market) == NO_QUOTA_GPUS
+        and (place, gpu, market) not in counted
     }
 
 

@@ -311,7 +311,7 @@ def _counts(pool: Pool, problem: Problem) -> Iterator[tuple[int, int]]:
     question = problem.island_question
     if question is None or wish.min_workers > 1:
         return
-    most = min(question.limits(pool.offer)[1], pool.gpu_quota // pool.offer.gpu_count)
+    most = min(question.limits(pool.offer)[1], problem.machines_there(pool.offer))
     machines = 2 * pool.machines
     while machines <= most and isinstance(problem.island(pool.offer, machines, workers=1), Island):
         yield 1, machines

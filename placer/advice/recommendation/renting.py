@@ -44,7 +44,8 @@ def check_own_pools(problem: Problem) -> None:
         require_pools(problem)
     except PlacerError as error:
         own = own_places(problem.catalog.changes)
-        if own and {*problem.requirements.places_in} == {*own}:
+        alone = own and {*problem.requirements.places_in} == {*own}
+        if alone and "the quota " not in error.hint:
             error.hint = (
                 "your own machines alone cannot train it: add --budget 5/h to rent others too, or "
                 "train adapters with --lora 16 or --qlora 16"

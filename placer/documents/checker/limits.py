@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
@@ -149,7 +150,7 @@ def other_quota(wish: Mapping[str, Any]) -> int | None:
 
 def _quotas(case: Case) -> Iterator[str]:
     used: dict[tuple[str, str, str], int] = {}
-    server = case.placement["server"]
+    server, quotas = case.placement["server"], case.wish["quotas"]
     counted = (
         [] if server is None or case.book["gpus"][server["gpu"]]["kind"] == "cpu" else [server]
     )
@@ -159,24 +160,45 @@ def _quotas(case: Case) -> Iterator[str]:
     for key, gpus in used.items():
         rows = [
             q
-            for q in case.wish["quotas"]
+            for q in quotas
             if q["scope"] == "each"
-            and all(
-                fnmatchcase(k, q[f]) for k, f in zip(key, ("place", "gpu", "market"), strict=True)
-            )
+            and all(_like(k, q[f]) for k, f in zip(key, ("place", "gpu", "market"), strict=True))
         ]
         quota = rows[-1]["gpus"] if rows else other_quota(case.wish)
         if quota is not None and gpus > quota:
             yield f"{gpus} x {key[1]} {key[2]} in {key[0]}, where the quota is {quota}"
-    for row in case.wish["quotas"]:
-        names = row["place"], row["gpu"], row["market"]
+    for row in (q for q in quotas if q["scope"] == "together"):
+        vcpus, most = row.get("vcpus"), row["gpus"] if row.get("vcpus") is None else row["vcpus"]
+        # A server without GPUs takes no quota of GPUs, but vCPUs.
+        others = counted if vcpus is None or server is None else [server]
+        machines = [*case.placement["workers"], *others]
         together = sum(
-            n
-            for key, n in used.items()
-            if all(fnmatchcase(k, p) for k, p in zip(key, names, strict=True))
+            machine_count(m) * (m["gpu_count"] if vcpus is None else _vcpus(case.offer(m)))
+            for m in machines
+            if counts(row, m["place"], m["gpu"], m["market"], m["offer"])
         )
-        if row["scope"] == "together" and together > row["gpus"]:
-            yield f"{together} GPUs, where the joint quota of {' '.join(names)} is {row['gpus']}"
+        if together > most:
+            names = [row["place"], row["gpu"], row["market"], row.get("machine", "*")]
+            unit = "GPUs" if vcpus is None else "vCPUs"
+            yield f"{together:g} {unit}, where the joint quota of {' '.join(names)} is {most}"
+
+
+def counts(row: Mapping[str, Any], place: str, gpu: str, market: str, machine: str) -> bool:
+    """Tell whether a row of quotas counts a machine type of a place and market."""
+    patterns = row["place"], row["gpu"], row["market"], row.get("machine", "*")
+    return all(map(_like, (place, gpu, market, machine), patterns))
+
+
+def _like(name: str, patterns: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns.split("|"))
+
+
+def _vcpus(offer: Mapping[str, Any]) -> float:
+    """Return the whole vCPUs of a machine; those of own machines are assumed, so no quota holds
+    them.
+    """
+    stated = offer["price_basis"] != "owned" and 0 < offer["vcpus"] < math.inf
+    return math.ceil(offer["vcpus"]) if stated else math.inf
 
 
 def _exchange(case: Case, bill: Bill) -> Iterator[str]:

@@ -149,8 +149,9 @@ def _fits(offer: Mapping[str, Any], problem: Mapping[str, Any]) -> bool:
 def _quota(bucket: tuple[str, str, str], wish: Mapping[str, Any]) -> int | None:
     for row in reversed(wish["quotas"]):
         if row["scope"] == "each" and all(
-            fnmatchcase(a, row[key])
+            fnmatchcase(a, pattern)
             for a, key in zip(bucket, ("place", "gpu", "market"), strict=True)
+            for pattern in row[key].split("|")
         ):
             return int(row["gpus"])
     return other_quota(wish)

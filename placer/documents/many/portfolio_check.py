@@ -159,4 +159,6 @@ def _in_block(worker: Row, block: Row) -> bool:
 
 def _covers(row: Row, bucket: tuple[str, str, str]) -> bool:
     pairs = zip(bucket, (row["place"], row["gpu"], row["market"]), strict=True)
-    return all(fnmatchcase(value, pattern) for value, pattern in pairs)
+    return all(
+        any(fnmatchcase(value, one) for one in patterns.split("|")) for value, patterns in pairs
+    )

@@ -1,34 +1,40 @@
-"""Quotas, from a file or a mapping: how many GPUs an account may have where."""
+"""Quotas, from a file or a mapping: how many GPUs or vCPUs an account may have where."""
 
 from __future__ import annotations
 
 import csv
 import re
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import bounded
 from placer.market.catalog import MARKET_WORDS, MARKETS, Catalog
-from placer.problem.requirements import Quota
+from placer.problem.requirements import Quota, matches
 
-QUOTA_COLUMNS = ["place", "gpu", "market", "gpus"]
-GIVE = "give a CSV file with place,gpu,market,gpus"
+COLUMNS = ("place", "gpu", "market", "gpus", "scope", "machine", "vcpus")
+GIVE = "give a CSV file with place,gpu,market,gpus[,scope,machine,vcpus]"
+IMPORTERS = {
+    "QuotaName": "aws-quotas --in REGION",
+    "metric": "gcp-quotas",
+    "currentValue": "azure-quotas --in REGION",
+}
+"""What reads the JSON of a cloud, by a key that only it has."""
 SCOPES = ("each", "together")
 """A row holds for each place, device and market that it matches, or for all of them in sum."""
 
 
 def read_quotas(path: Path, catalog: Catalog | None = None) -> tuple[Quota, ...]:
-    """Read a quota file: CSV with place, gpu, market, gpus and perhaps scope; ``*`` matches all,
-    the last matching row wins.
+    """Read a quota file: CSV with place, gpu, market and gpus or vcpus, perhaps scope and machine;
+    ``*`` matches all, ``|`` stands between several patterns, the last matching row wins.
 
-    Rows whose scope is ``together`` cap the sum of all that they match, beside the others.
+    Rows whose scope is ``together`` cap the sum of all that they match, beside the others; those of
+    vCPUs or machine types always do.
 
     Parameters
     ----------
     catalog
-        If given, every row must match a place and a device of it.
+        If given, every row must match a place, a device and a machine type of it.
 
     Raises
     ------
@@ -36,29 +42,48 @@ def read_quotas(path: Path, catalog: Catalog | None = None) -> tuple[Quota, ...]
         Names file, line, column and value.
     """
     try:
-        lines = bounded(path, GIVE).decode("utf-8-sig").splitlines()
+        text = bounded(path, GIVE).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         raise PlacerError(
             f"quota file '{path}' cannot be read ({type(error).__name__})",
             GIVE,
         ) from None
-    rows = csv.reader(lines)
+    if text.lstrip()[:1] in ("{", "["):
+        names = [name for key, name in IMPORTERS.items() if f'"{key}"' in text]
+        kind = names[0] if names else "aws-quotas|gcp-quotas|azure-quotas"
+        raise PlacerError(
+            f"quota file '{path}' is JSON, not CSV",
+            f"convert it with 'placer capacity import {kind} --from {path} -o quota.csv'",
+        )
+    rows = csv.reader(text.splitlines())
     try:
         header = [c.strip() for c in next(rows, [])]
-        if header not in (QUOTA_COLUMNS, [*QUOTA_COLUMNS, "scope"]):
-            raise PlacerError(
-                f"{path}:1: columns {','.join(header) or '(none)'}",
-                f"the columns are {','.join(QUOTA_COLUMNS)} and, if wanted, scope",
-            )
+        if not _readable(header):
+            raise PlacerError(f"{path}:1: columns {','.join(header)[:80] or '(none)'}", GIVE)
         return tuple(
-            _quota([cell.strip() for cell in row], len(header), f"{path}:{rows.line_num}", catalog)
+            _quota(_cells(row, header, where), where, catalog)
             for row in rows
             if any(row)
+            for where in (f"{path}:{rows.line_num}",)
         )
     except csv.Error as error:
         raise PlacerError(
             f"{path}:{rows.line_num}: not valid CSV: {error}", "check this line"
         ) from None
+
+
+def _readable(header: list[str]) -> bool:
+    known = len(set(header)) == len(header) and set(header) <= set(COLUMNS)
+    return known and {*COLUMNS[:3]} <= set(header) and not {"gpus", "vcpus"}.isdisjoint(header)
+
+
+def _cells(row: list[str], header: list[str], where: str) -> dict[str, str]:
+    if len(row) != len(header):
+        raise PlacerError(
+            f"{where}: {len(row)} cells instead of {len(header)}",
+            f"the columns are {','.join(header)}",
+        )
+    return {column: cell.strip() for column, cell in zip(header, row, strict=True) if cell.strip()}
 
 
 def quotas_of(
@@ -74,8 +99,8 @@ def quotas_of(
     rows = []
     for key, gpus in given.items():
         place, gpu, market = ("*", key, "*") if isinstance(key, str) else key
-        cells = [place, gpu, market, str(gpus)]
-        rows.append(_quota(cells, len(QUOTA_COLUMNS), f"quota {key!r}", catalog))
+        cells = {"place": place, "gpu": gpu, "market": market, "gpus": str(gpus)}
+        rows.append(_quota(cells, f"quota {key!r}", catalog))
     return tuple(rows)
 
 
@@ -97,28 +122,48 @@ def quota_gpus(text: str, where: str) -> int:
     return int(text)
 
 
-def _quota(cells: list[str], columns: int, where: str, catalog: Catalog | None) -> Quota:
-    if len(cells) != columns:
-        raise PlacerError(
-            f"{where}: {len(cells)} cells instead of {columns}",
-            f"the columns are {','.join(QUOTA_COLUMNS)} and, if wanted, scope",
-        )
-    scope = cells[4] if columns > len(QUOTA_COLUMNS) and cells[4] else SCOPES[0]
+def _quota(cells: Mapping[str, str], where: str, catalog: Catalog | None) -> Quota:
+    for column in COLUMNS[:3]:
+        if column not in cells:
+            raise PlacerError(f"{where}: no {column}", "write * for all")
+    machine = cells.get("machine", "*")
+    together = "vcpus" in cells or machine != "*"
+    scope = cells.get("scope", SCOPES[together])
     if scope not in SCOPES:
         raise unknown("scope", f"{scope}' in '{where}", SCOPES)
-    place, gpu, market, gpus = (
-        cells[0] if "/" in cells[0] or cells[0] == "*" else f"{cells[0]}/*",
-        cells[1],
-        cells[2].replace("-", "_"),
-        cells[3],
-    )
+    market = cells["market"].replace("-", "_")
     if market not in ("*", *MARKETS):
-        raise PlacerError(f"{where}: market '{cells[2]}'", f"write {', '.join(MARKET_WORDS)} or *")
-    most = quota_gpus(gpus, f"{where}: gpus")
+        raise PlacerError(
+            f"{where}: market '{cells['market']}'", f"write {', '.join(MARKET_WORDS)} or *"
+        )
+    places = [p if "/" in p or p == "*" else f"{p}/*" for p in cells["place"].split("|")]
+    gpu = cells["gpu"]
     if catalog is not None:
-        if not any(fnmatchcase(known, place) for known in catalog.regions):
-            raise unknown("place", f"{cells[0]}' in '{where}", catalog.regions)
-        gpu = next((known for known in catalog.gpus if known.upper() == gpu.upper()), gpu)
-        if not any(fnmatchcase(known, gpu) for known in catalog.gpus):
-            raise unknown("GPU", f"{gpu}' in '{where}", catalog.rented_gpus)
-    return Quota(place=place, gpu=gpu, market=market, gpus=most, scope=scope)
+        names = {known.upper(): known for known in catalog.gpus}
+        gpu = "|".join(names.get(one.upper(), one) for one in gpu.split("|"))
+    amounts = {
+        name: quota_gpus(cells[name], f"{where}: {name}")
+        for name in ("gpus", "vcpus")
+        if name in cells
+    }
+    try:
+        row = Quota(
+            place="|".join(places), gpu=gpu, market=market, scope=scope, machine=machine, **amounts
+        )
+    except PlacerError as error:
+        raise PlacerError(f"{where}: {error.message}", error.hint) from None
+    if catalog is not None:
+        _check_names(row, cells["place"], where, catalog)
+    return row
+
+
+def _check_names(row: Quota, place: str, where: str, catalog: Catalog) -> None:
+    """Refuse places and devices that match nothing, and single machine types that nobody rents."""
+    if not any(matches(known, row.place) for known in catalog.regions):
+        raise unknown("place", f"{place}' in '{where}", catalog.regions)
+    if not any(matches(known, row.gpu) for known in catalog.gpus):
+        raise unknown("GPU", f"{row.gpu}' in '{where}", catalog.rented_gpus)
+    # A cloud's families may be of machines that the book does not have.
+    machines = {offer.instance_type for offer in catalog.offers}
+    if row.machine not in machines and not any(sign in row.machine for sign in "*?[|"):
+        raise unknown("machine", f"{row.machine}' in '{where}", machines)

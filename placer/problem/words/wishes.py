@@ -769,7 +769,8 @@ class Wishes(TrainingWishes, total=False):
             metavar="N|FILE",
             example="8",
             help="Most GPUs per region, type and market, or a CSV file with "
-            "place,gpu,market,gpus[,scope], whose last matching row wins; default: no limit.",
+            "place,gpu,market and gpus or vcpus[,scope,machine], whose last matching row wins; "
+            "'placer capacity import' makes one of what clouds state; default: no limit.",
             more="Or a mapping such as {'T4': 16} or {('aws/*', 'T4', 'spot'): 16}: most GPUs by "
             "name, or by place, name and market; of several that match, the last one holds.",
             number="{}",

@@ -15,11 +15,13 @@ import numpy as np
 import pytest
 from price_servers import Answer, Request, as_json, serving
 
-from conftest import ROOT, home_with_book
+from conftest import ROOT, Run, home_with_book
 from placer.cli import run as run_placer
+from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.launch_log import LaunchLog, read_launch_log
 from placer.market.sources.capacity.own_launches import share_of, survival_of, times_left
+from placer.problem.words.quotas import read_quotas
 from placer.records import replace
 
 TOKEN = "ya29.CANARY-0123456789"  # noqa: S105 - a canary
@@ -255,25 +257,136 @@ def test_blocks_and_plans_are_a_list_of_what_can_be_bought(
     assert "p5.48xlarge" in call(kind, "--from", saved(tmp_path, answer), *P5)[1]
 
 
-def test_quotas_are_a_file_for_quota(call: Call, tmp_path: Path) -> None:
-    """400 vCPUs of P5 are 25 machines of 16 with one H100 each, 96 of P4 one machine with eight
-    A100; the 192 of P on demand are for either: twelve H100.
-    """
-    path = tmp_path / "quota.csv"
-    code, _, err = call(
-        "aws-quotas", "--from", saved(tmp_path, QUOTAS), "--in", "ap-northeast-1", "-o", str(path)
-    )
+def quota_rows(call: Call, path: Path, *words: str) -> list[dict[str, str]]:
+    """Rows of the quota file that an import writes."""
+    code, _, err = call(*words, "-o", str(path))
     assert code == 0, err
     with path.open(encoding="utf-8", newline="") as stream:
-        found = {(row["gpu"], row["market"]): int(row["gpus"]) for row in csv.DictReader(stream)}
-    assert found["H100", "spot"] == 25
-    assert found["A100-40", "spot"] == 8
-    assert found["H100", "on_demand"] == 12
-    assert "T4" not in {gpu for gpu, _ in found}
+        return [*csv.DictReader(stream)]
+
+
+def test_quotas_of_aws_stay_vcpus_of_families(call: Call, tmp_path: Path) -> None:
+    """400 of P5 and 96 of P4, P3 and P2 on spot, 192 of all P on demand; addresses are listed."""
+    path, words = tmp_path / "quota.csv", ("aws-quotas", "--from", saved(tmp_path, QUOTAS))
+    read = quota_rows(call, path, *words, "--in", "ap-northeast-1")
+    assert [(row["machine"], row["market"], row["vcpus"], row["gpus"]) for row in read] == [
+        ("p5[!0-9]*", "spot", "400", ""),
+        ("p4[!0-9]*|p3[!0-9]*|p2[!0-9]*", "spot", "96", ""),
+        ("p[0-9]*", "on_demand", "192", ""),
+    ]
+    assert "EC2-VPC Elastic IPs" in call(*words, "--in", "ap-northeast-1")[1]
     from placer.interface.advisor import Advisor
 
     wish = Advisor("default").problem("roberta-xlm", quota=str(path)).requirements
-    assert any(quota.gpus == 25 and quota.gpu == "H100" for quota in wish.quotas)
+    assert [(quota.vcpus, quota.scope) for quota in wish.quotas] == [
+        (400, "together"),
+        (96, "together"),
+        (192, "together"),
+    ]
+
+
+def test_eight_vcpus_of_aws_are_one_g6_2xlarge(call: Call, tmp_path: Path, run: Run) -> None:
+    """All G and VT types share them, gr6 too: two gr6.8xlarge with 64 vCPUs are out. XLM-RoBERTa
+    does not fit the host of a g6.xlarge with 4, which leaves one g6.2xlarge with 8.
+    """
+    answer = {"Quotas": [{"QuotaName": "All G and VT Spot Instance Requests", "Value": 8.0}]}
+    path = tmp_path / "quota.csv"
+    words = ("aws-quotas", "--from", saved(tmp_path, answer), "--in", "us-east-2")
+    (row,) = quota_rows(call, path, *words)
+    assert (row["machine"], row["vcpus"]) == ("g[0-9]*|gr[0-9]*|vt[0-9]*", "8")
+    asked = ("--model", "roberta-xlm", "--budget", "5/h", "--in", "aws/us-east-2", "--gpu", "L4")
+    done = run("recommend", *asked, "--spot", "--quota", str(path))
+    assert done.returncode == 0, done.stderr
+    assert "1 x L4 spot in aws/us-east-2 (g6.2xlarge)" in done.stdout
+    assert "quota 8 of 8 vCPUs" in done.stdout
+
+
+REGION = {
+    "name": "us-central1",
+    "kind": "compute#region",
+    "quotas": [
+        {"limit": 16.0, "metric": "NVIDIA_L4_GPUS", "usage": 0.0},
+        {"limit": 8.0, "metric": "PREEMPTIBLE_NVIDIA_L4_GPUS", "usage": 4.0},
+        {"limit": 0.0, "metric": "NVIDIA_A100_80GB_GPUS", "usage": 0.0},
+        {"limit": 128.0, "metric": "PREEMPTIBLE_NVIDIA_H100_GPUS", "usage": 0.0},
+        {"limit": 72.0, "metric": "CPUS", "usage": 0.0},
+    ],
+}
+"""As ``gcloud compute regions describe`` prints it, in short."""
+PROJECT = {
+    "name": "p",
+    "kind": "compute#project",
+    "quotas": [{"limit": 12.0, "metric": "GPUS_ALL_REGIONS", "usage": 4.0}],
+}
+USAGE = [
+    {"currentValue": used, "limit": limit, "name": {"value": name, "localizedValue": name}}
+    for name, used, limit in (
+        ("cores", 24, "200"),
+        ("lowPriorityCores", 0, "100"),
+        ("standardNCADSA100v4Family", 24, "96"),
+        ("Standard NCASv3_T4 Family", 0, "32"),
+        ("standardNDASv4_A100Family", 0, "96"),
+        ("standardNDAMSv4_A100Family", 0, "192"),
+        ("standardMSFamily", 0, "10"),
+    )
+]
+"""As ``az vm list-usage`` prints it, in short."""
+
+
+def test_quotas_of_google_cloud_are_gpus_of_metrics(call: Call, tmp_path: Path) -> None:
+    """L4 16 on demand and 8 - 4 on spot, no A100-80 in either market, 128 H100 on spot, which are
+    those of a3-highgpu; of the project 12 - 4 in all regions together. CPUs are listed.
+    """
+    words = ("gcp-quotas", "--from", saved(tmp_path, [REGION, PROJECT]))
+    read = quota_rows(call, tmp_path / "quota.csv", *words)
+    assert [(r["place"], r["gpu"], r["market"], r["gpus"], r["scope"]) for r in read] == [
+        ("gcp/us-central1", "L4", "on_demand", "16", "each"),
+        ("gcp/us-central1", "L4", "spot", "4", "each"),
+        ("gcp/us-central1", "A100-80", "*", "0", "together"),
+        ("gcp/us-central1", "H100", "spot", "128", "together"),
+        ("gcp/*", "*", "*", "8", "together"),
+    ]
+    assert read[3]["machine"] == "a3-highgpu-*|a3-edgegpu-*"
+    assert "metric of no GPU that the book has: CPUS" in call(*words)[1]
+
+
+def test_quotas_of_azure_are_vcpus_of_families(call: Call, tmp_path: Path) -> None:
+    """96 - 24 of the NC with A100 and so on, on demand; all machines of the region together; spot
+    ones have one limit. A family without GPUs of the book is listed.
+    """
+    words = ("azure-quotas", "--from", saved(tmp_path, USAGE), "--in", "eastus")
+    read = quota_rows(call, tmp_path / "quota.csv", *words)
+    assert [(r["machine"], r["market"], r["vcpus"]) for r in read] == [
+        ("*", "on_demand", "176"),
+        ("*", "spot", "100"),
+        ("Standard_NC[0-9]*ads_A100_v4", "on_demand", "72"),
+        ("Standard_NC[0-9]*as_T4_v3", "on_demand", "32"),
+        ("Standard_ND[0-9]*asr_v4", "on_demand", "96"),
+        ("Standard_ND[0-9]*amsr_A100_v4", "on_demand", "192"),
+    ]
+    assert {r["place"] for r in read} == {"azure/eastus"}
+    assert "standardMSFamily" in call(*words)[1]
+
+
+@pytest.mark.parametrize(
+    ("document", "importer"),
+    [
+        (QUOTAS, "aws-quotas --in REGION"),
+        (REGION, "gcp-quotas"),
+        (USAGE, "azure-quotas --in REGION"),
+        ({"x": 1}, "aws-quotas|gcp-quotas|azure-quotas"),
+    ],
+)
+def test_an_answer_given_as_quota_file_names_its_importer(
+    tmp_path: Path, document: object, importer: str
+) -> None:
+    """One line, and the command that reads it."""
+    path = Path(saved(tmp_path, document))
+    with pytest.raises(PlacerError, match="is JSON, not CSV") as refused:
+        read_quotas(path)
+    assert refused.value.hint == (
+        f"convert it with 'placer capacity import {importer} --from {path} -o quota.csv'"
+    )
 
 
 def test_a_log_is_shares_with_ranges_and_survival(call: Call, home: Path) -> None:
@@ -419,7 +532,7 @@ def aws(request: Request) -> Answer:
         (("aws-scores", *P5), "1 rows of capacity.csv"),
         (("aws-blocks", *P5), "31.50"),
         (("aws-plans", *P5), "50.00"),
-        (("aws-quotas",), "aws/us-east-1: at most 8 A100-40 spot"),
+        (("aws-quotas",), "aws/us-east-1: at most 96 vCPUs of p4[!0-9]*"),
     ],
 )
 def test_aws_is_asked_with_boto3(
@@ -448,6 +561,9 @@ def test_aws_is_asked_with_boto3(
         (("gcp-advice", *H100X8, "--in", "us-central1"), "is not a project of Google Cloud"),
         (("gcp-advice", *H100X8, "--from", "nowhere.json"), "nowhere.json"),
         (("aws-quotas",), "quotas of which region?"),
+        (("aws-quotas", "--in", "us-moon-1", "--from", "x.json"), "x.json"),
+        (("azure-quotas",), "quotas of which region?"),
+        (("gcp-quotas",), "which answer?"),
         (("gcp-advice", *H100X8, "--machines", "0"), "0"),
     ],
 )

@@ -95,7 +95,7 @@ class Limits:
         joint: dict[Resource, int] = {}
         for row in rows:
             key = Resource("joint", row.place, row.gpu, row.market)
-            joint[key] = min(row.gpus, joint.get(key, row.gpus))
+            joint[key] = min(row.most, joint.get(key, row.most))
         return joint
 
     @cached_property
@@ -140,7 +140,7 @@ class Limits:
         gpus = self.portfolio.quota_gpus
         for row in self.portfolio.quotas:
             if row.scope == "each" and row.covers(*key):
-                gpus = row.gpus
+                gpus = row.most
         return NO_QUOTA_GPUS if gpus is None else gpus
 
     def usd_of_unit(self, resource: Resource) -> float:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from placer.market.catalog import Catalog
     from placer.market.sources.capacity.asked import Asked
     from placer.market.sources.capacity.aws_capacity import OfferedBlock
+    from placer.market.sources.capacity.quotas import Found
     from placer.market.sources.harvest import Harvest, Origin
 
 KINDS = {
@@ -26,6 +27,8 @@ KINDS = {
     "aws-blocks": "aws",
     "aws-plans": "aws",
     "aws-quotas": "aws",
+    "gcp-quotas": "gcp",
+    "azure-quotas": "azure",
 }
 """What can be imported, and of which provider."""
 SHOWN = 10
@@ -35,6 +38,7 @@ Examples:
   placer capacity import log --from launches.csv --machine a3-highgpu-8g --provider gcp
   placer capacity import gcp-advice --machine a3-highgpu-8g --machines 8 --zone us-central1-a
   placer capacity import aws-quotas --from quotas.json --in us-east-1 -o quota.csv
+  placer capacity import gcp-quotas --from region.json -o quota.csv
 """
 
 
@@ -56,7 +60,7 @@ Examples:
 )
 @click.option("--catalog", multiple=True, metavar="NAME|DIR|CSV", help="Price books with machines.")
 @click.option("--as", "name", default="capacity", show_default=True, help="Name of the book.")
-@click.option("-o", "--output", metavar="FILE", help="aws-quotas, aws-blocks, aws-plans: the file.")
+@click.option("-o", "--output", metavar="FILE", help="Quotas, blocks and plans: the file.")
 @click.option("--dry-run", is_flag=True, help="Read and check, write nothing.")
 @json_option
 def command(kind: str, **options: Any) -> None:
@@ -64,15 +68,18 @@ def command(kind: str, **options: Any) -> None:
 
     Without --from the provider is asked: Google Cloud with an access token in
     PLACER_GCP_ACCESS_TOKEN, AWS with boto3 and your own credentials. Quotas become a file for
-    --quota; blocks and plans that can be bought become a list of their own.
+    --quota, in vCPUs or GPUs as the cloud states them and less what runs already; those of Google
+    Cloud and Azure need --from, with what 'gcloud compute regions describe', 'gcloud compute
+    project-info describe' or 'az vm list-usage' prints as JSON. Blocks and plans that can be bought
+    become a list of their own.
     """
     from placer.market.books.partial_books import over_default
 
     if kind not in KINDS:
         raise unknown("kind of capacity", kind, KINDS)
     book, _ = over_default(options["catalog"])
-    if kind == "aws-quotas":
-        _quotas(book, options)
+    if kind.endswith("-quotas"):
+        _quotas(kind, book, options)
     elif kind in ("aws-blocks", "aws-plans"):
         _blocks(kind, book, options)
     else:
@@ -184,33 +191,47 @@ def _answer(kind: str, asked: Asked, options: dict[str, Any]) -> tuple[dict[str,
     return live.ask_google(method, options["project"], asked)
 
 
-def _quotas(book: Catalog, options: dict[str, Any]) -> None:
-    from pathlib import Path
-
+def _quotas(kind: str, book: Catalog, options: dict[str, Any]) -> None:
+    from placer.cli.harvest import say_rest
     from placer.cli.output import console, print_json
-    from placer.market.sources.capacity import live
-    from placer.market.sources.capacity.asked import read_answer
-    from placer.market.sources.capacity.aws_capacity import quota_rows
+    from placer.market.sources.capacity.quotas import QuotaRow
 
-    region = options["region"]
-    if not region:
-        raise PlacerError("quotas of which region?", "give --in REGION")
-    document, origin = (
-        read_answer(Path(options["file"])) if options["file"] else live.ask_quotas(region)
-    )
-    rows = quota_rows(document, region, book, origin.place)
-    lines = [("place", "gpu", "market", "gpus"), *rows]
+    rows, left_out = _stated(kind, book, options)
+    lines: list[Sequence[object]] = [QuotaRow._fields, *rows]
     path = None if options["dry_run"] else _written(options["output"], lines)
     if options["as_json"]:
-        named = [dict(zip(lines[0], row, strict=True)) for row in rows]
-        print_json({"schema": "placer.import-quotas/v1", "file": path, "rows": named})
+        named = [row._asdict() for row in rows]
+        document = {"schema": "placer.import-quotas/v1", "file": path, "rows": named}
+        print_json({**document, "left_out": dict(left_out)})
         return
     out = console()
-    for place, gpu, market, gpus in rows:
-        out.print(f"{place}: at most {gpus:,} {gpu} {market.replace('_', '-')}")
-    out.print("note: devices of one family share a quota; each may have it all", soft_wrap=True)
+    for row in rows:
+        out.print(row.words, soft_wrap=True)
+    say_rest(left_out, ())
     if path is not None:
         out.print(f"next: placer recommend --model roberta-xlm --quota {path}", soft_wrap=True)
+
+
+def _stated(kind: str, book: Catalog, options: dict[str, Any]) -> Found:
+    """Read or ask for the quotas of an account."""
+    from pathlib import Path
+
+    from placer.market.sources.capacity import live
+    from placer.market.sources.capacity.asked import read_json_answer
+    from placer.market.sources.capacity.quotas import aws_quotas, azure_quotas, gcp_quotas
+
+    region, file = options["region"], options["file"]
+    if kind != "gcp-quotas" and not region:
+        raise PlacerError("quotas of which region?", "give --in REGION")
+    if not file and kind != "aws-quotas":
+        raise PlacerError(
+            "which answer?", "give --from FILE with the JSON that gcloud or az prints"
+        )
+    document, origin = read_json_answer(Path(file)) if file else live.ask_quotas(region)
+    if kind == "gcp-quotas":
+        return gcp_quotas(document, book, origin.place)
+    read = aws_quotas if kind == "aws-quotas" else azure_quotas
+    return read(document, region, book, origin.place)
 
 
 def _blocks(kind: str, book: Catalog, options: dict[str, Any]) -> None:

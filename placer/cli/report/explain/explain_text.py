@@ -24,6 +24,7 @@ from placer.units import counted, format_duration, format_number, format_speed, 
 Section = tuple[str, list[str]]
 NO_GAIN = 0.001
 """Gains below are called none."""
+QUOTA_UNITS = {"gpus": "GPUs", "vcpus": "vCPUs"}
 UNIT_WORDS = {"gpus": "GPU", "workers": "worker", "regions": "region"}
 
 
@@ -112,8 +113,9 @@ def _slack(limit: Limit) -> str:
         return f"{limit.words} ({format_usd(limit.used)} used)"
     if limit.unit == "samples_per_second":
         return f"{limit.words} ({format_number(limit.used)} reached)"
-    if limit.unit == "gpus":
-        return f"quota of {limit.words} ({limit.used:g} of {limit.limit:g} GPUs used)"
+    if limit.unit in QUOTA_UNITS:
+        unit = QUOTA_UNITS[limit.unit]
+        return f"quota of {limit.words} ({limit.used:g} of {limit.limit:g} {unit} used)"
     plain = {
         "seconds": format_duration,
         "usd": format_usd,
@@ -130,7 +132,7 @@ def _binding_line(limit: Limit, problem: Problem) -> str:
     used, most = limit.used, limit.limit
     name = {
         "quota": f"quota of {limit.words}"
-        if limit.unit == "gpus" and used is not None
+        if limit.unit in QUOTA_UNITS and used is not None
         else limit.words
     }.get(limit.code, limit.words)
     if limit.code == "budget" and used is not None and most is not None:
@@ -138,7 +140,7 @@ def _binding_line(limit: Limit, problem: Problem) -> str:
     elif limit.code == "throughput" and used is not None:
         name = f"floor: {limit.words} are wanted, {format_number(used)} reached"
     elif limit.code == "quota" and used is not None and most is not None:
-        name = f"{name}: {used:g} of {most:g} GPUs used"
+        name = f"{name}: {used:g} of {most:g} {QUOTA_UNITS[limit.unit]} used"
     sentences = []
     if limit.nearest is not None:
         nearest = (

@@ -22,6 +22,7 @@ from placer.cli.report.recommend.risk_words import short_risk_words
 from placer.cli.report.recommend.sentences import brief, headline, signed_percent
 from placer.cost_model.dollars.components import UsdPerHour
 from placer.cost_model.estimate import Estimate
+from placer.cost_model.limits import joint_use
 from placer.cost_model.outlook.outlook import spot_outlook
 from placer.market.catalog import VmOffer
 from placer.market.checks.outliers import Outlier
@@ -118,12 +119,19 @@ def answer_lines(result: Result) -> Lines:
 
 
 def _quota_words(problem: Problem, placement: Placement) -> str:
-    """Count the GPUs for which an account needs a quota, by type; empty if few."""
+    """Count the GPUs for which an account needs a quota, by type; else say how full the fullest
+    quota of vCPUs is. Empty if few and none.
+    """
+    rows = [row for row in problem.requirements.quotas if row.vcpus is not None]
+    taken = [(used, row) for row in rows if (used := joint_use(row, placement, problem))]
     gpus: dict[str, int] = {}
     for (_, gpu, _), count in needed_quotas(problem, placement).items():
         gpus[gpu] = gpus.get(gpu, 0) + count
     if len(gpus) > MOST_GPUS:
         return f"{sum(gpus.values()):,} GPUs of {len(gpus)} types"
+    if taken and not gpus:
+        used, row = max(taken, key=lambda pair: pair[0] / pair[1].most)
+        return f"{used} of {row.most} vCPUs"
     return ", ".join(f"{count} {gpu}" for gpu, count in gpus.items())
 
 

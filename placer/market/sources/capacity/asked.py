@@ -53,13 +53,26 @@ def machine_of(book: Catalog, provider: str, instance_type: str) -> VmOffer:
 
 
 def read_answer(path: Path) -> tuple[dict[str, Any], Origin]:
-    """Read the answer of an interface from a file: a JSON object, as the provider's command line
-    prints it.
+    """Read the answer of an interface from a file, as `read_json_answer` does: a JSON object.
 
     Raises
     ------
     PlacerError
-        If there is no such file, it is too large, or no JSON object.
+        If it is none.
+    """
+    document, origin = read_json_answer(path)
+    if not isinstance(document, dict):
+        raise PlacerError(f"{path}: no JSON object", "give the answer as it was printed")
+    return document, origin
+
+
+def read_json_answer(path: Path) -> tuple[Any, Origin]:
+    """Read the answer of an interface from a file: JSON, as the provider's command line prints it.
+
+    Raises
+    ------
+    PlacerError
+        If there is no such file, it is too large, or no JSON.
     """
     from hashlib import sha256
 
@@ -73,8 +86,6 @@ def read_answer(path: Path) -> tuple[dict[str, Any], Origin]:
         raise PlacerError(
             f"{path}: no JSON: {error}", "give the answer as it was printed"
         ) from None
-    if not isinstance(document, dict):
-        raise PlacerError(f"{path}: no JSON object", "give the answer as it was printed")
     return document, Origin(place=str(path), sha256=sha256(data).hexdigest(), size_bytes=len(data))
 
 

@@ -1,19 +1,16 @@
-"""What AWS says of capacity: spot placement scores, blocks and plans for sale, and quotas.
+"""What AWS says of capacity: spot placement scores, and blocks and plans for sale.
 
 Formats: EC2 GetSpotPlacementScores and DescribeCapacityBlockOfferings, SageMaker
-SearchTrainingPlanOfferings, Service Quotas ListServiceQuotas.
+SearchTrainingPlanOfferings.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placer.errors import PlacerError
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.launch_log import region_of
 from placer.market.sources.capacity.asked import (
@@ -24,7 +21,6 @@ from placer.market.sources.capacity.asked import (
     rows_under,
 )
 from placer.market.sources.harvest import Harvest, Origin, Row
-from placer.market.sources.reading.fetch import FAILED
 from placer.records import replace
 
 SCORES = "EC2 spot placement scores"
@@ -32,8 +28,6 @@ SPREAD = 0.3
 """Range of a share on either side of what a score is taken to mean: AWS promises nothing by it."""
 SURE = 0.95
 """Share that the best score is taken to mean at most."""
-ON_DEMAND = re.compile(r"Running On-Demand (?P<families>.+) instances")
-SPOT = re.compile(r"All (?P<families>.+) Spot Instance Requests")
 
 
 def scores_harvest(
@@ -175,61 +169,3 @@ def _machine(book: Catalog, instance_type: str) -> VmOffer | None:
     return next(
         (o for o in book.offers if (o.provider, o.instance_type) == ("aws", instance_type)), None
     )
-
-
-def quota_rows(
-    document: Mapping[str, Any], region: str, book: Catalog, where: str
-) -> list[tuple[str, str, str, int]]:
-    """Make rows of a quota file of the quotas of EC2: place, device, market and GPUs.
-
-    Raises
-    ------
-    PlacerError
-        If the book has no such region, or the answer has no quota of spot or on-demand machines.
-
-    Notes
-    -----
-    A quota counts the vCPUs of families such as ``P4, P3 and P2``; a device may have as many GPUs
-    as the machine that takes the fewest vCPUs for each allows. Devices that share a quota may have
-    it each: the answer says so by the sum that they may not exceed.
-    """
-    place = f"aws/{region}"
-    if place not in book.regions:
-        raise PlacerError(f"region '{place}' is not in the book", "name a region of AWS with --in")
-    rows: dict[tuple[str, str], int] = {}
-    quotas = rows_under(document, "Quotas", where)
-    for quota in quotas:
-        words = str(quota.get("QuotaName", ""))
-        match = ON_DEMAND.search(words) or SPOT.search(words)
-        if match is None:
-            continue
-        market = "spot" if "Spot" in words else "on_demand"
-        families = re.split(r", | and ", match["families"])
-        vcpus = figure(quota, "Value", 0, 1e9, where)
-        for offer in book.offers_at(place):
-            if offer.market == market and _in_families(offer.instance_type, families):
-                gpus = math.floor(vcpus / offer.vcpus) * offer.gpu_count
-                key = offer.gpu, market
-                rows[key] = max(rows.get(key, 0), gpus)
-    if not rows:
-        raise PlacerError(
-            f"{where}: no quota of machines that the book has in {place}",
-            "list the quotas of the service ec2",
-            FAILED,
-        )
-    return [(place, gpu, market, gpus) for (gpu, market), gpus in sorted(rows.items())]
-
-
-def _in_families(instance_type: str, families: list[str]) -> bool:
-    """Tell whether a machine belongs to families: ``P`` has p3 and p4d, ``P4`` has p4d alone.
-
-    Examples
-    --------
-    >>> [_in_families("p4d.24xlarge", [of]) for of in ("P", "P4", "P5", "G", "VT")]
-    [True, True, False, False, False]
-    """
-    match = re.match(r"([a-z]+)(\d*)", instance_type)
-    if match is None:
-        return False
-    letters, whole = match[1].upper(), match[0].upper()
-    return any(family.strip().upper() in (letters, whole) for family in families)
