@@ -96,13 +96,15 @@ def check_every(exchange: str, *, every: bool) -> None:
         )
 
 
-def side_by_side(problem: Problem, placements: Sequence[str], *, every: bool) -> list[Option]:
+def side_by_side(
+    problem: Problem, placements: Sequence[str | Placement], *, every: bool
+) -> list[Option]:
     """Time and price placements given by hand.
 
     Parameters
     ----------
     placements
-        Written as in ``placer estimate --workers``.
+        Written as in ``placer estimate --workers``, or whole.
     every
         Return one row for each exchange that can run.
 
@@ -112,10 +114,17 @@ def side_by_side(problem: Problem, placements: Sequence[str], *, every: bool) ->
         If a placement is not understood.
     """
     options: list[Option] = []
-    for text in placements:
-        rows = (
-            every_exchange(text, problem) if every else ((place_by_hand(text, problem), problem),)
-        )
+    for given in placements:
+        if every:
+            rows = every_exchange(
+                ",".join(group.spec for group in given.groups)
+                if isinstance(given, Placement)
+                else given,
+                problem,
+            )
+        else:
+            placed = given if isinstance(given, Placement) else place_by_hand(given, problem)
+            rows = ((placed, problem),)
         for placement, asked in rows:
             options.append(
                 Option(
