@@ -223,8 +223,8 @@ def test_a_plan_that_often_fails_is_not_cheap() -> None:
 def test_a_plan_has_a_status_of_its_own(
     plan: placer.Result, reached: float, tail_usd: float, status: str
 ) -> None:
-    """95 % of 4,096 scenarios, and 120 USD in the dearest; the document has what is assured and
-    how far the plan is from the least cost that is proved.
+    """95 % of 4,096 scenarios, and 120 USD in the most expensive runs; the document has what is
+    assured and how far the plan is from the least cost that is proved.
     """
     assert plan.confidence is not None
     made = replace(plan.confidence, asked=0.95, reached=reached, tail_usd=tail_usd)
