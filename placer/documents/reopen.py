@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from placer.documents.certificate import holds_market
+from placer.documents.saved_result import placement_from
 from placer.documents.schemas import RESULT_SCHEMA
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
+from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.words.changes import book_changed_again, changes_said
 from placer.records import replace
@@ -49,6 +51,24 @@ def reopened_problem(
             f"{where}: has no problem to ask again", "save it with placer recommend -o FILE"
         )
     return with_present_book(Problem.from_dict(question), where, catalog)
+
+
+def reopened_answer(document: Mapping[str, Any], where: str) -> Placement | None:
+    """Rebuild the placement of a saved result; None where nothing fitted.
+
+    Raises
+    ------
+    PlacerError
+        If the placement is not whole.
+    """
+    try:
+        written = document["placement"]
+        return None if written is None else placement_from(written)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise PlacerError(
+            f"{where}: its placement is not whole ({error!r:.80})",
+            "the file was edited, or made by another version",
+        ) from None
 
 
 def whole_problem(document: Mapping[str, Any], where: str) -> Problem:

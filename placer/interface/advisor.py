@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 from placer.advice.recommendation.recommend import Alternatives
 from placer.advice.recommendation.recommend import recommend as recommend_problem
 from placer.advice.recommendation.wider_proofs import WiderProofs
+from placer.cost_model.objective import aimed_at
 from placer.errors import PlacerError
 from placer.interface.models import model_of
 from placer.interface.options import book_names, solve_options, text_of, whole_number
@@ -17,6 +18,7 @@ from placer.interface.signatures import with_wishes
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.problem.contradictions import ContradictionError
+from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.words.request import build_problem
 from placer.problem.words.values import check_words
@@ -36,6 +38,10 @@ if TYPE_CHECKING:  # loaded by the verbs that need them: the main job takes half
 
 Books = str | Sequence[str] | Catalog | None
 """A catalog, its name, or names of books, of which later ones win; None: what is pinned."""
+Asked = str | ModelProfile | Problem
+"""A model by its name or profile, or a whole question such as ``result.problem``, and then no
+words.
+"""
 LEAST_S = 0.1
 """Seconds of a search at least, where reading the question took all its time."""
 
@@ -68,11 +74,18 @@ class Advisor:
         return type(self), (self.catalog,)
 
     @with_wishes
-    def problem(
-        self, model: str | ModelProfile, catalog: Books = None, **words: Unpack[Wishes]
-    ) -> Problem:
-        """Build the validated question; the words are those of `placer.recommend`."""
+    def problem(self, model: Asked, catalog: Books = None, **words: Unpack[Wishes]) -> Problem:
+        """Build the validated question; the words are those of `placer.recommend`. A whole problem
+        stays as it is.
+        """
         check_words(words)  # before anything is read
+        if isinstance(model, Problem):
+            if words or catalog:
+                raise PlacerError(
+                    f"{next(iter(words), 'catalog')} together with a whole problem",
+                    "give a model and words, or a problem alone",
+                )
+            return model
         return build_problem(self._profile(model), self._book(catalog), **words)
 
     @with_wishes
@@ -138,7 +151,7 @@ class Advisor:
     @with_wishes
     def pareto(
         self,
-        model: str | ModelProfile,
+        model: Asked,
         *,
         catalog: Books = None,
         points: int = 12,
@@ -168,14 +181,16 @@ class Advisor:
             memory_limit=memory_limit,
             cancel=cancel,
         )
-        words["objective"] = "throughput"
+        if not isinstance(model, Problem):
+            words["objective"] = "throughput"
         problem = self.problem(model, catalog, **words)
+        problem = replace(problem, requirements=aimed_at(problem.requirements, "throughput"))
         return frontier(problem, text_of("solver", solver), options, points)
 
     @with_wishes
     def explain(
         self,
-        model: str | ModelProfile | Problem,
+        model: Asked,
         *,
         catalog: Books = None,
         why_not: str | Sequence[str] = (),
@@ -183,26 +198,19 @@ class Advisor:
         time_limit: str | float = 120.0,
         memory_limit: str | float | None = None,
         cancel: Cancel | None = None,
+        start: Placement | None = None,
         **words: Unpack[Wishes],
     ) -> Explanation:
         """Say what binds, why not something else, what one more is worth, or why nothing fits; see
         `placer.explain`.
         """
         from placer.advice.explanation.explain import explain as explain_problem
+        from placer.advice.worlds.whatif import keep
 
-        if isinstance(model, Problem):
-            check_words(words)
-            if words or catalog is not None:
-                raise PlacerError(
-                    f"{next(iter(words), 'catalog')} together with a whole problem",
-                    "give a model and words, or a problem alone",
-                )
-            problem = model
-        else:
-            try:
-                problem = self.problem(model, catalog, **words)
-            except ContradictionError as error:  # an answer here: the contradiction is taken apart
-                problem = error.problem
+        try:
+            problem = self.problem(model, catalog, **words)
+        except ContradictionError as error:  # an answer here: the contradiction is taken apart
+            problem = error.problem
         subjects = (
             (why_not,)
             if isinstance(why_not, str)
@@ -210,6 +218,8 @@ class Advisor:
         )
         seconds = solve_options(time_limit=time_limit).time_limit_s
         options = solve_options(gap=gap, memory_limit=memory_limit, cancel=cancel)
+        if start is not None and not keep(start, problem).broken:
+            options = replace(options, start=start)
         return explain_problem(problem, subjects, options=options, time_limit_s=seconds)
 
     @with_wishes
@@ -398,7 +408,7 @@ def recommend(
 
 @with_wishes
 def pareto(
-    model: str | ModelProfile,
+    model: Asked,
     *,
     catalog: Books = None,
     points: int = 12,
@@ -415,7 +425,9 @@ def pareto(
 
     Parameters
     ----------
-    model, catalog, solver, gap, seed, on_better, memory_limit, cancel
+    model
+        As in `recommend`; or a whole problem, such as ``result.problem``, and then no words.
+    catalog, solver, gap, seed, on_better, memory_limit, cancel
         As in `recommend`.
     points
         The most points.
@@ -461,7 +473,7 @@ def pareto(
 
 @with_wishes
 def explain(
-    model: str | ModelProfile | Problem,
+    model: Asked,
     *,
     catalog: Books = None,
     why_not: str | Sequence[str] = (),
@@ -469,6 +481,7 @@ def explain(
     time_limit: str | float = 120.0,
     memory_limit: str | float | None = None,
     cancel: Cancel | None = None,
+    start: Placement | None = None,
     **words: Unpack[Wishes],
 ) -> Explanation:
     """Explain an answer: what binds, why not something else, what one more dollar or GPU is worth,
@@ -485,6 +498,8 @@ def explain(
         ``2-regions``; by default the most tempting ones.
     time_limit
         For the whole explanation; a number is seconds.
+    start
+        An answer that is known, with which the search begins where it keeps the limits.
     **words
         The wishes:
 
@@ -516,6 +531,7 @@ def explain(
         time_limit=time_limit,
         memory_limit=memory_limit,
         cancel=cancel,
+        start=start,
         **words,
     )
 

@@ -13,6 +13,7 @@ from placer.documents.request import request_document
 from placer.errors import PlacerError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.report.shown import Shown
 from placer.solving.by_hand import every_exchange, place_by_hand
 from placer.solving.result import Option
@@ -96,13 +97,15 @@ def check_every(exchange: str, *, every: bool) -> None:
         )
 
 
-def side_by_side(problem: Problem, placements: Sequence[str], *, every: bool) -> list[Option]:
-    """Time and price placements given by hand.
+def side_by_side(
+    problem: Problem, placements: Sequence[str | Placement], *, every: bool
+) -> list[Option]:
+    """Time and price placements given by hand, of machines that may be unlike.
 
     Parameters
     ----------
     placements
-        Written as in ``placer estimate --workers``.
+        Written as in ``placer estimate --workers``, or whole.
     every
         Return one row for each exchange that can run.
 
@@ -111,11 +114,19 @@ def side_by_side(problem: Problem, placements: Sequence[str], *, every: bool) ->
     PlacerError
         If a placement is not understood.
     """
+    problem = replace(problem, requirements=replace(problem.requirements, uniform=False))
     options: list[Option] = []
-    for text in placements:
-        rows = (
-            every_exchange(text, problem) if every else ((place_by_hand(text, problem), problem),)
-        )
+    for given in placements:
+        if every:
+            rows = every_exchange(
+                ",".join(group.spec for group in given.groups)
+                if isinstance(given, Placement)
+                else given,
+                problem,
+            )
+        else:
+            placed = given if isinstance(given, Placement) else place_by_hand(given, problem)
+            rows = ((placed, problem),)
         for placement, asked in rows:
             options.append(
                 Option(

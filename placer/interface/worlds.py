@@ -23,7 +23,7 @@ from placer.documents.reopen import with_present_book
 from placer.errors import PlacerError
 from placer.files.bounded_file import bounded
 from placer.files.json_text import parse_json
-from placer.interface.advisor import Advisor, Books
+from placer.interface.advisor import Advisor, Asked, Books
 from placer.interface.options import solve_options
 from placer.interface.signatures import with_wishes
 from placer.problem.words.changes import parse_changes
@@ -39,7 +39,7 @@ WRITE_MANIFEST = "give a file of placer recommend --manifest"
 
 @with_wishes
 def whatif(
-    model: str | ModelProfile,
+    model: Asked,
     *,
     set: Texts = (),  # noqa: A002 - the word of the command line
     drop: Texts = (),
@@ -61,7 +61,7 @@ def whatif(
     Parameters
     ----------
     model
-        As in `placer.recommend`.
+        As in `placer.recommend`; or a whole problem, such as ``result.problem``, and then no words.
     set
         Changes such as ``price:gcp/*:T4=x0.5``; see ``placer whatif --help``.
     drop
@@ -195,7 +195,7 @@ def sweep(
 
 @with_wishes
 def robust(
-    model: str | ModelProfile,
+    model: Asked,
     *,
     box: Texts = (),
     worlds: int = WORLDS,

@@ -6,10 +6,18 @@ from typing import NamedTuple
 
 from placer.report.figures import Document, devices_words, market_words, percent
 from placer.report.question import READABLE
-from placer.units import format_number, format_seconds, format_usd
+from placer.units import (
+    SECONDS_PER_HOUR,
+    format_duration,
+    format_number,
+    format_seconds,
+    format_usd,
+)
 
 WORDS = {
     "cost": "cost",
+    "total": "cost of the run",
+    "hours": "time of the run",
     "machines": "cost of machines",
     "egress": "cost of egress",
     "speed": "speed",
@@ -86,6 +94,8 @@ def _value(value: float | None, unit: str) -> str:
         return ""
     if unit == "s":
         return format_seconds(value)
+    if unit == "h":
+        return format_duration(value * SECONDS_PER_HOUR)
     if unit.startswith("USD"):
         return f"{format_usd(value)}{'/h' if unit == 'USD/h' else ''}"
     return f"{format_number(value)} {unit}"

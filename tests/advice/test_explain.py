@@ -554,11 +554,6 @@ def test_the_command_explains_a_request_and_a_saved_result_alike(run: Run, tmp_p
     assert direct.stdout == saved.stdout
     for title in ("What binds", "Why not", "What one more is worth", "Stay in one region?"):
         assert title in direct.stdout
-    refused = run("explain", str(file), "--budget", "3/h")
-    assert (refused.returncode, "--budget together with a saved result" in refused.stderr) == (
-        2,
-        True,
-    )
 
 
 def test_the_command_explains_a_saved_refusal(run: Run, tmp_path: Path) -> None:

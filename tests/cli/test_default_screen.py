@@ -86,7 +86,7 @@ def test_twelve_lines_and_the_next_whatever_is_asked(run: Run, kind: str) -> Non
 
 def test_a_plan_with_fallbacks_takes_three_lines(measured: Result) -> None:
     """What it reaches, what it costs, and the first fallback; `-v` has the others, the number of
-    scenarios and the names of machines.
+    scenarios and the names of machines. 418 USD over 94 % of runs are 444.68 USD per finished one.
     """
     placement, got = measured.placement, measured.estimate
     assert placement is not None
@@ -111,7 +111,7 @@ def test_a_plan_with_fallbacks_takes_three_lines(measured: Result) -> None:
     reached = "done within 72 h in 94 % of scenarios, 94.5 % of fresh ones (not the 95 % asked for)"
     assert said["confidence"] == reached
     assert said["run"] == (
-        "$418.00 on average, finished or not, $483.00 in the most expensive 5 %; 54 h if finished"
+        "$444.68 per finished run, $483.00 in the most expensive 5 %; 54 h if finished"
     )
     assert said["fallback"].startswith("8 x A10 on-demand in lambda/us-west-1: 1,06")
     assert said["fallback"].endswith("(1 more: -v)")

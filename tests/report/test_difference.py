@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import placer
 from conftest import Run
 from placer.documents.many.difference import difference_document, parse_condition
 from placer.errors import PlacerError
@@ -96,14 +97,71 @@ def test_a_placement_that_is_gone_is_not_accepted() -> None:
     assert difference_document(saved("one"), saved("several"), conditions=egress)["failed"]
 
 
+def whole_run(*, usd: float, hours: float) -> dict[str, Any]:
+    """Build a result of a question with a number of samples."""
+    totals = {"usd": {"value": usd}, "seconds": {"value": 3600 * hours}}
+    return {**deepcopy(saved("one")), "totals": totals}
+
+
 @pytest.mark.parametrize(
-    "text", ["cost", "cost>", "cost>=10%", "cost>ten", "COST>10%", "cost>1e9%"]
+    ("text", "holds"),
+    [
+        ("total>5%", True),  # 100 to 110 USD
+        ("total>12", False),
+        ("hours>10%", False),  # 10 to 8 hours
+        ("hours<-1.5", True),
+    ],
+)
+def test_whole_runs_are_compared_where_both_are_known(text: str, *, holds: bool) -> None:
+    """Dollars and hours of all samples, though cost an hour and speed stay the same."""
+    runs = whole_run(usd=100.0, hours=10.0), whole_run(usd=110.0, hours=8.0)
+    document = difference_document(*runs, conditions=[parse_condition(text)])
+    assert document["failed"] == ([text] if holds else [])
+    figures = {row["name"]: row["change"] for row in document["figures"]}
+    assert (figures["total"], figures["hours"], figures["cost"]) == (10.0, -2.0, 0.0)
+
+
+def test_the_total_of_a_real_run_is_its_cost_for_its_hours() -> None:
+    """10 M samples at 1,060 samples/s for 4.80 USD/h: 2.62 h and 12.58 USD."""
+    words: dict[str, Any] = {
+        "budget": "5/h",
+        "samples": "10M",
+        "catalog": "erben-2023",
+        "gpu": ["T4", "A10"],
+    }
+    run = placer.recommend("roberta-xlm", alternatives=False, **words).to_dict()
+    figures = {row["name"]: row["after"] for row in difference_document(run, run)["figures"]}
+    assert figures["hours"] == pytest.approx(10e6 / 1_060 / 3600, rel=1e-3)
+    assert figures["total"] == pytest.approx(4.80 * figures["hours"])
+
+
+def test_the_total_of_a_plan_with_a_confidence_is_that_of_a_finished_run() -> None:
+    """Its first placement alone would cost 100 USD; the plan waits and falls back: 120 USD."""
+    sure = {"deadline_hours": 24.0, "usd_per_finished_run": 120.0, "mean_hours": 11.0}
+    plan = {**whole_run(usd=100.0, hours=10.0), "confidence": sure}
+    figures = {row["name"]: row["after"] for row in difference_document(plan, plan)["figures"]}
+    assert (figures["total"], figures["hours"]) == (120.0, 11.0)
+
+
+def test_a_figure_that_no_result_has_is_refused() -> None:
+    """Without samples there is no total; one side without is a change that is not accepted."""
+    condition = [parse_condition("total>5%")]
+    with pytest.raises(PlacerError, match="neither result has the figure 'total'") as refused:
+        difference_document(saved("one"), saved("several"), conditions=condition)
+    assert "--samples" in refused.value.hint
+    one_side = (saved("one"), whole_run(usd=1.0, hours=1.0))
+    assert difference_document(*one_side, conditions=condition)["failed"] == ["total>5%"]
+
+
+@pytest.mark.parametrize(
+    "text", ["cost", "cost>", "cost>=10%", "cost>ten", "COST>10%", "cost>1e9%", "totals>5%"]
 )
 def test_words_that_are_no_condition_are_refused(text: str) -> None:
-    """With the way to write one."""
+    """With the way to write one, and the figures."""
     with pytest.raises(PlacerError, match="is not a condition") as refused:
         parse_condition(text)
     assert "cost>10%" in refused.value.hint
+    assert "total, hours" in refused.value.hint
 
 
 def test_what_is_no_result_is_refused() -> None:

@@ -1,15 +1,16 @@
 """The cheapest ladder of placements that is done in time in the share of scenarios that was asked.
 
 A ladder is a placement with its fallbacks in order. Each rung keeps every limit of the question.
-The scenarios are paths of capacity with a seed. The best of many ladders is lucky, so one that is
-the best in some scenarios has to hold in others too, with a margin for chance, and is judged in a
-third set.
+The scenarios are paths of capacity with a seed. The best of many ladders is lucky, so those that
+are the best in some scenarios have to hold in others too, with a margin for chance, and the chosen
+one is judged in a third set. Which ladders are checked does not depend on the share that is asked
+for, so a higher one only takes some of them away: its plan is never cheaper.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -26,7 +27,13 @@ from placer.cost_model.outlook.risk import Array, Gang, gang_of
 from placer.problem.problem import Problem
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions
-from placer.solving.confident_plan import ConfidentPlan, Rank, tail_share
+from placer.solving.confident_plan import (
+    USUAL_TAIL,
+    ConfidentPlan,
+    Rank,
+    assured,
+    tail_share,
+)
 from placer.solving.result import Result
 from placer.units import SECONDS_PER_HOUR
 
@@ -37,12 +44,6 @@ fresh ones.
 SEED, FRESH_SEED, CHECK_SEED = 1, 2, 3
 MOST_STEPS = 72
 """Moments of a path; a long run is looked at every so many hours."""
-DOUBT_Z = 1.96
-"""Standard errors between what is promised and what a share of scenarios shows: of 40 ladders that
-hold in the checked scenarios one has a share below what is asked.
-"""
-MOST_CHECKED = 12
-"""Ladders that are checked, the best first."""
 MOST_RUNGS, MOST_CERTAIN = 6, 2
 """Spot placements of a ladder, and placements on demand that may end one."""
 ROUNDING = 1e-9
@@ -63,69 +64,54 @@ def confident(result: Result, solver: str, options: SolveOptions) -> ConfidentPl
     tried = _Scenarios(result.problem, found.placements, SEED, DRAWS)
     asked = wish.confidence or 0.0
     floor = wish.floor_samples_per_second or 0.0
-    ranks: dict[tuple[int, ...], tuple[float, ...]] = {}
-    for ladder in _ladders(found.placements, floor, objective_of(wish)):
-        ranks[ladder] = tried.rank(tried.run(ladder), asked, ladder)
-        if allowance.current().spent:
-            break
+    runs = _tried(_ladders(found.placements, floor, objective_of(wish)), tried)
     checked = _Scenarios(result.problem, found.placements, CHECK_SEED, CHECKED)
     fresh = _Scenarios(result.problem, found.placements, FRESH_SEED, CHECKED)
-    chosen, best = _holding(sorted(ranks, key=lambda ladder: ranks[ladder]), tried, checked, asked)
+    kept: dict[tuple[int, ...], Runs] = {}
+    for ladder in sorted(
+        _undominated(tried, runs), key=lambda ladder: tried.rank(runs[ladder], asked, ladder)
+    ):
+        kept[ladder] = checked.run(ladder)
+        if allowance.current().spent:
+            break
+    chosen = min(kept, key=lambda ladder: checked.rank(kept[ladder], asked, ladder))
     return checked.plan(
-        chosen, best, fresh.run(chosen), tried=len(ranks), least_usd=found.least_usd
+        chosen, kept[chosen], fresh.run(chosen), tried=len(runs), least_usd=found.least_usd
     )
 
 
-def _holding(
-    ladders: Sequence[tuple[int, ...]], tried: _Scenarios, checked: _Scenarios, asked: float
-) -> tuple[tuple[int, ...], Runs]:
-    """Return the first ladder that holds in other scenarios than those that it was the best in, or
-    the one that comes nearest; without what nobody misses.
+def _tried(ladders: Iterable[tuple[int, ...]], tried: _Scenarios) -> dict[tuple[int, ...], Runs]:
+    """Run ladders, and without one rung after the other those that no ladder beats, until the time
+    is up; at least the first one.
     """
-    best: tuple[tuple[float, ...], tuple[int, ...], Runs] | None = None
-    for ladder in ladders[:MOST_CHECKED]:
-        short = _without_idle(ladder, tried, asked)
-        runs = checked.run(short)
-        rank = checked.rank(runs, asked, short)
-        if best is None or rank < best[0]:
-            best = rank, short, runs
-        if rank[0] <= 0 or allowance.current().spent:
-            break
-    assert best is not None
-    return best[1:]
+    runs: dict[tuple[int, ...], Runs] = {}
+    more = [*ladders]
+    while more:
+        for ladder in more:
+            runs[ladder] = tried.run(ladder)
+            if allowance.current().spent:
+                return runs
+        shorter = {
+            tuple(other for other in ladder if other != at)
+            for ladder in _undominated(tried, runs)
+            for at in ladder
+            if len(ladder) > 1
+        }
+        more = sorted(shorter - runs.keys())
+    return runs
 
 
-def _without_idle(ladder: tuple[int, ...], tried: _Scenarios, asked: float) -> tuple[int, ...]:
-    """Return a ladder without the rungs that make it no better."""
-    rank = tried.rank(tried.run(ladder), asked, ladder)
-    for at in ladder[::-1]:
-        fewer = tuple(other for other in ladder if other != at)
-        if fewer:
-            own = tried.rank(tried.run(fewer), asked, fewer)
-            if own < rank:
-                ladder, rank = fewer, own
-    return ladder
-
-
-def assured(share: float, count: int) -> float:
-    """Return the share that at least so many scenarios in the long run reach, where some of a
-    number of them do.
-
-    Notes
-    -----
-    The lower end of the score interval (Wilson, 1927) at `DOUBT_Z` standard errors.
-
-    Examples
-    --------
-    95.7 % of 4,096 scenarios are enough for 95 %.
-
-    >>> round(assured(0.957, 4096), 3)
-    0.95
-    """
-    doubt = DOUBT_Z**2 / count
-    middle = share + doubt / 2
-    width = math.sqrt(doubt * (share * (1 - share) + doubt / 4))
-    return (middle - width) / (1 + doubt)
+def _undominated(tried: _Scenarios, runs: Mapping[tuple[int, ...], Runs]) -> list[tuple[int, ...]]:
+    """Return the ladders of which no other one is at least as good in everything."""
+    merits = {ladder: tried.merits(each, ladder) for ladder, each in runs.items()}
+    return [
+        ladder
+        for ladder, own in merits.items()
+        if not any(
+            other != own and all(one <= two for one, two in zip(other, own, strict=True))
+            for other in merits.values()
+        )
+    ]
 
 
 def _ladders(
@@ -269,8 +255,7 @@ class _Scenarios:
 
     def rank(self, runs: Runs, asked: float, ladder: Sequence[int]) -> tuple[float, ...]:
         """Return how good a ladder is, lowest is best: what it lacks of the confidence and, in the
-        mean of its dearest runs, of the budget; then what it takes of what the objective wants
-        little of, its cost, and the fewest rungs.
+        mean of its dearest runs, of the budget; then what it takes.
         """
         wish = self.problem.requirements
         reached = assured(runs.chance(self.limit_h), self.draws) if asked else 1.0
@@ -279,25 +264,44 @@ class _Scenarios:
             over = max(0.0, runs.tail_usd(tail_share(asked)) / wish.budget_usd - 1)
         # Nothing is assured beyond what runs that are all done show.
         lacks = max(0.0, min(asked, assured(1.0, self.draws)) - reached)
+        return lacks + over, *self._taken(runs, ladder)
+
+    def merits(self, runs: Runs, ladder: Sequence[int]) -> tuple[tuple[float, ...], ...]:
+        """Return what speaks for a ladder whatever confidence is asked for, lowest is best: its
+        share of scenarios, its dearest runs where they have a budget, and what it takes.
+        """
+        wish = self.problem.requirements
+        share = -runs.chance(self.limit_h) if wish.confidence else 0.0
+        tail = 0.0 if wish.budget_usd is None else runs.tail_usd(USUAL_TAIL)
+        return (share,), (tail,), self._taken(runs, ladder)
+
+    def _taken(self, runs: Runs, ladder: Sequence[int]) -> tuple[float, ...]:
+        """Return what the runs take of what the objective wants little of, then the cost of a
+        finished run and the number of rungs.
+        """
+        wish = self.problem.requirements
         if self.deadline_h is None and wish.expected:
-            return lacks + over, self._mean(runs, ladder), len(ladder)
+            return self._mean(runs, ladder), len(ladder)
         if self.deadline_h is None:
             first = self.objective.score(evaluate(self.found[ladder[0]].placement, self.problem))
-            return lacks + over, *first, len(ladder)
+            return *first, len(ladder)
         if wish.expected:  # what is left undone is no saving
             done = (wish.samples or 0) - runs.left
-            return lacks + over, float(runs.usd.sum() / max(1e-9, done.sum())), len(ladder)
-        return lacks + over, self._taken(runs, ladder), float(runs.usd.mean()), len(ladder)
-
-    def _taken(self, runs: Runs, ladder: Sequence[int]) -> float:
-        """Return the mean of what runs take of what the objective wants little of: hours until they
-        are done, or until the deadline; grams; or dollars.
-        """
-        if self.objective.by_speed:
-            return float(np.minimum(runs.hours, self.limit_h).mean())
+            return float(runs.usd.sum() / max(1e-9, done.sum())), len(ladder)
+        usd = self._of_finished(float(runs.usd.mean()), runs)
+        if self.objective.by_speed:  # hours until they are done, or until the deadline
+            return float(np.minimum(runs.hours, self.limit_h).mean()), usd, len(ladder)
         if self.objective.name == "carbon":
-            return self._carbon_g(runs, ladder) or 0.0
-        return float(runs.usd.mean())
+            grams = self._of_finished(self._carbon_g(runs, ladder) or 0.0, runs)
+            return grams, usd, len(ladder)
+        return usd, len(ladder)
+
+    def _of_finished(self, mean: float, runs: Runs) -> float:
+        """Divide a mean over all runs by the share that finishes: a plan that often fails spends
+        little, and buys little with it.
+        """
+        share = runs.chance(self.limit_h)
+        return mean / share if share else math.inf
 
     def _carbon_g(self, runs: Runs, ladder: Sequence[int]) -> float | None:
         """Return the mean emissions of the runs; None where nobody knows them."""

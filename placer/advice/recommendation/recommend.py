@@ -171,16 +171,12 @@ def _check_confidence(plan: ConfidentPlan, problem: Problem) -> None:
         Says what was reached, and what to change; exit code 3.
     """
     wish = problem.requirements
-    over = (
-        wish.budget_usd is not None
-        and plan.tail_usd is not None
-        and plan.tail_usd > wish.budget_usd * (1 + TOLERANCE)
-    )
-    if plan.holds and not over:
+    status = plan.status(wish.budget_usd)
+    if status in ("holds", "not-assured"):
         return
     ends = "the deadline" if plan.deadline_h is not None else "the floor"
     words = f"{ends} in {100 * plan.reached:.1f} % of {plan.scenarios:,} scenarios of spot capacity"
-    if plan.holds:
+    if status == "over-budget":
         assert plan.tail_usd is not None
         raise PlacerError(
             f"the best of {plan.tried} plans keeps {words}, but costs {format_usd(plan.tail_usd)} "

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from placer.cli.options import request_options, table_option
+from placer.cli.options import open_request_options, table_option
 from placer.cli.output import console, print_json
+from placer.cli.saved_question import read_question
 from placer.cli.screen.labelled_lines import print_labelled
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.errors import PlacerError
@@ -19,41 +21,55 @@ if TYPE_CHECKING:
     from placer.solving.result import Option
 
 EXAMPLE = """\b
-Example:
+Examples:
   placer compare --model roberta-xlm --catalog erben-2023 --every-exchange \\
     gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot
   placer compare --model roberta-xlm --catalog erben-2023 lambda/us-west-1=8xA10 \\
     gcp/us-central1=8xT4:spot gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot
+  placer compare result.json gcp/us-central1=8xT4:spot
 """
 
 
 @click.command("compare", cls=GroupedCommand, epilog=EXAMPLE)
-@click.argument("placements", nargs=-1, required=True, metavar="GROUPS...")
-@request_options
+@click.argument("placements", nargs=-1, required=True, metavar="[RESULT] [GROUPS]...")
+@open_request_options
 @table_option
 @click.option(
     "--every-exchange", "every", is_flag=True, help="One row for each exchange that can run."
 )
+@click.pass_context
 def command(
+    ctx: click.Context,
+    /,
     placements: tuple[str, ...],
-    model: str,
-    catalog: tuple[str, ...],
+    model: str | None,
     as_json: bool,
     every: bool,
     **words: Any,
 ) -> None:
     """Put placements given by hand side by side; GROUPS are written as in 'placer estimate
     --workers'.
+
+    RESULT is a file that 'placer recommend -o' wrote: its answer is the first row, and its question
+    that of all. Words of a request beside it change the question.
     """
     from placer.advice.recommendation.notes import warnings_of
     from placer.cli.report.recommend import terminal
     from placer.interface.advisor import Advisor
     from placer.interface.by_hand import check_every, comparison_document, side_by_side
 
-    _check_placements(placements)
+    first = placements[0]
+    file = first if first.endswith(".json") or Path(first).is_file() else None
+    by_hand = placements[file is not None :]
+    _check_placements(by_hand)
     check_every(words["exchange"], every=every)
-    problem = Advisor(catalog).problem(model, mixed=True, **words)
-    options = side_by_side(problem, placements, every=every)
+    question = read_question(ctx, file, model, words)
+    problem = Advisor().problem(question.asked, **question.words)
+    whole = () if question.answer is None else (question.answer,)
+    if not (whole or by_hand):
+        raise PlacerError(f"{file}: has no placement to compare", "name placements beside it")
+    options = side_by_side(problem, (*whole, *by_hand), every=every)
+    question.tell()
     if as_json:
         print_json(comparison_document(problem, options))
         return

@@ -4,22 +4,18 @@ fits.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from placer.cli.options import (
-    json_option,
-    memory_option,
-    open_request_options,
-    output_option,
-    wish_options,
-)
-from placer.cli.output import check_targets, console, print_json, read_json, write_json
+from placer.cli.options import json_option, memory_option, output_option
+from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.saved_question import Question, question_options, read_question
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.progress import progress
-from placer.errors import PlacerError
+
+if TYPE_CHECKING:
+    from placer.advice.worlds.whatif import Kept
 
 EXAMPLE = """\b
 Examples:
@@ -29,14 +25,10 @@ Examples:
   placer recommend --model roberta-xlm --budget 5/h -o result.json && placer explain result.json
   placer explain --model roberta-xlm --budget 1/h --min-throughput 4000/s
 """
-OWN = ("result", "catalog", "why_not", "gap", "time_limit", "memory_limit", "output", "as_json")
-"""Parameters that do not describe the request, so that they may stand with a saved result."""
 
 
 @click.command("explain", cls=GroupedCommand, epilog=EXAMPLE)
-@click.argument("result", required=False, metavar="[RESULT]")
-@open_request_options
-@wish_options
+@question_options
 @click.option(
     "--why-not",
     multiple=True,
@@ -65,53 +57,29 @@ def command(
     model: str | None,
     output: str | None,
     as_json: bool,
-    why_not: tuple[str, ...],
-    gap: str,
-    time_limit: str,
-    memory_limit: str | None,
     **words: Any,
 ) -> None:
     """Say what binds, why not something else, what one more dollar or GPU is worth, when to leave a
     region, or why nothing fits.
 
-    RESULT is a file that 'placer recommend -o' wrote; without it the request is given as for
-    'placer recommend'.
+    RESULT is a file that 'placer recommend -o' wrote: its question is asked, and the search begins
+    with its answer. Words of a request beside it change the question.
     """
     from placer.interface.advisor import Advisor
 
     check_targets(output)
-    notes: tuple[str, ...] = ()
-    question: Any = model
-    if result is not None:
-        from placer.documents.reopen import reopened_problem
-
-        _refuse_words(ctx)
-        question, notes = reopened_problem(read_json(result), result, words["catalog"])
-        words = {}
-    elif model is None:
-        raise PlacerError(
-            "--model is missing", "give --model NAME, or a result that 'placer recommend -o' wrote"
-        )
+    question = read_question(ctx, result, model, words)
     with progress("explaining"):
-        explanation = Advisor().explain(
-            question,
-            why_not=why_not,
-            gap=gap,
-            time_limit=time_limit,
-            memory_limit=memory_limit,
-            **words,
-        )
+        explanation = Advisor().explain(question.asked, start=question.answer, **question.words)
     if output:
         write_json(output, explanation.to_dict())
     if as_json:
         print_json(explanation.to_dict())
     else:
-        _print(explanation)
-    err = console(stderr=True)
-    for sentence in notes:
-        err.print(f"warning: {sentence}", style="yellow")
+        _print(explanation, question)
+    question.tell()
     if output:
-        err.print(f"wrote explanation to {output}")
+        console(stderr=True).print(f"wrote explanation to {output}")
     ctx.exit(
         0
         if explanation.result.placement is not None
@@ -119,18 +87,18 @@ def command(
     )
 
 
-def _refuse_words(ctx: click.Context) -> None:
-    """Refuse words of a request together with a saved result: the result has its own."""
-    for parameter in ctx.command.params:
-        name = parameter.name or ""
-        if name not in OWN and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise PlacerError(
-                f"{parameter.opts[-1]} together with a saved result",
-                "leave it out, or give the whole request without the file",
-            )
+def _saved_words(kept: Kept) -> str:
+    """Say what the saved answer does in the question as it is now, where another one is better."""
+    from placer.cli.report.explain.explain_text import value_words
+    from placer.cli.report.recommend.sentences import headline
+
+    figures = "" if kept.estimate is None else f", {value_words(kept.estimate)}"
+    broken = f"; it cannot be kept: {kept.broken[0]}" if kept.broken else ""
+    return f"{headline(kept.placement)}{figures}{broken}"
 
 
-def _print(explanation: Any) -> None:
+def _print(explanation: Any, question: Question) -> None:
+    from placer.advice.worlds.whatif import keep
     from placer.cli.report.explain.explain_text import sections, value_words
     from placer.cli.report.recommend import terminal
     from placer.cli.report.recommend.risk_words import risk_line
@@ -139,7 +107,11 @@ def _print(explanation: Any) -> None:
 
     out = console()
     out.print(terminal.reading(explanation.problem))
-    result = explanation.result
+    result, saved = explanation.result, question.answer
+    if saved is not None and (
+        result.placement is None or saved.canonical() != result.placement.canonical()
+    ):
+        out.print(f"saved   {_saved_words(keep(saved, result.problem))}")
     if result.placement is not None:
         out.print(f"\n{headline(result.placement)}", style="bold green")
         out.print(value_words(result.estimate))

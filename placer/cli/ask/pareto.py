@@ -8,14 +8,9 @@ from typing import Any
 
 import click
 
-from placer.cli.options import (
-    json_option,
-    output_option,
-    request_options,
-    solve_options,
-    wish_options,
-)
+from placer.cli.options import json_option, output_option, solve_options
 from placer.cli.output import check_targets, console, print_json, write_bytes, write_json
+from placer.cli.saved_question import question_options, read_question
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.plot import check_plot, plot_option, write_plot
 from placer.cli.screen.progress import progress
@@ -25,12 +20,12 @@ Examples:
   placer pareto --model roberta-xlm --budget 20/h
   placer pareto --model resnet50 --min-throughput 500/s --points 20 --time-limit 5min
   placer pareto --model roberta-xlm --in 'aws/*' --csv frontier.csv
+  placer pareto result.json --budget 20/h
 """
 
 
 @click.command("pareto", cls=GroupedCommand, epilog=EXAMPLE)
-@request_options
-@wish_options
+@question_options
 @click.option(
     "--points",
     default=12,
@@ -48,28 +43,38 @@ Examples:
 @plot_option
 @json_option
 @click.pass_context
-def command(ctx: click.Context, /, model: str, as_json: bool, **words: Any) -> None:
+def command(
+    ctx: click.Context,
+    /,
+    result: str | None,
+    model: str | None,
+    as_json: bool,
+    **words: Any,
+) -> None:
     """Show what each budget buys: the frontier of USD/h against samples/s, each point proved, the
     knee marked.
 
     The frontier goes from the cheapest placement (with --min-throughput: the cheapest that reaches
-    it) to the fastest (with --budget: the fastest within it).
+    it) to the fastest (with --budget: the fastest within it). RESULT is a file that 'placer
+    recommend -o' wrote; words of a request beside it change its question.
     """
     from placer.interface.advisor import Advisor
 
     output, table, plot = (words.pop(name) for name in ("output", "table", "plot"))
     check_targets(output, table, plot)
     check_plot(plot)
+    question = read_question(ctx, result, model, words)
     # The searches tell samples/s; each has a gap of its own.
     asked = {**words, "objective": "throughput", "gap": ""}
     with progress("tracing the frontier", asked, keeps=True) as heard:
-        frontier = Advisor().pareto(model, on_better=heard.better, **words)
+        frontier = Advisor().pareto(question.asked, on_better=heard.better, **question.words)
     written = _write(frontier, output, table)
     write_plot(plot, frontier.to_dict())
     if as_json:
         print_json(frontier.to_dict())
     elif frontier.points:
         _print(frontier, written)
+    question.tell()
     if frontier.failed is not None:
         from placer.cli.ask.recommend import print_no_placement
 

@@ -6,14 +6,9 @@ from typing import Any
 
 import click
 
-from placer.cli.options import (
-    request_options,
-    runner_options,
-    solve_options,
-    table_option,
-    wish_options,
-)
+from placer.cli.options import runner_options, solve_options, table_option
 from placer.cli.output import console, print_json
+from placer.cli.saved_question import question_options, read_question
 from placer.cli.screen.interruption import nothing_kept
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.plot import check_plot, plot_option, write_plot
@@ -23,6 +18,7 @@ from placer.errors import PlacerError
 EXAMPLE = """\b
 Examples:
   placer robust --model roberta-xlm --budget 5/h
+  placer robust result.json --worlds 32
   placer robust --model resnet50 --budget 20/h --regions 2.. \\
     --box bandwidth=0.5..1.5 --box price=1..1
   placer robust --model roberta-xlm --budget 5/h --gpu T4,A10 --exact --worlds 32
@@ -38,8 +34,7 @@ one.
 
 
 @click.command("robust", cls=GroupedCommand, epilog=EXAMPLE)
-@request_options
-@wish_options
+@question_options
 @click.option(
     "--box",
     multiple=True,
@@ -63,19 +58,29 @@ one.
 @table_option
 @click.pass_context
 def command(
-    ctx: click.Context, /, model: str, as_json: bool, plot: str | None, **words: Any
+    ctx: click.Context,
+    /,
+    result: str | None,
+    model: str | None,
+    as_json: bool,
+    plot: str | None,
+    **words: Any,
 ) -> None:
     """Say how much a recommendation may lose if prices, links and speeds are not what the book
     says.
+
+    RESULT is a file that 'placer recommend -o' wrote; words of a request beside it change its
+    question.
     """
     from placer.interface.worlds import robust
 
     check_plot(plot)
+    question = read_question(ctx, result, model, words)
     with (
         nothing_kept("regrets are known after the last world"),
         progress("looking at other worlds"),
     ):
-        robustness = robust(model, **words)
+        robustness = robust(question.asked, **question.words)
     if robustness.result.placement is not None:
         write_plot(plot, robustness.to_dict())
     if as_json:
@@ -93,6 +98,7 @@ def command(
         from placer.cli.report.robust import robust_view
 
         console().print(robust_view(robustness))
+    question.tell()
     ctx.exit(
         0
         if robustness.result.placement is not None

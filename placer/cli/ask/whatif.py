@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from placer.cli.options import request_options, solve_options, table_option, wish_options
+from placer.cli.options import solve_options, table_option
 from placer.cli.output import console, print_json
+from placer.cli.saved_question import question_options, read_question
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.progress import progress
 from placer.problem.words.wishes import CHANGES
@@ -25,6 +26,7 @@ EXAMPLE = f"""\b
 Examples:
   placer whatif --model roberta-xlm --budget 5/h --set 'price:gcp/*:H100=+40%'
   placer whatif --model roberta-xlm --budget 5/h --drop 'gcp/*:H100:spot' --set budget=8/h
+  placer whatif result.json --drop gcp/us-central1
   placer whatif --model resnet50 --budget 50/h --regions 2.. \\
     --set 'egress:*:internet=x0.5' --set 'bandwidth:*:*=x2'
 
@@ -40,8 +42,7 @@ What --set takes:
 
 
 @click.command("whatif", cls=GroupedCommand, epilog=EXAMPLE)
-@request_options
-@wish_options
+@question_options
 @click.option(
     "--set",
     "sets",
@@ -61,23 +62,30 @@ What --set takes:
 def command(
     ctx: click.Context,
     /,
-    model: str,
+    result: str | None,
+    model: str | None,
     sets: tuple[str, ...],
     drop: tuple[str, ...],
     as_json: bool,
     **words: Any,
 ) -> None:
-    """Solve a question as it is and as changed, and say what not reacting would cost."""
+    """Solve a question as it is and as changed, and say what not reacting would cost.
+
+    RESULT is a file that 'placer recommend -o' wrote; words of a request beside it change its
+    question, before --set does.
+    """
     from placer.interface.worlds import whatif
 
-    with progress("searching twice", words) as heard:
+    question = read_question(ctx, result, model, words)
+    told = {**words, "objective": question.objective or words["objective"]}
+    with progress("searching twice", told) as heard:
         answer = whatif(
-            model,
+            question.asked,
             set=sets,
             drop=drop,
             on_better=heard.better,
             on_bound=heard.bound,
-            **words,
+            **question.words,
         )
     if as_json:
         print_json(answer.to_dict())
@@ -85,6 +93,7 @@ def command(
         from placer.cli.report.whatif import whatif_view
 
         console().print(whatif_view(answer))
+    question.tell()
     ctx.exit(
         0
         if answer.after.placement is not None

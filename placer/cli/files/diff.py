@@ -15,6 +15,7 @@ Examples:
   placer diff main.json branch.json
   placer diff main.json branch.json --format md -o comment.md
   placer diff main.json branch.json --fail-on 'cost>10%' --fail-on 'speed<-5%'
+  placer diff main.json branch.json --fail-on 'total>5%' --fail-on 'hours>12'
   placer diff main.json branch.json --json > diff.json && placer report diff.json
 """
 REFUSED = 6
@@ -29,8 +30,9 @@ HEADERS = ("", "what", "before", "after", "change")
     "--fail-on",
     multiple=True,
     metavar="CONDITION",
-    help="End with exit code 6 where a figure changes by more: cost>10%, speed<-5%, egress>0.5. "
-    "Figures: cost, machines, egress, speed, price, step, carbon.",
+    help="End with exit code 6 where a figure changes by more: cost>10%, speed<-5%, total>20. "
+    "Figures: cost, machines, egress (USD/h); total (USD), hours of the whole run; speed "
+    "(samples/s), price (USD per million samples), step (s), carbon (g/h).",
 )
 @table_option
 @click.pass_context

@@ -9,27 +9,55 @@ from dataclasses import dataclass
 from typing import Any
 
 from placer.documents.schemas import RESULT_SCHEMA
-from placer.errors import PlacerError, unknown
-from placer.units import HOURS_PER_MONTH
+from placer.errors import PlacerError
+from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 DIFF_SCHEMA = "placer.diff/v1"
 """What ``placer diff`` writes."""
 SAME = 1e-9
 """Relative difference up to which a figure counts as the same."""
 Figure = Callable[[Mapping[str, Any]], float | None]
+
+
+def _of_estimate(read: Figure) -> Figure:
+    """Read a figure of a result off its estimate; None without a placement."""
+    return lambda result: None if result["estimate"] is None else read(result["estimate"])
+
+
+def _of_run(total: str, plan: str, unit: float = 1.0) -> Figure:
+    """Read a figure of the whole run: that of a plan with fallbacks where there is one, which waits
+    and may fail, else of the placement; None without a number of samples.
+    """
+
+    def read(result: Mapping[str, Any]) -> float | None:
+        sure, totals = result.get("confidence") or {}, result["totals"]
+        if sure.get("deadline_hours") is not None:
+            return sure.get(plan)
+        return None if totals is None else totals[total]["value"] / unit
+
+    return read
+
+
 FIGURES: Mapping[str, tuple[str, Figure]] = {
-    "cost": ("USD/h", lambda estimate: estimate["usd_per_hour"]["total"]),
-    "machines": ("USD/h", lambda estimate: estimate["usd_per_hour"]["compute"]),
-    "egress": ("USD/h", lambda estimate: estimate["usd_per_hour"]["egress"]),
-    "speed": ("samples/s", lambda estimate: estimate["effective_samples_per_second"]["value"]),
-    "price": ("USD per million samples", lambda estimate: estimate["usd_per_million_samples"]),
-    "step": ("s", lambda estimate: estimate["step_seconds"]["total"]),
+    "cost": ("USD/h", _of_estimate(lambda got: got["usd_per_hour"]["total"])),
+    "total": ("USD", _of_run("usd", "usd_per_finished_run")),
+    "hours": ("h", _of_run("seconds", "mean_hours", SECONDS_PER_HOUR)),
+    "machines": ("USD/h", _of_estimate(lambda got: got["usd_per_hour"]["compute"])),
+    "egress": ("USD/h", _of_estimate(lambda got: got["usd_per_hour"]["egress"])),
+    "speed": (
+        "samples/s",
+        _of_estimate(lambda got: got["effective_samples_per_second"]["value"]),
+    ),
+    "price": ("USD per million samples", _of_estimate(lambda got: got["usd_per_million_samples"])),
+    "step": ("s", _of_estimate(lambda got: got["step_seconds"]["total"])),
     "carbon": (
         "g CO2e/h",
-        lambda estimate: (estimate["carbon_g_per_hour"] or {}).get("value"),
+        _of_estimate(lambda got: (got["carbon_g_per_hour"] or {}).get("value")),
     ),
 }
-"""Figures that are compared, with their units."""
+"""Figures that are compared, with their units; ``total`` and ``hours`` are of the whole run."""
+RUN = ("total", "hours")
+"""Figures that need a number of samples or tokens."""
 COMPARISONS = {">": operator.gt, "<": operator.lt}
 CONDITION = re.compile(r"\s*([a-z]+)\s*([<>])\s*([+-]?\d{1,12}(?:\.\d{1,12})?)\s*(%?)\s*")
 
@@ -47,11 +75,22 @@ class Condition:
     def holds(self, document: Mapping[str, Any]) -> bool:
         """Tell whether a difference is of this kind; where a figure is missing on one side alone,
         it is.
+
+        Raises
+        ------
+        PlacerError
+            If no result has the figure, though both have a placement: nothing would be compared.
         """
         row = next(row for row in document["figures"] if row["name"] == self.figure)
         change = row["relative_change"] if self.relative else row["change"]
         if change is None:
             if row["before"] is None and row["after"] is None:
+                if None not in document["exchange"].values():
+                    hint = "ask both questions with --samples or --tokens"
+                    raise PlacerError(
+                        f"--fail-on '{self.text}': neither result has the figure '{self.figure}'",
+                        hint if self.figure in RUN else "name another figure",
+                    )
                 return False
             if row["before"] is None or row["after"] is None:
                 return True
@@ -65,7 +104,7 @@ def parse_condition(text: str) -> Condition:
     Raises
     ------
     PlacerError
-        If it is none, or its figure is unknown.
+        If it is none; the hint lists the figures.
 
     Examples
     --------
@@ -73,13 +112,12 @@ def parse_condition(text: str) -> Condition:
     (0.1, False)
     """
     match = CONDITION.fullmatch(text)
-    if match is None:
+    if match is None or match[1] not in FIGURES:
         raise PlacerError(
-            f"'{text}' is not a condition", "write it as cost>10%, speed<-5% or egress>0.5 (USD/h)"
+            f"'{text}' is not a condition",
+            f"write it as cost>10%, speed<-5% or total>20 (USD); figures: {', '.join(FIGURES)}",
         )
     name, sign, number, percent = match.groups()
-    if name not in FIGURES:
-        raise unknown("figure", name, FIGURES)
     bound = float(number) / (100 if percent else 1)
     return Condition(text=text, figure=name, sign=sign, bound=bound, relative=bool(percent))
 
@@ -104,7 +142,7 @@ def difference_document(
     Raises
     ------
     PlacerError
-        If one of them is not a result.
+        If one of them is not a result, or a condition compares what neither has.
     """
     for document, name in zip((before, after), names, strict=True):
         if not isinstance(document, Mapping) or document.get("schema") != RESULT_SCHEMA:
@@ -131,7 +169,7 @@ def _compared(
         for key in dict.fromkeys((*before["request"], *after["request"]))
         if before["request"].get(key) != after["request"].get(key)
     ]
-    cost = figures[0]
+    cost = next(row for row in figures if row["name"] == "cost")
     month = {
         key: None if cost[key] is None else cost[key] * HOURS_PER_MONTH
         for key in ("before", "after", "change")
@@ -213,9 +251,7 @@ def _groups(
 def _figures(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for name, (unit, read) in FIGURES.items():
-        one, other = (
-            None if side["estimate"] is None else read(side["estimate"]) for side in (before, after)
-        )
+        one, other = read(before), read(after)
         known = one is not None and other is not None
         same = known and _same(one or 0.0, other or 0.0)
         change = 0.0 if same else (other or 0.0) - (one or 0.0)

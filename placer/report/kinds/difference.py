@@ -31,10 +31,8 @@ def report(document: Document, today: date) -> Report:
 
 def verdict(document: Document) -> str:
     """Say in one sentence what changes."""
-    cost, speed = (
-        next(row for row in document["figures"] if row["name"] == name)
-        for name in ("cost", "speed")
-    )
+    figures = {row["name"]: row for row in document["figures"]}
+    cost, speed, total = figures["cost"], figures["speed"], figures.get("total", {})
     if cost["change"] is None or speed["change"] is None:
         side = "before" if cost["before"] is None else "after"
         return (
@@ -48,4 +46,6 @@ def verdict(document: Document) -> str:
     share = "" if relative is None else f" ({percent(relative, signed=True)})"
     faster = speed["relative_change"]
     words = "" if faster is None else f"; speed {percent(faster, signed=True)}"
-    return f"The placement {place}: {month} a month{share}{words}."
+    run = total.get("change")
+    whole = "" if run is None else f"; the whole run {signed_usd(run)}"
+    return f"The placement {place}: {month} a month{share}{words}{whole}."

@@ -253,7 +253,7 @@ def _compare(session: Session, question: Question, tell: Tell, cancel: Cancel) -
     model, words = session.asked(question)
     placements, every = words.pop("placements"), words.pop("every_exchange", False)
     check_every(words.get("exchange", "auto"), every=every)
-    problem = session.advisor.problem(model, mixed=True, **words)
+    problem = session.advisor.problem(model, **words)
     options = side_by_side(problem, placements, every=every)
     return Reply(outcome=Outcome.ANSWERED, document=_json(comparison_document(problem, options)))
 

@@ -26,12 +26,10 @@ def short_confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
         yield label, f"{mean}machines are available {shares}"
     if plan.usd is not None and plan.tail_usd is not None:
         took = "" if plan.hours is None else f"; {hours_words(plan.hours)} if finished"
-        whole = "" if plan.reached == 1 else ", finished or not"
         tail = f"{format_usd(plan.tail_usd)} in the most expensive"
         yield (
             "run",
-            f"{format_usd(plan.usd)} on average{whole}, {tail} "
-            f"{format_plain(100 * tail_share(plan.asked))} %{took}",
+            f"{_cost_words(plan)}, {tail} {format_plain(100 * tail_share(plan.asked))} %{took}",
         )
     fallbacks = plan.ranks[1:]
     if fallbacks:
@@ -46,8 +44,8 @@ def confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
     )
     fresh = f"{format_plain(100 * plan.fresh)} % of fresh ones"
     if plan.asked:
-        short = "" if plan.holds else ", which is not reached"
-        fresh += f"; {100 * plan.asked:g} % asked for{short}"
+        short = {"not-reached": ", which is not reached", "not-assured": ", which may be chance"}
+        fresh += f"; {100 * plan.asked:g} % asked for{short.get(plan.status(None), '')}"
     label = "confidence" if plan.asked else "expected"
     if plan.deadline_h is None:
         assert plan.samples_per_second is not None
@@ -67,14 +65,22 @@ def confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
             if plan.least_usd is None
             else f"; proved: no finished run costs less than {format_usd(plan.least_usd)}"
         )
-        whole = "" if plan.reached == 1 else ", finished or not"
+        mean = "" if plan.reached == 1 else f" ({format_usd(plan.usd)} a run, finished or not)"
         yield (
             "run",
-            f"{format_usd(plan.usd)} on average{whole}, {format_usd(plan.tail_usd)} in the "
-            f"most expensive {format_plain(100 * tail_share(plan.asked))} %{least}",
+            f"{_cost_words(plan)}{mean}, {format_usd(plan.tail_usd)} in the most expensive "
+            f"{format_plain(100 * tail_share(plan.asked))} %{least}",
         )
     for number, rank in enumerate(plan.ranks[1:]):
         yield "fallback" if number == 0 else "", _fallback(rank)
+
+
+def _cost_words(plan: ConfidentPlan) -> str:
+    """Give the dollars of a run that finishes: those of runs that fail are paid as well."""
+    if plan.usd_per_finished is None:
+        return f"{format_usd(plan.usd or 0.0)} on average, and none finishes"
+    each = "on average" if plan.reached == 1 else "per finished run"
+    return f"{format_usd(plan.usd_per_finished)} {each}"
 
 
 def _fallback(rank: Rank, *, types: bool = True) -> str:

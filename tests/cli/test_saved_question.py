@@ -1,0 +1,153 @@
+"""Commands that ask the question of a saved result: the same answers, changes that are said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import placer
+from conftest import ROOT, Run
+
+ASKED = ("--model", "roberta-xlm", "--catalog", "erben-2023", "--gpu", "T4,A10", "--budget", "5/h")
+OLD = ROOT / "tests" / "fixtures" / "saved-2026-11" / "result.json"
+SEARCHES = {
+    "explain": ("--why-not", "T4"),
+    "pareto": ("--points", "3"),
+    "whatif": ("--drop", "lambda"),
+    "robust": ("--worlds", "8"),
+}
+"""Commands that search, with what keeps them short."""
+COMMANDS = {**SEARCHES, "compare": ("gcp/us-central1=4xT4:spot",)}
+
+
+@pytest.fixture(scope="module")
+def file(run: Run, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Save eight A10 for 4.80 USD/h."""
+    path = str(tmp_path_factory.mktemp("saved") / "r.json")
+    assert run("recommend", *ASKED, "-o", path).returncode == 0
+    return path
+
+
+def without_seconds(document: Any) -> Any:
+    """Leave out how long a search took."""
+    if isinstance(document, dict):
+        kept = {key: value for key, value in document.items() if key != "seconds"}
+        return {key: without_seconds(value) for key, value in kept.items()}
+    return [*map(without_seconds, document)] if isinstance(document, list) else document
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_saved_question_has_the_answer_of_its_words(run: Run, file: str, name: str) -> None:
+    """The file holds the wishes and names the book, of which all offers are asked."""
+    words = (*SEARCHES[name], "--json")
+    saved, direct = run(name, file, *words), run(name, *ASKED, *words)
+    assert (saved.returncode, direct.returncode, saved.stderr) == (0, 0, direct.stderr)
+    assert without_seconds(json.loads(saved.stdout)) == without_seconds(json.loads(direct.stdout))
+
+
+def test_the_saved_answer_is_the_first_row_of_a_comparison(run: Run, file: str) -> None:
+    """Eight A10 before what is given by hand; a row that costs more than 5 USD/h says so."""
+    done = run("compare", file, "lambda/us-west-1=9xA10", "--json")
+    document, saved = json.loads(done.stdout), json.loads(Path(file).read_text(encoding="utf-8"))
+    rows = document["placements"]
+    assert rows[0]["placement"] == saved["placement"]
+    assert [row["violations"] for row in rows] == [[], ["$5.40/h is above the budget of $5.00/h"]]
+    assert document["request"] == saved["request"]
+    every = json.loads(run("compare", file, "--every-exchange", "--json").stdout)["placements"]
+    assert len({row["placement"]["exchange"] for row in every}) == len(every) > 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_changed_book_is_announced(run: Run, name: str) -> None:
+    """The file is of an earlier edition of its book."""
+    words = ("lambda/us-west-1=4xA10",) if name == "compare" else SEARCHES[name]
+    done = run(name, str(OLD), *words)
+    assert done.returncode == 0, done.stderr
+    assert "catalog erben-2023 differs from the one of the plan" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--model", "resnet50"), "--model together with a saved result"),
+        (("--link", "a:b=3Mb/s"), "--link together with a saved result"),
+    ],
+)
+def test_words_that_cannot_change_a_question_are_refused(
+    run: Run, file: str, name: str, words: tuple[str, ...], says: str
+) -> None:
+    """One line, and exit code 2."""
+    done = run(name, file, *COMMANDS[name], *words)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, f"error: {says}")
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_words_beside_a_file_change_its_question(run: Run, file: str, name: str) -> None:
+    """2 USD/h in place of 5, and it is said."""
+    done = run(name, file, *SEARCHES[name], "--budget", "2/h", "--json", columns=200)
+    assert json.loads(done.stdout)["request"]["budget_usd_per_hour"] == 2.0
+    assert f"the question of {file} is changed: budget=2/h" in " ".join(done.stderr.split())
+
+
+def test_an_explanation_says_what_the_saved_answer_does_now(run: Run, file: str) -> None:
+    """Eight A10 for 4.80 USD/h are above a budget of 2 USD/h, and are told before the answer."""
+    shown = " ".join(run("explain", file, "--budget", "2/h", columns=200).stdout.split())
+    saved = "saved 8 x A10 on-demand in lambda/us-west-1 (gpu_1x_a10), 1,060 samples/s for $4.80/h"
+    assert f"{saved}; it cannot be kept: $4.80/h is above the budget of $2.00/h" in shown
+    assert "saved" not in run("explain", file).stdout
+
+
+def test_an_explanation_begins_with_the_answer_that_is_known() -> None:
+    """A search of a hundredth of a second alone finds less than one of four seconds did; from its
+    answer on it is no worse.
+    """
+    words: dict[str, Any] = {"budget": "50/h", "regions": "2..", "alternatives": False}
+    known = placer.recommend("resnet50", time_limit="4s", **words)
+    again = placer.explain(known.problem, start=known.placement, time_limit=0.01)
+    assert known.value is not None
+    assert again.result.value is not None
+    assert again.result.value >= known.value * (1 - 1e-9)
+
+
+def test_defaults_do_not_change_a_saved_question(run: Run, file: str) -> None:
+    """The budget of the file holds, and the book as well."""
+    settings = {"PLACER_DEFAULT_BUDGET": "1/h", "PLACER_DEFAULT_CATALOG": "phalak-2023"}
+    done = run("explain", file, "--why-not", "T4", "--json", columns=200, **settings)
+    document = json.loads(done.stdout)
+    assert document["request"]["budget_usd_per_hour"] == 5.0
+    assert document["data"]["catalog"] == "erben-2023"
+    assert f"defaults do not change the question of {file}: " in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda d: d["problem"]["catalog"].update(name="gone"), "its catalog 'gone' is not here"),
+        (lambda d: d["placement"].pop("workers"), "its placement is not whole"),
+        (lambda d: d.pop("problem"), "has no problem to ask again"),
+        (lambda d: d.update(schema="placer.sweep/v1"), "not a placer.result/v1 document"),
+    ],
+)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_files_that_cannot_be_asked_are_refused(
+    run: Run, file: str, tmp_path: Path, name: str, change: Any, says: str
+) -> None:
+    """One line names the file and what is wrong with it."""
+    document = json.loads(Path(file).read_text(encoding="utf-8"))
+    change(document)
+    other = tmp_path / "x.json"
+    other.write_text(json.dumps(document), encoding="utf-8")
+    done = run(name, str(other), *COMMANDS[name], columns=300)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {other}: ")
+    assert says in done.stderr
+
+
+def test_a_comparison_needs_a_placement(run: Run) -> None:
+    """A result in which nothing fits has no row."""
+    done = run("compare", str(OLD.with_name("nothing.json")), columns=300)
+    assert (done.returncode, "has no placement to compare" in done.stderr) == (2, True)
