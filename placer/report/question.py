@@ -22,8 +22,13 @@ USUAL: Mapping[str, Any] = {
     "max_workers": 64,
     "min_regions": 1,
     "max_regions": 1000,
+    "uniform": True,
 }
 """Values of a request in which nothing was asked for; of the other keys none, empty or False."""
+BY_HAND = ("placer.estimate/v1", "placer.comparison/v1", "placer.simulation/v1")
+"""Documents of placements given by hand, whose machines may be unlike."""
+BY_SPEED = (None, "hivemind")
+"""Transports under which machines may be unlike."""
 FROM_PROFILE = ("target_batch_size", "compression", "transport")
 """Shown as they hold, whether they were asked for or not."""
 NO_WISH = ("model", "sample", "gradient_bytes")
@@ -106,7 +111,10 @@ def _asked(document: Document) -> dict[str, Any]:
     question = question if isinstance(question, Mapping) else {}  # of sweeps, a digest
     wishes = question.get("requirements", {})
     asked = {}
-    for key, value in request.items():
+    alike = document.get("schema") not in BY_HAND and request.get("transport") not in BY_SPEED
+    for key, value in {**({"uniform": False} if alike else {}), **request}.items():
+        if key == "uniform" and not alike:  # says nothing there
+            continue
         usual = value == USUAL.get(key) if key in USUAL else value in (None, False, [], {})
         default = key in FROM_PROFILE and question and wishes.get(key) is None
         batch = key == "target_batch_size" and request.get("batch_range") is not None
@@ -129,6 +137,8 @@ def _written(key: str, value: Any, request: Document, done: set[str]) -> list[st
     if flag is None or key in FROM_FILES:
         return None
     if value is True:
+        return [flag]
+    if key == "uniform":
         return [flag]
     if key == "same_zone":
         return [flag, "spread"]

@@ -135,7 +135,9 @@ def test_it_is_printed_and_in_the_document() -> None:
     """0.65 USD/h rent three T4 with hosts of four CPUs for 0.19 USD/h each, or so: none of them has
     room for 40 % more.
     """
-    got = placer.recommend("roberta-xlm", gpu="T4", budget="0.65/h", places="gcp", market="spot")
+    got = placer.recommend(
+        "roberta-xlm", gpu="T4", budget="0.65/h", places="gcp", market="spot", mixed=True
+    )
     assert got.price_risk is not None
     words = price_risk_words(got, got.price_risk)
     assert words.startswith("rests on one spot price: T4")
