@@ -1081,7 +1081,7 @@ def vcpu_problem(seed: int) -> Problem:
                 "usd_per_hour": round(row.usd_per_hour * draw.choice([0.9, 1.0, 1.1]), 4),
             }
             offers.append(msgspec.structs.replace(row, **twin))
-    patterns = [
+    patterns: list[dict[str, Any]] = [
         {},
         {"market": draw.choice(["spot", "on_demand"])},
         {"place": draw.choice([row.place for row in offers])},

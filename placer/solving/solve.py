@@ -155,7 +155,7 @@ def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) ->
         )
     proves = getattr(_module(solver), "PROVES", True)
     if _asks_by_kind(problem, solver):
-        from placer.solving.machine_kinds import best_of_kinds  # hivemind does not
+        from placer.solving.parts.machine_kinds import best_of_kinds  # hivemind does not
 
         return _verified(
             best_of_kinds(
@@ -167,7 +167,7 @@ def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) ->
             )
         )
     if _counts_workers(problem, solver):
-        from placer.solving.worker_counts.search import (
+        from placer.solving.parts.worker_counts import (
             best_worker_count,  # models without a plan do not
         )
 

@@ -122,7 +122,8 @@ class Question:
     def problem(self) -> Problem:
         """Build the question."""
         if self.book_model is not None:
-            return book_problem(self.book_model, self.budget, quota=self.quota, **self._steps)
+            words = {"mixed": True, **self._steps}  # as before machines had to be alike
+            return book_problem(self.book_model, self.budget, quota=self.quota, **words)
         draw = random.Random(f"question {self.seed} {self.regions} {self.types} {self.budget}")
         profile = load_profile(str(PROFILES / f"{draw.choice(MODELS)}.json"))
         wishes = Requirements(

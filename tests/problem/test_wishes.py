@@ -52,6 +52,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "samples_to_target": {"exchange": "local-sgd"},
     "quorum": {"exchange": "local-sgd"},
     "grace": {"exchange": "local-sgd", "quorum": "2"},
+    "mixed": {"transport": "nccl"},
 }
 """What a wish needs beside itself to mean something."""
 FUNCTIONS = [
@@ -171,7 +172,11 @@ def test_python_and_the_command_line_ask_the_same(
             for name in Requirements.__struct_fields__
             if getattr(python.requirements, name) != getattr(without.requirements, name)
         ]
-        follows = {"tokens": {"samples"}, "quorum": {"min_workers"}}.get(name, set())
+        follows = {
+            "tokens": {"samples"},
+            "quorum": {"min_workers"},
+            "transport": {"uniform"},  # hivemind divides a step by speed
+        }.get(name, set())
         assert set(changed) - {"objective", "exchange"} <= {*wish.fields, *follows}
     elif name == "own":
         assert {*python.catalog.regions} - {*without.catalog.regions} == {"onprem/office"}

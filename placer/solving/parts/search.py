@@ -7,8 +7,9 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
+
+from msgspec import Struct
 
 from placer.cost_model.convergence import batch_factor, multiplier_of
 from placer.cost_model.estimate import Estimate, estimate
@@ -33,8 +34,7 @@ SAME = 1e-8
 """Relative difference up to which values are equal."""
 
 
-@dataclass(frozen=True, order=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """A part of a question; ``rank`` is a bound on its value, lowest is best, ``number`` orders
     equals. A part without ``asked`` is still to be made; ``again`` tells whether one that was
     stopped is worth more time.
@@ -42,37 +42,55 @@ class Part:
 
     rank: float
     number: int
-    asked: Problem | None = field(default=None, compare=False)
-    again: bool = field(default=True, compare=False)
+    asked: Problem | None = None
+    again: bool = True
 
 
-@dataclass
 class PartSearch:
     """The best answer so far, and the parts that are open, the best bound first.
+
+    Parameters
+    ----------
+    problem
+        The whole question.
+    ask
+        The solver of its parts.
+    options
+        The limits are for all parts together.
+    solver
+        Name of the solver.
+    allowed
+        What is left of the request.
+    proves
+        Whether the solver's answers have bounds.
 
     Notes
     -----
     Mutable. ``left`` holds what was stopped, ``share`` that of the remaining time which a part may
-    take. ``proves``: whether the solver's answers have bounds.
+    take.
     """
 
-    problem: Problem
-    ask: Ask
-    options: SolveOptions
-    solver: str
-    allowed: Allowance
-    proves: bool
-    best: Result | None = None
-    last: Result | None = None
-    open: list[Part] = field(default_factory=list)
-    left: list[Part] = field(default_factory=list)
-    known: float | None = None
-    share: float = FIRST_SHARE
-    stopped: Status | None = None
-    asked: int = 0
-    candidates: int = 0
-    nodes: int = 0
-    modes: dict[tuple[str, int], list[ModeProof]] = field(default_factory=dict)
+    def __init__(
+        self,
+        problem: Problem,
+        ask: Ask,
+        options: SolveOptions,
+        solver: str,
+        allowed: Allowance,
+        *,
+        proves: bool,
+    ) -> None:
+        self.problem, self.ask, self.options = problem, ask, options
+        self.solver, self.allowed, self.proves = solver, allowed, proves
+        self.best: Result | None = None
+        self.last: Result | None = None
+        self.open: list[tuple[float, int, int, Part]] = []
+        self.left: list[Part] = []
+        self.known: float | None = None
+        self.share = FIRST_SHARE
+        self.stopped: Status | None = None
+        self.asked = self.candidates = self.nodes = self.pushed = 0
+        self.modes: dict[tuple[str, int], list[ModeProof]] = {}
 
     @property
     def closed_gap(self) -> float:
@@ -150,16 +168,17 @@ class PartSearch:
                 self.offer(known)
         self.begin()
         while (self.open or self._again()) and not self.spent:
-            part = heapq.heappop(self.open)
+            *_, part = heapq.heappop(self.open)
             if self.worth(part.rank):
                 self.go_on(part)
-        self.left += [part for part in self.open if self.worth(part.rank)]
+        self.left += [part for *_, part in self.open if self.worth(part.rank)]
         self.end()
         return self._result()
 
     def push(self, part: Part) -> None:
         """Open a part."""
-        heapq.heappush(self.open, part)
+        self.pushed += 1
+        heapq.heappush(self.open, (part.rank, part.number, self.pushed, part))
 
     def worth(self, rank: float) -> bool:
         """Tell whether a bound leaves anything that is worth finding."""
@@ -218,9 +237,10 @@ class PartSearch:
         if self.share >= 1 or self.options.node_limit is not None or self.spent:
             return False
         self.share = min(1.0, 2 * self.share)
-        self.open += [part for part in self.left if part.again]
+        again = [part for part in self.left if part.again]
         self.left = [part for part in self.left if not part.again]
-        heapq.heapify(self.open)
+        for part in again:
+            self.push(part)
         return bool(self.open)
 
     @property

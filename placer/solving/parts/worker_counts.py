@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import estimate
@@ -23,9 +22,9 @@ from placer.problem.worker_sizes import ROUNDING
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions
-from placer.solving.part_search import SAME, Ask, Part, PartSearch
+from placer.solving.parts.drafts import divisions, first_placements, numbers
+from placer.solving.parts.search import SAME, Ask, Part, PartSearch
 from placer.solving.result import Result
-from placer.solving.worker_counts.drafts import divisions, first_placements, numbers
 from placer.units import SECONDS_PER_HOUR
 
 FEW = 2
@@ -69,22 +68,20 @@ def best_worker_count(
     ) as allowed:
         began = time.perf_counter()
         found = _CountSearch(
-            problem, ask, replace(options, certificate=False), solver, allowed, proves
+            problem, ask, replace(options, certificate=False), solver, allowed, proves=proves
         ).run()
         return replace(found, seconds=time.perf_counter() - began)
 
 
-@dataclass(frozen=True, order=True)
-class _Count(Part):
+class _Count(Part, frozen=True, kw_only=True):
     """Some workers, as many as ``number``: the question is about such that reach a ``goal``; with
     ``part_s`` their slowest does its part of a step in so many seconds.
     """
 
-    part_s: float | None = field(default=None, compare=False)
-    goal: float | None = field(default=None, compare=False)
+    part_s: float | None = None
+    goal: float | None = None
 
 
-@dataclass
 class _CountSearch(PartSearch):
     """The best answer so far, and the numbers of workers and speeds that are open."""
 
@@ -173,7 +170,7 @@ class _CountSearch(PartSearch):
         ]
         rank = self._rank(timed, workers)
         if rank is not None and self.worth(rank):
-            self.push(_Count(rank, workers, asked, goal=goal))
+            self.push(_Count(rank=rank, number=workers, asked=asked, goal=goal))
 
     def _divide(self, part: _Count, asked: Problem) -> None:
         """Open one question for each speed that the slowest worker may have."""
@@ -203,7 +200,8 @@ class _CountSearch(PartSearch):
             if mixed:  # timed as if they waited for the slowest
                 slowed = (question.pool(p.offer, p.machines, p.inner, part.number) for p in pools)
                 question = asked.with_pools(wish, tuple(p for p in slowed if p is not None))
-            self.push(_Count(max(rank, part.rank), part.number, question, part_s=slowest))
+            rank = max(rank, part.rank)
+            self.push(_Count(rank=rank, number=part.number, asked=question, part_s=slowest))
 
     def _rank(self, timed: Sequence[tuple[float, float]], workers: int) -> float | None:
         """Return a bound on the value of a question by calculation and prices alone, lowest is

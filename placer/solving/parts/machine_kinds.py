@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from placer.cost_model.dollars.components import usd_per_million_samples
-from placer.problem.placement import Placement
+from placer.market.catalog import VmOffer
+from placer.problem.admitted_exchanges import exchanges
+from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
 from placer.problem.problem import Pool, Problem
 from placer.problem.worker_sizes import ROUNDING
 from placer.records import replace
 from placer.solving import allowance
-from placer.solving.answer import SolveOptions
-from placer.solving.part_search import Ask, Part, PartSearch
+from placer.solving.answer import SolveOptions, Status
+from placer.solving.parts.search import Ask, Part, PartSearch
 from placer.solving.result import Result
 
 FEW = 4
@@ -64,11 +67,16 @@ def best_of_kinds(
         wish = replace(problem.requirements, uniform=False)
         found = replace(ask(replace(problem, requirements=wish), half), problem=problem)
         unlike = found.placement is not None and len(kinds_of(found.placement)) > 1
-        if unlike or (found.placement is None and found.status.stopped and not found.interrupted):
+        if unlike or (found.status is Status.TIME_LIMIT and options.node_limit is None):
             own = replace(options, certificate=False)
-            search = _KindSearch(problem, ask, own, solver, allowed, proves, whole=found)
-            found = search.run()
+            search = _KindSearch(problem, ask, own, solver, allowed, proves=proves)
+            found = search.beside(found)
         return replace(found, seconds=time.perf_counter() - began, limits=options.asked)
+
+
+def _device(machines: WorkerGroup | VmOffer) -> str:
+    """Name what a kind of machine has, with its number."""
+    return f"{machines.gpu}:{machines.gpu_count}"
 
 
 def kinds_of(placement: Placement) -> set[tuple[object, ...]]:
@@ -76,34 +84,52 @@ def kinds_of(placement: Placement) -> set[tuple[object, ...]]:
     return {group.kind for group in placement.groups}
 
 
-@dataclass
 class _KindSearch(PartSearch):
-    """The best answer so far, and the kinds of machines that are open; ``whole`` is the answer
-    where any machines may be mixed.
-    """
+    """The best answer so far, and the kinds of machines that are open."""
 
-    whole: Result | None = None
+    least = -math.inf
+    first: frozenset[str] = frozenset()
+
+    def beside(self, whole: Result) -> Result:
+        """Search with what is known where any machines may be mixed: a bound, and the kinds that
+        are good together, which are often good alone.
+        """
+        self.count(whole)
+        if whole.interrupted or whole.status is Status.MEMORY_LIMIT:
+            self.stopped = whole.status
+        if whole.bound is not None:
+            self.least = -self.objective.sign * whole.bound
+        if whole.placement is not None:
+            self.first = frozenset(map(_device, whole.placement.groups))
+            for alike in self._alike(whole.placement):
+                self.offer(alike)
+        return self.run()
 
     def begin(self) -> None:
         """Open each kind with a bound by price and speed alone."""
         kinds: dict[str, list[Pool]] = {}
         for pool in self.problem.pools:
-            kinds.setdefault(f"{pool.offer.gpu}:{pool.offer.gpu_count}", []).append(pool)
-        least, first = -math.inf, set[str]()
-        if self.whole is not None:
-            self.count(self.whole)
-            if self.whole.bound is not None:
-                least = -self.objective.sign * self.whole.bound
-            if self.whole.placement is not None:
-                first = {f"{g.gpu}:{g.gpu_count}" for g in self.whole.placement.groups}
+            kinds.setdefault(_device(pool.offer), []).append(pool)
         for number, (kind, pools) in enumerate(kinds.items()):
             wish = replace(self.problem.requirements, gpus=(kind,), uniform=False)
             asked = self.problem.with_pools(wish, tuple(pools))
-            part = Part(max(least, self._rank(pools)), number, asked)
-            if kind in first:  # those that are best together are often best alone
+            part = Part(rank=max(self.least, self._rank(pools)), number=number, asked=asked)
+            if kind in self.first and self.stopped is None:
                 self.work(part, asked)
             else:
                 self.push(part)
+
+    def _alike(self, placement: Placement) -> Iterator[Placement]:
+        """Yield the workers of each kind of a placement alone."""
+        for device in sorted(self.first):
+            groups = tuple(group for group in placement.groups if _device(group) == device)
+            where: Counter[str] = Counter()
+            for group in groups:
+                where[group.place] += group.count
+            wanted = (placement.exchange.strategy, NO_EXCHANGE)
+            found = (e for e in exchanges(self.problem, where) if e.strategy in wanted)
+            for exchange in islice(found, 1):
+                yield Placement(groups=groups, exchange=exchange)
 
     @property
     def spent(self) -> bool:

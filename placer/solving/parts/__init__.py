@@ -1,0 +1,1 @@
+"""Questions that are divided into parts: by the number of workers, or by the kind of machine."""
