@@ -74,6 +74,10 @@ def test_machines_may_be_mixed_where_that_is_asked_for() -> None:
     assert mixed.value is not None
     assert alike.value is not None
     assert mixed.value > alike.value
+    gain = 100 * (mixed.value / alike.value - 1)
+    (note,) = (note for note in alike.notes if note.code == "mixing")
+    assert note.message.startswith(f"unlike machines would be {gain:.0f} % better")
+    assert not any(note.code == "mixing" for note in mixed.notes)
 
 
 def test_software_that_divides_by_speed_mixes_machines() -> None:

@@ -150,6 +150,7 @@ def _recommended(
         placement=placement,
         estimate=figures,
         notes=(
+            *(result.notes if result.confidence is None else ()),
             *own_notes(problem),
             *notes_of(result.problem, placement, figures),
         ),

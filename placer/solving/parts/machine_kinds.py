@@ -21,12 +21,14 @@ from placer.problem.problem import Pool, Problem
 from placer.problem.worker_sizes import ROUNDING
 from placer.records import replace
 from placer.solving import allowance
-from placer.solving.answer import SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status, Warn
 from placer.solving.parts.search import Ask, Part, PartSearch
 from placer.solving.result import Result
 
 FEW = 4
 """Questions of a search whose answer is only compared with."""
+MIXING = 0.02
+"""Relative gain of unlike machines from which it is worth a word."""
 ANY_SHARE = 0.5
 """Share of the time for the question about any machines."""
 
@@ -70,8 +72,22 @@ def best_of_kinds(
         if unlike or (found.status is Status.TIME_LIMIT and options.node_limit is None):
             own = replace(options, certificate=False)
             search = _KindSearch(problem, ask, own, solver, allowed, proves=proves)
-            found = search.beside(found)
+            found = _compared(search.beside(found), found)
         return replace(found, seconds=time.perf_counter() - began, limits=options.asked)
+
+
+def _compared(found: Result, whole: Result) -> Result:
+    """Note how much better unlike machines would be, where that is worth a word."""
+    if found.value is None or whole.value is None:
+        return found
+    gain = abs(found.objective.gain(whole.value, found.value))
+    if not found.objective.better(whole.value, found.value, MIXING):
+        return found
+    words = (
+        f"unlike machines would be {100 * gain / abs(found.value):.0f} % better, where software "
+        f"divides a step by their speeds: --mixed"
+    )
+    return replace(found, notes=(Warn(code="mixing", message=words),))
 
 
 def _device(machines: WorkerGroup | VmOffer) -> str:

@@ -114,7 +114,7 @@ def answer_lines(result: Result) -> Lines:
     yield from _price_risk_lines(result)
     idle = not {*own_places(problem.catalog.changes)} & {*placement.places}
     for note in result.notes:
-        if note.code in ("renting", "one-pass") or (note.code == "own" and not idle):
+        if note.code in ("renting", "one-pass", "mixing") or (note.code == "own" and not idle):
             yield {"one-pass": "data"}.get(note.code, note.code), note.message
 
 
