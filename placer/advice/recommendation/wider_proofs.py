@@ -21,7 +21,7 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving import allowance
-from placer.solving.answer import ModeProof, SolveOptions, Status
+from placer.solving.answer import ModeProof, SolveOptions, Status, Warn
 from placer.solving.result import Result
 
 KEPT = 12_000
@@ -70,7 +70,22 @@ class Known(Struct, frozen=True):
     candidates: int
     nodes: int
     proof: tuple[ModeProof, ...]
+    notes: tuple[Warn, ...]
     parts: tuple[object, ...]
+
+    def is_of(self, wish: Requirements) -> bool:
+        """Return whether a question has the same limits, so that its notes are of that too."""
+        return (
+            wish.budget_usd_per_hour,
+            wish.min_samples_per_second or 0.0,
+            wish.max_workers,
+            wish.quota_gpus,
+        ) == (
+            self.budget_usd_per_hour,
+            self.floor_samples_per_second,
+            self.workers,
+            self.quota_gpus,
+        )
 
     def settles(self, wish: Requirements, options: SolveOptions) -> bool:
         """Return whether a question has a part of the placements of this one, and may have this
@@ -224,6 +239,7 @@ class WiderProofs:
             candidates=result.candidates,
             nodes=result.nodes,
             proof=result.proof,
+            notes=result.notes,
             parts=_parts(problem),
         )
         key = _key(problem, result.solver, options)
@@ -328,5 +344,6 @@ def _priced(known: Known, problem: Problem, solver: str, options: SolveOptions) 
         candidates=known.candidates,
         nodes=known.nodes,
         proof=known.proof,
+        notes=known.notes if known.is_of(problem.requirements) else (),
         limits=options.asked,
     )
