@@ -248,7 +248,7 @@ def _group_violations(placement: Placement, problem: Problem) -> list[Violation]
 
 def _kind_violations(placement: Placement, problem: Problem) -> Iterator[Violation]:
     """Yield that workers are unlike where all have to be alike."""
-    if problem.uniform and len({group.kind for group in placement.groups}) > 1:
+    if problem.uniform and len(placement.kinds) > 1:
         names = ", ".join(sorted({group.worker_name for group in placement.groups}))
         text = f"{names} are unlike, and {problem.transport} divides a step equally: --mixed"
         yield Violation(code="kinds", message=text)

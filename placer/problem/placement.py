@@ -164,6 +164,11 @@ class Placement(Struct, frozen=True, kw_only=True):
         return tuple(sorted({group.place for group in self.groups}))
 
     @property
+    def kinds(self) -> set[tuple[str, int, int, InnerPlan | None]]:
+        """Kinds of its workers."""
+        return {group.kind for group in self.groups}
+
+    @property
     def workers_by_place(self) -> dict[str, int]:
         """Workers of each place."""
         counts: dict[str, int] = {}

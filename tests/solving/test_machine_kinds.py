@@ -1,6 +1,7 @@
 """Answers of machines of one kind: the best over all kinds, proved."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -21,13 +22,13 @@ def uniform(problem: Problem, *, mixed: bool = False) -> Problem:
 
 
 @pytest.mark.parametrize("draw", [random_problem, island_problem])
-def test_workers_alike_are_proved_best(draw: object) -> None:
+def test_workers_alike_are_proved_best(draw: Callable[[int], Problem]) -> None:
     """As plain enumeration finds them, and no better than where any machines may be mixed: that
     limit narrows. Of the first kind of question about one in ten has another answer.
     """
     compared = differ = 0
     for seed in range(40):
-        problem = uniform(draw(seed))  # type: ignore[operator]
+        problem = uniform(draw(seed))
         if not problem.uniform:
             continue
         best, tried = solve(problem, "exact", PROOF), solve(problem, "exhaustive")
@@ -78,6 +79,25 @@ def test_machines_may_be_mixed_where_that_is_asked_for() -> None:
     (note,) = (note for note in alike.notes if note.code == "mixing")
     assert note.message.startswith(f"unlike machines would be {gain:.0f} % better")
     assert not any(note.code == "mixing" for note in mixed.notes)
+
+
+def test_listeners_hear_of_answers_alone() -> None:
+    """What mixed machines reach is more than the answer, and is never told."""
+    told: list[float] = []
+    words = {"budget": "5/h", "market": "on-demand", "alternatives": False}
+    answer = placer.recommend("roberta-xlm", on_better=told.append, **words)  # type: ignore[arg-type]
+    assert told
+    assert answer.value is not None
+    assert max(told) <= answer.value
+
+
+def test_equal_questions_say_the_same_of_mixed_machines() -> None:
+    """The second answer of an Advisor is known, with what was noted."""
+    advisor = placer.Advisor()
+    words = {"budget": "5/h", "market": "on-demand", "alternatives": False}
+    first, second = (advisor.recommend("roberta-xlm", **words) for _ in range(2))  # type: ignore[arg-type]
+    assert first.notes == second.notes
+    assert "mixing" in {note.code for note in second.notes}
 
 
 def test_software_that_divides_by_speed_mixes_machines() -> None:

@@ -21,10 +21,10 @@ from placer.workload.island import Island
 
 SIZES = 12
 """Sizes of a worker of one device that are tried until one can be placed."""
-FEW = 8
-"""Numbers of workers up to which each is tried."""
 APART = 3
 """The first of these, which are tried at several places where one does not hold them."""
+FEW = 8
+"""Numbers of workers up to which each is tried."""
 SHARES = (0.6, 0.75, 0.9)
 """Shares of the budget that machines may take where they pay for what they send too, and of the
 longest step that they may calculate where they have to exchange too.

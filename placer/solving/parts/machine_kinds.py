@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
@@ -25,8 +24,6 @@ from placer.solving.answer import SolveOptions, Status, Warn
 from placer.solving.parts.search import Ask, Part, PartSearch
 from placer.solving.result import Result
 
-FEW = 4
-"""Questions of a search whose answer is only compared with."""
 MIXING = 0.02
 """Relative gain of unlike machines from which it is worth a word."""
 ANY_SHARE = 0.5
@@ -65,10 +62,13 @@ def best_of_kinds(
         options.time_limit_s, options.memory_limit_bytes, options.cancel
     ) as allowed:
         began = time.perf_counter()
-        half = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s)
+        # What is found may be unlike, and no answer: nobody hears of it. A bound holds.
+        half = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s, on_better=None)
         wish = replace(problem.requirements, uniform=False)
         found = replace(ask(replace(problem, requirements=wish), half), problem=problem)
-        unlike = found.placement is not None and len(kinds_of(found.placement)) > 1
+        unlike = found.placement is not None and len(found.placement.kinds) > 1
+        if found.value is not None and not unlike and options.on_better is not None:
+            options.on_better(found.value)
         if unlike or (found.status is Status.TIME_LIMIT and options.node_limit is None):
             own = replace(options, certificate=False)
             search = _KindSearch(problem, ask, own, solver, allowed, proves=proves)
@@ -95,14 +95,10 @@ def _device(machines: WorkerGroup | VmOffer) -> str:
     return f"{machines.gpu}:{machines.gpu_count}"
 
 
-def kinds_of(placement: Placement) -> set[tuple[object, ...]]:
-    """Return the kinds of workers of a placement."""
-    return {group.kind for group in placement.groups}
-
-
 class _KindSearch(PartSearch):
     """The best answer so far, and the kinds of machines that are open."""
 
+    most_short = 5
     least = -math.inf
     first: frozenset[str] = frozenset()
 
@@ -130,7 +126,7 @@ class _KindSearch(PartSearch):
             wish = replace(self.problem.requirements, gpus=(kind,), uniform=False)
             asked = self.problem.with_pools(wish, tuple(pools))
             part = Part(rank=max(self.least, self._rank(pools)), number=number, asked=asked)
-            if kind in self.first and self.stopped is None:
+            if kind in self.first and not self.spent:
                 self.work(part, asked)
             else:
                 self.push(part)
@@ -138,20 +134,13 @@ class _KindSearch(PartSearch):
     def _alike(self, placement: Placement) -> Iterator[Placement]:
         """Yield the workers of each kind of a placement alone."""
         for device in sorted(self.first):
-            groups = tuple(group for group in placement.groups if _device(group) == device)
-            where: Counter[str] = Counter()
-            for group in groups:
-                where[group.place] += group.count
+            alone = replace(
+                placement, groups=tuple(g for g in placement.groups if _device(g) == device)
+            )
             wanted = (placement.exchange.strategy, NO_EXCHANGE)
-            found = (e for e in exchanges(self.problem, where) if e.strategy in wanted)
-            for exchange in islice(found, 1):
-                yield Placement(groups=groups, exchange=exchange)
-
-    @property
-    def spent(self) -> bool:
-        """Whether nothing more may be asked: a short search asks about few kinds."""
-        short = self.options.node_limit is not None and self.asked > FEW
-        return short or super().spent
+            found = exchanges(self.problem, alone.workers_by_place)
+            for exchange in islice((e for e in found if e.strategy in wanted), 1):
+                yield replace(alone, exchange=exchange)
 
     def _rank(self, pools: Sequence[Pool]) -> float:
         """Return a bound on the value of a kind, lowest is best.

@@ -25,8 +25,6 @@ from placer.solving.result import Result
 
 Ask = Callable[[Problem, SolveOptions], Result]
 """Solves a part of a question."""
-MOST_SHORT = 16
-"""Questions of a search whose answer is only compared with, and which skips parts."""
 FIRST_SHARE = 0.25
 """Share of the time that is left for one part; what is open then is asked again with twice as much.
 """
@@ -67,8 +65,10 @@ class PartSearch:
     Notes
     -----
     Mutable. ``left`` holds what was stopped, ``share`` that of the remaining time which a part may
-    take.
+    take, ``most_short`` the questions of a search whose answer is only compared with.
     """
+
+    most_short = 16
 
     def __init__(
         self,
@@ -247,7 +247,7 @@ class PartSearch:
     def spent(self) -> bool:
         """Whether nothing more may be asked."""
         found = self.options.first and self.best is not None
-        short = self.skips and self.asked >= MOST_SHORT
+        short = self.options.node_limit is not None and self.asked >= self.most_short
         return short or found or self.stopped is not None or bool(self.allowed.spent)
 
     def count(self, answer: Result) -> None:

@@ -258,7 +258,7 @@ class _CountSearch(PartSearch):
                 narrowed=Narrowed(
                     most_s=longest,
                     most_usd_s=usd_s * batch * SECONDS_PER_HOUR / 1e6 / self.multiplier,
-                    few_sizes=self.options.node_limit is not None,
+                    few_sizes=self.skips,
                 ),
                 budget_usd_per_hour=budget if budget is None or budget > 0 else None,
             ),
