@@ -392,6 +392,7 @@ class _Search:
             candidates=self.candidates,
             nodes=self.nodes,
             proof=self._proof(bound),
+            notes=(),  # those of one range are of its caps
             interrupted=self.last.interrupted,
         )
 
