@@ -81,16 +81,6 @@ def test_machines_may_be_mixed_where_that_is_asked_for() -> None:
     assert not any(note.code == "mixing" for note in mixed.notes)
 
 
-def test_listeners_hear_of_answers_alone() -> None:
-    """What mixed machines reach is more than the answer, and is never told."""
-    told: list[float] = []
-    words = {"budget": "5/h", "market": "on-demand", "alternatives": False}
-    answer = placer.recommend("roberta-xlm", on_better=told.append, **words)  # type: ignore[arg-type]
-    assert told
-    assert answer.value is not None
-    assert max(told) <= answer.value
-
-
 def test_equal_questions_say_the_same_of_mixed_machines() -> None:
     """The second answer of an Advisor is known, with what was noted."""
     advisor = placer.Advisor()

@@ -62,13 +62,10 @@ def best_of_kinds(
         options.time_limit_s, options.memory_limit_bytes, options.cancel
     ) as allowed:
         began = time.perf_counter()
-        # What is found may be unlike, and no answer: nobody hears of it. A bound holds.
-        half = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s, on_better=None)
+        half = replace(options, time_limit_s=ANY_SHARE * options.time_limit_s)
         wish = replace(problem.requirements, uniform=False)
         found = replace(ask(replace(problem, requirements=wish), half), problem=problem)
         unlike = found.placement is not None and len(found.placement.kinds) > 1
-        if found.value is not None and not unlike and options.on_better is not None:
-            options.on_better(found.value)
         if unlike or (found.status is Status.TIME_LIMIT and options.node_limit is None):
             own = replace(options, certificate=False)
             search = _KindSearch(problem, ask, own, solver, allowed, proves=proves)
