@@ -1,14 +1,19 @@
-"""Adding a limit never improves an answer: drawn questions on the default book, with islands."""
+"""Adding a limit never improves an answer: drawn questions on the default book and on drawn books,
+with islands.
+"""
 
 import random
 from typing import Any
 
 import pytest
 
+from instances import island_problem
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
-from placer.solving.answer import Status
+from placer.records import replace
+from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
+from placer.solving.solve import solve
 
 MODELS = ("gpt2", "llama-3.2-1b", "llama-3.1-8b", "llama-3.1-70b", "mpt-7b", "mistral-7b")
 GPUS = ("H100:8", "H100", "A100-80:8", "H200:8", "L4", "A10G", "L40S", "B200:8")
@@ -74,6 +79,53 @@ def test_one_more_wish_never_improves_an_answer(part: int) -> None:
         assert not wide.objective.better(narrow.value, wide.value, BOTH_GAPS), case
         compared += 1
     assert compared >= 3
+
+
+LIMITS: dict[str, tuple[Any, ...]] = {
+    "max_machines": (1, 2, 3, 5),
+    "max_island_machines": (1, 2, 3),
+    "max_workers": (1, 2, 3),
+    "quota_gpus": (1, 4, 8, 16),
+    "max_regions": (1,),
+    "market": ("spot", "on_demand"),
+    "uniform": (True,),
+}
+"""Wishes of a question that only narrow it, and values of them."""
+PLANS: dict[str, tuple[Any, ...]] = {
+    "tensor_parallel": (1, 2, 4),
+    "sharding": ("none", "zero-1", "zero-2", "zero-3", "hybrid"),
+    "microbatch": (1, 2, 3, 5),
+    "checkpointing": ("none", "selective", "full"),
+}
+"""Wishes for a part of a plan. An hour of a slower plan may cost less, as it sends less: USD/h are
+no measure of these.
+"""
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_one_more_limit_never_improves_an_answer_of_a_drawn_book(part: int) -> None:
+    """Forty drawn books with one limit more each, proved without a gap; most have an answer."""
+    proof, compared, kept = SolveOptions(gap=0.0, time_limit_s=20), 0, 0
+    for seed in range(33_000 + 40 * part, 33_040 + 40 * part):
+        wide, draw = island_problem(seed), random.Random(seed)
+        wish = wide.requirements
+        able = LIMITS if wish.objective == "cost" else LIMITS | PLANS
+        name = draw.choice(sorted(able))
+        value, now = draw.choice(able[name]), getattr(wish, name)
+        if now not in (None, "any", False) and (isinstance(now, str) or now <= value):
+            continue
+        try:
+            narrow = replace(wide, requirements=replace(wish, **{name: value}))
+        except PlacerError:  # below a least number of workers
+            continue
+        best, under = solve(wide, "exact", proof), solve(narrow, "exact", proof)
+        if under.value is None:
+            continue
+        assert best.value is not None, (seed, name, value)
+        assert not best.objective.better(under.value, best.value, 1e-8), (seed, name, value)
+        compared, kept = compared + 1, kept + (best.value == under.value)
+    assert compared >= 15
+    assert 1 <= kept < compared  # some limits bind, and some do not
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.05, 0.2])
