@@ -23,9 +23,9 @@ QUEUE: list[dict[str, Any]] = [
     {"model": "roberta-xml", "budget": "5/h"},
 ]
 MARKET_MOVES: list[dict[str, Any]] = [
-    {"set": "price:aws/*:L4:spot=+20%"},
-    {"set": "price:aws/*:H200:spot=x0.4"},
-    {"drop": "aws/*:L4:spot"},
+    {"set": "price:runpod/*:RTX4090:community=+20%"},
+    {"set": "price:aws/*:H200:spot=x0.1"},
+    {"drop": "runpod/*:RTX4090:community"},
 ]
 
 

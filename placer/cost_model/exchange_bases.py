@@ -13,7 +13,7 @@ from placer.problem.placement import Exchange, Placement
 from placer.problem.problem import Problem
 from placer.workload.constants import HIVEMIND, PUBLISHED
 from placer.workload.island.transports import transport
-from placer.workload.peer import ASSUMED_GBPS, peer_of
+from placer.workload.peer import peer_of
 
 RINGS_BETWEEN = ("butterfly", "leaders")
 """Transports whose bytes between regions take a multiple of bytes over bandwidth."""
@@ -101,7 +101,7 @@ def _ring_basis(name: str) -> str:
     if peer is None:
         return ""
     rate = f"{peer.gbps:g} Gb/s of each worker"
-    assumed = ", assumed where a provider promises none" if peer.gbps == ASSUMED_GBPS else ""
+    assumed = ", assumed where a provider promises none" if peer.is_assumed else ""
     return f"averaging time: {peer.via.title} over {rate}{assumed}: published: {peer.via.source}"
 
 

@@ -97,7 +97,8 @@ def compare_with_book(
             wrong.append(f"the link from {key[0]} to {key[1]} is not that of the book '{name}'")
     if changed:
         own = (*own, f"{len(changed)} links of the user's own")
-    after = f", after the what-if {changes_said(saved.catalog)}" if saved.catalog.changes else ""
+    said = changes_said(saved.catalog)
+    after = f", after the what-if {said}" if said else ""
     confirmed = (
         f"the rows and dates of the book '{name}' ({origin}) are those on this machine{after}"
     )
@@ -119,8 +120,8 @@ def _book_of(catalog: Catalog) -> Catalog | None:
 
 def _uncovered_inputs(saved: Problem) -> Iterator[str]:
     """Say which inputs beside the book are not those of this machine."""
-    if saved.catalog.changes:
-        yield f"that the market is as the what-if {changes_said(saved.catalog)} says"
+    if said := changes_said(saved.catalog):
+        yield f"that the market is as the what-if {said} says"
     name = saved.profile.name
     shipped = load_profile(name) if name in profile_names() else None
     if shipped is None:

@@ -120,8 +120,8 @@ def with_present_book(
             "name it with --catalog",
         ) from None
     book, changes = book_changed_again(book, saved.catalog.changes), []
-    if saved.catalog.changes:
-        changes.append(f"the book is changed as for the file: {changes_said(saved.catalog)}")
+    if said := changes_said(saved.catalog):
+        changes.append(f"the book is changed as for the file: {said}")
     if book.digest != saved.catalog.digest:
         changes.append(
             f"catalog {book.name} differs from the one of the plan ({book.digest} now, "

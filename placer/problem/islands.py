@@ -156,6 +156,11 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
             Most machines that may be tried.
         """
         least, limit = self.limits(offer)
+        if least > limit:
+            reason = (
+                f"{least} machines of {offer.device} cannot form an island: at most {limit} can"
+            )
+            return least, Refusal(code="network", reason=reason)
         most = min(limit, machines)
         tried: list[tuple[int, Refusal]] = []
         doubled = {k for k in (least, *powers_of_two(most), most) if least <= k <= most}

@@ -8,11 +8,12 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from placer.market.books.defended_figures import UNPROMISED_GBPS, UNPROMISED_SPREAD
 from placer.workload.island.collectives import network_seconds
 from placer.workload.island.transports import TRANSPORTS, Transport
 
 ASSUMED_GBPS = 10.0
-"""Network of a machine whose provider promises none: assumed."""
+"""Network of a machine whose provider promises none, at the figures of a book: assumed."""
 RINGS = tuple(name for name in TRANSPORTS if name != "hivemind")
 """Transports whose time follows from the network; hivemind's is fitted to runs, by host class."""
 
@@ -46,8 +47,16 @@ class Peer(Struct, frozen=True, kw_only=True):
 
     @property
     def spread(self) -> tuple[float, float, float]:
-        """Multiples of the time: expected, slow, fast."""
-        return 1.0, self.via.slow, self.via.fast
+        """Multiples of the time: expected, slow, fast; ten times as wide where nobody promises the
+        network.
+        """
+        doubt = UNPROMISED_SPREAD if self.gbps == UNPROMISED_GBPS else 1.0
+        return 1.0, self.via.slow * doubt, self.via.fast / doubt
+
+    @property
+    def is_assumed(self) -> bool:
+        """Whether the network is assumed, for nobody promises one."""
+        return self.gbps in (ASSUMED_GBPS, UNPROMISED_GBPS)
 
 
 @lru_cache(maxsize=4096)

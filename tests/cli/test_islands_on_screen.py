@@ -7,6 +7,7 @@ import pytest
 
 from conftest import Run
 
+BOOK = ("--figures", "book")
 MODEL = ("--model", "llama-3.1-8b")
 EAST = "aws/us-east-1"
 ISLAND = f"{EAST}=2x4xH100:8:spot+zero-3+mb=1"
@@ -93,7 +94,7 @@ def test_explain_says_why_nothing_fits(run: Run) -> None:
 
 def test_whatif_another_transport(run: Run) -> None:
     """Hivemind needs 7 to 10 s for each GB of 16 GB: one machine is best again."""
-    words = (*MODEL, "--gpu", "H100", "--budget", "25/h", "--quota", "16")
+    words = (*MODEL, "--gpu", "H100", "--budget", "25/h", "--quota", "16", *BOOK)
     done = run("whatif", *words, "--set", "transport=hivemind", columns=150)
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stdout.split())
@@ -104,7 +105,7 @@ def test_whatif_another_transport(run: Run) -> None:
 
 def test_whatif_another_plan_gives_up_the_old_one(run: Run) -> None:
     """The plan that is kept breaks the wish, and the new answer follows it."""
-    words = (*MODEL, "--gpu", "H100", "--budget", "12/h", "--quota", "8")
+    words = (*MODEL, "--gpu", "H100", "--budget", "12/h", "--quota", "8", *BOOK)
     done = run("whatif", *words, "--set", "tp=8", columns=150)
     assert done.returncode == 0, done.stderr
     assert "does not follow --tp 8" in " ".join(done.stdout.split())
@@ -112,7 +113,7 @@ def test_whatif_another_plan_gives_up_the_old_one(run: Run) -> None:
 
 def test_a_longer_sequence_may_need_another_plan(run: Run) -> None:
     """The old plan does not fit any more: it is said, not raised."""
-    words = (*MODEL, "--gpu", "H200", "--budget", "12/h", "--quota", "8")
+    words = (*MODEL, "--gpu", "H200", "--budget", "12/h", "--quota", "8", *BOOK)
     done = run("whatif", *words, "--set", "seq-len=65536", columns=150)
     assert done.returncode == 0, done.stderr
     assert "the old choice cannot be kept" in " ".join(done.stdout.split())

@@ -256,6 +256,7 @@ def test_the_checker_and_the_simulation_know_disks() -> None:
         budget="24/h",
         gpu="H200",
         places="aws/ap-south-1",
+        figures="book",
         alternatives=False,
         certificate=True,
         **IMAGENET,

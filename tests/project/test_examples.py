@@ -110,8 +110,8 @@ def test_first_recommendation(examples: Path, environment: dict[str, str]) -> No
 
 
 def test_scheduler_loop(examples: Path, environment: dict[str, str]) -> None:
-    """One job does not fit and one is refused; every budget is kept; where L4 are gone, the plan
-    leaves them.
+    """One job does not fit and one is refused; every budget is kept; where its cards are gone,
+    the plan leaves them.
     """
     said = python("scheduler_loop.py", examples, environment)
     assert "roberta-base: infeasible; a change that works: --budget" in said
@@ -119,10 +119,10 @@ def test_scheduler_loop(examples: Path, environment: dict[str, str]) -> None:
     budgets = re.findall(r"^  ([\d.]+) USD/h: .* for ([\d.]+) USD/h$", said, flags=re.M)
     assert [float(budget) for budget, _ in budgets] == [0.5, 1, 2, 5, 10, 20]
     assert all(float(usd) <= float(budget) for budget, usd in budgets)
-    gone = re.search(r"^  drop aws/\*:L4:spot: (.*)$", said, flags=re.M)
+    gone = re.search(r"^  drop runpod/\*:RTX4090:community: (.*)$", said, flags=re.M)
     assert gone
     assert gone[1].startswith("move to ")
-    assert "L4" not in gone[1].split(",", maxsplit=1)[0]
+    assert "RTX4090" not in gone[1].split(",", maxsplit=1)[0]
     assert said.count("requests/s") == 2
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Literal
 
+from placer.advice.recommendation.book_figures import bold_notes
 from placer.advice.recommendation.nearest import (
     BASELINE_NODES,
     nearest,
@@ -235,7 +236,11 @@ def _with_alternatives(
     fitting = [(p, outcome) for p, outcome, broken in considered if outcome and not broken]
     return replace(
         result,
-        notes=(*result.notes, *renting_notes(result, solver, options)),
+        notes=(
+            *result.notes,
+            *bold_notes(result, solver, options),
+            *renting_notes(result, solver, options),
+        ),
         price_risk=price_risk(result, fitting, solver, options, cases=not short),
         options=tuple(Option(placement=p, estimate=estimate(p, problem)) for p in ranked[:top]),
         baselines=() if stopped else tuple(_baselines(problem, result, solver, options)),

@@ -16,6 +16,7 @@ from msgspec import Struct, to_builtins
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import MARKET_WORDS, MARKETS, Catalog
+from placer.market.books.defended_figures import defended
 from placer.market.market_changes import Row, drop_offers, set_bandwidths, set_egress, set_prices
 from placer.problem.words.meanings import unknown_word
 from placer.problem.words.wishes import CHANGES
@@ -33,6 +34,7 @@ TARGETS = {
     "gradient": "gradient=xF, +P% or -P%",
     "quota": "quota:PLACE:GPU[:MARKET]=N",
     "own": "own=NAME=NxDEVICE@PLACE, such as own=office=2xA100-40@Berlin",
+    "figures": "figures=defended",
 }
 """What is no wish, with its grammar."""
 PARTS = {
@@ -43,6 +45,7 @@ PARTS = {
     "gradient": (0, 0),
     "quota": (2, 3),
     "own": (0, 0),
+    "figures": (0, 0),
 }
 """Fewest and most words between the name and the sign."""
 
@@ -63,15 +66,29 @@ def add_own_machines(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
     return catalog
 
 
+def defend_figures(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
+    """Put figures that can be defended in place of those of a book; see `defended`."""
+    changed = defended(catalog)
+    changed.memo[AT_BOOK_FIGURES] = catalog
+    return changed
+
+
 OVER_BOOK: Mapping[str, Callable[[Catalog, Sequence[Row]], Catalog]] = MappingProxyType(
     {
         "price": set_prices,
         "egress": set_egress,
         "bandwidth": set_bandwidths,
         "own": add_own_machines,
+        "figures": defend_figures,
     }
 )
 """What changes a price book, beside ``drop``."""
+DEFENDED = "defended"
+"""Figures of a question unless it names those of the book."""
+FIGURES = f"figures={DEFENDED}"
+"""The change of a book that has them."""
+AT_BOOK_FIGURES = "at-book-figures"
+"""Key under which a book with defended figures keeps the one that it was made of."""
 MOST_WORDS, LONGEST_WORD = 100, 1000
 """Changes of a book in a document, and characters of one."""
 KNOWN_MARKETS = (*MARKETS, "*")
@@ -171,9 +188,23 @@ def book_changed_again(catalog: Catalog, words: Sequence[str]) -> Catalog:
     return changed_book(catalog, changes)
 
 
+def defended_book(catalog: Catalog) -> Catalog:
+    """Return a book at figures that can be defended; a book keeps it for all its questions."""
+    known: Catalog | None = catalog.memo.get(DEFENDED)
+    if known is None:
+        known = defended(catalog)
+        if known is not catalog:
+            known = _recorded(known, [FIGURES])
+            known.memo[AT_BOOK_FIGURES] = catalog
+        catalog.memo[DEFENDED] = known
+    return known
+
+
 def changes_said(catalog: Catalog) -> str:
-    """Say what was changed in a book; empty if nothing was."""
-    words = ", ".join(catalog.changes)
+    """Say what was changed in a book beside its figures, which every question defends; empty if
+    nothing was.
+    """
+    words = ", ".join(word for word in catalog.changes if word != FIGURES)
     return words if len(words) <= LONGEST_WORD else f"{words[:LONGEST_WORD]}..."
 
 
@@ -216,6 +247,10 @@ def _set_of(text: str) -> Change:
         raise PlacerError(f"change '{text}' is not complete", f"write {TARGETS[what]}")
     if what == "own":
         return Change(text=f"own={right}", what=what, value=right)
+    if what == "figures":
+        if right != DEFENDED:
+            raise PlacerError(f"change '{text}'", f"write {TARGETS[what]}")
+        return Change(text=f"{what}={right}", what=what, value=right)
     factor = _factor(right, text) if what != "quota" else None
     value = None if factor else _value(what, right, text)
     return Change(

@@ -13,7 +13,7 @@ from placer.market.words.selection import words as split
 from placer.problem.contradictions import without_contradictions
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
-from placer.problem.words.changes import Change, changed_book
+from placer.problem.words.changes import DEFENDED, Change, changed_book, defended_book
 from placer.problem.words.data import in_plain_words
 from placer.problem.words.readers import default_objective, read_wish
 from placer.problem.words.tokens import in_sequences
@@ -58,7 +58,7 @@ def build_problem(profile: ModelProfile, catalog: Catalog, **words: Unpack[Wishe
         Names the word that is wrong.
     """
     given: Mapping[str, Any] = check_words(words)
-    catalog = _with_own(catalog, given.get("own"))
+    catalog = _with_own(_with_figures(catalog, given.get("figures")), given.get("own"))
     given = _for_own_alone(given, catalog)
     overlay = as_overlay(given.get("calibration"))
     links = given.get("links")
@@ -87,6 +87,17 @@ def _requirements(given: Mapping[str, Any], catalog: Catalog) -> Requirements:
             with blaming(wish.name, value):
                 fields |= read_wish(wish, value, catalog, given)
     return Requirements(**fields)
+
+
+def _with_figures(catalog: Catalog, given: Any) -> Catalog:
+    """Return a book at the figures that are asked for; a book whose world was changed is asked as
+    it is.
+    """
+    wish = WISHES["figures"]
+    value = given or wish.default
+    if value not in wish.metavar.split("|"):
+        raise PlacerError(f"{wish.word} '{value}'", f"write {wish.metavar.replace('|', ' or ')}")
+    return catalog if value != DEFENDED or catalog.changes else defended_book(catalog)
 
 
 def _with_own(catalog: Catalog, given: Any) -> Catalog:

@@ -520,6 +520,22 @@ class TrainingWishes(TypedDict, total=False):
             changes=False,
         ),
     ]
+    figures: Annotated[
+        str,
+        Wish(
+            group="assumptions",
+            fields=(),
+            reader="figures",
+            keys=(),
+            metavar="defended|book",
+            example="book",
+            default="defended",
+            help="Prices and networks: defended (old and estimated ones count little) or book.",
+            more="Old and estimated spot prices are shrunk towards what is usual; networks that "
+            "nobody promises are 1 Gb/s.",
+            changes=False,
+        ),
+    ]
     calibration: Annotated[
         "str | os.PathLike[str] | Calibration | Overlay | None",
         Wish(

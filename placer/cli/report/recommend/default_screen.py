@@ -95,6 +95,10 @@ def _speed(got: Estimate) -> str:
     return f"{write(got.effective_samples_per_second.value * factor)} {unit}"
 
 
+SHOWN_NOTES = ("renting", "one-pass", "mixing", "bold")
+"""Codes of notes that are lines of the answer."""
+
+
 def answer_lines(result: Result) -> Lines:
     """Yield the lines below the title, in the order in which they are read."""
     placement, got, problem = result.placement, result.estimate, result.problem
@@ -114,7 +118,9 @@ def answer_lines(result: Result) -> Lines:
     yield from _price_risk_lines(result)
     idle = not {*own_places(problem.catalog.changes)} & {*placement.places}
     for note in result.notes:
-        if note.code in ("renting", "one-pass", "mixing") or (note.code == "own" and not idle):
+        if note.code in ("renting", "one-pass", "mixing", "bold") or (
+            note.code == "own" and not idle
+        ):
             yield {"one-pass": "data"}.get(note.code, note.code), note.message
 
 

@@ -1,0 +1,89 @@
+"""The answer at the figures of the book, and what has to be true for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placer.advice.recommendation.nearest import BASELINE_NODES, short_search
+from placer.cost_model.limits import evaluated
+from placer.market.catalog import Catalog, VmOffer
+from placer.market.scaled_market import with_one_price
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.problem.words.changes import AT_BOOK_FIGURES, book_changed_again
+from placer.records import replace
+from placer.solving import allowance
+from placer.solving.answer import SolveOptions, Warn
+from placer.solving.result import Result
+from placer.solving.solve import solve
+from placer.units import format_usd
+
+WORTH_A_WORD = 0.02
+"""Share by which the answer at book figures has to be better."""
+HALVINGS = 20
+"""Steps in which the highest price is found that an answer bears: to a millionth of its range."""
+
+
+def bold_notes(result: Result, solver: str, options: SolveOptions) -> Iterator[Warn]:
+    """Yield what the book's own figures would give where that is better, and the price up to which
+    it is.
+
+    Notes
+    -----
+    By a short search: it may name less than there is, never more than the book promises.
+    """
+    defended, value = result.problem.catalog, result.value
+    book: Catalog | None = defended.memo.get(AT_BOOK_FIGURES)
+    if book is None or value is None or result.confidence or allowance.current().spent:
+        return
+    asked = replace(result.problem, catalog=book_changed_again(book, defended.changes[1:]))
+    bold = solve(asked, solver, short_search(options, BASELINE_NODES, result.placement))
+    if bold.placement is None or bold.value is None:
+        return
+    if not result.objective.better(bold.value, value, WORTH_A_WORD):
+        return
+    gain = abs(bold.value - value) / abs(value) if value else 0.0
+    groups = " + ".join(
+        f"{group.count} x {group.worker_name} {group.market.replace('_', '-')} in {group.place}"
+        for group in bold.placement.groups
+    )
+    words = f"{groups} would be {100 * gain:.0f} % better at the figures of the book"
+    yield Warn(code="bold", message=f"{words}: {_condition(bold.placement, result, asked)}")
+
+
+def _condition(placement: Placement, result: Result, asked: Problem) -> str:
+    """Say what has to be true for a placement to be better than the answer."""
+    rows = {
+        (group.place, group.instance_type, group.gpu, group.gpu_count, group.market)
+        for group in placement.groups
+    }
+    if len(rows) > 1:
+        return "if its prices are true"
+    (row,) = rows
+    quoted, planned = asked.catalog.offer(*row), result.problem.catalog.offer(*row)
+    assert quoted is not None
+    assert planned is not None
+    read = f"the book has {format_usd(quoted.usd_per_hour)} of {quoted.as_of[:7]}"
+    least = quoted.usd_per_hour / planned.usd_per_hour
+    if not _better_at(least, placement, result, planned):
+        return f"if a network that nobody promises is fast, and {read}"
+    most = 1.0
+    for _ in range(HALVINGS):
+        middle = (least + most) / 2
+        if _better_at(middle, placement, result, planned):
+            least = middle
+        else:
+            most = middle
+    usd = format_usd(least * planned.usd_per_hour)
+    return (
+        f"if a machine costs at most {usd}/h ({read}, planned {format_usd(planned.usd_per_hour)})"
+    )
+
+
+def _better_at(factor: float, placement: Placement, result: Result, planned: VmOffer) -> bool:
+    """Tell whether a placement is better than the answer at a multiple of a planned price."""
+    world = replace(result.problem, catalog=with_one_price(result.problem.catalog, planned, factor))
+    outcome, broken = evaluated(placement, world)
+    if outcome is None or broken or result.value is None:
+        return False
+    return result.objective.better(result.objective.value(outcome), result.value)
