@@ -68,9 +68,10 @@ class Result(Shown):
     (sentences), ``notes`` (what its shape implies) and ``warnings``; ``verification`` is what a
     second solver says, if one was asked; ``price_risk`` what is best if the price that the answer
     rests on most is wrong; ``spread`` the best found over two or more regions, where the answer
-    stays in one. ``batches`` holds a row for each batch of a range that was
-    solved by itself, ``batch_proof`` what is proved of all; ``problem`` has the chosen one. If
-    nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
+    stays in one; ``bold`` the answer at the figures of the book, where that is better. ``batches``
+    holds a row for each batch of a range that was solved by itself, ``batch_proof`` what is proved
+    of all; ``problem`` has the chosen one. If nothing fits, ``nearest`` holds placements that fit
+    after one change, named in their notes.
     """
 
     problem: Problem = field(repr=False)
@@ -99,6 +100,7 @@ class Result(Shown):
     price_risk: PriceRisk | None = None
     confidence: ConfidentPlan | None = None
     spread: Option | None = None
+    bold: Option | None = None
 
     def __repr__(self) -> str:
         return f"<Result {self.headline}>"

@@ -30,8 +30,8 @@ from placer.cost_model.objective import objective_of
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.books.book_reader import load_catalog
-from placer.market.catalog import Catalog, VmOffer
 from placer.market.books.defended_figures import USUAL_SHARES, defended
+from placer.market.catalog import Catalog, VmOffer
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
@@ -99,8 +99,8 @@ def moves(book: Catalog) -> list[Move]:
 def errors(
     rows: list[Move], half_life: float, usual_share: float, *, lowers: bool = False
 ) -> Array:
-    """Return log(later / predicted) of each row; see `placer.market.books.defended_figures.defended`,
-    which lowers no price. For a fit it may: else a general rise would count as what is usual.
+    """Return log(later / predicted) of each row; see `placer.market.books.defended_figures`, which
+    lowers no price. For a fit it may: else a general rise would count as what is usual.
     """
     weight = np.array([2 ** (-row.days / half_life) for row in rows])
     own, usual, later = (

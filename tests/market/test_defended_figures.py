@@ -13,8 +13,8 @@ from conftest import Run
 from instances import offer, two_places
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
-from placer.market.catalog import Catalog, VmOffer
 from placer.market.books.defended_figures import defended
+from placer.market.catalog import Catalog, VmOffer
 from placer.problem.words.changes import AT_BOOK_FIGURES, defended_book
 from placer.records import replace
 

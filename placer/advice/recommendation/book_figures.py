@@ -14,7 +14,7 @@ from placer.problem.words.changes import AT_BOOK_FIGURES, book_changed_again
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Warn
-from placer.solving.result import Result
+from placer.solving.result import Option, Result
 from placer.solving.solve import solve
 from placer.units import format_usd
 
@@ -24,9 +24,9 @@ HALVINGS = 20
 """Steps in which the highest price is found that an answer bears: to a millionth of its range."""
 
 
-def bold_notes(result: Result, solver: str, options: SolveOptions) -> Iterator[Warn]:
-    """Yield what the book's own figures would give where that is better, and the price up to which
-    it is.
+def bold_option(result: Result, solver: str, options: SolveOptions) -> Option | None:
+    """Return what the book's own figures would give where that is better; its note says up to which
+    price it is.
 
     Notes
     -----
@@ -35,20 +35,32 @@ def bold_notes(result: Result, solver: str, options: SolveOptions) -> Iterator[W
     defended, value = result.problem.catalog, result.value
     book: Catalog | None = defended.memo.get(AT_BOOK_FIGURES)
     if book is None or value is None or result.confidence or allowance.current().spent:
-        return
+        return None
     asked = replace(result.problem, catalog=book_changed_again(book, defended.changes[1:]))
     bold = solve(asked, solver, short_search(options, BASELINE_NODES, result.placement))
-    if bold.placement is None or bold.value is None:
-        return
+    if bold.placement is None or bold.value is None or bold.estimate is None:
+        return None
     if not result.objective.better(bold.value, value, WORTH_A_WORD):
-        return
+        return None
     gain = abs(bold.value - value) / abs(value) if value else 0.0
-    groups = " + ".join(
-        f"{group.count} x {group.worker_name} {group.market.replace('_', '-')} in {group.place}"
-        for group in bold.placement.groups
+    condition = _condition(bold.placement, result, asked)
+    return Option(
+        placement=bold.placement,
+        estimate=bold.estimate,
+        label="bold",
+        note=f"{100 * gain:.0f} % better {condition}",
+        proved=False,
     )
-    words = f"{groups} would be {100 * gain:.0f} % better at the figures of the book"
-    yield Warn(code="bold", message=f"{words}: {_condition(bold.placement, result, asked)}")
+
+
+def bold_notes(option: Option | None) -> Iterator[Warn]:
+    """Yield in words what the book's own figures would give."""
+    if option is not None:
+        groups = " + ".join(
+            f"{group.count} x {group.worker_name} {group.market.replace('_', '-')} in {group.place}"
+            for group in option.placement.groups
+        )
+        yield Warn(code="bold", message=f"{groups} would be {option.note}")
 
 
 def _condition(placement: Placement, result: Result, asked: Problem) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Literal
 
-from placer.advice.recommendation.book_figures import bold_notes
+from placer.advice.recommendation.book_figures import bold_notes, bold_option
 from placer.advice.recommendation.nearest import (
     BASELINE_NODES,
     nearest,
@@ -219,6 +219,7 @@ def _with_alternatives(
     assert result.placement is not None
     problem = result.problem
     stopped = result.status is not Status.OPTIMAL
+    bold = bold_option(result, solver, options)
     leaves = len(result.placement.places) > 1 or stopped or problem.requirements.max_regions == 1
     spread = None if leaves else best_spread(problem, solver, options)
     best_of_kind: dict[tuple[str, str], tuple[tuple[float, float], Placement]] = {}
@@ -238,7 +239,7 @@ def _with_alternatives(
         result,
         notes=(
             *result.notes,
-            *bold_notes(result, solver, options),
+            *bold_notes(bold),
             *renting_notes(result, solver, options),
         ),
         price_risk=price_risk(result, fitting, solver, options, cases=not short),
@@ -246,6 +247,7 @@ def _with_alternatives(
         baselines=() if stopped else tuple(_baselines(problem, result, solver, options)),
         near_misses=tuple(_near_misses(problem, result, considered)),
         spread=spread,
+        bold=bold,
         verdict=(
             *stay_verdict(result, spread),
             *leave_verdict(result, best_staying(problem, solver, options)),

@@ -43,7 +43,7 @@ LIMITS = {
     "memory_limit": "the search reached its memory limit",
 }
 """Words of the statuses of a search that a limit or the user ended."""
-MOST_LINES = 12
+MOST_LINES = 18
 """Lines of the default answer at 100 columns, without the next step."""
 FULL_WIDTH = 100
 LEFT_OUT = ("inside", "regions")
@@ -194,8 +194,9 @@ def _print_all(result: Any, certificate: bool) -> None:
 
 
 def _print_default(result: Any) -> None:
-    """Print about twelve lines at 100 columns, more in a narrow terminal."""
+    """Print about eighteen lines at 100 columns, more in a narrow terminal."""
     from placer.cli.report.recommend import default_screen
+    from placer.cli.report.recommend.choices import choices, table
 
     out = sys.stdout
     width = screen_width(out)
@@ -208,9 +209,12 @@ def _print_default(result: Any) -> None:
     click.echo(styled(last, out, fg="green", bold=True) + f"   {figures}" * beside)
     if not beside:
         click.echo(figures)
+    unit = "samples/s" if result.problem.profile.architecture is None else "tokens/s"
+    rows = [*table(choices(result), unit, width - LABELS)]
+    print_labelled(rows, column=LABELS)
     facts = [*default_screen.answer_lines(result), *default_screen.advice_lines(result)]
     warnings = [("warning", w.message) for w in default_screen.warnings_left(result.warnings)]
-    room = MOST_LINES - len(lines) - (1 if beside else 2)
+    room = MOST_LINES - len(lines) - len(rows) - (1 if beside else 2)
     print_labelled(_fitting(facts, warnings, room), column=LABELS)
     print_labelled(warnings, stderr=True, style="yellow", column=LABELS)
 

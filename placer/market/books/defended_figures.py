@@ -42,6 +42,8 @@ pods (https://docs.runpod.io/pods/networking, read in November 2026).
 """
 FRESH_DAYS = 30
 """Days for which a price says all: intervals of prices hold for so long."""
+PLANNED = "planned: "
+"""Begins the source of a price that is not the one that was read."""
 SAME = 0.005
 """Relative difference up to which a price is left as it was read."""
 
@@ -72,11 +74,12 @@ def defended(
     Notes
     -----
     A spot price p of a machine with the on-demand price d becomes d exp(w log(p / d) + (1 - w) u)
-    with the weight w = 2^(-age / 75 days), 1 for a month and 0 for guesses. What is usual, u, is the median of the
-    provider and device, weighted alike against `USUAL_SHARES`. Ages count from the newest price of
-    the book, so that a question has the same answer tomorrow. No price becomes lower: that would
-    be a guess in favour of an answer. Prices by contract, of own machines and on demand stay, and
-    so do those without an on-demand price. A book in which nothing changes is returned itself.
+    with the weight w = 2^(-age / 75 days), 1 for a month and 0 for guesses. What is usual, u, is
+    the median of the provider and device, weighted alike against `USUAL_SHARES`. Ages count from
+    the newest price of the book, so that a question has the same answer tomorrow. No price becomes
+    lower: that would be a guess in favour of an answer. Prices by contract, of own machines and on
+    demand stay, and so do those without an on-demand price. A book in which nothing changes is
+    returned itself.
     """
     on_demand = {
         (offer.place, offer.instance_type, offer.gpu, offer.gpu_count): offer.usd_per_hour
@@ -159,7 +162,7 @@ def _planned(offer: VmOffer, share: Share, target: float) -> VmOffer:
         usd_per_hour_low=low and low * factor,
         usd_per_hour_high=high and high * factor,
         price_basis="estimated",
-        source=f"planned: {share.weight:.0%} of a price of {offer.usd_per_hour:.4g} USD/h, "
+        source=f"{PLANNED}{share.weight:.0%} of a price of {offer.usd_per_hour:.4g} USD/h, "
         f"the rest the usual share of on-demand; {offer.source}",
     )
 

@@ -11,6 +11,7 @@ from statistics import median
 
 from msgspec import Struct
 
+from placer.market.books.defended_figures import PLANNED
 from placer.market.catalog import FREE, Catalog, VmOffer
 from placer.market.price_interval import GUESSED
 
@@ -94,7 +95,7 @@ def outlier_of(offer: VmOffer, catalog: Catalog) -> Outlier | None:
     device is beyond `FAR`.
     """
     share = share_of_on_demand(offer, catalog) if offer.market == "spot" else None
-    if share is None or GUESSED in offer.source:
+    if share is None or GUESSED in offer.source or offer.source.startswith(PLANNED):
         return None
     usual = usual_share(offer.provider, offer.gpu, catalog)
     if usual is None:

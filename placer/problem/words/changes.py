@@ -15,8 +15,8 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from placer.errors import PlacerError, unknown
-from placer.market.catalog import MARKET_WORDS, MARKETS, Catalog
 from placer.market.books.defended_figures import defended
+from placer.market.catalog import MARKET_WORDS, MARKETS, Catalog
 from placer.market.market_changes import Row, drop_offers, set_bandwidths, set_egress, set_prices
 from placer.problem.words.meanings import unknown_word
 from placer.problem.words.wishes import CHANGES

@@ -1,4 +1,4 @@
-"""The default answer of ``placer recommend``: about twelve lines, one fact each."""
+"""The default answer of ``placer recommend``: about eighteen lines, one fact each."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from placer.advice.recommendation.notes import needed_quotas
 from placer.advice.recommendation.price_risk import outlier_prices
+from placer.cli.report.recommend.choices import price_words, rented
 from placer.cli.report.recommend.confidence_words import short_confidence_lines
 from placer.cli.report.recommend.figures import (
     COMPRESSION_NAMES,
     short_total_words,
 )
 from placer.cli.report.recommend.inner_words import short_inner_words, software_words
-from placer.cli.report.recommend.proof_words import short_proof_words, unmeasured
+from placer.cli.report.recommend.proof_words import (
+    short_doubt_words,
+    short_proof_words,
+    unmeasured,
+)
 from placer.cli.report.recommend.request_words import (
     limits_of,
     objective_words,
@@ -109,6 +114,8 @@ def answer_lines(result: Result) -> Lines:
         if label != "total" or result.confidence is None:  # its plan has time and money of the run
             yield label, text
     yield "proof", short_proof_words(result)
+    if result.confidence is None:
+        yield "doubt", standing_words(result)
     if result.verification is not None:
         yield "verified", verification_words(result.verification)
     if result.confidence is not None:
@@ -122,6 +129,24 @@ def answer_lines(result: Result) -> Lines:
             note.code == "own" and not idle
         ):
             yield {"one-pass": "data"}.get(note.code, note.code), note.message
+
+
+def standing_words(result: Result) -> str:
+    """Say in one word whether the answer stands, and why it may not: it is open where a speed or a
+    price that decides it was not read, likely where a price moves by itself.
+    """
+    placement, problem = result.placement, result.problem
+    assert placement is not None
+    offers = [*rented(placement, problem)]
+    why = [short_doubt_words(result)]
+    if any(offer.price_basis == "estimated" for offer in offers):
+        prices = price_words(placement, problem)
+        why.append(f"the price is {prices}")
+    if any(why):
+        return f"open: {'; '.join(filter(None, why))}"
+    if any(offer.moves for offer in offers):
+        return "likely: prices that were read, but move"
+    return "firm: prices and speeds were read, and none moves"
 
 
 def _quota_words(problem: Problem, placement: Placement) -> str:
@@ -149,7 +174,7 @@ def _estimate_lines(placement: Placement, got: Estimate, problem: Problem) -> Li
         yield "inside", inside
     if round(got.samples_to_target.value, 2) != 1:
         yield "target", _target_words(got)
-    yield "price", _price_words(got, problem)
+    yield "price", _price_words(placement, got, problem)
     if problem.requirements.samples is not None:
         yield "total", short_total_words(got, problem.requirements.samples)
     for move in got.moves:
@@ -173,8 +198,6 @@ def advice_lines(result: Result) -> Lines:
         yield "compare", baseline_words(others)
     yield from (("regions", text) for text in _region_words(result))
     yield from (("better", text) for text in result.verdict if text.startswith("Better still"))
-    if result.near_misses:
-        yield "near", _near_words(result.near_misses[0])
 
 
 def warnings_left(warnings: Iterable[Warn]) -> list[Warn]:
@@ -219,8 +242,8 @@ def _step_words(placement: Placement, got: Estimate, problem: Problem) -> str:
     )
 
 
-def _price_words(got: Estimate, problem: Problem) -> str:
-    """Split the price, and say how old it is."""
+def _price_words(placement: Placement, got: Estimate, problem: Problem) -> str:
+    """Split the price, and say how it is known."""
     usd, range_, each = got.usd_per_hour, got.usd_per_hour_interval, got.usd_per_billion_tokens
     names = ("compute", "egress", "storage", "functions", "data")
     paid = [(name, getattr(usd, name)) for name in names]
@@ -237,9 +260,7 @@ def _price_words(got: Estimate, problem: Problem) -> str:
         if each is None
         else f"{_usd(each)} per billion tokens"
     )
-    oldest, newest = (day[:7] for day in problem.catalog.as_of)
-    dates = newest if oldest == newest else f"{oldest} to {newest}"
-    return "; ".join([*parts, f"prices of {dates}"])
+    return "; ".join([*parts, price_words(placement, problem)])
 
 
 def _usd(value: float) -> str:
@@ -322,13 +343,6 @@ def _region_words(result: Result) -> Iterator[str]:
 def _egress_words(usd: UsdPerHour) -> str:
     """Say what egress takes of a price where it takes a cent."""
     return "" if usd.egress < CENT else f", {format_usd(usd.egress)}/h of it egress"
-
-
-def _near_words(option: Option) -> str:
-    """Say which limit a placement just misses, and what it gives for that."""
-    miss, _, gain = option.note.partition(", ")
-    gives = f" ({gain.rpartition(' ')[0]})" if gain.endswith("/s") else f", {gain}" if gain else ""
-    return f"{miss}: {brief(option.placement, types=False)}, {_speed(option.estimate)}{gives}"
 
 
 def _interval(value: Interval) -> str:

@@ -66,25 +66,30 @@ def _short_confident_words(result: Result, plan: ConfidentPlan) -> str:
 
 
 def short_proof_words(result: Result) -> str:
-    """Say in one line what is proved, and that the ranking is not certain where it is not."""
-    got, doubt = result.estimate, doubt_words(result)
+    """Say in one line what is proved."""
     if result.confidence is not None:
         return _short_confident_words(result, result.confidence)
+    if result.estimate is not None and doubt_words(result):
+        return proof_words(result).partition(" (")[0]
+    took = f" ({format_seconds(result.seconds)})" if result.status.stopped else ""
+    return proof_words(result).replace(took, "", 1) if took else proof_words(result)
+
+
+def short_doubt_words(result: Result) -> str:
+    """Say in few words what may change the ranking; empty where nothing that is known does."""
+    got, doubt = result.estimate, doubt_words(result)
     if got is None or not doubt:
-        took = f" ({format_seconds(result.seconds)})" if result.status.stopped else ""
-        return proof_words(result).replace(took, "", 1) if took else proof_words(result)
+        return ""
     unknown, rival = unmeasured(got), _rival(result)
-    proved = proof_words(result).partition(" (")[0]
-    text = f"{proved}; ranking not certain: "
     if _wide(got.effective_samples_per_second) and unknown:
         bases = " and ".join(dict.fromkeys(unknown.values()))
         if not result.objective.by_speed:
-            return f"{proved}; speed {bases}: {doubt.rpartition('; ')[2]}"
+            return f"speed {bases}: {doubt.rpartition('; ')[2]}"
         gpus = unknown if len(unknown) == 1 else {name.partition(":")[0]: "" for name in unknown}
-        return f"{text}the speed of {', '.join(gpus)} is {bases}"
+        return f"the speed of {', '.join(gpus)} is {bases}"
     if rival is not None and not _wide(got.effective_samples_per_second):
-        return f"{text}{machines_words(rival.placement)} may be faster"
-    return text + doubt.removeprefix("ranking not certain: ").partition("; ")[0]
+        return f"{machines_words(rival.placement)} may be faster"
+    return doubt.removeprefix("ranking not certain: ").partition("; ")[0]
 
 
 def doubt_words(result: Result) -> str:
