@@ -91,6 +91,8 @@ LATER_WISHES = frozenset(
         "data_cache",
         "budget_rate",
         "uniform",
+        "batch_assumed",
+        "trainable_parameters",
     }
 )
 """Keys of the request that files of older versions lack."""

@@ -282,6 +282,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         )
 
     @property
+    def batch_assumed(self) -> bool:
+        """Whether the batch is the default of adapters: nobody asked for it."""
+        wish = self.requirements
+        asked = wish.target_batch_size is not None or wish.batch_range is not None
+        return not asked and (wish.lora or wish.qlora) is not None
+
+    @property
     def transport(self) -> str:
         """Software that averages inside a zone: the one asked for, else the book's."""
         return self.requirements.transport or self.catalog.transport

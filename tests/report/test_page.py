@@ -21,7 +21,7 @@ from placer.report.charts.drawing import drawn, fixed_colours
 from placer.report.figures import speed_of
 from placer.report.kinds.parts import PARTS_OF_PRICE
 from placer.report.page import KINDS, contents, page
-from placer.report.question import command_of
+from placer.report.question import command_of, wish_words
 from report_documents import SMALL, saved
 
 TODAY = date(2026, 11, 23)
@@ -140,6 +140,19 @@ def test_the_command_asks_the_same_question(wishes: dict[str, Any], command: Run
     assert left == ()
     again = command(*shlex.split(words)[1:], "--time-limit", "1s", "--json")
     assert json.loads(again.stdout)["request"] == document["request"]
+
+
+def test_a_fine_tune_is_named_with_its_assumed_batch() -> None:
+    """Llama 3.1 8B of rank 16: 41.9 M parameters, 128 sequences that no option asks for."""
+    wishes: dict[str, Any] = {"gpu": ["H100"], "market": "spot", "time_limit": 2, "gap": "50%"}
+    document = placer.recommend("llama-3.1-8b", budget="60/h", lora=16, **wishes).to_saved()
+    rows = dict(wish_words(document))
+    assert rows["lora"] == "16"
+    assert rows["parameters trained"] == "41.9 M"
+    assert rows["batch"] == "128 samples a step (assumed)"
+    words, _ = command_of(document)
+    assert "--lora 16" in words
+    assert "--tbs" not in words
 
 
 def test_a_language_model_is_asked_for_in_tokens_alone() -> None:

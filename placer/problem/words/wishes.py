@@ -187,7 +187,8 @@ class TrainingWishes(TypedDict, total=False):
             reader="count",
             metavar="RANK",
             example="16",
-            help="Train adapters of this rank at every matrix of a frozen language model.",
+            help="Train adapters of this rank at every matrix of a frozen language model, 128 "
+            "sequences a step unless --tbs says otherwise.",
             number="{}",
         ),
     ]

@@ -15,6 +15,7 @@ from placer.cli.report.recommend.inner_words import short_inner_words, software_
 from placer.cli.report.recommend.proof_words import short_proof_words, unmeasured
 from placer.cli.report.recommend.request_words import (
     limits_of,
+    model_words,
     objective_words,
     short_batch_words,
 )
@@ -179,7 +180,7 @@ def warnings_left(warnings: Iterable[Warn]) -> list[Warn]:
 def asked_words(problem: Problem) -> str:
     """Echo the request, so that a misread wish is seen."""
     wish = problem.requirements
-    parts = [f"{problem.profile.name}, {short_batch_words(problem)}", objective_words(problem)]
+    parts = [f"{model_words(problem)}, {short_batch_words(problem)}", objective_words(problem)]
     parts += limits_of(problem, defaults=False)
     if wish.data_store:
         size = "data" if wish.data_bytes is None else f"{format_bytes(wish.data_bytes)} of data"
