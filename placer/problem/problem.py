@@ -118,6 +118,7 @@ def _island_kind(offer: VmOffer) -> tuple[object, ...]:
         offer.fabric,
         offer.max_island_machines,
         offer.memory_gib,
+        offer.nvlink_gb_per_s,
     )
 
 

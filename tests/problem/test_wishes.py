@@ -33,6 +33,7 @@ from placer.problem.words.changes import parse_changes
 from placer.problem.words.readers import READERS, read_wish
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import CHANGES, TRAINING, WISHES, Wish
+from placer.report.question import NO_WISH
 
 SEARCHES = [command.command for command in (recommend, explain, pareto, whatif, sweep, robust)]
 BY_HAND = [estimate.command, simulate.command]
@@ -331,7 +332,7 @@ def test_the_request_document_has_every_wish() -> None:
     schema = json.loads(schema_text("result"))["properties"]["request"]
     of_rows = {key for wish in WISHES.values() for key in wish.keys}
     assert {name for name, wish in WISHES.items() if not wish.keys} == {"links", "own", "spot"}
-    assert set(document) == {"model", "sample", "gradient_bytes", *of_rows}
+    assert set(document) == {*NO_WISH, *of_rows}
     assert set(document) == set(schema["properties"])
     assert set(schema["required"]) <= set(document)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from placer.advice.recommendation.nearest import BASELINE_NODES, short_search
 from placer.cost_model.estimate import Estimate, estimate
 from placer.errors import PlacerError
-from placer.market.words.own_places import own_places
+from placer.market.words.own_places import host_assumed, own_places
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
@@ -50,6 +50,11 @@ def check_own_pools(problem: Problem) -> None:
                 "your own machines alone cannot train it: add --budget 5/h to rent others too, or "
                 "train adapters with --lora 16 or --qlora 16"
             )
+            if "host memory" in error.message and host_assumed(problem.catalog.changes):
+                error.hint = (
+                    "their host memory is assumed: say it, as in :ram=1TB; or "
+                    + (error.hint.partition(": ")[2])
+                )
         raise
 
 
