@@ -63,6 +63,7 @@ LATER_KEYS = (
     "batch_proof",
     "price_risk",
     "confidence",
+    "own_machines",
 )
 """Keys that not every result document has."""
 LATER_WISHES = frozenset(

@@ -56,6 +56,28 @@ class Option(Struct, frozen=True, kw_only=True):
         return f"<Option {self.placement.headline}: {self.estimate.headline}{note}>"
 
 
+class BreakEven(Struct, frozen=True, kw_only=True):
+    """Prices at which a sample costs as much on own machines as on rented ones: of one own machine
+    today and at most, of all rented machines of the row ``rented`` today and at least; USD/h.
+    """
+
+    own_usd_per_machine_hour: float
+    most_own_usd_per_machine_hour: float
+    rented_usd_per_hour: float
+    least_rented_usd_per_hour: float
+    rented: str
+
+
+class OwnOrRented(Struct, frozen=True, kw_only=True):
+    """Own machines alone, with rented ones, and rented ones alone, as far as each can train the
+    model; why own machines stay idle (empty: they do not).
+    """
+
+    rows: tuple[Option, ...]
+    break_even: BreakEven | None
+    idle: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result(Shown):
     """One solver's checked and priced answer to one problem.
@@ -68,7 +90,8 @@ class Result(Shown):
     (sentences), ``notes`` (what its shape implies) and ``warnings``; ``verification`` is what a
     second solver says, if one was asked; ``price_risk`` what is best if the price that the answer
     rests on most is wrong; ``spread`` the best found over two or more regions, where the answer
-    stays in one. ``batches`` holds a row for each batch of a range that was
+    stays in one; ``own_machines`` compares machines of one's own, where the question names some,
+    with spot ones. ``batches`` holds a row for each batch of a range that was
     solved by itself, ``batch_proof`` what is proved of all; ``problem`` has the chosen one. If
     nothing fits, ``nearest`` holds placements that fit after one change, named in their notes.
     """
@@ -99,6 +122,7 @@ class Result(Shown):
     price_risk: PriceRisk | None = None
     confidence: ConfidentPlan | None = None
     spread: Option | None = None
+    own_machines: OwnOrRented | None = None
 
     def __repr__(self) -> str:
         return f"<Result {self.headline}>"
@@ -171,6 +195,13 @@ class Result(Shown):
             "notes": [to_builtins(note) for note in self.notes],
             "warnings": [to_builtins(warning) for warning in self.warnings],
         }
+        if self.own_machines is not None:
+            rows = self.own_machines.rows
+            document["own_machines"] = {
+                "rows": [option_document(o, o.label, problem) for o in rows],
+                "break_even": to_builtins(self.own_machines.break_even),
+                "idle": self.own_machines.idle,
+            }
         second = self.verification
         if second is not None:
             document["verification"] = {

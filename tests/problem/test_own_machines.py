@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 import placer
 from conftest import Run
 from placer.documents.saved_result import check_result
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.carbon import figure
@@ -243,12 +245,94 @@ def test_the_answer_compares_with_renting(tmp_path: Path) -> None:
 
 
 def test_idle_machines_are_said_to_be_idle() -> None:
-    """One T4 in Wellington cannot help eight A10 in California."""
+    """One T4 in Wellington cannot help eight A10 in California: what it reaches is said."""
     words: dict[str, Any] = {"budget": "5/h", "gpu": "A10,T4", "catalog": "erben-2023"}
     result = placer.recommend("roberta-xlm", own="office=1xT4@Wellington", **words)
-    assert {n.message for n in result.notes if n.code == "renting"} == {
-        "your own machines stay idle: rented ones alone do better"
-    }
+    (said,) = (n.message for n in result.notes if n.code == "renting")
+    assert said.startswith("your own machines stay idle: rented ones alone do better; alone they ")
+    assert result.own_machines is not None
+    assert result.own_machines.idle == said
+
+
+def test_own_machines_stand_beside_spot_ones() -> None:
+    """Two T4 in Berlin cost 0.03 USD/h of electricity each; where they earn per sample what A10 on
+    spot do, an hour of each is worth (USD per sample of spot) x (their samples in an hour) / 2.
+    """
+    words: dict[str, Any] = {"budget": "5/h", "gpu": "A10,T4", "catalog": "erben-2023"}
+    result = placer.recommend("roberta-xlm", own="office=2xT4@Berlin", **words)
+    beside = result.own_machines
+    assert beside is not None
+    rows = {row.label: row for row in beside.rows}
+    assert rows["own"].placement.places == ("onprem/office",)
+    assert {"onprem/office"} < {*rows["own + spot"].placement.places}
+    assert {group.market for group in rows["spot"].placement.groups} == {"spot"}
+    assert {g.gpu for g in rows["own + spot"].placement.groups} == {"T4"}  # others would wait
+    even = beside.break_even
+    assert even is not None
+    own, spot = rows["own"].estimate, rows["spot"].estimate
+    worth = spot.usd_per_hour.total / spot.effective_samples_per_second.value
+    each = worth * own.effective_samples_per_second.value / 2
+    assert even.own_usd_per_machine_hour == pytest.approx(own.usd_per_hour.compute / 2)
+    assert even.most_own_usd_per_machine_hour == pytest.approx(each, rel=1e-6)
+    assert even.rented == "spot"
+
+
+def test_at_the_break_even_price_a_sample_costs_the_same() -> None:
+    """The price that is printed, stated as the cost of an own machine, makes both alike."""
+    words: dict[str, Any] = {"budget": "5/h", "gpu": "A10,T4", "catalog": "erben-2023"}
+    first = placer.recommend("roberta-xlm", own="office=2xT4@Berlin", **words).own_machines
+    assert first is not None
+    assert first.break_even is not None
+    most = first.break_even.most_own_usd_per_machine_hour
+    word = f"office=2xT4@Berlin:cost={most:.6f}/h"
+    again = placer.recommend("roberta-xlm", own=word, **words).own_machines
+    assert again is not None
+    rows = {row.label: row.estimate for row in again.rows}
+    assert rows["own"].usd_per_million_samples == pytest.approx(
+        rows["spot"].usd_per_million_samples, rel=1e-3
+    )
+    assert again.break_even is not None
+    assert again.break_even.own_usd_per_machine_hour == pytest.approx(most, abs=1e-6)
+
+
+def test_part_of_the_own_machines_may_stay_idle() -> None:
+    """Per sample one machine is cheapest, as two exchange gradients: what both reach is said."""
+    words: dict[str, Any] = {"objective": "cost-per-sample", "catalog": "erben-2023"}
+    result = placer.recommend("roberta-xlm", own="office=2xT4@Berlin:cost=0.05/h", **words)
+    assert result.own_machines is not None
+    assert result.own_machines.idle.startswith(
+        "1 of 2 own machines stays idle: all of them alone reach "
+    )
+
+
+def test_the_table_is_on_the_screen_and_in_the_document(run: Run) -> None:
+    """A head, a row for each, a line of the break-even; totals where there is a job."""
+    asked_for = ("--model", "roberta-xlm", "--catalog", "erben-2023", "--budget", "5/h")
+    words = ("recommend", *asked_for, "--own", "office=2xT4@Berlin", "--gpu", "A10,T4")
+    text = run(*words, columns=160).stdout
+    head = next(line for line in text.splitlines() if line.startswith("options "))
+    assert head.split() == ["options", "USD/h", "samples/s", "machines"]
+    for label in ("own ", "own + spot ", "spot "):
+        assert any(line.startswith(f"         {label}") for line in text.splitlines()), label
+    assert "cheaper  own up to $" in text
+    whole = run(*words, "--samples", "10M", columns=160).stdout
+    assert " total " in next(line for line in whole.splitlines() if line.startswith("options "))
+    assert "Own machines beside rented ones" in run(*words, "-v", columns=160).stdout
+    document = json.loads(run(*words, "--json").stdout)
+    jsonschema.validate(document, json.loads(schema_text("result")))
+    labels = [row["label"] for row in document["own_machines"]["rows"]]
+    assert labels == ["own", "own + spot", "spot", "rented"]  # the answer itself is on demand
+
+
+def test_machines_that_cannot_train_it_say_why() -> None:
+    """A T4 of 15 GiB holds no 8.03 B parameters, and no more of them are there."""
+    result = placer.recommend(
+        "llama-3.1-8b", own="office=1xT4@Berlin", budget="12/h", gpu="H100,T4"
+    )
+    assert result.own_machines is not None
+    assert result.own_machines.break_even is None
+    assert result.own_machines.idle.startswith("your own machines stay idle: ")
+    assert "GiB" in result.own_machines.idle
 
 
 def test_too_small_machines_say_how_to_go_on() -> None:
@@ -292,7 +376,8 @@ def test_a_job_file_and_the_command_line_take_them(run: Run, tmp_path: Path) -> 
     done = run(*words, "--own", OFFICE, columns=200)
     assert done.returncode == 0, done.stderr
     assert "own " in done.stdout
-    assert "rented machines" in done.stdout
+    assert "\noptions " in done.stdout
+    assert "rented machines" in run(*words, "--own", OFFICE, "-v", columns=200).stdout
     wrong = run(*words, "--own", "office")
     assert wrong.returncode == 2
     assert "office=2xA100-40@Berlin" in wrong.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
 from typing import Literal
 
@@ -201,7 +202,28 @@ def _why_not(document: Document) -> tuple[Section, ...]:
         "Why not something else",
         Text(lines=(agreed,)) if agreed else None,
         parts.option_table("What simpler tools choose, and what lies just outside a limit", rows),
+        *_own_machines(document),
     )
+
+
+def _own_machines(document: Document) -> Iterator[Block | None]:
+    """Yield own machines, own with spot ones and spot ones alone, where the question names some."""
+    beside = document.get("own_machines")
+    if not beside:
+        return
+    rows = [(one["label"], one) for one in beside["rows"]]
+    yield parts.option_table("Own machines beside rented ones", rows)
+    lines, even = [beside["idle"]], beside["break_even"]
+    if even:
+        lines.append(
+            f"An own machine costs {format_usd(even['own_usd_per_machine_hour'])}/h, and no more "
+            f"per sample than {even['rented']} ones up to "
+            f"{format_usd(even['most_own_usd_per_machine_hour'])}/h; these cost "
+            f"{format_usd(even['rented_usd_per_hour'])}/h in all, and less per sample below "
+            f"{format_usd(even['least_rented_usd_per_hour'])}/h."
+        )
+    kept = tuple(line for line in lines if line)
+    yield Text(lines=kept) if kept else None
 
 
 def spot_facts(document: Document) -> Facts | None:

@@ -20,11 +20,13 @@ from placer.cli.report.recommend.request_words import (
     short_batch_words,
 )
 from placer.cli.report.recommend.risk_words import short_risk_words
-from placer.cli.report.recommend.sentences import brief, headline, signed_percent
+from placer.cli.report.recommend.sentences import break_even_words, brief, headline, signed_percent
+from placer.cli.screen.labelled_lines import aligned
 from placer.cost_model.dollars.components import UsdPerHour
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.limits import joint_use
 from placer.cost_model.outlook.outlook import spot_outlook
+from placer.cost_model.outlook.totals import totals_of
 from placer.market.catalog import VmOffer
 from placer.market.checks.outliers import Outlier
 from placer.market.words.own_places import own_places
@@ -32,10 +34,11 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import Warn
 from placer.solving.cross_check import verification_words
-from placer.solving.result import Option, Result
+from placer.solving.result import Option, OwnOrRented, Result
 from placer.units import (
     Interval,
     format_bytes,
+    format_duration,
     format_number,
     format_rough,
     format_seconds,
@@ -79,13 +82,18 @@ def speed_words(got: Estimate) -> str:
     -----
     A language model's is in tokens/s.
     """
-    speed = got.tokens_per_second or got.samples_per_second
+    speed, between = got.tokens_per_second or got.samples_per_second, _between(got)
     unit = "samples/s" if got.tokens_per_sample is None else "tokens/s"
     if unmeasured(got):
-        between = f"{format_rough(speed.low)} to {format_rough(speed.high)}"
         return f"{between} {unit} ({format_rough(speed.value)} expected)"
-    between = f"{format_number(speed.low)} to {format_number(speed.high)}"
     return f"{format_number(speed.value)} {unit} ({between})"
+
+
+def _between(got: Estimate) -> str:
+    """Write the ends of a speed, with as many digits as its basis bears."""
+    speed = got.tokens_per_second or got.samples_per_second
+    write = format_rough if unmeasured(got) else format_number
+    return f"{write(speed.low)} to {write(speed.high)}"
 
 
 def _speed(got: Estimate) -> str:
@@ -114,9 +122,44 @@ def answer_lines(result: Result) -> Lines:
     yield "risk", short_risk_words(spot, placement, _quota_words(problem, placement))
     yield from _price_risk_lines(result)
     idle = not {*own_places(problem.catalog.changes)} & {*placement.places}
+    beside = result.own_machines
     for note in result.notes:
+        if note.code == "renting" and beside and beside.rows[1:] and note.message != beside.idle:
+            continue  # its machines have a row of their own
         if note.code in ("renting", "one-pass", "mixing") or (note.code == "own" and not idle):
             yield {"one-pass": "data"}.get(note.code, note.code), note.message
+    if beside is not None:
+        yield from _own_lines(beside, problem)
+
+
+def _own_lines(beside: OwnOrRented, problem: Problem) -> Lines:
+    """Yield a table of own machines, own with spot ones and spot ones alone, and the prices at
+    which own machines and rented ones cost the same.
+    """
+    samples = problem.requirements.samples
+    each = "sample" if problem.profile.architecture is None else "token"
+    head = ("", "USD/h", f"{each}s/s", "total", "machines")
+    rows = [head, *(_own_row(row, samples) for row in beside.rows)]
+    if samples is None:
+        rows = [(*row[:3], row[4]) for row in rows]
+    for number, line in enumerate(aligned(rows)):
+        yield "" if number else "options", line
+    if beside.break_even is not None:
+        yield "cheaper", break_even_words(beside.break_even, each)
+
+
+def _own_row(row: Option, samples: int | None) -> tuple[str, ...]:
+    total = ""
+    if samples is not None:
+        whole = totals_of(row.estimate, samples)
+        total = f"{format_usd(whole.usd.value)} in {format_duration(whole.seconds.value)}"
+    return (
+        row.label,
+        format_usd(row.estimate.usd_per_hour.total),
+        _between(row.estimate),
+        total,
+        brief(row.placement, types=False),
+    )
 
 
 def _quota_words(problem: Problem, placement: Placement) -> str:
