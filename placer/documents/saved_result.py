@@ -64,6 +64,7 @@ LATER_KEYS = (
     "price_risk",
     "confidence",
     "own_machines",
+    "speed_interval_level",
 )
 """Keys that not every result document has."""
 LATER_WISHES = frozenset(

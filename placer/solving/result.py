@@ -34,6 +34,7 @@ from placer.solving.answer import (
 )
 from placer.solving.confident_plan import ConfidentPlan, confident_document
 from placer.solving.price_risk import PriceRisk, price_risk_document
+from placer.units import SPEED_LEVEL
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -168,6 +169,7 @@ class Result(Shown):
             "schema": RESULT_SCHEMA,
             "request": request_document(problem),
             "data": data_document(problem),
+            "speed_interval_level": SPEED_LEVEL,
             "status": str(self.status),
             "objective": objective_document(self),
             "solver": {

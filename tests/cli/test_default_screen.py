@@ -49,7 +49,7 @@ def test_about_twelve_lines_in_order(run: Run, columns: int) -> None:
     first, *others = done.stdout.splitlines()
     assert first.startswith("8 x A10 on-demand in lambda/us-west-1 (gpu_1x_a10)")
     figures = " ".join([first, *others][:2])
-    assert "$4.80/h   1,060 samples/s (981 to 1,141)" in figures
+    assert "$4.80/h   1,060 samples/s (90 %: 961 to 1,141)" in figures
     order = ["model", "step", "price", "proof", "risk", "regions", "near"]
     assert labels(done.stdout) == order
     assert labels(done.stderr) == ["warning", "next"]
@@ -130,7 +130,7 @@ def test_an_estimated_speed_is_an_interval_first(run: Run) -> None:
     done = run("recommend", "--model", "roberta-xlm", "--budget", "5/h", columns=100)
     assert len(done.stdout.splitlines()) + len(done.stderr.splitlines()) <= 12
     said = " ".join(done.stdout.split())
-    assert re.search(r"/h [\d,]+ to [\d,]+ samples/s \([\d,]+ expected\)", said)
+    assert re.search(r"/h [\d,]+ to [\d,]+ samples/s \(90 %; [\d,]+ expected\)", said)
     assert "ranking not certain: the speed of L4:4 is assumed" in said
     assert re.search(r"outlier spot L4:4 at \$0.61/h: 89 % below on-demand", said)
     assert "risk spot, quota 32 L4;" in said
@@ -139,7 +139,7 @@ def test_an_estimated_speed_is_an_interval_first(run: Run) -> None:
 def test_a_measured_answer_has_no_doubt(measured: Result) -> None:
     """All intervals are narrow; the verbs of a stopped search do not call it optimal."""
     assert doubt_words(measured) == ""
-    assert title(measured)[2] == "1,060 samples/s (981 to 1,141)"
+    assert title(measured)[2] == "1,060 samples/s (90 %: 961 to 1,141)"
     assert proof_words(measured).startswith("optimal within 0.1 % over 17 offers")
     stopped = replace(measured, status=Status.TIME_LIMIT, bound=1200.0)
     assert proof_words(stopped).startswith("not proved: best until the time limit, gap 13 %")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from copy import deepcopy
@@ -15,11 +16,14 @@ import pytest
 
 import placer
 from conftest import ROOT, Run
+from placer.cli.report.recommend.default_screen import speed_words
+from placer.cost_model.outlook.shown_speed import speed_between
 from placer.errors import PlacerError
 from placer.report.blocks import Chart, Report, Table
 from placer.report.charts.drawing import drawn, fixed_colours
 from placer.report.figures import speed_of
-from placer.report.kinds.parts import PARTS_OF_PRICE
+from placer.report.kinds.parts import PARTS_OF_PRICE, option_cells
+from placer.report.kinds.result import figures_of
 from placer.report.page import KINDS, contents, page
 from placer.report.question import command_of, wish_words
 from report_documents import SMALL, saved
@@ -336,3 +340,31 @@ def test_plots_stand_beside_the_table(words: str, tmp_path: Path, command: Run) 
     assert done.returncode == 0, done.stderr
     assert target.read_text(encoding="utf-8").startswith("<svg")
     assert command(*words.split(), "--plot", str(tmp_path / "x.gif")).returncode == 2
+
+
+@pytest.mark.parametrize(("book", "gpu"), [("erben-2023", "T4,A10,V100"), ("default", "L4")])
+def test_a_speed_has_one_interval_everywhere(book: str, gpu: str, command: Run) -> None:
+    """The ends are those of the speed that counts: samples/s of the machines over a multiplier of
+    1 to 1.02. The terminal, all that is known, warnings and the page write the same digits, and
+    the level once on each.
+    """
+    result = placer.recommend("roberta-xlm", budget="5/h", catalog=book, gpu=gpu)
+    assert result.estimate is not None
+    raw, counted = result.estimate.samples_per_second, result.estimate.effective_samples_per_second
+    assert counted.low == pytest.approx(raw.low / 1.02)
+    ends = speed_between(result.estimate)
+    document = result.to_saved()
+    assert document["speed_interval_level"] == 0.9
+    assert figures_of(document["estimate"])[0][2] == f"{ends}, 90 % interval"
+    assert (
+        option_cells({"placement": document["placement"], "estimate": document["estimate"]})[3]
+        == ends
+    )
+    assert speed_words(result.estimate).count("90 %") == 1
+    asked = ("recommend", "--model", "roberta-xlm", "--budget", "5/h", "--catalog", book)
+    for more in ((), ("-v",)):
+        done = command(*asked, "--gpu", gpu, *more, columns=160)
+        assert ends in done.stdout
+        assert re.search(r"\(90 %|90 % interval", done.stdout)
+    for warning in result.warnings:
+        assert warning.code != "estimated-rate" or ends in warning.message

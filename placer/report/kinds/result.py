@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Literal
 
+from placer.cost_model.outlook.shown_speed import LEVEL_WORDS
 from placer.report.blocks import Block, Facts, Report, Section, Table, Text, section, table
 from placer.report.figures import (
     Document,
@@ -15,6 +16,7 @@ from placer.report.figures import (
     placement_words,
     price_of_work,
     speed_of,
+    speed_spread,
     spread_words,
     tokens_per_sample,
 )
@@ -112,7 +114,7 @@ def _doubt(document: Document) -> str:
     speed, unit = speed_of(document["estimate"])
     if document["status"] != "optimal" or not is_wide(speed["low"], speed["high"]):
         return ""
-    return f" The ranking is not certain: the speed is {spread_words(speed)} {unit}."
+    return f" The ranking is not certain: the speed is {speed_spread(document['estimate'])} {unit}."
 
 
 def _verdict(document: Document) -> str:
@@ -144,7 +146,7 @@ def figures_of(estimate: Document) -> list[tuple[str, str, str]]:
     usd = estimate["usd_per_hour_interval"]
     carbon = estimate["carbon_g_per_hour"]
     rows = [
-        (format_number(speed["value"]), unit, spread_words(speed)),
+        (format_number(speed["value"]), unit, f"{speed_spread(estimate)}, {LEVEL_WORDS}"),
         (format_usd(usd["value"]), "per hour", spread_words(usd, usd=True)),
     ]
     if price is not None:

@@ -12,7 +12,7 @@ from placer.cli.report.recommend.figures import (
     short_total_words,
 )
 from placer.cli.report.recommend.inner_words import short_inner_words, software_words
-from placer.cli.report.recommend.proof_words import short_proof_words, unmeasured
+from placer.cli.report.recommend.proof_words import short_proof_words
 from placer.cli.report.recommend.request_words import (
     limits_of,
     model_words,
@@ -26,6 +26,12 @@ from placer.cost_model.dollars.components import UsdPerHour
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.limits import joint_use
 from placer.cost_model.outlook.outlook import spot_outlook
+from placer.cost_model.outlook.shown_speed import (
+    LEVEL,
+    speed_between,
+    speed_number,
+    unmeasured,
+)
 from placer.cost_model.outlook.totals import totals_of
 from placer.market.catalog import VmOffer
 from placer.market.checks.outliers import Outlier
@@ -40,7 +46,6 @@ from placer.units import (
     format_bytes,
     format_duration,
     format_number,
-    format_rough,
     format_seconds,
     format_usd,
 )
@@ -76,32 +81,24 @@ def title(result: Result, width: int | None = None) -> tuple[str, str, str]:
 
 
 def speed_words(got: Estimate) -> str:
-    """Write a speed: the expected one first where all of it was measured, else its interval.
+    """Write the speed that counts, and the level of its interval: the expected one first where all
+    of it was measured, else the interval.
 
     Notes
     -----
     A language model's is in tokens/s.
     """
-    speed, between = got.tokens_per_second or got.samples_per_second, _between(got)
     unit = "samples/s" if got.tokens_per_sample is None else "tokens/s"
-    if unmeasured(got):
-        return f"{between} {unit} ({format_rough(speed.value)} expected)"
-    return f"{format_number(speed.value)} {unit} ({between})"
-
-
-def _between(got: Estimate) -> str:
-    """Write the ends of a speed, with as many digits as its basis bears."""
-    speed = got.tokens_per_second or got.samples_per_second
-    write = format_rough if unmeasured(got) else format_number
-    return f"{write(speed.low)} to {write(speed.high)}"
+    if unmeasured(got.provenance):
+        value = speed_number(got.shown_speed.value, got.provenance)
+        return f"{speed_between(got)} {unit} ({LEVEL}; {value} expected)"
+    return f"{_speed(got)} ({LEVEL}: {speed_between(got)})"
 
 
 def _speed(got: Estimate) -> str:
     """Write the speed at equal progress, with as many digits as its basis bears."""
-    factor = got.tokens_per_sample or 1
     unit = "samples/s" if got.tokens_per_sample is None else "tokens/s"
-    write = format_rough if unmeasured(got) else format_number
-    return f"{write(got.effective_samples_per_second.value * factor)} {unit}"
+    return f"{speed_number(got.shown_speed.value, got.provenance)} {unit}"
 
 
 def answer_lines(result: Result) -> Lines:
@@ -156,7 +153,7 @@ def _own_row(row: Option, samples: int | None) -> tuple[str, ...]:
     return (
         row.label,
         format_usd(row.estimate.usd_per_hour.total),
-        _between(row.estimate),
+        speed_between(row.estimate),
         total,
         brief(row.placement, types=False),
     )
@@ -198,7 +195,7 @@ def _estimate_lines(placement: Placement, got: Estimate, problem: Problem) -> Li
 
 
 def _target_words(got: Estimate) -> str:
-    """Say what speed is left at equal progress, and why."""
+    """Say why the speed that counts is not that of the machines."""
     times = got.samples_to_target
     between = f"{times.low:.2f} to {times.high:.2f} x, {times.basis}"
     return f"effective speed {_speed(got)}: needs {times.words} ({between})"
