@@ -86,13 +86,12 @@ def speed_of(estimate: Document) -> tuple[Document, str]:
     return {end: each * speed[end] for end in ("value", "low", "high")}, "tokens/s"
 
 
-def speed_spread(estimate: Document) -> str:
-    """Write the ends of the speed with as many digits as the terminal: three where nobody measured
-    it.
+def speed_spread(estimate: Document, speed: Document | None = None) -> str:
+    """Write the ends of the speed of an estimate, or of one that follows from it, with as many
+    digits as the terminal: three where nobody measured it; empty where they are the same.
     """
-    speed = speed_of(estimate)[0]
-    known = estimate.get("provenance", ())
-    low, high = (speed_number(speed[end], known) for end in ("low", "high"))
+    ends, known = speed or speed_of(estimate)[0], estimate.get("provenance", ())
+    low, high = (speed_number(ends[end], known) for end in ("low", "high"))
     return "" if low == high else f"{low} to {high}"
 
 

@@ -18,7 +18,6 @@ from placer.report.figures import (
     speed_of,
     speed_spread,
     spread_words,
-    tokens_per_sample,
 )
 from placer.report.kinds import parts
 from placer.report.kinds.provenance import sources
@@ -243,7 +242,7 @@ def spot_facts(document: Document) -> Facts | None:
         (
             "speed with interruptions",
             f"{format_number(expected['value'])} {unit}",
-            spread_words(expected),
+            speed_spread(document["estimate"], expected),
         ),
         (
             "no spot capacity",
@@ -271,15 +270,16 @@ def _gang(risk: Document | None, estimate: Document) -> list[tuple[str, str, str
         rows.append(("half of such gangs lose a machine within", time, risk["stay_basis"]))
     mean, unit = _in_tokens(risk["expected_samples_per_second"], estimate)
     words = f"{format_number(mean['value'])} {unit}"
-    return [*rows, ("average speed over scenarios of capacity", words, spread_words(mean))]
+    return [
+        *rows,
+        ("average speed over scenarios of capacity", words, speed_spread(estimate, mean)),
+    ]
 
 
 def _in_tokens(speed: Document, estimate: Document) -> tuple[Document, str]:
-    """Return a speed in samples/s in the unit of the estimate."""
-    each = tokens_per_sample(estimate)
-    if each is None:
-        return speed, "samples/s"
-    return {end: each * speed[end] for end in ("value", "low", "high")}, "tokens/s"
+    """Return a speed of the machines as what counts of it, in the unit of the estimate."""
+    (shown, unit), raw = speed_of(estimate), estimate["samples_per_second"]
+    return {end: speed[end] * shown[end] / raw[end] for end in ("value", "low", "high")}, unit
 
 
 def _price_risk(document: Document) -> list[Text | Table | None]:
