@@ -45,6 +45,10 @@ class Interval(Struct, frozen=True, kw_only=True):
     high: float
 
 
+SPEED_LEVEL = 0.9
+"""Share of runs whose speed lies within its interval, at least: 59 of 63 public runs did, each
+series left out in turn (docs/manual/accuracy.md).
+"""
 WIDE = 2.0
 """An interval whose ends are further apart, as a ratio, decides no ranking."""
 

@@ -149,6 +149,14 @@ class Estimate(Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def shown_speed(self) -> Interval:
+        """Speed that counts towards the target, in tokens/s of a language model: what every surface
+        shows.
+        """
+        each, speed = self.tokens_per_sample or 1, self.effective_samples_per_second
+        return Interval(value=speed.value * each, low=speed.low * each, high=speed.high * each)
+
+    @property
     def token_figures(self) -> dict[str, float]:
         """Tokens that count each second and the price of a billion of them; empty without
         tokens.

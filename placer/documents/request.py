@@ -18,11 +18,13 @@ def request_document(problem: Problem) -> dict[str, Any]:
     -----
     The keys are those of the table of wishes. Batch, compression and constants are shown as they
     hold, whether they were asked for or come from the profile. Without the key ``quota_gpus`` the
-    quota is 8, as in documents that are older than the key.
+    quota is 8, as in documents that are older than the key. Of language models the parameters that
+    are trained are given: with adapters they are few.
     """
     keys = [key for row in WISHES.values() for key in row.keys]
     if problem.requirements.quota_gpus == FORMER_QUOTA_GPUS:
         keys.remove("quota_gpus")
+    shape = problem.profile.architecture
     return {
         "model": problem.profile.name,
         "sample": problem.profile.sample_size,
@@ -30,6 +32,8 @@ def request_document(problem: Problem) -> dict[str, Any]:
             key: _WRITTEN[key](problem) if key in _WRITTEN else _field(problem, key) for key in keys
         },
         "gradient_bytes": problem.gradient_bytes,
+        "batch_assumed": problem.batch_assumed,
+        "trainable_parameters": None if shape is None else shape.trainable_parameters,
     }
 
 

@@ -63,6 +63,8 @@ LATER_KEYS = (
     "batch_proof",
     "price_risk",
     "confidence",
+    "own_machines",
+    "speed_interval_level",
 )
 """Keys that not every result document has."""
 LATER_WISHES = frozenset(
@@ -91,6 +93,8 @@ LATER_WISHES = frozenset(
         "data_cache",
         "budget_rate",
         "uniform",
+        "batch_assumed",
+        "trainable_parameters",
     }
 )
 """Keys of the request that files of older versions lack."""

@@ -41,7 +41,7 @@ def device_name(gpu: str, gpu_count: int) -> str:
     return gpu if gpu_count == 1 else f"{gpu}:{gpu_count}"
 
 
-LATER_OFFER_FIELDS = ("fabric", "max_island_machines", "local_disk_gb")
+LATER_OFFER_FIELDS = ("fabric", "max_island_machines", "local_disk_gb", "nvlink_gb_per_s")
 """Fields of offers that the first documents lack."""
 
 
@@ -118,7 +118,8 @@ class VmOffer(Placed, msgspec.Struct, frozen=True):
     (None: no cap known). ``fabric`` is one of `FABRICS` (empty: unknown) and
     ``max_island_machines`` the most machines that the provider places close to each other (None:
     it names no limit). ``local_disk_gb`` are the disks inside the machine that come with it (None:
-    none is known). Fields have an order, because the
+    none is known). ``nvlink_gb_per_s`` joins the devices of this machine each way (None: as their
+    data sheet says, 0: PCIe alone). Fields have an order, because the
     tens of thousands of offers of a book are made by position.
     """
 
@@ -143,6 +144,7 @@ class VmOffer(Placed, msgspec.Struct, frozen=True):
     fabric: str = ""
     max_island_machines: int | None = None
     local_disk_gb: float | None = None
+    nvlink_gb_per_s: float | None = None
 
     @property
     def usd_per_gpu_hour(self) -> float:
@@ -257,7 +259,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
         Measured rate of large dense matrix products in BF16 (FP16 where the device has no BF16);
         TFLOP/s; None where nobody published one.
     nvlink_gb_per_s
-        NVLink or its like between the devices of one machine; GB/s each way; None: PCIe alone.
+        NVLink or its like between the devices of one machine; GB/s each way; None or 0: PCIe
+        alone.
     pcie_gb_per_s
         PCIe of one device; GB/s each way by its data sheet.
 

@@ -105,6 +105,8 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         part: StepPart,
         wishes: PlanWishes,
     ) -> Island | Refusal:
+        if offer.nvlink_gb_per_s is not None:
+            gpu = replace(gpu, nvlink_gb_per_s=offer.nvlink_gb_per_s)
         return island(
             self.architecture,
             gpu,

@@ -118,6 +118,7 @@ def _island_kind(offer: VmOffer) -> tuple[object, ...]:
         offer.fabric,
         offer.max_island_machines,
         offer.memory_gib,
+        offer.nvlink_gb_per_s,
     )
 
 
@@ -280,6 +281,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return wish.target_batch_size or min(
             wish.open_batches, default=self.profile.target_batch_size
         )
+
+    @property
+    def batch_assumed(self) -> bool:
+        """Whether the batch is the default of adapters: nobody asked for it."""
+        wish = self.requirements
+        asked = wish.target_batch_size is not None or wish.batch_range is not None
+        return not asked and (wish.lora or wish.qlora) is not None
 
     @property
     def transport(self) -> str:

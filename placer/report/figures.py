@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
+from placer.cost_model.outlook.shown_speed import speed_number
 from placer.units import format_number, format_usd, parse_date
 from placer.workload.inner_plan import InnerPlan
 
@@ -83,6 +84,15 @@ def speed_of(estimate: Document) -> tuple[Document, str]:
     if each is None:
         return speed, "samples/s"
     return {end: each * speed[end] for end in ("value", "low", "high")}, "tokens/s"
+
+
+def speed_spread(estimate: Document, speed: Document | None = None) -> str:
+    """Write the ends of the speed of an estimate, or of one that follows from it, with as many
+    digits as the terminal: three where nobody measured it; empty where they are the same.
+    """
+    ends, known = speed or speed_of(estimate)[0], estimate.get("provenance", ())
+    low, high = (speed_number(ends[end], known) for end in ("low", "high"))
+    return "" if low == high else f"{low} to {high}"
 
 
 def tokens_per_sample(estimate: Document) -> float | None:

@@ -8,7 +8,13 @@ from typing import Any
 
 from placer.problem.words.wishes import WISHES
 from placer.report.figures import Document
-from placer.units import counted, format_duration, format_number, format_usd
+from placer.units import (
+    counted,
+    format_duration,
+    format_number,
+    format_parameters,
+    format_usd,
+)
 
 USUAL: Mapping[str, Any] = {
     "exchange": "auto",
@@ -31,7 +37,7 @@ BY_SPEED = (None, "hivemind")
 """Transports under which machines may be unlike."""
 FROM_PROFILE = ("target_batch_size", "compression", "transport")
 """Shown as they hold, whether they were asked for or not."""
-NO_WISH = ("model", "sample", "gradient_bytes")
+NO_WISH = ("model", "sample", "gradient_bytes", "batch_assumed", "trainable_parameters")
 OBJECTIVES = {
     "throughput": "the highest speed",
     "cost": "the lowest cost",
@@ -85,7 +91,20 @@ def wish_words(document: Document) -> list[tuple[str, str]]:
             name = written[0].removeprefix("--") if written else key
             words = " ".join(word for word in written or [str(value)] if word != f"--{name}")
             rows.append((name.replace("-", " ").replace("_", " "), words))
+    rows += _adapter_rows(request)
     return [(name, words or "yes") for name, words in rows]
+
+
+def _adapter_rows(request: Document) -> list[tuple[str, str]]:
+    """Say how few parameters adapters train, and which batch was assumed."""
+    if not (request.get("lora") or request.get("qlora")):
+        return []
+    trained, rows = request.get("trainable_parameters"), []
+    if trained:
+        rows.append(("parameters trained", format_parameters(trained)))
+    if request.get("batch_assumed"):
+        rows.append(("batch", f"{request['target_batch_size']:,} samples a step (assumed)"))
+    return rows
 
 
 READABLE: Mapping[str, Callable[[Any], tuple[str, str]]] = {

@@ -139,7 +139,8 @@ def _trials(problem: Problem) -> Iterator[Trial]:
         most = problem.machines_there(offer)
         kind = (
             *(offer.gpu, offer.gpu_count, offer.market, offer.network_gbps, offer.fabric),
-            *(offer.memory_gib, offer.max_island_machines, offer.as_of, most),
+            *(offer.memory_gib, offer.nvlink_gb_per_s),
+            *(offer.max_island_machines, offer.as_of, most),
         )
         if kind in kinds or problem.place_problem(offer.place):
             continue

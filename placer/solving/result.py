@@ -34,6 +34,7 @@ from placer.solving.answer import (
 )
 from placer.solving.confident_plan import ConfidentPlan, confident_document
 from placer.solving.price_risk import PriceRisk, price_risk_document
+from placer.units import SPEED_LEVEL
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,6 +57,28 @@ class Option(Struct, frozen=True, kw_only=True):
         return f"<Option {self.placement.headline}: {self.estimate.headline}{note}>"
 
 
+class BreakEven(Struct, frozen=True, kw_only=True):
+    """Prices at which a sample costs as much on own machines as on rented ones: of one own machine
+    today and at most, of all rented machines of the row ``rented`` today and at least; USD/h.
+    """
+
+    own_usd_per_machine_hour: float
+    most_own_usd_per_machine_hour: float
+    rented_usd_per_hour: float
+    least_rented_usd_per_hour: float
+    rented: str
+
+
+class OwnOrRented(Struct, frozen=True, kw_only=True):
+    """Own machines alone, with rented ones, and rented ones alone, as far as each can train the
+    model; why own machines stay idle (empty: they do not).
+    """
+
+    rows: tuple[Option, ...]
+    break_even: BreakEven | None
+    idle: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result(Shown):
     """One solver's checked and priced answer to one problem.
@@ -68,10 +91,11 @@ class Result(Shown):
     (sentences), ``notes`` (what its shape implies) and ``warnings``; ``verification`` is what a
     second solver says, if one was asked; ``price_risk`` what is best if the price that the answer
     rests on most is wrong; ``spread`` the best found over two or more regions, where the answer
-    stays in one; ``bold`` the answer at the figures of the book, where that is better. ``batches``
-    holds a row for each batch of a range that was solved by itself, ``batch_proof`` what is proved
-    of all; ``problem`` has the chosen one. If nothing fits, ``nearest`` holds placements that fit
-    after one change, named in their notes.
+    stays in one; ``bold`` the answer at the figures of the book, where that is better;
+    ``own_machines`` compares machines of one's own, where the question names some, with spot ones.
+    ``batches`` holds a row for each batch of a range that was solved by itself, ``batch_proof``
+    what is proved of all; ``problem`` has the chosen one. If nothing fits, ``nearest`` holds
+    placements that fit after one change, named in their notes.
     """
 
     problem: Problem = field(repr=False)
@@ -101,6 +125,7 @@ class Result(Shown):
     confidence: ConfidentPlan | None = None
     spread: Option | None = None
     bold: Option | None = None
+    own_machines: OwnOrRented | None = None
 
     def __repr__(self) -> str:
         return f"<Result {self.headline}>"
@@ -146,6 +171,7 @@ class Result(Shown):
             "schema": RESULT_SCHEMA,
             "request": request_document(problem),
             "data": data_document(problem),
+            "speed_interval_level": SPEED_LEVEL,
             "status": str(self.status),
             "objective": objective_document(self),
             "solver": {
@@ -173,6 +199,13 @@ class Result(Shown):
             "notes": [to_builtins(note) for note in self.notes],
             "warnings": [to_builtins(warning) for warning in self.warnings],
         }
+        if self.own_machines is not None:
+            rows = self.own_machines.rows
+            document["own_machines"] = {
+                "rows": [option_document(o, o.label, problem) for o in rows],
+                "break_even": to_builtins(self.own_machines.break_even),
+                "idle": self.own_machines.idle,
+            }
         second = self.verification
         if second is not None:
             document["verification"] = {

@@ -50,6 +50,46 @@ def test_documents_have_tokens_beside_samples(run: Run) -> None:
     assert document["request"]["tokens"] == 10**9
 
 
+FINE_TUNE = ("--model", "Qwen2.5-7B", "--tokens", "500M", "--seq-len", "2048", "--budget", "20/h")
+"""28 layers, width 3,584, keys of 512 and a gated part of 18,944: rank 16 trains
+28 x 16 x (2 x 7,168 + 2 x 4,096 + 3 x 22,528) = 40.4 M parameters.
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ("--lora", "16"),
+            "qwen2.5-7b, LoRA rank 16, 40.4 M parameters trained, "
+            "128 x 2,048 tokens a step (batch 128, assumed);",
+        ),
+        (
+            ("--qlora", "16", "--tbs", "256"),
+            "qwen2.5-7b, QLoRA rank 16, 40.4 M parameters trained, 256 x 2,048 tokens a step;",
+        ),
+    ],
+)
+def test_a_fine_tune_is_named(words: tuple[str, ...], says: str, run: Run) -> None:
+    """Rank, parameters trained, batch and sample stand in the line of the model."""
+    done = run("recommend", *FINE_TUNE, *words, columns=200)
+    assert done.returncode == 0, done.stderr
+    assert says in done.stdout
+
+
+def test_all_that_is_known_names_a_fine_tune_too(run: Run) -> None:
+    """The long answer and the document say the same as the short one."""
+    text = run("recommend", *FINE_TUNE, "--lora", "16", "-v", columns=200).stdout
+    assert "qwen2.5-7b, LoRA rank 16, 40.4 M parameters trained: 7.66 B parameters" in text
+    assert "(128 sequences of 2,048 tokens) a step (TBS, assumed)" in text
+    document = json.loads(run("recommend", *FINE_TUNE, "--lora", "16", "--json").stdout)
+    jsonschema.validate(document, json.loads(schema_text("result")))
+    asked = document["request"]
+    assert (asked["lora"], asked["trainable_parameters"]) == (16, 28 * 16 * 90_112)
+    assert (asked["target_batch_size"], asked["batch_assumed"]) == (128, True)
+    assert asked["sample"] == "a sequence of 2,048 tokens"
+
+
 def test_models_without_tokens_are_reported_as_before(run: Run) -> None:
     """No key and no word of tokens."""
     asked = ("--model", "resnet50", "--catalog", "erben-2023", "--budget", "5/h")

@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 import placer
 from conftest import Run
 from placer.documents.saved_result import check_result
+from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.carbon import figure
@@ -48,8 +50,8 @@ def test_figures_after_the_place_replace_what_is_assumed() -> None:
     assert (offer.gpu_count, offer.network_gbps) == (4, 1.0)
     assert problem.network.link("onprem/lab", "onprem/lab").bytes_per_second == 62.5e6
     (said,) = own_sentences(problem.catalog)
-    assert "near Berlin: 1 machine with 4 x T4;" in said
-    assert said.count("(assumed)") == 1  # egress alone
+    assert "near Berlin: 1 machine with 4 x T4, 256 GiB, 32 vCPUs; electricity alone" in said
+    assert said.endswith("no egress (all assumed but watts, power, line, lan)")
 
 
 def test_everything_assumed_is_said() -> None:
@@ -59,7 +61,78 @@ def test_everything_assumed_is_said() -> None:
         "0.47 kW each, $0.25/kWh, 1 Gb/s to the world, 10 Gb/s between machines, no egress "
         "(all assumed)"
     )
-    assert "2 machines with one A100-40" in said
+    assert "2 machines with one A100-40, 64 GiB, 8 vCPUs; electricity alone: " in said
+
+
+def test_the_host_and_the_price_of_a_machine_may_be_said() -> None:
+    """512 GiB and 96 vCPUs in place of 8 x 64 and 8 x 8; 9 USD an hour in place of electricity."""
+    word = "Lab=1xA100-40:8@Zurich:ram=1TiB:cpus=96:nvlink=no:cost=9/h:line=1Gb/s:lan=25Gb/s"
+    problem = asked(word)
+    offer = next(o for o in problem.catalog.offers if o.place == "onprem/Lab")
+    assert (offer.memory_gib, offer.vcpus, offer.usd_per_hour) == (1024, 96, 9)
+    assert offer.nvlink_gb_per_s == 0
+    (said,) = own_sentences(problem.catalog)
+    assert said == (
+        "onprem/Lab near Zurich: 1 machine with 8 x A100-40, 1,024 GiB, 96 vCPUs, no NVLink; "
+        "$9.00/h each: 1 Gb/s to the world, 25 Gb/s between machines, no egress (assumed)"
+    )
+    free = asked("office=1xT4@Berlin:cost=0/h")
+    assert next(o for o in free.catalog.offers if o.place == "onprem/office").usd_per_hour == 0
+
+
+def test_vcpus_that_are_said_draw_power() -> None:
+    """A T4 of 70 W at 0.8 load and 40 vCPUs at 2.1 W, with 1.4 W drawn for each: 196 W."""
+    offers = asked("office=1xT4@Berlin:cpus=40").catalog.offers
+    offer = next(o for o in offers if o.place == "onprem/office")
+    assert offer.usd_per_hour == pytest.approx((70 * 0.8 + 40 * 2.1) * 1.4 / 1000 * 0.25)
+
+
+def test_names_keep_their_case(run: Run) -> None:
+    """What was typed is what is shown, placed by hand and named among places."""
+    result = placer.recommend("roberta-xlm", own="MyLab=2xT4@Berlin", catalog="erben-2023")
+    assert result.placement is not None
+    assert result.placement.places == ("onprem/MyLab",)
+    saved = json.loads(json.dumps(result.to_saved(whole=True)))
+    assert "priced again" in check_result(saved, "saved")
+    figures = placer.estimate(
+        "roberta-xlm", "onprem/MyLab=2xT4", own="MyLab=2xT4@Berlin", catalog="erben-2023"
+    )
+    assert figures.samples_per_second.value == pytest.approx(
+        result.estimate.samples_per_second.value if result.estimate else 0
+    )
+
+
+LARGE: dict[str, Any] = {"tp": 8, "microbatch": 1, "alternatives": False}
+
+
+def test_machines_without_nvlink_divide_matrices_slowly() -> None:
+    """Eight H100 of a data sheet exchange 450 GB/s each way, over PCIe half of 64 GB/s: a step with
+    tensor parallel degree 8 takes more than twice as long. As the data sheet says is as nothing
+    said.
+    """
+    speeds = {}
+    for word in ("", ":nvlink=450GB/s", ":nvlink=no"):
+        answer = placer.recommend("llama-3.1-8b", own=f"a=1xH100:8@Dallas{word}", **LARGE)
+        assert answer.estimate is not None
+        speeds[word] = answer.estimate.samples_per_second
+    assert speeds[""] == speeds[":nvlink=450GB/s"]
+    assert speeds[":nvlink=no"].value < speeds[""].value / 2
+    saved = json.loads(json.dumps(answer.to_saved(whole=True)))
+    assert "priced again" in check_result(saved, "saved")
+
+
+def test_host_memory_decides_what_fits() -> None:
+    """A plan of 8.03 B parameters keeps 94 GiB on each of two hosts while it loads and saves, and
+    183 GiB on one; the tip says that 64 GiB were assumed only where they were.
+    """
+    asked_for = "a=2xH100:8@Dallas"
+    assert placer.recommend("llama-3.1-8b", own=f"{asked_for}:ram=128GiB", **LARGE).placement
+    with pytest.raises(PlacerError, match="64 GiB") as refused:
+        placer.recommend("llama-3.1-8b", own=f"{asked_for}:ram=64GiB", **LARGE)
+    assert "assumed" not in refused.value.hint
+    with pytest.raises(PlacerError, match="host memory") as refused:
+        placer.recommend("llama-3.1-8b", own="a=1xB200@Dallas")
+    assert refused.value.hint.startswith("their host memory is assumed: say it, as in :ram=1TB; or")
 
 
 def test_traffic_from_the_site_is_free_and_to_it_is_not() -> None:
@@ -110,7 +183,12 @@ def test_several_words_are_told_apart_by_their_names() -> None:
         ("office=2xT4@Berlin:watts=0", "watts '0' is not an amount"),
         ("office=2xT4@Berlin:lne=1Gb/s", "unknown figure 'lne'"),
         ("office=2xT4@Berlin:line=1Gb/s:line=2Gb/s", "line is given twice"),
-        ("office=2xT4@Berlin:line=fast", "bandwidth 'fast'"),
+        ("office=2xT4@Berlin:line=fast", "line: bandwidth 'fast'"),
+        ("office=2xT4@Berlin:ram=64", "ram: size '64' is not a number of bytes"),
+        ("office=2xT4@Berlin:cpus=0", "cpus '0' is not an amount"),
+        ("office=2xT4@Berlin:cpus=1.5", "cpus '1.5' is not an amount"),
+        ("office=2xT4@Berlin:nvlink=yes", "nvlink: bandwidth 'yes'"),
+        ("office=2xT4@Berlin:cost=5", "cost '5' is not an amount"),
         ("a=1xT4@Paris,a=1xT4@Paris", "has such machines already"),
     ],
 )
@@ -119,6 +197,22 @@ def test_words_that_name_no_machines(word: str, message: str) -> None:
     with pytest.raises(PlacerError, match=message) as refused:
         asked(word)
     assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("lab=2xH100:8", "say where they are: lab=2xH100:8@Berlin"),
+        ("lab=1xT4@Berlin:ram=64", "write ram=512GiB"),
+        ("lab=1xT4@Berlin:nvlink=maybe", "write nvlink=no or nvlink=450GB/s"),
+        ("lab=1xT4@Berlin:cost=9", "write cost=1.50/h"),
+    ],
+)
+def test_the_tip_is_what_to_type(word: str, hint: str) -> None:
+    """The user's own words with what they lack, or the figure as it is written."""
+    with pytest.raises(PlacerError) as refused:
+        asked(word)
+    assert refused.value.hint == hint
 
 
 def test_without_a_limit_the_plan_is_for_them_alone() -> None:
@@ -151,12 +245,94 @@ def test_the_answer_compares_with_renting(tmp_path: Path) -> None:
 
 
 def test_idle_machines_are_said_to_be_idle() -> None:
-    """One T4 in Wellington cannot help eight A10 in California."""
+    """One T4 in Wellington cannot help eight A10 in California: what it reaches is said."""
     words: dict[str, Any] = {"budget": "5/h", "gpu": "A10,T4", "catalog": "erben-2023"}
     result = placer.recommend("roberta-xlm", own="office=1xT4@Wellington", **words)
-    assert {n.message for n in result.notes if n.code == "renting"} == {
-        "your own machines stay idle: rented ones alone do better"
-    }
+    (said,) = (n.message for n in result.notes if n.code == "renting")
+    assert said.startswith("your own machines stay idle: rented ones alone do better; alone they ")
+    assert result.own_machines is not None
+    assert result.own_machines.idle == said
+
+
+def test_own_machines_stand_beside_spot_ones() -> None:
+    """Two T4 in Berlin cost 0.03 USD/h of electricity each; where they earn per sample what A10 on
+    spot do, an hour of each is worth (USD per sample of spot) x (their samples in an hour) / 2.
+    """
+    words: dict[str, Any] = {"budget": "5/h", "gpu": "A10,T4", "catalog": "erben-2023"}
+    result = placer.recommend("roberta-xlm", own="office=2xT4@Berlin", **words)
+    beside = result.own_machines
+    assert beside is not None
+    rows = {row.label: row for row in beside.rows}
+    assert rows["own"].placement.places == ("onprem/office",)
+    assert {"onprem/office"} < {*rows["own + spot"].placement.places}
+    assert {group.market for group in rows["spot"].placement.groups} == {"spot"}
+    assert {g.gpu for g in rows["own + spot"].placement.groups} == {"T4"}  # others would wait
+    even = beside.break_even
+    assert even is not None
+    own, spot = rows["own"].estimate, rows["spot"].estimate
+    worth = spot.usd_per_hour.total / spot.effective_samples_per_second.value
+    each = worth * own.effective_samples_per_second.value / 2
+    assert even.own_usd_per_machine_hour == pytest.approx(own.usd_per_hour.compute / 2)
+    assert even.most_own_usd_per_machine_hour == pytest.approx(each, rel=1e-6)
+    assert even.rented == "spot"
+
+
+def test_at_the_break_even_price_a_sample_costs_the_same() -> None:
+    """The price that is printed, stated as the cost of an own machine, makes both alike."""
+    words: dict[str, Any] = {"budget": "5/h", "gpu": "A10,T4", "catalog": "erben-2023"}
+    first = placer.recommend("roberta-xlm", own="office=2xT4@Berlin", **words).own_machines
+    assert first is not None
+    assert first.break_even is not None
+    most = first.break_even.most_own_usd_per_machine_hour
+    word = f"office=2xT4@Berlin:cost={most:.6f}/h"
+    again = placer.recommend("roberta-xlm", own=word, **words).own_machines
+    assert again is not None
+    rows = {row.label: row.estimate for row in again.rows}
+    assert rows["own"].usd_per_million_samples == pytest.approx(
+        rows["spot"].usd_per_million_samples, rel=1e-3
+    )
+    assert again.break_even is not None
+    assert again.break_even.own_usd_per_machine_hour == pytest.approx(most, abs=1e-6)
+
+
+def test_part_of_the_own_machines_may_stay_idle() -> None:
+    """Per sample one machine is cheapest, as two exchange gradients: what both reach is said."""
+    words: dict[str, Any] = {"objective": "cost-per-sample", "catalog": "erben-2023"}
+    result = placer.recommend("roberta-xlm", own="office=2xT4@Berlin:cost=0.05/h", **words)
+    assert result.own_machines is not None
+    assert result.own_machines.idle.startswith(
+        "1 of 2 own machines stays idle: all of them alone reach "
+    )
+
+
+def test_the_table_is_on_the_screen_and_in_the_document(run: Run) -> None:
+    """A head, a row for each, a line of the break-even; totals where there is a job."""
+    asked_for = ("--model", "roberta-xlm", "--catalog", "erben-2023", "--budget", "5/h")
+    words = ("recommend", *asked_for, "--own", "office=2xT4@Berlin", "--gpu", "A10,T4")
+    text = run(*words, columns=160).stdout
+    head = next(line for line in text.splitlines() if line.startswith("options "))
+    assert head.split() == ["options", "USD/h", "samples/s", "machines"]
+    for label in ("own ", "own + spot ", "spot "):
+        assert any(line.startswith(f"         {label}") for line in text.splitlines()), label
+    assert "cheaper  own up to $" in text
+    whole = run(*words, "--samples", "10M", columns=160).stdout
+    assert " total " in next(line for line in whole.splitlines() if line.startswith("options "))
+    assert "Own machines beside rented ones" in run(*words, "-v", columns=160).stdout
+    document = json.loads(run(*words, "--json").stdout)
+    jsonschema.validate(document, json.loads(schema_text("result")))
+    labels = [row["label"] for row in document["own_machines"]["rows"]]
+    assert labels == ["own", "own + spot", "spot", "rented"]  # the answer itself is on demand
+
+
+def test_machines_that_cannot_train_it_say_why() -> None:
+    """A T4 of 15 GiB holds no 8.03 B parameters, and no more of them are there."""
+    result = placer.recommend(
+        "llama-3.1-8b", own="office=1xT4@Berlin", budget="12/h", gpu="H100,T4"
+    )
+    assert result.own_machines is not None
+    assert result.own_machines.break_even is None
+    assert result.own_machines.idle.startswith("your own machines stay idle: ")
+    assert "GiB" in result.own_machines.idle
 
 
 def test_too_small_machines_say_how_to_go_on() -> None:
@@ -200,7 +376,8 @@ def test_a_job_file_and_the_command_line_take_them(run: Run, tmp_path: Path) -> 
     done = run(*words, "--own", OFFICE, columns=200)
     assert done.returncode == 0, done.stderr
     assert "own " in done.stdout
-    assert "rented machines" in done.stdout
+    assert "\noptions " in done.stdout
+    assert "rented machines" in run(*words, "--own", OFFICE, "-v", columns=200).stdout
     wrong = run(*words, "--own", "office")
     assert wrong.returncode == 2
     assert "office=2xA100-40@Berlin" in wrong.stderr

@@ -97,6 +97,23 @@ def test_ranks_are_changed_and_not_added() -> None:
     assert changed.profile == asked(lora=8).profile
 
 
+def test_adapters_have_a_batch_of_their_own() -> None:
+    """128 sequences of any length where nobody says otherwise, not the 512 of the profile."""
+    problem = asked(lora=16)
+    assert (problem.batch, problem.batch_assumed) == (128, True)
+    for short in (asked(lora=16, seq_len=2048), asked(qlora=8, seq_len=2048)):
+        assert (short.batch, short.batch_assumed) == (128, True)
+    assert apply(problem, parse_changes(["seq-len=4096"])).batch == 128
+    assert asked().batch_assumed is False
+
+
+@pytest.mark.parametrize(("tbs", "batch"), [("64", 64), ("1Mtok", 122), ("16..64", 16)])
+def test_a_batch_that_is_asked_for_is_not_assumed(tbs: str, batch: int) -> None:
+    """1 M tokens are 122 sequences of 8,192; of a range the smallest counts first."""
+    problem = asked(lora=16, tbs=tbs)
+    assert (problem.batch, problem.batch_assumed) == (batch, False)
+
+
 def test_experts_have_no_adapters() -> None:
     """Mixtral: the four matrices of attention alone."""
     mixtral = load_profile("mixtral-8x7b").architecture

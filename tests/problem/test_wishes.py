@@ -33,6 +33,7 @@ from placer.problem.words.changes import parse_changes
 from placer.problem.words.readers import READERS, read_wish
 from placer.problem.words.values import check_words
 from placer.problem.words.wishes import CHANGES, TRAINING, WISHES, Wish
+from placer.report.question import NO_WISH
 
 SEARCHES = [command.command for command in (recommend, explain, pareto, whatif, sweep, robust)]
 BY_HAND = [estimate.command, simulate.command]
@@ -338,7 +339,7 @@ def test_the_request_document_has_every_wish() -> None:
         "own",
         "spot",
     }
-    assert set(document) == {"model", "sample", "gradient_bytes", *of_rows}
+    assert set(document) == {*NO_WISH, *of_rows}
     assert set(document) == set(schema["properties"])
     assert set(schema["required"]) <= set(document)
 

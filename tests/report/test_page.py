@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from copy import deepcopy
@@ -15,13 +16,16 @@ import pytest
 
 import placer
 from conftest import ROOT, Run
+from placer.cli.report.recommend.default_screen import speed_words
+from placer.cost_model.outlook.shown_speed import speed_between
 from placer.errors import PlacerError
 from placer.report.blocks import Chart, Report, Table
 from placer.report.charts.drawing import drawn, fixed_colours
 from placer.report.figures import speed_of
-from placer.report.kinds.parts import PARTS_OF_PRICE
+from placer.report.kinds.parts import PARTS_OF_PRICE, option_cells
+from placer.report.kinds.result import figures_of
 from placer.report.page import KINDS, contents, page
-from placer.report.question import command_of
+from placer.report.question import command_of, wish_words
 from report_documents import SMALL, saved
 
 TODAY = date(2026, 11, 23)
@@ -140,6 +144,19 @@ def test_the_command_asks_the_same_question(wishes: dict[str, Any], command: Run
     assert left == ()
     again = command(*shlex.split(words)[1:], "--time-limit", "1s", "--json")
     assert json.loads(again.stdout)["request"] == document["request"]
+
+
+def test_a_fine_tune_is_named_with_its_assumed_batch() -> None:
+    """Llama 3.1 8B of rank 16: 41.9 M parameters, 128 sequences that no option asks for."""
+    wishes: dict[str, Any] = {"gpu": ["H100"], "market": "spot", "time_limit": 2, "gap": "50%"}
+    document = placer.recommend("llama-3.1-8b", budget="60/h", lora=16, **wishes).to_saved()
+    rows = dict(wish_words(document))
+    assert rows["lora"] == "16"
+    assert rows["parameters trained"] == "41.9 M"
+    assert rows["batch"] == "128 samples a step (assumed)"
+    words, _ = command_of(document)
+    assert "--lora 16" in words
+    assert "--tbs" not in words
 
 
 def test_a_language_model_is_asked_for_in_tokens_alone() -> None:
@@ -323,3 +340,31 @@ def test_plots_stand_beside_the_table(words: str, tmp_path: Path, command: Run) 
     assert done.returncode == 0, done.stderr
     assert target.read_text(encoding="utf-8").startswith("<svg")
     assert command(*words.split(), "--plot", str(tmp_path / "x.gif")).returncode == 2
+
+
+@pytest.mark.parametrize(("book", "gpu"), [("erben-2023", "T4,A10,V100"), ("default", "L4")])
+def test_a_speed_has_one_interval_everywhere(book: str, gpu: str, command: Run) -> None:
+    """The ends are those of the speed that counts: samples/s of the machines over a multiplier of
+    1 to 1.02. The terminal, all that is known, warnings and the page write the same digits, and
+    the level once on each.
+    """
+    result = placer.recommend("roberta-xlm", budget="5/h", catalog=book, gpu=gpu)
+    assert result.estimate is not None
+    raw, counted = result.estimate.samples_per_second, result.estimate.effective_samples_per_second
+    assert counted.low == pytest.approx(raw.low / 1.02)
+    ends = speed_between(result.estimate)
+    document = result.to_saved()
+    assert document["speed_interval_level"] == 0.9
+    assert figures_of(document["estimate"])[0][2] == f"{ends}, 90 % interval"
+    assert (
+        option_cells({"placement": document["placement"], "estimate": document["estimate"]})[3]
+        == ends
+    )
+    assert speed_words(result.estimate).count("90 %") == 1
+    asked = ("recommend", "--model", "roberta-xlm", "--budget", "5/h", "--catalog", book)
+    for more in ((), ("-v",)):
+        done = command(*asked, "--gpu", gpu, *more, columns=160)
+        assert ends in done.stdout
+        assert re.search(r"\(90 %|90 % interval", done.stdout)
+    for warning in result.warnings:
+        assert warning.code != "estimated-rate" or ends in warning.message

@@ -9,6 +9,8 @@ import pytest
 from browsing import Seen
 from served import LONG, Served, serving
 
+from placer.service.pages.form import words_of
+
 HOSTILE = "<script>window.hit=1</script>\"'><img src=x onerror=window.hit=1>"
 TYPED = {"model": "roberta-xlm", "budget": "5/h", "catalog": "erben-2023"}
 
@@ -97,6 +99,16 @@ def test_the_report_is_framed(browser: Any, service: Served, client: httpx2.Clie
     frame = seen.page.frame_locator("iframe")
     frame.locator("svg").first.wait_for(timeout=60_000)
     seen.close()
+
+
+def test_the_form_asks_for_the_rank_of_a_fine_tune(client: httpx2.Client) -> None:
+    """A field of its own keeps what was typed, and becomes a word of the question."""
+    assert "<span>LoRA rank</span>" in client.get("/").text
+    typed = {"model": "gpt2", "budget": "5/h", "lora": "16"}
+    assert words_of(typed) == ("recommend", typed)
+    answer = client.post("/ask", data={**typed, "more": "no word"})
+    assert answer.status_code == 422
+    assert 'name="lora" value="16"' in answer.text
 
 
 def test_a_wrong_word_comes_back_with_the_form(client: httpx2.Client) -> None:

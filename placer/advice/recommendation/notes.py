@@ -22,6 +22,7 @@ from placer.cost_model.estimate import (
 )
 from placer.cost_model.estimate import pool_of as find_pool
 from placer.cost_model.limits import quota_use, violations
+from placer.cost_model.outlook.shown_speed import speed_between
 from placer.cost_model.timing.crew import samples_per_round, worker_rate
 from placer.cost_model.timing.step import gain_bound
 from placer.market.carbon import NO_GRID
@@ -35,7 +36,6 @@ from placer.solving.answer import Warn
 from placer.solving.result import Option, Result
 from placer.units import (
     GIB,
-    format_number,
     format_plain,
     format_seconds,
     format_speed,
@@ -426,11 +426,10 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
         }
     )
     if guessed:
-        speed, length = got.samples_per_second, got.tokens_per_sample
+        unit = "samples/s" if got.tokens_per_sample is None else "tokens/s"
         message = (
-            f"the speed on {', '.join(guessed)} is not measured: expect "
-            f"{format_number(speed.low * (length or 1))} to {format_speed(speed.high, length)}, "
-            "or add --require-measured"
+            f"the speed on {', '.join(guessed)} is not measured: expect {speed_between(got)} "
+            f"{unit}, or add --require-measured"
         )
         yield Warn(code="estimated-rate", message=message)
     offers = [offer for offer, _ in offers_of([(pool, 1) for pool in pools], placement, problem)]

@@ -23,7 +23,7 @@ from placer.advice.recommendation.notes import (
     warnings_of,
 )
 from placer.advice.recommendation.price_risk import outlier_sentences, price_risk
-from placer.advice.recommendation.renting import check_own_pools, own_notes, renting_notes
+from placer.advice.recommendation.renting import check_own_pools, own_notes, with_renting
 from placer.advice.recommendation.wider_proofs import WiderProofs
 from placer.cost_model.convergence import multiplier_of
 from placer.cost_model.estimate import (
@@ -235,13 +235,9 @@ def _with_alternatives(
         scores.setdefault(placement.canonical(), score)
     ranked = sorted(scores, key=lambda p: scores[p])
     fitting = [(p, outcome) for p, outcome, broken in considered if outcome and not broken]
+    renting = with_renting(result, solver, options)
     return replace(
-        result,
-        notes=(
-            *result.notes,
-            *bold_notes(bold),
-            *renting_notes(result, solver, options),
-        ),
+        replace(renting, notes=(*renting.notes, *bold_notes(bold))),
         price_risk=price_risk(result, fitting, solver, options, cases=not short),
         options=tuple(Option(placement=p, estimate=estimate(p, problem)) for p in ranked[:top]),
         baselines=() if stopped else tuple(_baselines(problem, result, solver, options)),

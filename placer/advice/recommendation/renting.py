@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator
 
 from placer.advice.recommendation.nearest import BASELINE_NODES, short_search
+from placer.advice.recommendation.own_or_rented import own_or_rented
 from placer.cost_model.estimate import Estimate, estimate
 from placer.errors import PlacerError
-from placer.market.words.own_places import own_places
+from placer.market.words.own_places import host_assumed, own_places
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
@@ -50,25 +51,32 @@ def check_own_pools(problem: Problem) -> None:
                 "your own machines alone cannot train it: add --budget 5/h to rent others too, or "
                 "train adapters with --lora 16 or --qlora 16"
             )
+            if "host memory" in error.message and host_assumed(problem.catalog.changes):
+                error.hint = (
+                    "their host memory is assumed: say it, as in :ram=1TB; or "
+                    + (error.hint.partition(": ")[2])
+                )
         raise
 
 
-def renting_notes(result: Result, solver: str, options: SolveOptions) -> Iterator[Warn]:
-    """Yield what the cheapest rented machines of at least the speed of the answer cost, where the
-    answer has machines of one's own; or say that they stay idle.
+def with_renting(result: Result, solver: str, options: SolveOptions) -> Result:
+    """Add to an answer what own machines, own with spot ones and spot ones alone reach; and what
+    the cheapest rented machines of at least its speed cost, where it has machines of one's own.
     """
     placement, got, problem = result.placement, result.estimate, result.problem
     own = own_places(problem.catalog.changes)
-    if not own or placement is None or got is None:
-        return
-    if not {*own} & {*placement.places}:
-        yield Warn(
-            code="renting", message="your own machines stay idle: rented ones alone do better"
-        )
-        return
-    if allowance.current().spent:
-        return
-    found = _rented(problem, got, own, solver, options)
+    if not own or placement is None or got is None or allowance.current().spent:
+        return result
+    works = {*own} & {*placement.places}
+    found = _rented(problem, got, own, solver, options) if works else None
+    table = own_or_rented(result, found, solver, options)
+    notes = _renting_notes(found, got, problem) if works else ()
+    idle = [] if table is None or not table.idle else [Warn(code="renting", message=table.idle)]
+    return replace(result, notes=(*result.notes, *idle, *notes), own_machines=table)
+
+
+def _renting_notes(found: Placement | None, got: Estimate, problem: Problem) -> Iterator[Warn]:
+    """Say what the cheapest rented machines of at least the speed of an answer cost."""
     if found is None:
         words = "a short search finds no rented machines that reach the same speed"
         yield Warn(code="renting", message=words)

@@ -133,7 +133,7 @@ def _admitted(
 def _own_places(book: Mapping[str, Any]) -> list[str]:
     """List the sites of machines that were put into the book: ``own=NAME=2xT4@Berlin``."""
     words = [str(word).split("=") for word in book.get("changes", ())]
-    return [f"onprem/{word[1].strip().lower()}" for word in words if word[0] == "own" and word[1:]]
+    return [f"onprem/{word[1].strip()}" for word in words if word[0] == "own" and word[1:]]
 
 
 def _fits(offer: Mapping[str, Any], problem: Mapping[str, Any]) -> bool:

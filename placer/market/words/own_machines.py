@@ -14,15 +14,25 @@ from placer.market.words.areas import City, cities, city_named, countries, count
 from placer.market.words.own_places import PREFIX, PROVIDER
 from placer.market.words.selection import gpus_named
 from placer.records import replace
-from placer.units import format_bandwidth, format_usd, parse_bandwidth
+from placer.units import GIB, format_bandwidth, format_usd, parse_bandwidth, parse_bytes
 
 WRITE = "write it as office=2xA100-40@Berlin"
-KEYS = ("power", "line", "lan", "watts")
-"""What may follow the place: price of electricity, line to the world, network inside the site,
-watts of one machine.
+EXAMPLES = {
+    "power": "0.30/kWh",
+    "line": "500Mb/s",
+    "lan": "100Gb/s",
+    "watts": "700",
+    "ram": "512GiB",
+    "cpus": "64",
+    "nvlink": "no or nvlink=450GB/s",
+    "cost": "1.50/h",
+}
+"""What may follow the place, as it is written: price of electricity, line to the world, network
+inside the site; and of one machine watts, host memory, vCPUs, NVLink each way, and what an hour
+costs in place of its electricity.
 """
 VCPUS_OF_GPU, MEMORY_GIB_OF_GPU = 8, 64.0
-"""Host of each GPU; assumed: what clouds put beside one A100."""
+"""Host of each GPU where nobody says; assumed: what clouds put beside one A100."""
 LINE_SPREAD = (0.5, 1.0)
 """Ends of a line's bandwidth over what is said or assumed: others share it, and it carries no more
 than it is sold for.
@@ -35,8 +45,12 @@ _WORD = re.compile(
     r"(?P<gpu>[A-Za-z0-9 _-]+?)(?::(?P<gpus>[0-9]{1,4}))?@(?P<place>[^:]+)(?P<more>(?::[^:]*)*)"
 )
 _POINT = re.compile(r"\s*(-?[0-9]{1,3}(?:\.[0-9]+)?)\s*,\s*(-?[0-9]{1,3}(?:\.[0-9]+)?)\s*")
-_POWER = re.compile(r"\$?([0-9]{1,3}(?:\.[0-9]{0,6})?)(?:usd)?/kwh", re.IGNORECASE)
-_WATTS = re.compile(r"([0-9]{1,6}(?:\.[0-9]{0,3})?)w?", re.IGNORECASE)
+_AMOUNTS = {
+    "power": re.compile(r"\$?([0-9]{1,3}(?:\.[0-9]{0,6})?)(?:usd)?/kwh", re.IGNORECASE),
+    "cost": re.compile(r"\$?([0-9]{1,6}(?:\.[0-9]{0,6})?)(?:usd)?/h", re.IGNORECASE),
+    "watts": re.compile(r"([0-9]{1,6}(?:\.[0-9]{0,3})?)w?", re.IGNORECASE),
+    "cpus": re.compile(r"([0-9]{1,5})"),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,8 +61,10 @@ class OwnMachines:
     -----
     ``usd_per_kwh`` is the price of electricity, ``line_gbps`` what the site sends to the world and
     receives, ``lan_gbps`` the network of one machine inside it, ``watts`` what one machine draws
-    (None: by the data sheet of its devices). ``assumed`` names those of these figures that nobody
-    gave.
+    (None: by the data sheet of its devices). ``memory_gib`` and ``vcpus`` are the host of one
+    machine, ``nvlink_gb_per_s`` joins its devices each way (None: as their data sheet says, 0: PCIe
+    alone), and ``usd_per_hour`` is its price (None: its electricity). ``assumed`` names those of
+    these figures that nobody gave.
     """
 
     text: str
@@ -61,6 +77,10 @@ class OwnMachines:
     line_gbps: float
     lan_gbps: float
     watts: float | None
+    memory_gib: float
+    vcpus: float
+    nvlink_gb_per_s: float | None
+    usd_per_hour: float | None
     assumed: tuple[str, ...]
 
     @property
@@ -89,8 +109,9 @@ def parse_own(text: str, catalog: Catalog) -> OwnMachines:
     ----------
     text
         Such as ``office=2xA100-40@Berlin`` or
-        ``lab=1xH100:8@47.38,8.54:power=0.20/kWh:line=10Gb/s:lan=100Gb/s:watts=7000``. The place is
-        a city of catalogs/cities.csv, with its country where it is not the largest of that name
+        ``lab=1xH100:8@47.38,8.54:power=0.20/kWh:line=10Gb/s:lan=100Gb/s:watts=7000`` or
+        ``lab=1xH100:8@Zurich:ram=2TB:cpus=96:nvlink=no:cost=9/h``. The place is a city
+        of catalogs/cities.csv, with its country where it is not the largest of that name
         (``London/CA``), a country, or latitude and longitude in degrees.
     catalog
         Knows the devices.
@@ -102,22 +123,26 @@ def parse_own(text: str, catalog: Catalog) -> OwnMachines:
     """
     match = _WORD.fullmatch(text.strip())
     if match is None:
-        raise PlacerError(f"own '{text}' is not machines with a place", WRITE)
+        placeless = _WORD.fullmatch(f"{text.strip()}@Berlin")
+        hint = f"say where they are: {text.strip()}@Berlin" if placeless else WRITE
+        raise PlacerError(f"own '{text}' is not machines with a place", hint)
     count, gpus = int(match["count"]), int(match["gpus"] or 1)
     if not LEAST_MACHINES <= count <= MOST_MACHINES or gpus < 1:
         raise PlacerError(f"own '{text}': {count} machines with {gpus} GPUs", "at least 1 of each")
     given = _given(match["more"], text)
     gpu = _device(match["gpu"].strip(), text, catalog)
-    watts = given.get("watts")
-    if watts is None and catalog.gpus[gpu].power_w is None and catalog.gpus[gpu].kind != "cpu":
+    watts, cost = given.get("watts"), given.get("cost")
+    unknown_power = catalog.gpus[gpu].power_w is None and catalog.gpus[gpu].kind != "cpu"
+    if unknown_power and watts is None and cost is None:
         raise PlacerError(
             f"own '{text}': nobody publishes the power of {gpu}",
             f"say what one machine draws: {text}:watts=400",
         )
     usual = {name: figure(f"own_{name}", "*").value for name in ("power", "line", "lan")}
+    usual |= {"ram": MEMORY_GIB_OF_GPU * gpus, "cpus": float(VCPUS_OF_GPU * gpus)}
     return OwnMachines(
         text=text.strip(),
-        name=match["name"].lower(),
+        name=match["name"],
         count=count,
         gpu=gpu,
         gpu_count=gpus,
@@ -126,6 +151,10 @@ def parse_own(text: str, catalog: Catalog) -> OwnMachines:
         line_gbps=given.get("line", usual["line"]),
         lan_gbps=given.get("lan", usual["lan"]),
         watts=watts,
+        memory_gib=given.get("ram", usual["ram"]),
+        vcpus=given.get("cpus", usual["cpus"]),
+        nvlink_gb_per_s=given.get("nvlink"),
+        usd_per_hour=cost,
         assumed=tuple(name for name in usual if name not in given),
     )
 
@@ -189,23 +218,40 @@ def own_sentences(catalog: Catalog) -> Iterator[str]:
     for change in catalog.changes:
         if change.startswith(PREFIX):
             own = parse_own(change.removeprefix(PREFIX), catalog)
-            kilowatts = machine_watts(own, catalog.gpus[own.gpu]) / 1000
-            each = f"one {own.gpu}" if own.gpu_count == 1 else f"{own.gpu_count} x {own.gpu}"
-            machines = f"{own.count} machine{'s' * (own.count > 1)} with {each}"
-            parts = (
-                ("watts", f"{kilowatts:.2f} kW each"),
-                ("power", f"{format_usd(own.usd_per_kwh)}/kWh"),
-                ("line", f"{format_bandwidth(own.line_gbps * 1e9 / 8)} to the world"),
-                ("lan", f"{format_bandwidth(own.lan_gbps * 1e9 / 8)} between machines"),
-            )
+            gpu = catalog.gpus[own.gpu]
+            host, site = _host_words(own), _site_words(own, gpu)
+            has, said = (", ".join(words for _, words in parts) for parts in (host, site))
             guessed = {*own.assumed, *(("watts",) if own.watts is None else ())}
-            every = len(guessed) == len(KEYS)
-            said = ", ".join(
-                f"{words}{' (assumed)' * (name in guessed and not every)}" for name, words in parts
-            )
-            rest = "no egress (all assumed)" if every else "no egress (assumed)"
+            known = [name for name, _ in (*host, *site) if name not in guessed]
+            but = f" but {', '.join(known)}" if known else ""
+            rest = "assumed" if len(known) == len(host) + len(site) else f"all assumed{but}"
+            each = f"one {own.gpu}" if own.gpu_count == 1 else f"{own.gpu_count} x {own.gpu}"
+            machines = f"{own.count} machine{'s' * (own.count > 1)} with {each}, {has}"
+            cost = own.usd_per_hour
+            paid = "electricity alone" if cost is None else f"{format_usd(cost)}/h each"
             where = f"{own.place} near {own.where.city}"
-            yield f"{where}: {machines}; electricity alone: {said}, {rest}"
+            yield f"{where}: {machines}; {paid}: {said}, no egress ({rest})"
+
+
+def _host_words(own: OwnMachines) -> list[tuple[str, str]]:
+    """Say what is in one machine beside its devices; NVLink where somebody says."""
+    words = [("ram", f"{own.memory_gib:,.4g} GiB"), ("cpus", f"{own.vcpus:,g} vCPUs")]
+    if own.nvlink_gb_per_s is not None:
+        rate = f"NVLink of {own.nvlink_gb_per_s:g} GB/s"
+        words.append(("nvlink", rate if own.nvlink_gb_per_s else "no NVLink"))
+    return words
+
+
+def _site_words(own: OwnMachines, gpu: Gpu) -> list[tuple[str, str]]:
+    """Say what the networks of a site are, and electricity where that is what machines cost."""
+    words = [
+        ("line", f"{format_bandwidth(own.line_gbps * 1e9 / 8)} to the world"),
+        ("lan", f"{format_bandwidth(own.lan_gbps * 1e9 / 8)} between machines"),
+    ]
+    if own.usd_per_hour is not None:
+        return words
+    kilowatts = f"{machine_watts(own, gpu) / 1000:.2f} kW each"
+    return [("watts", kilowatts), ("power", f"{format_usd(own.usd_per_kwh)}/kWh"), *words]
 
 
 def machine_watts(own: OwnMachines, gpu: Gpu) -> float:
@@ -214,28 +260,31 @@ def machine_watts(own: OwnMachines, gpu: Gpu) -> float:
     """
     if own.watts is not None:
         return own.watts
-    vcpus = VCPUS_OF_GPU * own.gpu_count
     devices = own.gpu_count * (gpu.power_w or 0.0) * figure("load", "*").value
-    return (devices + vcpus * figure("vcpu_w", gpu.kind).value) * figure("pue", PROVIDER).value
+    return (devices + own.vcpus * figure("vcpu_w", gpu.kind).value) * figure("pue", PROVIDER).value
 
 
 def _offer(own: OwnMachines, gpu: Gpu, day: str, source: str) -> VmOffer:
+    usd, paid = own.usd_per_hour, "what an hour costs"
+    if usd is None:
+        usd, paid = machine_watts(own, gpu) / 1000 * own.usd_per_kwh, "electricity alone"
     return VmOffer(
         provider=PROVIDER,
         region=own.name,
         instance_type="own machine",
         gpu=own.gpu,
         gpu_count=own.gpu_count,
-        vcpus=float(VCPUS_OF_GPU * own.gpu_count),
-        memory_gib=MEMORY_GIB_OF_GPU * own.gpu_count,
+        vcpus=own.vcpus,
+        memory_gib=own.memory_gib,
         market="on_demand",
-        usd_per_hour=round(machine_watts(own, gpu) / 1000 * own.usd_per_kwh, 6),
+        usd_per_hour=round(usd, 6),
         price_basis="owned",
         available=own.count,
-        source=f"{source}: electricity alone",
+        source=f"{source}: {paid}",
         as_of=day,
         network_gbps=own.lan_gbps,
         fabric="ethernet",
+        nvlink_gb_per_s=own.nvlink_gb_per_s,
     )
 
 
@@ -313,8 +362,8 @@ def _given(more: str, text: str) -> Mapping[str, float]:
     given: dict[str, float] = {}
     for part in filter(None, (part.strip() for part in more.split(":"))):
         key, sign, value = part.partition("=")
-        if key not in KEYS or not sign:
-            error = unknown("figure", key, KEYS)
+        if key not in EXAMPLES or not sign:
+            error = unknown("figure", key, EXAMPLES)
             raise PlacerError(f"own '{text}': {error.message}", error.hint)
         if key in given:
             raise PlacerError(f"own '{text}': {key} is given twice", "give it once")
@@ -323,10 +372,18 @@ def _given(more: str, text: str) -> Mapping[str, float]:
 
 
 def _figure(key: str, value: str, text: str) -> float:
-    if key in ("line", "lan"):
-        return parse_bandwidth(value) * 8 / 1e9
-    match = (_POWER if key == "power" else _WATTS).fullmatch(value.strip())
-    if match is None or (key == "watts" and float(match[1]) <= 0):
-        example = "power=0.30/kWh" if key == "power" else "watts=700"
-        raise PlacerError(f"own '{text}': {key} '{value}' is not an amount", f"write {example}")
+    """Read one figure in the unit of its field: Gb/s, GiB, GB/s, watts or USD."""
+    hint = f"write {key}={EXAMPLES[key]}"
+    try:
+        if key in ("line", "lan"):
+            return parse_bandwidth(value) * 8 / 1e9
+        if key == "ram":
+            return parse_bytes(value) / GIB
+        if key == "nvlink":
+            return 0.0 if value.strip() == "no" else parse_bandwidth(value) / 1e9
+    except PlacerError as error:
+        raise PlacerError(f"own '{text}': {key}: {error.message}", hint) from None
+    match = _AMOUNTS[key].fullmatch(value.strip())
+    if match is None or (key in ("watts", "cpus") and float(match[1]) <= 0):
+        raise PlacerError(f"own '{text}': {key} '{value}' is not an amount", hint)
     return float(match[1])

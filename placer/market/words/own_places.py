@@ -21,4 +21,9 @@ def own_places(changes: Sequence[str]) -> tuple[str, ...]:
     ('onprem/office',)
     """
     words = (change.removeprefix(PREFIX) for change in changes if change.startswith(PREFIX))
-    return tuple(f"{PROVIDER}/{word.partition('=')[0].strip().lower()}" for word in words)
+    return tuple(f"{PROVIDER}/{word.partition('=')[0].strip()}" for word in words)
+
+
+def host_assumed(changes: Sequence[str]) -> bool:
+    """Tell whether nobody said the host memory of some own machines among the changes of a book."""
+    return any(change.startswith(PREFIX) and ":ram=" not in change for change in changes)

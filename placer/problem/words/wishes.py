@@ -187,7 +187,8 @@ class TrainingWishes(TypedDict, total=False):
             reader="count",
             metavar="RANK",
             example="16",
-            help="Train adapters of this rank at every matrix of a frozen language model.",
+            help="Train adapters of this rank at every matrix of a frozen language model, 128 "
+            "sequences a step unless --tbs says otherwise.",
             number="{}",
         ),
     ]
@@ -513,7 +514,8 @@ class TrainingWishes(TypedDict, total=False):
             keys=(),
             metavar="NAME=NxGPU@PLACE",
             example="office=2xA100-40@Berlin",
-            help="Machines of your own, for their electricity alone: office=2xA100-40@Berlin.",
+            help="Machines of your own, for their electricity: office=2xA100-40@Berlin, and what "
+            "is known of them, as in :ram=128GiB:cpus=16:nvlink=no:cost=0.50/h.",
             more="The place is a city, a country or coordinates. Without a limit or an objective "
             "the plan is for them alone, beside what renting the same speed costs.",
             repeatable=True,

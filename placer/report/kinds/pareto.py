@@ -13,7 +13,7 @@ from placer.report.figures import (
     placement_words,
     price_of_work,
     speed_of,
-    spread_words,
+    speed_spread,
 )
 from placer.report.kinds import parts
 from placer.report.kinds.provenance import sources
@@ -147,7 +147,7 @@ def _table(document: Document, unit: str) -> Table | None:
                 exchange_words(point["placement"]),
                 (format_usd(point["usd_per_hour"]), point["usd_per_hour"]),
                 (format_number(speed["value"]), speed["value"]),
-                spread_words(speed),
+                speed_spread(estimate),
                 ("", None) if price is None else (format_usd(price), price),
                 ("", None) if more is None else (format_usd(more * each), more * each),
                 "" if point["gap"] is None else percent(point["gap"]),

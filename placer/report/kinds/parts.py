@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from placer.cost_model.outlook.shown_speed import LEVEL_WORDS
 from placer.report.blocks import Block, Cell, Chart, Facts, Section, Table, Text, section, table
 from placer.report.charts.intervals import Dot, interval_chart
 from placer.report.charts.spans import dollar_spans, span_chart, step_spans
@@ -14,6 +15,7 @@ from placer.report.figures import (
     placement_words,
     price_of_work,
     speed_of,
+    speed_spread,
     spread_words,
 )
 from placer.report.question import command_of, wish_words
@@ -141,7 +143,7 @@ def considered(
     spread = any(dot.high != dot.low for dot in dots)
     chart = Chart(
         name="considered",
-        title="Speed of each placement, with its interval",
+        title=f"Speed of each placement, with its {LEVEL_WORDS}",
         draw=lambda: interval_chart(dots, unit),
         table=listed,
         note="Where intervals overlap, the order is not certain." if spread else "",
@@ -191,7 +193,7 @@ def option_cells(one: Document) -> list[Cell]:
         placement_words(placement),
         exchange_words(placement),
         (format_number(speed["value"]), speed["value"]),
-        spread_words(speed),
+        speed_spread(estimate),
         (format_usd(usd["total"]), usd["total"]),
         (format_usd(usd["egress"]), usd["egress"]),
         ("", None) if price is None else (format_usd(price), price),

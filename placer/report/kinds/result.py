@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
 from typing import Literal
 
+from placer.cost_model.outlook.shown_speed import LEVEL_WORDS
 from placer.report.blocks import Block, Facts, Report, Section, Table, Text, section, table
 from placer.report.figures import (
     Document,
@@ -14,8 +16,8 @@ from placer.report.figures import (
     placement_words,
     price_of_work,
     speed_of,
+    speed_spread,
     spread_words,
-    tokens_per_sample,
 )
 from placer.report.kinds import parts
 from placer.report.kinds.provenance import sources
@@ -111,7 +113,7 @@ def _doubt(document: Document) -> str:
     speed, unit = speed_of(document["estimate"])
     if document["status"] != "optimal" or not is_wide(speed["low"], speed["high"]):
         return ""
-    return f" The ranking is not certain: the speed is {spread_words(speed)} {unit}."
+    return f" The ranking is not certain: the speed is {speed_spread(document['estimate'])} {unit}."
 
 
 def _verdict(document: Document) -> str:
@@ -143,7 +145,7 @@ def figures_of(estimate: Document) -> list[tuple[str, str, str]]:
     usd = estimate["usd_per_hour_interval"]
     carbon = estimate["carbon_g_per_hour"]
     rows = [
-        (format_number(speed["value"]), unit, spread_words(speed)),
+        (format_number(speed["value"]), unit, f"{speed_spread(estimate)}, {LEVEL_WORDS}"),
         (format_usd(usd["value"]), "per hour", spread_words(usd, usd=True)),
     ]
     if price is not None:
@@ -201,7 +203,28 @@ def _why_not(document: Document) -> tuple[Section, ...]:
         "Why not something else",
         Text(lines=(agreed,)) if agreed else None,
         parts.option_table("What simpler tools choose, and what lies just outside a limit", rows),
+        *_own_machines(document),
     )
+
+
+def _own_machines(document: Document) -> Iterator[Block | None]:
+    """Yield own machines, own with spot ones and spot ones alone, where the question names some."""
+    beside = document.get("own_machines")
+    if not beside:
+        return
+    rows = [(one["label"], one) for one in beside["rows"]]
+    yield parts.option_table("Own machines beside rented ones", rows)
+    lines, even = [beside["idle"]], beside["break_even"]
+    if even:
+        lines.append(
+            f"An own machine costs {format_usd(even['own_usd_per_machine_hour'])}/h, and no more "
+            f"per sample than {even['rented']} ones up to "
+            f"{format_usd(even['most_own_usd_per_machine_hour'])}/h; these cost "
+            f"{format_usd(even['rented_usd_per_hour'])}/h in all, and less per sample below "
+            f"{format_usd(even['least_rented_usd_per_hour'])}/h."
+        )
+    kept = tuple(line for line in lines if line)
+    yield Text(lines=kept) if kept else None
 
 
 def spot_facts(document: Document) -> Facts | None:
@@ -219,7 +242,7 @@ def spot_facts(document: Document) -> Facts | None:
         (
             "speed with interruptions",
             f"{format_number(expected['value'])} {unit}",
-            spread_words(expected),
+            speed_spread(document["estimate"], expected),
         ),
         (
             "no spot capacity",
@@ -247,15 +270,16 @@ def _gang(risk: Document | None, estimate: Document) -> list[tuple[str, str, str
         rows.append(("half of such gangs lose a machine within", time, risk["stay_basis"]))
     mean, unit = _in_tokens(risk["expected_samples_per_second"], estimate)
     words = f"{format_number(mean['value'])} {unit}"
-    return [*rows, ("average speed over scenarios of capacity", words, spread_words(mean))]
+    return [
+        *rows,
+        ("average speed over scenarios of capacity", words, speed_spread(estimate, mean)),
+    ]
 
 
 def _in_tokens(speed: Document, estimate: Document) -> tuple[Document, str]:
-    """Return a speed in samples/s in the unit of the estimate."""
-    each = tokens_per_sample(estimate)
-    if each is None:
-        return speed, "samples/s"
-    return {end: each * speed[end] for end in ("value", "low", "high")}, "tokens/s"
+    """Return a speed of the machines as what counts of it, in the unit of the estimate."""
+    (shown, unit), raw = speed_of(estimate), estimate["samples_per_second"]
+    return {end: speed[end] * shown[end] / raw[end] for end in ("value", "low", "high")}, unit
 
 
 def _price_risk(document: Document) -> list[Text | Table | None]:

@@ -24,6 +24,7 @@ SHOWN = (
     "deadline",
     "tokens",
     "samples",
+    "lora",
     "gpu",
     "places",
     "market",
@@ -34,7 +35,7 @@ SHOWN = (
     "quota",
 )
 """Wishes with a field of their own; others are written below them as name=value."""
-LABELS = {"places": "in", "gpu": "GPU", "max_carbon": "most emissions"}
+LABELS = {"places": "in", "lora": "LoRA rank", "gpu": "GPU", "max_carbon": "most emissions"}
 MORE = "more"
 FLAGS = {"yes": True, "true": True, "no": False, "false": False}
 

@@ -53,7 +53,7 @@ class Hardware(Struct, frozen=True, kw_only=True):
         """Bandwidth of one device to the others of its machine, each way."""
         if self.gpu.kind != "gpu":
             return HOST_GB_PER_S * 1e9
-        if self.gpu.nvlink_gb_per_s is not None:
+        if self.gpu.nvlink_gb_per_s:
             return self.gpu.nvlink_gb_per_s * 1e9
         return PCIE_SHARE * (self.gpu.pcie_gb_per_s or UNKNOWN_PCIE_GB_PER_S) * 1e9
 

@@ -69,7 +69,7 @@ def rate_interval(
         *([OTHER_SHARDING] if plan.sharding != "zero-3" else []),
         *([ADAPTERS] if architecture.has_adapters else []),
         *([OTHER_PRECISION] if plan.precision not in ("bf16", "fp16") else []),
-        *([NO_NVLINK] if hardware.gpu_count > 1 and gpu.nvlink_gb_per_s is None else []),
+        *([NO_NVLINK] if hardware.gpu_count > 1 and not gpu.nvlink_gb_per_s else []),
         *([EXPERTS] if architecture.is_sparse else []),
         _exchange(step, hardware, via),
         *([_attention(architecture, hardware, plan)] if is_late(gpu) else []),

@@ -10,6 +10,10 @@ from placer.workload.profile import ModelProfile
 
 BF16_BYTES, FOUR_BIT_BYTES = 2.0, 0.5
 """Bytes of a frozen parameter under LoRA, and under QLoRA (Dettmers et al., arXiv 2305.14314)."""
+ADAPTER_BATCH = 128
+"""Sequences of a step where adapters are trained and nobody says otherwise, assumed: the batch of
+Hu et al. (arXiv 2106.09685, table 12) and of Alpaca. Batches of pretraining are far larger.
+"""
 ASKED = "; here "
 """Begins what is added to a source where another length was asked for."""
 
@@ -20,7 +24,8 @@ def with_sequence_length(profile: ModelProfile, tokens: int) -> ModelProfile:
     Notes
     -----
     Bytes of a sample grow with its tokens, and the default batch keeps its tokens: half as many
-    sequences of twice the length. Rates were measured at the old length and fall away.
+    sequences of twice the length; with adapters it keeps its sequences. Rates were measured at the
+    old length and fall away.
 
     Raises
     ------
@@ -32,6 +37,7 @@ def with_sequence_length(profile: ModelProfile, tokens: int) -> ModelProfile:
     if tokens == known:
         return profile
     size, source = profile.bytes_per_sample, profile.bytes_per_sample_source
+    times = 1.0 if architecture.has_adapters else known / tokens
     return replace(
         profile,
         architecture=architecture.with_sequence_length(tokens),
@@ -39,14 +45,14 @@ def with_sequence_length(profile: ModelProfile, tokens: int) -> ModelProfile:
         bytes_per_sample_source=None
         if source is None
         else f"{source.partition(ASKED)[0]}{ASKED}{tokens:,} tokens",
-        target_batch_size=max(1, round(profile.target_batch_size * known / tokens)),
+        target_batch_size=max(1, round(profile.target_batch_size * times)),
         rates=(),
     )
 
 
 def with_adapters(profile: ModelProfile, rank: int, frozen_bytes: float) -> ModelProfile:
-    """Return a language model of which low-rank adapters alone are trained; rates of the whole
-    model fall away.
+    """Return a language model of which low-rank adapters alone are trained, `ADAPTER_BATCH`
+    sequences a step; rates of the whole model fall away.
 
     Parameters
     ----------
@@ -87,6 +93,7 @@ def with_adapters(profile: ModelProfile, rank: int, frozen_bytes: float) -> Mode
         gradient_bytes_fp32=4 * trained,
         gradient_source=f"4 x parameters of adapters of rank {rank} at every matrix",
         device_memory_bytes=states + FIXED_DEVICE_BYTES,
+        target_batch_size=ADAPTER_BATCH,
         memory_source=f"estimated: frozen weights of {frozen_bytes:g} bytes, adapters of 16 bytes "
         "per parameter and 1.5 GB on one device without sharding",
         rates=(),

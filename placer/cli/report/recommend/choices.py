@@ -8,15 +8,15 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from placer.cli.report.recommend.proof_words import unmeasured
 from placer.cli.report.recommend.sentences import brief
+from placer.cost_model.outlook.shown_speed import speed_between, unmeasured
 from placer.cost_model.outlook.totals import totals_of
 from placer.market.books.defended_figures import PLANNED
 from placer.market.catalog import VmOffer
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.result import Option, Result
-from placer.units import format_duration, format_rough, format_usd
+from placer.units import format_duration, format_usd
 
 CENTS_BELOW = 100
 """USD from which cents are left out of a total."""
@@ -53,6 +53,8 @@ def choices(result: Result) -> list[Choice]:
 def _named(result: Result) -> Iterator[tuple[str, Option]]:
     if result.bold is not None:
         yield "bold", result.bold
+    if result.own_machines is not None:
+        return  # they have a table of their own
     rows = [option for option in result.options if _devices(option) != _devices(result)]
     on_demand = [o for o in rows if all(g.market == "on_demand" for g in o.placement.groups)]
     yield from (("steady", option) for option in on_demand[:1])
@@ -72,7 +74,6 @@ def _usd(value: float) -> str:
 
 def _row(label: str, option: Option, problem: Problem) -> Choice:
     got, samples = option.estimate, problem.requirements.samples
-    speed = got.tokens_per_second or got.samples_per_second
     total = ""
     if samples is not None:
         totals = totals_of(got, samples)
@@ -81,7 +82,7 @@ def _row(label: str, option: Option, problem: Problem) -> Choice:
         label=label,
         machines=brief(option.placement, types=False),
         price=format_usd(got.usd_per_hour.total),
-        speed=f"{format_rough(speed.low)} to {format_rough(speed.high)}",
+        speed=speed_between(got),
         total=total,
         known=_known_words(option, problem, at_book=label == "bold"),
     )
@@ -89,7 +90,9 @@ def _row(label: str, option: Option, problem: Problem) -> Choice:
 
 def _known_words(option: Option, problem: Problem, *, at_book: bool) -> str:
     """Say in two words how price and speed of a placement are known."""
-    speeds = " and ".join(dict.fromkeys(unmeasured(option.estimate).values())) or "measured"
+    speeds = (
+        " and ".join(dict.fromkeys(unmeasured(option.estimate.provenance).values())) or "measured"
+    )
     bases = dict.fromkeys(_price_basis(offer) for offer in rented(option.placement, problem))
     prices = "book" if at_book else " and ".join(basis.partition(" ")[0] for basis in bases)
     return f"{prices}; {speeds}"

@@ -13,22 +13,27 @@ from placer.cli.report.recommend.figures import (
     short_total_words,
 )
 from placer.cli.report.recommend.inner_words import short_inner_words, software_words
-from placer.cli.report.recommend.proof_words import (
-    short_doubt_words,
-    short_proof_words,
-    unmeasured,
-)
+from placer.cli.report.recommend.proof_words import short_doubt_words, short_proof_words
 from placer.cli.report.recommend.request_words import (
     limits_of,
+    model_words,
     objective_words,
     short_batch_words,
 )
 from placer.cli.report.recommend.risk_words import short_risk_words
-from placer.cli.report.recommend.sentences import brief, headline, signed_percent
+from placer.cli.report.recommend.sentences import break_even_words, brief, headline, signed_percent
+from placer.cli.screen.labelled_lines import aligned
 from placer.cost_model.dollars.components import UsdPerHour
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.limits import joint_use
 from placer.cost_model.outlook.outlook import spot_outlook
+from placer.cost_model.outlook.shown_speed import (
+    LEVEL,
+    speed_between,
+    speed_number,
+    unmeasured,
+)
+from placer.cost_model.outlook.totals import totals_of
 from placer.market.catalog import VmOffer
 from placer.market.checks.outliers import Outlier
 from placer.market.words.own_places import own_places
@@ -36,12 +41,12 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import Warn
 from placer.solving.cross_check import verification_words
-from placer.solving.result import Option, Result
+from placer.solving.result import Option, OwnOrRented, Result
 from placer.units import (
     Interval,
     format_bytes,
+    format_duration,
     format_number,
-    format_rough,
     format_seconds,
     format_usd,
 )
@@ -77,27 +82,24 @@ def title(result: Result, width: int | None = None) -> tuple[str, str, str]:
 
 
 def speed_words(got: Estimate) -> str:
-    """Write a speed: the expected one first where all of it was measured, else its interval.
+    """Write the speed that counts, and the level of its interval: the expected one first where all
+    of it was measured, else the interval.
 
     Notes
     -----
     A language model's is in tokens/s.
     """
-    speed = got.tokens_per_second or got.samples_per_second
     unit = "samples/s" if got.tokens_per_sample is None else "tokens/s"
-    if unmeasured(got):
-        between = f"{format_rough(speed.low)} to {format_rough(speed.high)}"
-        return f"{between} {unit} ({format_rough(speed.value)} expected)"
-    between = f"{format_number(speed.low)} to {format_number(speed.high)}"
-    return f"{format_number(speed.value)} {unit} ({between})"
+    if unmeasured(got.provenance):
+        value = speed_number(got.shown_speed.value, got.provenance)
+        return f"{speed_between(got)} {unit} ({LEVEL}; {value} expected)"
+    return f"{_speed(got)} ({LEVEL}: {speed_between(got)})"
 
 
 def _speed(got: Estimate) -> str:
     """Write the speed at equal progress, with as many digits as its basis bears."""
-    factor = got.tokens_per_sample or 1
     unit = "samples/s" if got.tokens_per_sample is None else "tokens/s"
-    write = format_rough if unmeasured(got) else format_number
-    return f"{write(got.effective_samples_per_second.value * factor)} {unit}"
+    return f"{speed_number(got.shown_speed.value, got.provenance)} {unit}"
 
 
 SHOWN_NOTES = ("renting", "one-pass", "mixing", "bold")
@@ -124,11 +126,44 @@ def answer_lines(result: Result) -> Lines:
     yield "risk", short_risk_words(spot, placement, _quota_words(problem, placement))
     yield from _price_risk_lines(result)
     idle = not {*own_places(problem.catalog.changes)} & {*placement.places}
+    beside = result.own_machines
     for note in result.notes:
-        if note.code in ("renting", "one-pass", "mixing", "bold") or (
-            note.code == "own" and not idle
-        ):
+        if note.code == "renting" and beside and beside.rows[1:] and note.message != beside.idle:
+            continue  # its machines have a row of their own
+        if note.code in SHOWN_NOTES or (note.code == "own" and not idle):
             yield {"one-pass": "data"}.get(note.code, note.code), note.message
+    if beside is not None:
+        yield from _own_lines(beside, problem)
+
+
+def _own_lines(beside: OwnOrRented, problem: Problem) -> Lines:
+    """Yield a table of own machines, own with spot ones and spot ones alone, and the prices at
+    which own machines and rented ones cost the same.
+    """
+    samples = problem.requirements.samples
+    each = "sample" if problem.profile.architecture is None else "token"
+    head = ("", "USD/h", f"{each}s/s", "total", "machines")
+    rows = [head, *(_own_row(row, samples) for row in beside.rows)]
+    if samples is None:
+        rows = [(*row[:3], row[4]) for row in rows]
+    for number, line in enumerate(aligned(rows)):
+        yield "" if number else "options", line
+    if beside.break_even is not None:
+        yield "cheaper", break_even_words(beside.break_even, each)
+
+
+def _own_row(row: Option, samples: int | None) -> tuple[str, ...]:
+    total = ""
+    if samples is not None:
+        whole = totals_of(row.estimate, samples)
+        total = f"{format_usd(whole.usd.value)} in {format_duration(whole.seconds.value)}"
+    return (
+        row.label,
+        format_usd(row.estimate.usd_per_hour.total),
+        speed_between(row.estimate),
+        total,
+        brief(row.placement, types=False),
+    )
 
 
 def standing_words(result: Result) -> str:
@@ -185,7 +220,7 @@ def _estimate_lines(placement: Placement, got: Estimate, problem: Problem) -> Li
 
 
 def _target_words(got: Estimate) -> str:
-    """Say what speed is left at equal progress, and why."""
+    """Say why the speed that counts is not that of the machines."""
     times = got.samples_to_target
     between = f"{times.low:.2f} to {times.high:.2f} x, {times.basis}"
     return f"effective speed {_speed(got)}: needs {times.words} ({between})"
@@ -208,7 +243,7 @@ def warnings_left(warnings: Iterable[Warn]) -> list[Warn]:
 def asked_words(problem: Problem) -> str:
     """Echo the request, so that a misread wish is seen."""
     wish = problem.requirements
-    parts = [f"{problem.profile.name}, {short_batch_words(problem)}", objective_words(problem)]
+    parts = [f"{model_words(problem)}, {short_batch_words(problem)}", objective_words(problem)]
     parts += limits_of(problem, defaults=False)
     if wish.data_store:
         size = "data" if wish.data_bytes is None else f"{format_bytes(wish.data_bytes)} of data"

@@ -13,6 +13,7 @@ from placer.cli.report.recommend.sentences import hub_words
 from placer.cost_model.estimate import Estimate, LinkUse, pool_of
 from placer.cost_model.exchange_bases import sum_words
 from placer.cost_model.outlook.outlook import month_outlook, spot_outlook
+from placer.cost_model.outlook.shown_speed import LEVEL_WORDS, speed_between, speed_number
 from placer.cost_model.outlook.totals import totals_of
 from placer.cost_model.timing.lanes import DIRECT
 from placer.problem.data.data_shares import Move
@@ -71,15 +72,12 @@ def figures(placement: Placement, got: Estimate, problem: Problem) -> list[tuple
 
 def _speed_words(got: Estimate) -> str:
     """Give the speed with its interval: in tokens, and in sequences, for a language model."""
-    speed = got.tokens_per_second or got.samples_per_second
-    spread = f"{format_number(speed.low)} to {format_number(speed.high)}"
+    value = speed_number(got.shown_speed.value, got.provenance)
+    spread = f"{speed_between(got)}, {LEVEL_WORDS}; "
     if got.tokens_per_sample is None:
-        return f"{format_number(speed.value)} samples/s ({spread}; from {_bases(got)} rates)"
-    sequences = format_number(got.samples_per_second.value)
-    return (
-        f"{format_number(speed.value)} tokens/s ({spread}; {sequences} sequences/s; "
-        f"from {_bases(got)} rates)"
-    )
+        return f"{value} samples/s ({spread}from {_bases(got)} rates)"
+    sequences = format_number(got.effective_samples_per_second.value)
+    return f"{value} tokens/s ({spread}{sequences} sequences/s; from {_bases(got)} rates)"
 
 
 def total_words(got: Estimate, samples: int) -> str:
@@ -191,12 +189,12 @@ def target_words(got: Estimate) -> str:
     """Say what speed is left at equal progress, where more samples are needed than in synchronous
     FP32.
     """
-    times, speed = got.samples_to_target, got.effective_samples_per_second
-    factor = got.tokens_per_sample or 1
+    times = got.samples_to_target
+    unit = "samples/s" if got.tokens_per_sample is None else "tokens/s"
+    speed = f"{speed_number(got.shown_speed.value, got.provenance)} {unit} ({speed_between(got)})"
     return (
-        f"effective speed {format_speed(speed.value, got.tokens_per_sample)} "
-        f"({format_number(speed.low * factor)} to {format_number(speed.high * factor)}): needs "
-        f"{times.words} ({times.low:.2f} to {times.high:.2f} x, {times.basis})"
+        f"effective speed {speed}: needs {times.words} "
+        f"({times.low:.2f} to {times.high:.2f} x, {times.basis})"
     )
 
 

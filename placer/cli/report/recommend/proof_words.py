@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from placer.cli.report.recommend.sentences import brief, machines_words
-from placer.cost_model.estimate import Estimate
+from placer.cost_model.outlook.shown_speed import speed_between, unmeasured
 from placer.solving.confident_plan import ConfidentPlan
 from placer.solving.result import Option, Result
 from placer.units import (
     Interval,
     counted,
-    format_number,
     format_plain,
     format_seconds,
-    format_speed,
     format_usd,
     is_wide,
 )
-
-
-def unmeasured(got: Estimate) -> dict[str, str]:
-    """Return the basis of the speed of each device that nobody measured."""
-    rows = [line.split(": ") for line in got.provenance if line.startswith("speed on ")]
-    return {row[0].removeprefix("speed on "): row[1] for row in rows if row[1] != "measured"}
 
 
 def proof_words(result: Result) -> str:
@@ -29,7 +21,7 @@ def proof_words(result: Result) -> str:
     admitted = len({id(pool.offer) for pool in result.problem.pools})
     over = f"over {counted(admitted, 'offer')}"
     took = f"({format_seconds(result.seconds)})"
-    known = unmeasured(result.estimate) if result.estimate is not None else {}
+    known = unmeasured(result.estimate.provenance) if result.estimate is not None else {}
     bases = " and ".join(dict.fromkeys(known.values())) or "measured"
     if result.confidence is not None:
         return _confident_words(result, result.confidence)
@@ -80,7 +72,7 @@ def short_doubt_words(result: Result) -> str:
     got, doubt = result.estimate, doubt_words(result)
     if got is None or not doubt:
         return ""
-    unknown, rival = unmeasured(got), _rival(result)
+    unknown, rival = unmeasured(got.provenance), _rival(result)
     if _wide(got.effective_samples_per_second) and unknown:
         bases = " and ".join(dict.fromkeys(unknown.values()))
         if not result.objective.by_speed:
@@ -97,7 +89,7 @@ def doubt_words(result: Result) -> str:
     got = result.estimate
     if got is None or result.confidence is not None or result.status != "optimal":
         return ""
-    speed, unknown = got.effective_samples_per_second, unmeasured(got)
+    speed, unknown = got.effective_samples_per_second, unmeasured(got.provenance)
     why = (
         "nobody measured the speed of " + ", ".join(unknown)
         if unknown
@@ -107,14 +99,14 @@ def doubt_words(result: Result) -> str:
         floor = result.problem.requirements.floor_samples_per_second or 0.0
         short = "the floor may be missed" if speed.low < floor else "the price of a sample may vary"
         return f"ranking not certain: {why}; {short}" if _wide(speed) else ""
-    rival, length = _rival(result), got.tokens_per_sample
+    rival = _rival(result)
     if _wide(speed):
         text = f"ranking not certain: {why}"
         if rival is None:
             return text
-        return f"{text}; {brief(rival.placement)} may be faster ({_between(rival, length)})"
+        return f"{text}; {brief(rival.placement)} may be faster ({_between(rival)})"
     if rival is not None:
-        named, between = brief(rival.placement), _between(rival, length)
+        named, between = brief(rival.placement), _between(rival)
         return f"ranking not certain: nobody measured {named}, which may be faster ({between})"
     return ""
 
@@ -137,10 +129,9 @@ def _rival(result: Result) -> Option | None:
     return None
 
 
-def _between(option: Option, length: int | None) -> str:
-    speed = option.estimate.effective_samples_per_second
-    factor = length or 1
-    return f"{format_number(speed.low * factor)} to {format_speed(speed.high, length)}"
+def _between(option: Option) -> str:
+    unit = "samples/s" if option.estimate.tokens_per_sample is None else "tokens/s"
+    return f"{speed_between(option.estimate)} {unit}"
 
 
 def _wide(interval: Interval) -> bool:

@@ -193,7 +193,8 @@ def context_lines(problem: Problem) -> list[tuple[str, str]]:
         (
             "model",
             (
-                f"{profile.name}: {format_parameters(profile.parameters)} parameters, {gradients}, "
+                f"{model_words(problem)}: {format_parameters(profile.parameters)} parameters, "
+                f"{gradients}, "
                 f"{batch_words(problem)}"
             ),
         ),
@@ -212,7 +213,19 @@ def short_batch_words(problem: Problem) -> str:
     shape = problem.profile.architecture
     if problem.requirements.open_batches or shape is None:
         return batch_words(problem).replace(" (TBS)", "", 1)
-    return f"{problem.batch:,} x {shape.sequence_length:,} tokens a step"
+    assumed = f" (batch {problem.batch:,}, assumed)" if problem.batch_assumed else ""
+    return f"{problem.batch:,} x {shape.sequence_length:,} tokens a step{assumed}"
+
+
+def model_words(problem: Problem) -> str:
+    """Name the model, and the adapters of which it is fine-tuned with the parameters trained."""
+    wish, profile = problem.requirements, problem.profile
+    rank = wish.lora or wish.qlora
+    if rank is None or profile.architecture is None:
+        return profile.name
+    trained = format_parameters(profile.architecture.trainable_parameters)
+    kind = "LoRA" if wish.lora else "QLoRA"
+    return f"{profile.name}, {kind} rank {rank}, {trained} parameters trained"
 
 
 def batch_words(problem: Problem) -> str:
@@ -223,7 +236,7 @@ def batch_words(problem: Problem) -> str:
         low, high = wish.open_batches[0], wish.open_batches[-1]
         return f"{low:,} to {high:,} samples a step, whichever is best (TBS){critical}, {size}"
     chosen = (
-        ""
+        ", assumed" * problem.batch_assumed
         if wish.batch_range is None
         else f", the best of {wish.batch_range[0]:,} to {wish.batch_range[1]:,}"
     )

@@ -8,7 +8,7 @@ from itertools import groupby
 from placer.cost_model.outlook.totals import totals_of
 from placer.problem.placement import Placement, WorkerGroup
 from placer.problem.requirements import Requirements
-from placer.solving.result import Option, Result
+from placer.solving.result import BreakEven, Option, Result
 from placer.units import format_duration, format_number, format_usd
 
 OWN = "own machine"
@@ -63,6 +63,19 @@ def brief(placement: Placement, *, types: bool = True) -> str:
         placement.places[0] if len(placement.places) == 1 else f"{len(placement.places)} regions"
     )
     return f"{placement.workers} workers of {len(placement.groups)} kinds in {where}"
+
+
+def break_even_words(even: BreakEven, each: str) -> str:
+    """Say up to which price own machines are cheaper for each sample, and below which rented ones
+    are.
+    """
+    most, least = even.most_own_usd_per_machine_hour, even.least_rented_usd_per_hour
+    mine = f"up to {format_usd(most)}/h each" if most else "at no price"
+    other = f"below {format_usd(least)}/h in all" if least else "at no price"
+    return (
+        f"own {mine} (now {format_usd(even.own_usd_per_machine_hour)}), {even.rented} {other} "
+        f"(now {format_usd(even.rented_usd_per_hour)}), per {each}"
+    )
 
 
 def infeasible_lines(result: Result) -> list[str]:

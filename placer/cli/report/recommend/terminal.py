@@ -15,13 +15,13 @@ from placer.cli.report.recommend.price_risk import price_risk_words
 from placer.cli.report.recommend.proof import proof_table
 from placer.cli.report.recommend.proof_words import doubt_words, proof_words
 from placer.cli.report.recommend.request_words import context_lines, request_lines
-from placer.cli.report.recommend.sentences import headline, worker_words
+from placer.cli.report.recommend.sentences import break_even_words, headline, worker_words
 from placer.cli.screen.tables import Sheet
 from placer.cost_model.estimate import Estimate
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving.answer import Warn
-from placer.solving.result import Option, Result
+from placer.solving.result import Option, OwnOrRented, Result
 from placer.units import (
     format_number,
     format_speed,
@@ -164,6 +164,19 @@ def comparison(options: Sequence[Option], problem: Problem) -> RenderableType:
     return table
 
 
+def own_machines(result: Result, beside: OwnOrRented) -> RenderableType:
+    """Build the table of own machines, own with spot ones and spot ones alone."""
+    lines = [("idle", beside.idle)] if beside.idle else []
+    if beside.break_even is not None:
+        each = "sample" if result.problem.profile.architecture is None else "token"
+        lines.append(("cheaper", break_even_words(beside.break_even, each)))
+    return Group(
+        Text("\nOwn machines beside rented ones (each row by a short search)", style="bold"),
+        comparison(beside.rows, result.problem),
+        _pairs(lines),
+    )
+
+
 def advice(result: Result) -> RenderableType:
     """Write verdict, baselines and near misses in sentences."""
     lines: list[tuple[str, str]] = [
@@ -226,6 +239,8 @@ def print_result(console: Console, result: Result, *, certificate: bool = False)
     if result.batches:
         console.print(batches(result))
     console.print(considered(result))
+    if result.own_machines is not None:
+        console.print(own_machines(result, result.own_machines))
     console.print(advice(result))
 
 

@@ -1,0 +1,217 @@
+"""Own machines, own machines with spot ones, and spot ones alone: what each reaches and costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placer.advice.recommendation.nearest import solve_changed
+from placer.cost_model.estimate import Estimate, estimate
+from placer.market.words.own_places import SITES, own_places
+from placer.problem.placement import Placement
+from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements, Used
+from placer.records import replace
+from placer.solving.answer import SolveOptions
+from placer.solving.result import BreakEven, Option, OwnOrRented, Result
+from placer.units import format_number, format_rough
+
+NODES = 200
+"""Nodes of the search for each row."""
+
+
+def own_or_rented(
+    result: Result, rented: Placement | None, solver: str, options: SolveOptions
+) -> OwnOrRented | None:
+    """Compare own machines alone, with rented ones, and rented ones alone; None where the question
+    names none.
+
+    Parameters
+    ----------
+    rented
+        The cheapest rented machines of the speed of the answer, where they are known.
+
+    Notes
+    -----
+    Rented machines are spot ones unless the question asks for another market. Each row is the best
+    that a short search finds; the answer is one of them where it has such machines alone. Without
+    a limit that would rent more, rented machines are those of the same speed.
+    """
+    problem, wish = result.problem, result.problem.requirements
+    own = own_places(problem.catalog.changes)
+    if not own or result.placement is None or result.estimate is None:
+        return None
+    market = "spot" if wish.market == "any" else wish.market
+    known = {
+        _label(result.placement, own, market): Option(
+            placement=result.placement, estimate=result.estimate
+        )
+    }
+    alone = {*wish.places_in} == {*own}
+    if alone and rented is not None:
+        label = _label(rented, own, market)
+        known[label] = Option(placement=rented, estimate=estimate(rented, problem))
+    for label, asked in _questions(problem, own, market):
+        if label not in known and not alone:
+            option = _best(asked, problem, solver, options)
+            known |= {} if option is None else {label: option}
+    rows = tuple(replace(known[label], label=label) for label in sorted(known, key=_order))
+    every = None
+    if 0 < _working(result.placement, own) < _there(problem, own):
+        every = _best(_all_working(problem, own), problem, solver, options)
+    return OwnOrRented(
+        rows=rows, break_even=_break_even(rows), idle=_idle(result, own, rows, every)
+    )
+
+
+def _best(asked: Problem, problem: Problem, solver: str, options: SolveOptions) -> Option | None:
+    """Return what a short search finds, with its figures in the question of the user."""
+    found = solve_changed(asked, asked.requirements, solver, options, "", nodes=NODES)
+    return found and replace(found, estimate=estimate(found.placement, problem))
+
+
+def _questions(
+    problem: Problem, own: tuple[str, ...], market: str
+) -> Iterator[tuple[str, Problem]]:
+    """Yield the questions whose answers are compared, by the labels of their rows.
+
+    Notes
+    -----
+    Beside own machines, rented ones of the same devices are looked at: others would wait for them,
+    or they for others.
+    """
+    wish = replace(problem.requirements, expected=False, confidence=None, market="any")
+    words = market.replace("_", "-")
+    others = tuple(rule for rule in wish.used if rule.place not in own)
+    offers = problem.catalog.offers
+    mine = tuple(o for o in offers if o.place in own)
+    hired = tuple(o for o in offers if o.place not in own and o.market == market)
+    kinds = {o.device for o in mine}
+    both = (*mine, *(o for o in hired if o.device in kinds))
+    used = (*wish.used, Used(place=f"{SITES}*"), Used(place="*", market=market))
+    for label, kept, asked in (
+        ("own", mine, replace(wish, places_in=own, used=_without(wish, others))),
+        (words, hired, replace(wish, used=others)),
+        (f"own + {words}", both, replace(wish, used=used)),
+    ):
+        catalog = replace(problem.catalog, offers=kept)
+        yield label, replace(problem, catalog=catalog, requirements=asked)
+
+
+def _without(wish: Requirements, others: tuple[Used, ...]) -> tuple[Used, ...]:
+    return tuple(rule for rule in wish.used if rule not in others)
+
+
+def _all_working(problem: Problem, own: tuple[str, ...]) -> Problem:
+    """Return the question about own machines alone with all of them working."""
+    mine = tuple(offer for offer in problem.catalog.offers if offer.place in own)
+    every = tuple(
+        Used(place=offer.place, device=offer.device, count=offer.available or 1) for offer in mine
+    )
+    wish = replace(problem.requirements, expected=False, confidence=None, market="any")
+    wish = replace(wish, places_in=own, used=every)
+    return replace(problem, catalog=replace(problem.catalog, offers=mine), requirements=wish)
+
+
+def _there(problem: Problem, own: tuple[str, ...]) -> int:
+    """Count the own machines of a question."""
+    return sum(o.available or 0 for o in problem.catalog.offers if o.place in own)
+
+
+def _working(placement: Placement, own: tuple[str, ...]) -> int:
+    """Count the own machines of a placement."""
+    return sum(group.machine_count for group in placement.groups if group.place in own)
+
+
+def _label(placement: Placement, own: tuple[str, ...], market: str) -> str:
+    """Name the kinds of machines of a placement: own, spot, rented on several markets."""
+    mine = any(group.place in own for group in placement.groups)
+    markets = {group.market for group in placement.groups if group.place not in own}
+    words = "rented" if markets - {market} else market.replace("_", "-")
+    return " + ".join([*(["own"] if mine else []), *([words] if markets else [])])
+
+
+def _order(label: str) -> tuple[bool, int, str]:
+    """Own machines first, alone before others, rented machines last."""
+    return not label.startswith("own"), len(label), label
+
+
+def _break_even(rows: tuple[Option, ...]) -> BreakEven | None:
+    """Return the prices at which a sample costs as much on own machines alone as on rented ones;
+    None where one of them cannot train the model.
+
+    Notes
+    -----
+    With what each hour costs beside machines (egress, stores), a sample costs (machines + beside)
+    / speed. Either price of machines is solved for with all other figures as they are; below 0
+    there is none.
+    """
+    mine = next((row for row in rows if row.label == "own"), None)
+    others = [row for row in rows if not row.label.startswith("own")]
+    if mine is None or not others:
+        return None
+    rented = min(others, key=lambda row: _usd_per_sample(row.estimate))
+    machines = mine.placement.machines
+    most = _machines_usd(mine.estimate, _usd_per_sample(rented.estimate))
+    least = _machines_usd(rented.estimate, _usd_per_sample(mine.estimate))
+    paid = rented.estimate.usd_per_hour.compute
+    return BreakEven(
+        own_usd_per_machine_hour=mine.estimate.usd_per_hour.compute / machines,
+        most_own_usd_per_machine_hour=max(0.0, most) / machines,
+        rented_usd_per_hour=paid,
+        least_rented_usd_per_hour=max(0.0, least),
+        rented=rented.label,
+    )
+
+
+def _usd_per_sample(got: Estimate) -> float:
+    return got.usd_per_hour.total / got.effective_samples_per_second.value
+
+
+def _machines_usd(got: Estimate, usd_per_sample: float) -> float:
+    """Return what the machines may cost an hour for samples of a price."""
+    beside = got.usd_per_hour.total - got.usd_per_hour.compute
+    return usd_per_sample * got.effective_samples_per_second.value - beside
+
+
+def _idle(
+    result: Result, own: tuple[str, ...], rows: tuple[Option, ...], every: Option | None
+) -> str:
+    """Say in one sentence why own machines stay idle; empty where all of them work."""
+    assert result.placement is not None
+    problem = result.problem
+    there, work = _there(problem, own), _working(result.placement, own)
+    if work >= there:
+        return ""
+    if work:
+        idle = f"{there - work} of {there} own machines stay{'s' * (there - work == 1)} idle"
+        if every is None:
+            return f"{idle}: all of them together do not keep the limits of the question"
+        return f"{idle}: all of them alone reach {_beside(every, result)}"
+    reached = [row for row in rows if row.label.startswith("own")]
+    if reached:
+        names = {"own": "alone they reach"}
+        words = (
+            f"{names.get(row.label, f'with {row.label[6:]} ones')} {_beside(row, result)}"
+            for row in reached
+        )
+        return f"your own machines stay idle: rented ones alone do better; {', '.join(words)}"
+    mine = [offer for offer in problem.catalog.offers if offer.place in own]
+    reasons = [reason for offer in mine for _, reason in problem.offer_problems(offer)]
+    why = reasons[0] if reasons else "no plan with them keeps the limits of the question"
+    return f"your own machines stay idle: {why}"
+
+
+def _beside(row: Option, result: Result) -> str:
+    """Say what a row reaches, and how far that is from the answer."""
+    objective, value = result.objective, result.value
+    got = objective.value(row.estimate)
+    far = f" ({100 * (got / value - 1):+.0f} %)" if value else ""
+    if objective.by_speed:
+        speed = row.estimate.effective_samples_per_second.value
+        if result.estimate is not None and objective.name == "time":
+            best = result.estimate.effective_samples_per_second.value
+            far = f" ({100 * (speed / best - 1):+.0f} %)"
+        length = row.estimate.tokens_per_sample
+        unit = "samples/s" if length is None else "tokens/s"
+        return f"{format_rough(speed * (length or 1))} {unit}{far}"
+    return f"{format_number(got)} {objective.short_unit}{far}"
