@@ -235,7 +235,7 @@ class Advisor:
         """Time and price a placement given by hand; see `placer.estimate`."""
         from placer.interface.by_hand import estimate_by_hand
 
-        problem = self.problem(model, catalog, quota=quota, mixed=True, **words)
+        problem = self.problem(model, catalog, quota=quota, mixed=True, supply="any", **words)
         return estimate_by_hand(workers, problem)
 
     @with_wishes

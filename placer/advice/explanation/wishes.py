@@ -62,8 +62,9 @@ def _wishes(problem: Problem) -> Iterator[Wish]:
             code="quota",
             words="the quotas of the quota file" if wish.quotas else each,
             change="no --quota",
-            fields=("quotas", "quota_gpus"),
-            values=((), None),
+            # Where a quota goes a supply would count instead, and that narrows.
+            fields=("quotas", "quota_gpus", "supply"),
+            values=((), None, None),
         )
     if wish.used:
         rules = ", ".join(f"{rule.count} x {rule.device} in {rule.place}" for rule in wish.used)

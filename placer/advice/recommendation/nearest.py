@@ -9,7 +9,7 @@ from placer.cost_model.objective import aimed_at
 from placer.cost_model.outlook.totals import totals_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import ALL_REGIONS, Requirements
+from placer.problem.requirements import ALL_REGIONS, Requirements, without_quotas
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
@@ -114,7 +114,7 @@ def _widened(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
     limits = " and ".join(f"no {name}" for name, limit in given if limit is not None)
     for label, changed, note in (
         ("workers", replace(wish, min_workers=1, max_workers=64), "--workers 1..64"),
-        ("quota", replace(wish, quotas=(), quota_gpus=None), "no --quota"),
+        ("quota", without_quotas(wish), "no --quota"),
         (
             "exchange",
             replace(wish, exchange="auto", aggregator=None, storage=None),

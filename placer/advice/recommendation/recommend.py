@@ -434,7 +434,7 @@ def rent_everything(placement: Placement, problem: Problem) -> Placement:
     """Return every machine of the same kinds that the quotas allow: what a scheduler without
     elasticity rents.
     """
-    used: dict[tuple[str, str, str], int] = {}
+    used: dict[tuple[str, ...], int] = {}
     groups, most = [], problem.requirements.max_workers
     for group in placement.groups:
         pool = pool_of(group, problem)

@@ -832,6 +832,20 @@ class Wishes(TrainingWishes, total=False):
             keys=("uniform",),
         ),
     ]
+    supply: Annotated[
+        str | int,
+        Wish(
+            group="machines",
+            reader="supply",
+            metavar="N|any",
+            example="32",
+            help="Most spot machines of one type in a place, where no quota and no capacity table "
+            "says it; any: no limit.",
+            more="Public data never show more than 16 to launch together (assumed of all clouds).",
+            default="16",
+            number="{}",
+        ),
+    ]
     require_measured: Annotated[
         bool,
         Wish(
