@@ -141,6 +141,7 @@ class Advisor:
                 top,
                 alternatives=alternatives,
                 proofs=self._proofs if self._holds(problem) else None,
+                more_workers=str(words.get("workers") or "..").endswith(".."),
             )
         if verify is None:
             return result

@@ -34,6 +34,7 @@ def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Optio
         for option in tried
         if option is not None
     ]
+    nearest += _without_defaults(problem, solver, options)
     nearest += _without_used(problem, solver, options)
     if not nearest:
         tried = (
@@ -56,6 +57,21 @@ def _freed(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
         yield "total-budget", replace(aimed_at(wish, "cost-per-sample"), budget_usd=None), ""
     if wish.max_carbon_g_per_hour is not None:
         yield "carbon", replace(wish, max_carbon_g_per_hour=None, objective="carbon"), ""
+
+
+def _without_defaults(problem: Problem, solver: str, options: SolveOptions) -> list[Option]:
+    """Return what fits without one of the limits that nobody asked for."""
+    wish = problem.requirements
+    changes = (
+        ("supply", replace(wish, supply=None), "--supply any", wish.other_supply is not None),
+        ("kinds", replace(wish, uniform=False), "--mixed", problem.uniform),
+    )
+    tried = (
+        solve_changed(problem, changed, solver, options, label, note)
+        for label, changed, note, holds in changes
+        if holds
+    )
+    return [option for option in tried if option is not None]
 
 
 def _without_used(problem: Problem, solver: str, options: SolveOptions) -> list[Option]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Literal
 
+from placer.advice.recommendation.default_limits import MORE_WORKERS
 from placer.advice.recommendation.nearest import (
     BASELINE_NODES,
     nearest,
@@ -76,6 +77,7 @@ def recommend(
     *,
     alternatives: Alternatives = True,
     proofs: WiderProofs | None = None,
+    more_workers: bool = False,
 ) -> Result:
     """Find the best placement and what there is to say about it.
 
@@ -95,6 +97,8 @@ def recommend(
     proofs
         Answers of earlier questions, one of which may be the answer here or of a question beside
         it; what is proved is added.
+    more_workers
+        Whether the most workers are a default, which grows where it is in the way.
 
     Returns
     -------
@@ -114,6 +118,8 @@ def recommend(
         knowing(proofs),
     ):
         result = solve(problem, solver, options)
+        if more_workers:
+            result = _grown(result, solver, options)
         return _recommended(result, solver, options, top, alternatives=alternatives)
 
 
@@ -161,6 +167,36 @@ def _recommended(
     return _with_alternatives(
         result, considered, solver, options, top, short=alternatives == "short"
     )
+
+
+def _grown(result: Result, solver: str, options: SolveOptions) -> Result:
+    """Ask again with more workers while the answer has all that are allowed, or none suffices."""
+    best = result
+    for most in MORE_WORKERS:
+        if not _lacks_workers(result) or allowance.current().spent:
+            break
+        wish = replace(result.problem.requirements, max_workers=most)
+        asked = replace(result.problem, requirements=wish)
+        result = solve(asked, solver, replace(options, start=best.placement))
+        if result.placement is None and best.placement is not None:
+            break
+        best = result
+    return best
+
+
+def _lacks_workers(result: Result) -> bool:
+    """Tell whether more workers may be better, and money or time says how many: else the most
+    machines are always the fastest.
+    """
+    problem, placement = result.problem, result.placement
+    wish = problem.requirements
+    floor = wish.floor_samples_per_second
+    if problem.batch <= wish.max_workers:
+        return False
+    if placement is None:
+        return result.status is Status.INFEASIBLE and floor is not None
+    limits = (wish.budget_usd_per_hour, wish.max_usd_per_million_samples, floor)
+    return placement.workers == wish.max_workers and limits != (None, None, None)
 
 
 def _check_confidence(plan: ConfidentPlan, problem: Problem) -> None:

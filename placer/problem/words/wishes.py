@@ -714,7 +714,9 @@ class Wishes(TrainingWishes, total=False):
             metavar="N..M",
             example="2..8",
             help="Fewest and most workers; a worker is a machine, or an island of several.",
-            default="1..64",
+            more="An open end is 64, which grows up to 1,024 where an answer has that many and "
+            "money or time are limited.",
+            default="1..",
             number="{}",
         ),
     ]
