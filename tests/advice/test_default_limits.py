@@ -29,7 +29,7 @@ def test_the_supply_is_named_where_all_of_it_is_used() -> None:
     """16 of 16 spot machines; nothing where a place has some left, and nothing without a limit."""
     words = {"gpu": "H200:8", "places": "aws/ap-south-1", "market": "spot"}
     said = codes("roberta-xlm", budget="500/h", **words)
-    assert said["supply"].startswith("16 spot machines p5en.48xlarge in aws/ap-south-1")
+    assert said["supply"].startswith("uses 16 of 16 spot machines p5en.48xlarge in aws/ap-south-1")
     assert "--supply any plans with more" in said["supply"]
     assert "supply" not in codes("roberta-xlm", budget="100/h", **words)
     assert "supply" not in codes("roberta-xlm", budget="500/h", supply="any", **words)

@@ -32,16 +32,17 @@ def default_limits(problem: Problem, placement: Placement) -> Iterator[Warn]:
     for group in placement.groups:
         machines[group.offer_kind] += group.machine_count
     scarce = [
-        f"{counted(count, 'spot machine')} {offer.instance_type} in {offer.place}"
+        f"{machines[kind]} of {counted(supply, 'spot machine')} {offer.instance_type} in "
+        f"{offer.place}"
         for kind, offer in offers.items()
-        for count in [machines[kind]]
-        if _is_all(offer, count + _least_worker(placement, kind), problem)
+        for supply in [problem.supply(offer)]
+        if supply is not None and machines[kind] + _least_worker(placement, kind) > supply
     ]
     if scarce:
         yield Warn(
             code="supply",
-            message=f"{', '.join(scarce)}: no more are known to launch together (assumed where "
-            f"the capacity table says nothing); --supply any plans with more",
+            message=f"uses {', '.join(scarce)}: more are not known to launch together (assumed "
+            f"where no capacity table says it); --supply any plans with more",
         )
     reserved = [
         f"{machines[kind]} on-demand machines of {offer.gpu_count} x {offer.gpu} in {offer.place}"
@@ -57,11 +58,6 @@ def needs_reservation(offer: VmOffer, machines: int) -> bool:
     """Tell whether so many large machines on demand are more than anybody launches unannounced."""
     rented = offer.market == "on_demand" and offer.price_basis not in ("owned", "reserved")
     return rented and offer.gpu_count >= LARGE_MACHINE_GPUS and machines > MOST_LAUNCHED
-
-
-def _is_all(offer: VmOffer, machines: int, problem: Problem) -> bool:
-    supply = problem.supply(offer)
-    return supply is not None and machines > supply
 
 
 def _least_worker(placement: Placement, kind: tuple[object, ...]) -> int:
