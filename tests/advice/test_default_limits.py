@@ -157,3 +157,11 @@ def test_explain_names_machines_of_one_kind() -> None:
     (limit,) = (limit for limit in binding.limits if limit.code == "kinds")
     assert limit.binds
     assert limit.words == "machines of one kind"
+
+
+def test_a_floor_that_nothing_reaches_names_the_batch_that_limits_the_fastest() -> None:
+    """64 machines of eight devices: each has one of 512 sequences, and more would have none."""
+    words = {"gpu": "B300:8", "market": "on-demand", "workers": "64"}
+    found = advisor.recommend("llama-3.1-8b", min_throughput="90K/s", **words)  # type: ignore[arg-type]
+    assert found.status is Status.INFEASIBLE
+    assert "default-batch" in {warning.code for warning in found.warnings}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Literal
 
-from placer.advice.recommendation.default_limits import MORE_WORKERS
+from placer.advice.recommendation.default_limits import MORE_WORKERS, default_limits
 from placer.advice.recommendation.nearest import (
     BASELINE_NODES,
     nearest,
@@ -129,7 +129,10 @@ def _recommended(
     problem = result.problem
     if result.placement is None or result.estimate is None:
         near = nearest(problem, solver, options) if alternatives else ()
-        return replace(result, nearest=near, warnings=warnings_of(problem, None, None))
+        warnings = {warning.code: warning for warning in warnings_of(problem, None, None)}
+        for fastest in (each for each in near if each.label in ("throughput", "deadline")):
+            warnings |= {w.code: w for w in default_limits(problem, fastest.placement)}
+        return replace(result, nearest=near, warnings=tuple(warnings.values()))
     placement, figures = result.placement, result.estimate
     stopped = result.status.stopped
     considered: list[Considered] = []
