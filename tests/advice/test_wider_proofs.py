@@ -132,8 +132,8 @@ def tightened(wish: Requirements, factor: float) -> Requirements:
 
 
 def test_quotas_and_workers_are_limits_of_the_same_question() -> None:
-    """Of 8 x A10 a quota of 8 and as many workers leave the answer as it is; 4 do not. Beside a quota no
-    supply of spot machines counts, so that with one it would be another question.
+    """Of 8 x A10 a quota of 8 and as many workers leave the answer as it is; 4 do not. Beside a
+    quota no supply of spot machines counts, so that with one it would be another question.
     """
     advisor, proofs = Advisor("erben-2023"), WiderProofs()
     whole = advisor.problem("roberta-xlm", budget="5/h", supply="any")
