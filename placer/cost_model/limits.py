@@ -243,6 +243,13 @@ def _group_violations(placement: Placement, problem: Problem) -> list[Violation]
                     message=f"{group.spec}: only {offer.available} of {offer.instance_type} exist",
                 )
             )
+        supply = problem.supply(offer)
+        if supply is not None and machines > supply:
+            text = (
+                f"{machines} spot machines {offer.instance_type} in {group.place}: no more than "
+                f"{supply} are known to launch together"
+            )
+            broken.append(Violation(code="supply", message=f"{text}; --supply any allows them"))
     return broken
 
 

@@ -95,6 +95,7 @@ LATER_WISHES = frozenset(
         "uniform",
         "batch_assumed",
         "trainable_parameters",
+        "supply",
     }
 )
 """Keys of the request that files of older versions lack."""

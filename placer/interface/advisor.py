@@ -141,6 +141,7 @@ class Advisor:
                 top,
                 alternatives=alternatives,
                 proofs=self._proofs if self._holds(problem) else None,
+                more_workers=str(words.get("workers") or "..").endswith(".."),
             )
         if verify is None:
             return result
@@ -235,7 +236,7 @@ class Advisor:
         """Time and price a placement given by hand; see `placer.estimate`."""
         from placer.interface.by_hand import estimate_by_hand
 
-        problem = self.problem(model, catalog, quota=quota, mixed=True, **words)
+        problem = self.problem(model, catalog, quota=quota, mixed=True, supply="any", **words)
         return estimate_by_hand(workers, problem)
 
     @with_wishes

@@ -114,7 +114,9 @@ def side_by_side(
     PlacerError
         If a placement is not understood.
     """
-    problem = replace(problem, requirements=replace(problem.requirements, uniform=False))
+    problem = replace(
+        problem, requirements=replace(problem.requirements, uniform=False, supply=None)
+    )
     options: list[Option] = []
     for given in placements:
         if every:

@@ -144,6 +144,16 @@ def named_zones(
     )
 
 
+def most_launched(rows: Iterable[CapacityRow], machine: Machine) -> int | None:
+    """Return the most machines that a zone of a region launched together of some that were asked
+    for; None where the rows about the region name nobody who was refused one.
+    """
+    kind = machine.provider, machine.region, machine.gpu, machine.market
+    own = [row for row in rows if row.region and covers(row, *kind)]
+    launched = max((row.machines for row in own if row.share), default=0)
+    return launched if any(row.machines_asked > launched for row in own) else None
+
+
 def _width(row: CapacityRow) -> tuple[bool, bool, bool, bool]:
     return not row.zone, not row.region, row.device == ANY, row.provider == ANY
 

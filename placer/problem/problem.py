@@ -13,7 +13,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from placer.errors import PlacerError
-from placer.market.capacity_table import capacity_document, rows_about
+from placer.market.capacity_table import (
+    CapacityRow,
+    capacity_document,
+    most_launched,
+    rows_about,
+)
 from placer.market.carbon import NO_GRID, NO_POWER, carbon_unknown
 from placer.market.catalog import (
     OLD_TRANSPORT,
@@ -48,7 +53,7 @@ from placer.problem.requirements import (
     joint_limits,
 )
 from placer.problem.shares import units_of
-from placer.problem.worker_sizes import ROUNDING, Kind, Limits, Size, sizes
+from placer.problem.worker_sizes import ROUNDING, Kind, Ladder, Limits, Size, sizes
 from placer.records import replace
 from placer.units import GIB
 from placer.workload.constants import (
@@ -133,7 +138,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     island, on average over all passes of what ``loader`` reads (None: the data is with the
     workers). ``speed_cap`` limits the speed of all workers of this kind. ``free_share`` of the
     time behind which an exchange may hide is left to an exchange between workers. ``room`` is how
-    many quotas of vCPUs and of machine types allow, each by itself (None: there are none).
+    many quotas of vCPUs and of machine types allow, each by itself (None: there are none). Where
+    the machines are ``supplied``, ``gpu_quota`` is that of their type alone.
     """
 
     offer: VmOffer
@@ -147,6 +153,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     speed_cap: int | None = None
     free_share: float = 1.0
     room: int | None = None
+    supplied: bool = False
 
     @property
     def streamed(self) -> float:
@@ -209,9 +216,13 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return WorkerGroup.of(self.offer, count, self.machines, self.inner)
 
     @property
-    def bucket(self) -> tuple[str, str, str]:
-        """What the quota counts together: place, GPU, market."""
-        return self.offer.place, self.offer.gpu, self.offer.market
+    def bucket(self) -> tuple[str, ...]:
+        """What the quota counts together: place, GPU, market; machines of one type where it is
+        their supply.
+        """
+        offer = self.offer
+        shared = offer.place, offer.gpu, offer.market
+        return (*shared, offer.instance_type, str(offer.gpu_count)) if self.supplied else shared
 
     @property
     def speed_units(self) -> int:
@@ -379,6 +390,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             wish.market,
             wish.quotas,
             wish.quota_gpus,
+            wish.supply,
             wish.require_measured,
             wish.oldest_price,
             wish.counts_carbon,
@@ -434,19 +446,19 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         by_kind: dict[tuple[object, ...], list[VmOffer]] = {}
         for offer in self._admitted_offers():
             by_kind.setdefault(_island_kind(offer), []).append(offer)
-        cheapest: dict[tuple[str, int], float] = {}
-        for offers in by_kind.values():
-            device = offers[0].gpu, offers[0].gpu_count
-            prices = [offer.usd_per_hour for offer in offers]
-            cheapest[device] = min([*prices, cheapest.get(device, math.inf)])
-        kinds = (self._kind(question, tuple(offers), cheapest) for offers in by_kind.values())
+        prices: dict[tuple[str, int], list[tuple[float, int]]] = {}
+        for offer in (offer for offers in by_kind.values() for offer in offers):
+            row = offer.usd_per_hour, self.machines_there(offer)
+            prices.setdefault((offer.gpu, offer.gpu_count), []).append(row)
+        twins = {device: Ladder.of(rows) for device, rows in prices.items()}
+        kinds = (self._kind(question, tuple(offers), twins) for offers in by_kind.values())
         return tuple(kind for kind in kinds if kind is not None)
 
     def _kind(
         self,
         question: IslandQuestion,
         offers: tuple[VmOffer, ...],
-        cheapest: Mapping[tuple[str, int], float],
+        twins: Mapping[tuple[str, int], Ladder],
     ) -> Kind | None:
         """Return offers of one kind with the sizes of their workers; None if none fits the model.
 
@@ -469,13 +481,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             least=least,
             most=most,
             usd_per_hour=min(offer.usd_per_hour for offer in offers),
-            twin_usd=cheapest[first.gpu, first.gpu_count],
+            twins=twins[first.gpu, first.gpu_count],
         )
 
     def machines_there(self, offer: VmOffer) -> int:
         """Return the machines of an offer that quota and stock leave."""
         most = self.quota(offer.place, offer.gpu, offer.market) // offer.gpu_count
-        others = (offer.available, self._room(offer, 1))
+        others = (offer.available, self.supply(offer), self._room(offer, 1))
         return min([most, *(other for other in others if other is not None)])
 
     def _limits(self, workers: int) -> Limits:
@@ -792,6 +804,24 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             default=None,
         )
 
+    def supply(self, offer: VmOffer) -> int | None:
+        """Return how many machines of an offer launch together at most: of spot machines that no
+        quota covers, those that the capacity table has seen, else as many as the wishes say; None:
+        nothing is said.
+        """
+        wish = self.requirements
+        most = wish.other_supply
+        if most is None or offer.market != "spot" or offer.price_basis == "owned":
+            return None
+        if any(row.counts(offer) for row in wish.quotas):
+            return None
+        seen = most_launched(self._launch_rows, offer) if self._launch_rows else None
+        return most if seen is None else seen
+
+    @cached_property
+    def _launch_rows(self) -> tuple[CapacityRow, ...]:
+        return tuple(row for row in self.catalog.capacity if row.region and row.share is not None)
+
     def quota_problem(self, offer: VmOffer, machines: int = 1) -> str:
         """Return which quota has no room for a worker of some machines, and what it would have to
         be; empty if there is room.
@@ -866,6 +896,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             if self.requirements.quotas
             else self._other_quota
         )
+        supply = self.supply(offer)
+        if supply is not None:  # so no quota covers it
+            quota = supply * offer.gpu_count
         planned = built is not None and (workers is not None or inner is not None)
         return Pool(
             offer=offer,
@@ -878,6 +911,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             loader=loader,
             speed_cap=self._speed_cap(offer),
             room=self._room(offer, machines),
+            supplied=supply is not None,
             free_share=1.0 if built is None or workers is None else built.step.free_share,
         )
 

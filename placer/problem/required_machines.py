@@ -66,7 +66,7 @@ def disjoint(rules: Sequence[Used], pools: Sequence[Pool]) -> tuple[Used, ...]:
     """Return the rules of which no two ask for machines of the same quota, so that their counts add
     up; the first ones win.
     """
-    taken: set[tuple[str, str, str]] = set()
+    taken: set[tuple[str, ...]] = set()
     unmet = []
     for rule in rules:
         buckets = {pool.bucket for pool in pools_of(rule, pools)}

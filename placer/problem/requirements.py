@@ -90,8 +90,14 @@ LATER_FIELDS = (
     "narrowed",
     "budget_rate",
     "uniform",
+    "supply",
 )
 """Fields that documents leave out where nothing is asked: older versions wrote none of them."""
+MOST_LAUNCHED = 16
+"""Spot machines of one type that a place launches together at most, where nothing else is known;
+assumed. No public data show more: SkyNomad's probes of 13 zones (H100:8, GCP 2025) and the traces
+of SkyPilot (V100, AWS 2023) asked for 16 and got them now and then.
+"""
 ALL_REGIONS = 1_000
 """More regions than any market has: no limit."""
 
@@ -293,8 +299,9 @@ class Requirements(Struct, frozen=True, kw_only=True):
     ``speed_caps`` and ``least_speed`` are what a search over them asks of one range of speeds, and
     ``narrowed`` what a search over numbers of workers asks of one number. They are no words of a
     user. With ``uniform`` all workers are machines of one kind where the software divides a step
-    equally. ``budget_rate`` names the rate at which a budget in another currency was
-    read.
+    equally. ``supply`` is how many spot machines of one type launch together in a place, where
+    neither a quota nor the capacity table says it. ``budget_rate`` names the rate at which a budget
+    in another currency was read.
     """
 
     objective: str = "throughput"
@@ -342,6 +349,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
     used: tuple[Used, ...] = ()
     same_zone: bool = True
     uniform: bool = False
+    supply: int | None = None
     require_measured: bool = False
     oldest_price: str | None = None
     transport: str | None = None
@@ -397,6 +405,11 @@ class Requirements(Struct, frozen=True, kw_only=True):
     def has_quotas(self) -> bool:
         """Tell whether anything limits the GPUs or vCPUs of an account."""
         return bool(self.quotas) or self.quota_gpus is not None
+
+    @property
+    def other_supply(self) -> int | None:
+        """Return ``supply`` where a quota of all machines does not count instead."""
+        return self.supply if self.quota_gpus is None else None
 
     @property
     def joint_quotas(self) -> tuple[Quota, ...]:
@@ -603,7 +616,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
                 f"tp {degree} is not a tensor parallel degree",
                 "give 1, 2, 4 or 8 GPUs of a machine",
             )
-        for name in ("max_machines", "microbatch"):
+        for name in ("max_machines", "microbatch", "supply"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise PlacerError(f"{name} is {value}", "give a whole number from 1")
@@ -611,6 +624,13 @@ class Requirements(Struct, frozen=True, kw_only=True):
             raise PlacerError(
                 f"streams is {self.streams}", f"give 1 to {MOST_STREAMS} TCP streams for each pair"
             )
+
+
+def without_quotas(wish: Requirements) -> Requirements:
+    """Return the wishes without quotas; a supply that would count instead goes with them."""
+    if not wish.has_quotas:
+        return wish
+    return replace(wish, quotas=(), quota_gpus=None, supply=None)
 
 
 def uses(rule: Used, place: str, device: str, market: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
@@ -11,6 +12,45 @@ from placer.market.catalog import VmOffer
 
 ROUNDING = 1e-9
 """Relative slack of a bound, so that sums in another order are not cut off."""
+
+
+class Ladder(Struct, frozen=True, kw_only=True):
+    """Prices of some machines, the cheapest first.
+
+    Parameters
+    ----------
+    steps
+        Machines up to a step, and USD/h of one machine of it, by rising price.
+    sums
+        USD/h of all machines below each step.
+    """
+
+    steps: tuple[tuple[int, float], ...]
+    sums: tuple[float, ...]
+
+    @staticmethod
+    def of(rows: Iterable[tuple[float, int]]) -> Ladder:
+        """Order machines of some prices and numbers."""
+        steps, sums, machines, usd = list[tuple[int, float]](), list[float](), 0, 0.0
+        for price, count in sorted(rows):
+            sums.append(usd)
+            machines, usd = machines + count, usd + count * price
+            steps.append((machines, price))
+        return Ladder(steps=tuple(steps), sums=tuple(sums))
+
+    def usd(self, machines: int) -> float:
+        """Return the least price of so many machines together; infinite where there are fewer.
+
+        Examples
+        --------
+        >>> [Ladder.of([(3.0, 9), (1.0, 2)]).usd(n) for n in (1, 2, 4, 12)]
+        [1.0, 2.0, 8.0, inf]
+        """
+        at = bisect_left(self.steps, (machines, -math.inf))
+        if at == len(self.steps):
+            return math.inf
+        below = self.steps[at - 1][0] if at else 0
+        return self.sums[at] + (machines - below) * self.steps[at][1]
 
 
 class Kind(Struct, frozen=True, kw_only=True):
@@ -26,9 +66,9 @@ class Kind(Struct, frozen=True, kw_only=True):
         Machines of one worker that wishes, network and quotas allow.
     usd_per_hour
         Price of the cheapest machine.
-    twin_usd
-        Price of the cheapest machine of the same devices, whatever its network: alone they are
-        equally fast.
+    twins
+        Prices of the machines of the same devices, whatever their network: alone they are equally
+        fast.
     """
 
     offers: tuple[VmOffer, ...]
@@ -36,7 +76,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     least: int
     most: int
     usd_per_hour: float
-    twin_usd: float
+    twins: Ladder
 
     @property
     def gpu_s(self) -> float:
@@ -71,6 +111,11 @@ class Kind(Struct, frozen=True, kw_only=True):
         needed = sequences * self.gpu_s / self.gpus / longest_s * (1 - ROUNDING)
         return max(self.least, math.ceil(needed)) if needed < math.inf else self.most + 1
 
+    def least_usd(self, machines: int, others: int) -> float:
+        """Return the least price of a worker of some machines with so many others like it."""
+        alone, twins = machines * self.usd_per_hour, self.twins
+        return max(alone + twins.usd(others * machines), twins.usd((others + 1) * machines))
+
     def sizes(
         self, sequences: int, longest_s: float, usd_per_hour: float, others: int
     ) -> Iterator[int]:
@@ -78,10 +123,9 @@ class Kind(Struct, frozen=True, kw_only=True):
         time and cost no more than a price with so many others like them.
         """
         most = min(self.most, sequences * max((d for d, _ in self.rank_s), default=0) // self.gpus)
-        each = self.usd_per_hour + others * self.twin_usd
-        if each * most > usd_per_hour:
-            most = math.floor(usd_per_hour / each * (1 + ROUNDING))
         for machines in range(self.fewest(sequences, longest_s), most + 1):
+            if self.least_usd(machines, others) > usd_per_hour * (1 + ROUNDING):
+                return
             if self.calculation_s(machines, sequences) <= longest_s * (1 + ROUNDING):
                 yield machines
 
@@ -119,16 +163,14 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Size(Struct, frozen=True, kw_only=True):
-    """A worker of some machines of a kind, and what one of these may cost at most."""
+    """A worker of some machines of a kind, what one of these may cost at most, and the least price
+    of a worker on average over all.
+    """
 
     kind: Kind
     machines: int
     most_usd: float
-
-    @property
-    def usd_per_hour(self) -> float:
-        """Price of the cheapest worker of this size."""
-        return self.machines * self.kind.usd_per_hour
+    usd_per_hour: float
 
     @property
     def offers(self) -> Iterator[VmOffer]:
@@ -149,14 +191,17 @@ def sizes(kinds: Iterable[Kind], limits: Limits) -> tuple[Size, ...]:
     others = limits.workers - 1 if limits.alike else 0
     found = []
     for kind in kinds:
-        each_usd = kind.usd_per_hour + others * kind.twin_usd
         for machines in kind.sizes(limits.sequences, limits.longest_s, limits.usd_per_hour, others):
-            usd_s = machines * each_usd * kind.calculation_s(machines, limits.sequences)
+            usd = kind.least_usd(machines, others)
+            usd_s = usd * kind.calculation_s(machines, limits.sequences)
             if (
                 usd_s <= limits.usd_s * (1 + ROUNDING)
                 and (others + 1) * machines <= limits.machines
                 and (not limits.few_sizes or kind.is_step(machines, limits.sequences))
             ):
-                most = limits.usd_per_hour / machines - others * kind.twin_usd
-                found.append(Size(kind=kind, machines=machines, most_usd=most))
+                left = limits.usd_per_hour - kind.twins.usd(others * machines)
+                each = usd / (others + 1)
+                found.append(
+                    Size(kind=kind, machines=machines, most_usd=left / machines, usd_per_hour=each)
+                )
     return tuple(found)

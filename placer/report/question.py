@@ -29,6 +29,7 @@ USUAL: Mapping[str, Any] = {
     "min_regions": 1,
     "max_regions": 1000,
     "uniform": True,
+    "supply": 16,
 }
 """Values of a request in which nothing was asked for; of the other keys none, empty or False."""
 BY_HAND = ("placer.estimate/v1", "placer.comparison/v1", "placer.simulation/v1")
@@ -131,8 +132,10 @@ def _asked(document: Document) -> dict[str, Any]:
     wishes = question.get("requirements", {})
     asked = {}
     alike = document.get("schema") not in BY_HAND and request.get("transport") not in BY_SPEED
-    for key, value in {**({"uniform": False} if alike else {}), **request}.items():
-        if key == "uniform" and not alike:  # says nothing there
+    by_hand = document.get("schema") in BY_HAND
+    older = {**({"uniform": False} if alike else {}), **({} if by_hand else {"supply": None})}
+    for key, value in {**older, **request}.items():
+        if (key == "uniform" and not alike) or (key == "supply" and by_hand):  # says nothing there
             continue
         usual = value == USUAL.get(key) if key in USUAL else value in (None, False, [], {})
         default = key in FROM_PROFILE and question and wishes.get(key) is None
@@ -159,6 +162,8 @@ def _written(key: str, value: Any, request: Document, done: set[str]) -> list[st
         return [flag]
     if key == "uniform":
         return [flag]
+    if key == "supply" and value is None:
+        return [flag, "any"]
     if key == "same_zone":
         return [flag, "spread"]
     return _with_flag(flag, key, value)

@@ -19,6 +19,7 @@ WISHES = frozenset({"gpu", "market", STALE, "carbon", "estimated"})
 """Codes of offers that a wish leaves out, whatever plan they could work by."""
 RELAXATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("with a quota of {gpus} GPUs", {"quotas": (), "quota_gpus": None}),
+    ("with --supply any", {"supply": None}),
     ("with --gpu {gpu}", {"gpus": ()}),
     (
         "with the plan {plan}",

@@ -103,7 +103,7 @@ class Judge:
             rows = [(p.place, p.bucket, p.gpus, p.max_count) for p in market.pools]
             market.kept["judged"] = list(zip(*rows, strict=True)) or [()] * 4
         self._place: tuple[str, ...]
-        self._bucket: tuple[tuple[str, str, str], ...]
+        self._bucket: tuple[tuple[str, ...], ...]
         self._gpus: tuple[int, ...]
         self._most: tuple[int, ...]
         self._place, self._bucket, self._gpus, self._most = market.kept["judged"]
@@ -294,8 +294,8 @@ class Judge:
         )
 
     def _within_quotas(self, draft: Draft, workers: int) -> bool:
-        used: dict[tuple[str, str, str], int] = {}
-        quotas: dict[tuple[str, str, str], int] = {}
+        used: dict[tuple[str, ...], int] = {}
+        quotas: dict[tuple[str, ...], int] = {}
         for i, n in draft.counts:
             bucket = self._bucket[i]
             if n > self._most[i]:

@@ -218,7 +218,7 @@ class OnePlaceDrafts:
         ):
             place, usd, left = -1, 0.0, self.judge.most
             mix: dict[int, int] = {}
-            used: dict[tuple[str, str, str], int] = {}
+            used: dict[tuple[str, ...], int] = {}
             for i in order[has_data[order] & (market.usd[order] <= budget)].tolist():
                 if place_of[i] != place:
                     self.judge.target.check_time()

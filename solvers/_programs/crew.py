@@ -152,14 +152,13 @@ class Crew:
         return steps
 
     def _quotas(self) -> None:
-        buckets: dict[tuple[str, str, str], dict[int, float]] = {}
+        buckets: dict[tuple[str, ...], dict[int, float]] = {}
         for n, pool in zip(self.counts, self.pools, strict=True):
             buckets.setdefault(pool.bucket, {})[n] = float(pool.gpus)
-        taken = self._server()
+        taken, quotas = self._server(), {pool.bucket: pool.gpu_quota for pool in self.pools}
         for bucket, terms in buckets.items():
-            quota = self.problem.quota(*bucket)
-            if quota < NO_QUOTA_GPUS:
-                self.model.at_most(terms, quota - taken.get(bucket, 0))
+            if quotas[bucket] < NO_QUOTA_GPUS:
+                self.model.at_most(terms, quotas[bucket] - taken.get(bucket, 0))
         for row in self.problem.joint_limits:
             counted = zip(self.counts, self.pools, strict=True)
             self.model.at_most({n: float(row.taken(pool)) for n, pool in counted}, row.most)
@@ -172,7 +171,7 @@ class Crew:
         offers = (server_at(hub, n, self.problem) for hub in hubs for n in workers)
         return [offer for offer in offers if offer is not None]
 
-    def _server(self) -> dict[tuple[str, str, str], int]:
+    def _server(self) -> dict[tuple[str, ...], int]:
         """Price of the parameter server, and the quota that it takes for certain."""
         if self.coarse or self.frame.transport != "server":
             return {}

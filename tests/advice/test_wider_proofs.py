@@ -132,14 +132,18 @@ def tightened(wish: Requirements, factor: float) -> Requirements:
 
 
 def test_quotas_and_workers_are_limits_of_the_same_question() -> None:
-    """Of 8 x A10 a quota of 8 and as many workers leave the answer as it is; 4 do not."""
+    """Of 8 x A10 a quota of 8 and as many workers leave the answer as it is; 4 do not. Beside a
+    quota no supply of spot machines counts, so that with one it would be another question.
+    """
     advisor, proofs = Advisor("erben-2023"), WiderProofs()
-    whole = advisor.problem("roberta-xlm", budget="5/h")
+    whole = advisor.problem("roberta-xlm", budget="5/h", supply="any")
     proofs.keep(solve(whole, options=OPTIONS), OPTIONS)
-    assert known(proofs, advisor, budget="5/h", quota=8, workers="1..8")
-    assert not known(proofs, advisor, budget="5/h", quota=4)
-    assert not known(proofs, advisor, budget="5/h", workers="1..4")
-    assert not known(proofs, advisor, budget="5/h", quota={"A10": 8})  # rows of a file are others
+    assert known(proofs, advisor, budget="5/h", supply="any", quota=8, workers="1..8")
+    assert not known(proofs, advisor, budget="5/h", supply="any", quota=4)
+    assert not known(proofs, advisor, budget="5/h", supply="any", workers="1..4")
+    assert not known(
+        proofs, advisor, budget="5/h", supply="any", quota={"A10": 8}
+    )  # rows of a file are others
 
 
 def test_answers_of_looser_quotas_are_as_good_as_searches() -> None:
@@ -224,10 +228,12 @@ def test_a_question_with_limits_asks_the_one_without_them_where_that_is_likely_i
     without that limit, which is asked and kept in its place; with at most 4 it is not.
     """
     advisor, proofs = Advisor("erben-2023"), WiderProofs()
-    proofs.keep(solve(advisor.problem("roberta-xlm", budget="5/h"), options=OPTIONS), OPTIONS)
+    proofs.keep(
+        solve(advisor.problem("roberta-xlm", budget="5/h", supply="any"), options=OPTIONS), OPTIONS
+    )
 
     def wider(**words: Any) -> bool:
-        problem = advisor.problem("roberta-xlm", **words)
+        problem = advisor.problem("roberta-xlm", supply="any", **words)
         return proofs.wider(problem, "exact", OPTIONS) is not None
 
     assert wider(budget="5.4/h", workers="1..12")

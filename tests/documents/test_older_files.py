@@ -173,6 +173,7 @@ def swept(file: Path, calibration: Calibration | None = None) -> placer.Sweep:
         catalog=str(BOOKS / "erben-2023"),
         budget="3/h",
         quota="8",
+        supply="any",
         calibration=calibration,
     )
 

@@ -88,7 +88,11 @@ def test_what_is_kept_does_not_grow(advisor: Advisor) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [{"budget": "5/h"}, {"budget": "0.8/h"}, {"min_throughput": "700/s", "objective": "cost"}],
+    [
+        {"budget": "5/h", "supply": "any"},
+        {"budget": "0.8/h"},
+        {"min_throughput": "700/s", "objective": "cost"},
+    ],
 )
 def test_an_advisor_that_was_asked_much_says_the_same(
     advisor: Advisor, words: dict[str, Any]

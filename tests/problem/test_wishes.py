@@ -28,7 +28,7 @@ from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.problem.contradictions import INSIDE
 from placer.problem.problem import NO_QUOTA_GPUS, Problem
-from placer.problem.requirements import Requirements
+from placer.problem.requirements import MOST_LAUNCHED, Requirements
 from placer.problem.words.changes import parse_changes
 from placer.problem.words.readers import READERS, read_wish
 from placer.problem.words.values import check_words
@@ -128,9 +128,13 @@ def test_every_field_belongs_to_one_wish() -> None:
 
 
 def test_nothing_asked_is_what_requirements_say_by_default() -> None:
-    """The defaults of the table and of `Requirements` are the same."""
-    assert asked({}).requirements == Requirements()
-    assert typed({}).requirements == Requirements()
+    """The defaults of the table and of `Requirements` are the same, but for the supply of spot
+    machines: questions that are built in Python, or were saved before, have no such limit.
+    """
+    usual = Requirements(supply=MOST_LAUNCHED)
+    assert WISHES["supply"].default == str(MOST_LAUNCHED)
+    assert asked({}).requirements == usual
+    assert typed({}).requirements == usual
 
 
 @pytest.mark.parametrize("command", [*SEARCHES, *BY_HAND], ids=lambda command: command.name)

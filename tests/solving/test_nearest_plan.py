@@ -47,7 +47,7 @@ def test_the_nearest_is_the_plan_that_lacks_least_not_the_smallest_device() -> N
     ("words", "remedy"),
     [
         ({"gpu": "A10G", "sharding": "none"}, "8xA10G:8 for $17.21/h fits with the plan zero-3"),
-        ({"gpu": "L4", "machines_per_island": 1}, "with 20 machines to an island in one zone"),
+        ({"gpu": "L4", "machines_per_island": 1}, "with 8 machines to an island in one zone"),
         ({"gpu": "A10G", "zones": "spread"}, "8xA10G:8 for $17.21/h fits with 8 machines"),
         ({"gpu": "T4", "quota": 1, "tp": 1}, "fits without wishes about quota, GPUs and plan"),
     ],

@@ -183,7 +183,7 @@ def _without_quotas(result: Result, asker: Asker) -> Trial | None:
     """Return the best answer without quotas; None if there are none."""
     if not result.problem.requirements.has_quotas:
         return None
-    ample = wanting(result.problem, quotas=(), quota_gpus=None)
+    ample = wanting(result.problem, quotas=(), quota_gpus=None, supply=None)
     return asker.best(ample, start=result.placement)
 
 

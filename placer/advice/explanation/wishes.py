@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from placer.advice.recommendation.default_limits import is_usual
 from placer.problem.contradictions import INSIDE
 from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS, Requirements
@@ -62,8 +63,9 @@ def _wishes(problem: Problem) -> Iterator[Wish]:
             code="quota",
             words="the quotas of the quota file" if wish.quotas else each,
             change="no --quota",
-            fields=("quotas", "quota_gpus"),
-            values=((), None),
+            # Where a quota goes a supply would count instead, and that narrows.
+            fields=("quotas", "quota_gpus", "supply"),
+            values=((), None, None),
         )
     if wish.used:
         rules = ", ".join(f"{rule.count} x {rule.device} in {rule.place}" for rule in wish.used)
@@ -78,6 +80,7 @@ def _wishes(problem: Problem) -> Iterator[Wish]:
             values=("throughput",),
             given=False,
         )
+    yield from _defaults(problem)
     yield from _training(wish)
     yield from _exchange(wish)
     yield from _data(wish)
@@ -85,6 +88,27 @@ def _wishes(problem: Problem) -> Iterator[Wish]:
     yield from _machines(wish)
     yield from _islands(wish)
     yield from _limits(wish)
+
+
+def _defaults(problem: Problem) -> Iterator[Wish]:
+    """List the limits that hold though nobody asked for them."""
+    wish = problem.requirements
+    if wish.other_supply is not None:
+        machines = counted(wish.other_supply, "spot machine")
+        words = f"at most {machines} of one type in a place"
+        yield _default("supply", words, "--supply any", "supply", None)
+    if problem.uniform:
+        yield _default("kinds", "machines of one kind", "--mixed", "uniform", False)
+    if is_usual(wish) and problem.batch > wish.max_workers:
+        most, words = 4 * wish.max_workers, f"at most {counted(wish.max_workers, 'worker')}"
+        yield _default("most-workers", words, f"--workers 1..{most}", "max_workers", most)
+
+
+def _default(code: str, words: str, change: str, field: str, value: object) -> Wish:
+    """Build a limit that nobody asked for."""
+    return Wish(
+        code=code, words=words, change=change, fields=(field,), values=(value,), given=False
+    )
 
 
 def _training(wish: Requirements) -> Iterator[Wish]:

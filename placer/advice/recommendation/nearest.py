@@ -9,7 +9,7 @@ from placer.cost_model.objective import aimed_at
 from placer.cost_model.outlook.totals import totals_of
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.problem.requirements import ALL_REGIONS, Requirements
+from placer.problem.requirements import ALL_REGIONS, Requirements, without_quotas
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
@@ -34,6 +34,7 @@ def nearest(problem: Problem, solver: str, options: SolveOptions) -> tuple[Optio
         for option in tried
         if option is not None
     ]
+    nearest += _without_defaults(problem, solver, options)
     nearest += _without_used(problem, solver, options)
     if not nearest:
         tried = (
@@ -56,6 +57,21 @@ def _freed(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
         yield "total-budget", replace(aimed_at(wish, "cost-per-sample"), budget_usd=None), ""
     if wish.max_carbon_g_per_hour is not None:
         yield "carbon", replace(wish, max_carbon_g_per_hour=None, objective="carbon"), ""
+
+
+def _without_defaults(problem: Problem, solver: str, options: SolveOptions) -> list[Option]:
+    """Return what fits without one of the limits that nobody asked for."""
+    wish = problem.requirements
+    changes = (
+        ("supply", replace(wish, supply=None), "--supply any", wish.other_supply is not None),
+        ("kinds", replace(wish, uniform=False), "--mixed", problem.uniform),
+    )
+    tried = (
+        solve_changed(problem, changed, solver, options, label, note)
+        for label, changed, note, holds in changes
+        if holds
+    )
+    return [option for option in tried if option is not None]
 
 
 def _without_used(problem: Problem, solver: str, options: SolveOptions) -> list[Option]:
@@ -114,7 +130,7 @@ def _widened(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
     limits = " and ".join(f"no {name}" for name, limit in given if limit is not None)
     for label, changed, note in (
         ("workers", replace(wish, min_workers=1, max_workers=64), "--workers 1..64"),
-        ("quota", replace(wish, quotas=(), quota_gpus=None), "no --quota"),
+        ("quota", without_quotas(wish), "no --quota"),
         (
             "exchange",
             replace(wish, exchange="auto", aggregator=None, storage=None),

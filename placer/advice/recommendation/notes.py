@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import date
 
+from placer.advice.recommendation.default_limits import default_limits
 from placer.advice.recommendation.equal_parts import uneven_batch, unlike_workers
 from placer.advice.recommendation.loading_warnings import loading_warnings
 from placer.advice.recommendation.one_pass import one_pass_notes
@@ -457,6 +458,7 @@ def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -
             message="third parties run community machines and may see the data; --market spot "
             "leaves them out",
         )
+    yield from default_limits(problem, placement)
     yield from network_warnings(problem, placement, got)
     yield from loading_warnings(problem, placement, got)
     yield from unlike_workers(problem, placement, got)

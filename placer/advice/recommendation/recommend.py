@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Literal
 
 from placer.advice.recommendation.book_figures import bold_notes, bold_option
+from placer.advice.recommendation.default_limits import MORE_WORKERS, default_limits
 from placer.advice.recommendation.nearest import (
     BASELINE_NODES,
     nearest,
@@ -77,6 +78,7 @@ def recommend(
     *,
     alternatives: Alternatives = True,
     proofs: WiderProofs | None = None,
+    more_workers: bool = False,
 ) -> Result:
     """Find the best placement and what there is to say about it.
 
@@ -96,6 +98,8 @@ def recommend(
     proofs
         Answers of earlier questions, one of which may be the answer here or of a question beside
         it; what is proved is added.
+    more_workers
+        Whether the most workers are a default, which grows where it is in the way.
 
     Returns
     -------
@@ -115,6 +119,8 @@ def recommend(
         knowing(proofs),
     ):
         result = solve(problem, solver, options)
+        if more_workers:
+            result = _grown(result, solver, options)
         return _recommended(result, solver, options, top, alternatives=alternatives)
 
 
@@ -124,7 +130,10 @@ def _recommended(
     problem = result.problem
     if result.placement is None or result.estimate is None:
         near = nearest(problem, solver, options) if alternatives else ()
-        return replace(result, nearest=near, warnings=warnings_of(problem, None, None))
+        warnings = {warning.code: warning for warning in warnings_of(problem, None, None)}
+        for fastest in (each for each in near if each.label in ("throughput", "deadline")):
+            warnings |= {w.code: w for w in default_limits(problem, fastest.placement)}
+        return replace(result, nearest=near, warnings=tuple(warnings.values()))
     placement, figures = result.placement, result.estimate
     stopped = result.status.stopped
     considered: list[Considered] = []
@@ -162,6 +171,36 @@ def _recommended(
     return _with_alternatives(
         result, considered, solver, options, top, short=alternatives == "short"
     )
+
+
+def _grown(result: Result, solver: str, options: SolveOptions) -> Result:
+    """Ask again with more workers while the answer has all that are allowed, or none suffices."""
+    best = result
+    for most in MORE_WORKERS:
+        if not _lacks_workers(result) or allowance.current().spent:
+            break
+        wish = replace(result.problem.requirements, max_workers=most)
+        asked = replace(result.problem, requirements=wish)
+        result = solve(asked, solver, replace(options, start=best.placement))
+        if result.placement is None and best.placement is not None:
+            break
+        best = result
+    return best
+
+
+def _lacks_workers(result: Result) -> bool:
+    """Tell whether more workers may be better, and money or time says how many: else the most
+    machines are always the fastest.
+    """
+    problem, placement = result.problem, result.placement
+    wish = problem.requirements
+    floor = wish.floor_samples_per_second
+    if problem.batch <= wish.max_workers:
+        return False
+    if placement is None:
+        return result.status is Status.INFEASIBLE and floor is not None
+    limits = (wish.budget_usd_per_hour, wish.max_usd_per_million_samples, floor)
+    return placement.workers == wish.max_workers and limits != (None, None, None)
 
 
 def _check_confidence(plan: ConfidentPlan, problem: Problem) -> None:
@@ -437,7 +476,7 @@ def rent_everything(placement: Placement, problem: Problem) -> Placement:
     """Return every machine of the same kinds that the quotas allow: what a scheduler without
     elasticity rents.
     """
-    used: dict[tuple[str, str, str], int] = {}
+    used: dict[tuple[str, ...], int] = {}
     groups, most = [], problem.requirements.max_workers
     for group in placement.groups:
         pool = pool_of(group, problem)

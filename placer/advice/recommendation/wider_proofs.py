@@ -183,7 +183,9 @@ class WiderProofs:
         machines, and each limit has tables of its own.
         """
         wish = problem.requirements
-        free = replace(wish, max_workers=FREE["max_workers"], quota_gpus=None)
+        free = replace(
+            wish, max_workers=FREE["max_workers"], quota_gpus=None, supply=wish.other_supply
+        )
         budget = wish.budget_usd_per_hour
         if free == wish or budget is None or not _plain(problem, options):
             return None
@@ -293,7 +295,7 @@ def _key(problem: Problem, solver: str, options: SolveOptions) -> Hashable:
     return (
         *(tuple(map(id, _parts(problem))), changed),
         *(solver, options.gap, options.break_ties, problem.modes),
-        replace(problem.requirements, **FREE),
+        replace(problem.requirements, **FREE, supply=problem.requirements.other_supply),
     )
 
 

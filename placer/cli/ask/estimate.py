@@ -48,7 +48,7 @@ def command(
     from placer.solving.by_hand import place_by_hand
 
     check_targets(manifest)
-    problem = Advisor(catalog).problem(model, mixed=True, **words)
+    problem = Advisor(catalog).problem(model, mixed=True, supply="any", **words)
     placement = place_by_hand(workers, problem)
     broken = violations(placement, problem)
     figures = estimate(placement, problem)

@@ -271,9 +271,13 @@ def print_no_placement(result: Any, *, whole: bool = True) -> None:
     if result.verification is not None:
         _tell(f"verified: {terminal.verified_words(result)}", "  ")
     for line in terminal.warning_lines(
-        w for w in result.warnings if w.code in ("disagreement", "unverified")
+        w for w in result.warnings if w.code in ("disagreement", "unverified", *DEFAULTS)
     ):
         _tell(line)
+
+
+DEFAULTS = ("supply", "default-workers", "default-island", "default-batch")
+"""Warnings of limits that nobody asked for, which the fastest placement reaches."""
 
 
 def _tell(text: str, indent: str = "") -> None:

@@ -115,10 +115,34 @@ def _wishes(case: Case) -> Iterator[str]:
         machines = sum(map(machine_count, same))
         if exist is not None and machines > exist:
             yield f"{machines} x {row['offer']} in {place}, of which {exist} exist"
+        launch = supply_of(case.offer(row), case.problem)
+        if launch is not None and machines > launch:
+            yield f"{machines} x {row['offer']} in {place}, of which {launch} launch together"
     for rule in wish["used"]:
         workers = case.placement["workers"]
         if sum(machine_count(r) for r in workers if _uses(rule, r)) < rule["count"]:
             yield f"fewer than {rule['count']} x {rule['device']} in {rule['place']}"
+
+
+def supply_of(offer: Mapping[str, Any], problem: Mapping[str, Any]) -> int | None:
+    """Return how many machines of an offer launch together at most: by what zones of its region
+    refused, else by the wish for spot machines that no quota counts; None: any number.
+    """
+    wish, place = problem["requirements"], f"{offer['provider']}/{offer['region']}"
+    most: int | None = wish.get("supply")
+    named = place, offer["gpu"], offer["market"], offer["instance_type"]
+    by_quota = other_quota(wish) is not None or any(counts(q, *named) for q in wish["quotas"])
+    if most is None or by_quota or offer["market"] != "spot" or offer["price_basis"] == "owned":
+        return None
+    rows = [
+        row
+        for row in problem["catalog"].get("capacity", ())
+        if (row["provider"] in ("*", offer["provider"]) and row.get("region") == offer["region"])
+        and (row["device"] in ("*", offer["gpu"]) and row["market"] == "spot")
+        and row.get("share") is not None
+    ]
+    seen = max((row["machines"] for row in rows if row["share"] > 0), default=0)
+    return seen if any(row["machines_asked"] > seen for row in rows) else most
 
 
 def _unlike(case: Case) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from placer.documents.checker.averages import class_of
 from placer.documents.checker.case import GIB, ran_out_of_memory
-from placer.documents.checker.limits import other_quota
+from placer.documents.checker.limits import other_quota, supply_of
 
 MOST_COUNTED = 16
 """Quota up to which every mix of machine sizes is counted."""
@@ -33,7 +33,7 @@ class Machine:
     most: int
     gpus: int
     host: str
-    bucket: tuple[str, str, str]
+    bucket: tuple[str, ...]
     quota: int | None
     offer: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     speeds: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -78,12 +78,17 @@ def _machine(
 ) -> list[Machine]:
     """Return an offer as one kind of worker; empty if quota or number allow none."""
     wish, machines = problem["requirements"], int(speed.get("machines", 1))
-    bucket = f"{offer['provider']}/{offer['region']}", offer["gpu"], offer["market"]
+    place = f"{offer['provider']}/{offer['region']}"
+    bucket: tuple[str, ...] = (place, offer["gpu"], offer["market"])
     quota = _quota(bucket, wish)
     gpus, available = machines * offer["gpu_count"], offer["available"]
     most = int(wish["max_workers"])
     if quota is not None:
         most = min(most, quota // gpus)
+    launch = supply_of(offer, problem)
+    if launch is not None:  # no quota counts it, so its machine type has this one to itself
+        bucket, quota = (*bucket, offer["instance_type"]), launch * offer["gpu_count"]
+        most = min(most, launch // machines)
     if available is not None:
         most = min(most, available // machines)
     if most < 1:
@@ -146,7 +151,7 @@ def _fits(offer: Mapping[str, Any], problem: Mapping[str, Any]) -> bool:
     )
 
 
-def _quota(bucket: tuple[str, str, str], wish: Mapping[str, Any]) -> int | None:
+def _quota(bucket: tuple[str, ...], wish: Mapping[str, Any]) -> int | None:
     for row in reversed(wish["quotas"]):
         if row["scope"] == "each" and all(
             fnmatchcase(a, pattern)
@@ -173,7 +178,7 @@ def largest_sums(machines: Sequence[Machine], multiplier: float, most: int) -> l
     majorant of the best exact counts, under a large quota by weak duality again. Fewer values than
     ``most`` + 1 say that no more machines exist.
     """
-    shared: dict[tuple[str, str, str], list[tuple[float, Machine]]] = {}
+    shared: dict[tuple[str, ...], list[tuple[float, Machine]]] = {}
     for machine in machines:
         worth = -machine.usd if multiplier == CHEAPEST else machine.speed - multiplier * machine.usd
         shared.setdefault(machine.bucket, []).append((worth, machine))

@@ -45,6 +45,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "seq-len": ("seq-length", "max-seq-len", "context", "context-length", "sequence-length"),
     "sharding": ("fsdp", "zero", "deepspeed", "zero-stage", "shard-parameters"),
     "spot": ("use-spot", "preemptible", "interruptible", "spot-only", "use-spot-instances"),
+    "supply": ("max-spot", "spot-limit", "availability", "stock"),
     "tbs": ("batch-size", "batch", "global-batch-size", "gbs", "train-batch-size"),
     "time-limit": ("timeout", "max-seconds", "time", "solver-time"),
     "tokens": ("num-tokens", "train-tokens", "max-tokens"),

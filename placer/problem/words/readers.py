@@ -103,6 +103,10 @@ def _mixed(value: str | bool, asked: Reading) -> tuple[object, ...]:
     return (not allowed and transport in RINGS,)  # hivemind divides a step by speed
 
 
+def _supply(value: str, asked: Reading) -> tuple[object, ...]:
+    return (None if value == "any" else parse_count(value, asked.wish.word),)
+
+
 def _number(value: str, asked: Reading) -> tuple[object, ...]:
     try:
         return (float(value),)
@@ -277,6 +281,7 @@ READERS: Mapping[str, Reader] = {
     "shares": _shares,
     "share": lambda value, asked: (parse_fraction(value, asked.wish.word, MOST_SHARE),),
     "store": lambda value, asked: (store_named(value, asked.catalog).place,),
+    "supply": _supply,
     "text": lambda value, asked: (value,),
     "tokens": lambda value, asked: (parse_tokens(value, asked.wish.word),),
     "used": lambda value, asked: (

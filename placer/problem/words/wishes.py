@@ -732,7 +732,9 @@ class Wishes(TrainingWishes, total=False):
             metavar="N..M",
             example="2..8",
             help="Fewest and most workers; a worker is a machine, or an island of several.",
-            default="1..64",
+            more="An open end is 64, which grows up to 1,024 where an answer has that many and "
+            "money or time are limited.",
+            default="1..",
             number="{}",
         ),
     ]
@@ -848,6 +850,20 @@ class Wishes(TrainingWishes, total=False):
             more="Where NCCL or Gloo averages, all workers are machines of one kind otherwise.",
             default="no",
             keys=("uniform",),
+        ),
+    ]
+    supply: Annotated[
+        str | int,
+        Wish(
+            group="machines",
+            reader="supply",
+            metavar="N|any",
+            example="32",
+            help="Most spot machines of one type in a place, where no quota and no capacity table "
+            "says it; any: no limit.",
+            more="Public data never show more than 16 to launch together (assumed of all clouds).",
+            default="16",
+            number="{}",
         ),
     ]
     require_measured: Annotated[

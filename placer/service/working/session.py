@@ -241,7 +241,7 @@ def _estimate(session: Session, question: Question, tell: Tell, cancel: Cancel) 
 
     model, words = session.asked(question)
     workers = words.pop("workers")
-    problem = session.advisor.problem(model, mixed=True, **words)
+    problem = session.advisor.problem(model, mixed=True, supply="any", **words)
     placement = place_by_hand(workers, problem)
     document = estimate_document(
         problem, placement, estimate(placement, problem), violations(placement, problem)

@@ -18,7 +18,7 @@ from placer.cost_model.limits import evaluated
 from placer.problem.placement import Placement
 from placer.problem.problem import Pool, Problem
 from placer.problem.requirements import Narrowed
-from placer.problem.worker_sizes import ROUNDING
+from placer.problem.worker_sizes import ROUNDING, Ladder
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions
@@ -187,7 +187,8 @@ class _CountSearch(PartSearch):
                 if mixed
                 else tuple(alike)
             )
-            timed = [(seconds * (1 - SAME), pool.usd_per_hour) for pool in pools]
+            paid = Ladder.of((pool.usd_per_hour, pool.max_count) for pool in pools)
+            timed = [(seconds * (1 - SAME), paid.usd(part.number) / part.number)]
             rank, regions = self._rank(timed, part.number), {pool.place for pool in pools}
             few = len(regions) < self.problem.requirements.min_regions
             if rank is None or few or not self.worth(rank):
@@ -210,7 +211,7 @@ class _CountSearch(PartSearch):
         Parameters
         ----------
         timed
-            Seconds and USD per hour of each worker, at least.
+            Seconds of each worker, and USD per hour on average over all, at least.
 
         Notes
         -----
@@ -220,7 +221,7 @@ class _CountSearch(PartSearch):
         budget, batch = self.problem.requirements.budget_usd_per_hour, self.problem.batch
         each = math.inf if budget is None else budget / workers * (1 + ROUNDING)
         least_s = min((seconds for seconds, usd in timed if usd <= each), default=None)
-        if least_s is None:
+        if least_s is None or all(usd == math.inf for _, usd in timed):  # so many do not exist
             return None
         if self.objective.name == "cost-per-sample":
             # Of unlike workers each is paid for as long as the slowest works, and so for its own.

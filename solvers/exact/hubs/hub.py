@@ -257,7 +257,7 @@ class Hub:
             else ()
         )
 
-    def taken(self, workers: int) -> dict[tuple[str, str, str], int]:
+    def taken(self, workers: int) -> dict[tuple[str, ...], int]:
         """Count the GPUs of the quota that the server itself takes."""
         offer = next(
             (offer for offer in self._servers if holds(offer, workers, self.problem)), None

@@ -133,7 +133,7 @@ class HubMachineTree:
         at: int,
         left: int,
         so_far: tuple[float, float, float, float],
-        quota: dict[tuple[str, str, str], int],
+        quota: dict[tuple[str, ...], int],
         used: frozenset[int],
     ) -> Iterator[list[int]]:
         """Choose the next kind of machine; ``so_far`` is (last ready, last pull, USD/h, USD per

@@ -494,7 +494,7 @@ def units_at(market: Market, place: int, hosts: frozenset[str]) -> PlaceUnits:
     """Return the increments of a place's pools with some hosts; the market keeps them."""
     key = "units", place, hosts
     if key not in market.kept:
-        buckets: dict[tuple[str, str, str], list[int]] = {}
+        buckets: dict[tuple[str, ...], list[int]] = {}
         for i in np.flatnonzero((market.place_of == place) & market.pools_of_hosts(hosts)).tolist():
             buckets.setdefault(market.pools[i].bucket, []).append(i)
         most = market.problem.requirements.max_workers

@@ -177,11 +177,11 @@ class MachineTree:
         )
 
     @cached_property
-    def smallest(self) -> list[dict[tuple[str, str, str], tuple[int, int]]]:
+    def smallest(self) -> list[dict[tuple[str, ...], tuple[int, int]]]:
         """Return the quota and least devices per machine of each bucket, among the pools of the
         same region from each position on.
         """
-        built: list[dict[tuple[str, str, str], tuple[int, int]]] = []
+        built: list[dict[tuple[str, ...], tuple[int, int]]] = []
         for at in range(len(self.order) - 1, -1, -1):
             same = bool(built) and self.region[at] == self.region[at + 1]
             row, pool = dict(built[-1]) if same else {}, self.pools[at]

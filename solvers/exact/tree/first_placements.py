@@ -177,7 +177,7 @@ class FirstPlacements:
         """Return the counts that place the fewest workers on pools in their order, up to the last
         one that is needed; None if the quotas do not hold them.
         """
-        left, used, counts = self.first, dict[tuple[str, str, str], int](), list[int]()
+        left, used, counts = self.first, dict[tuple[str, ...], int](), list[int]()
         for i in order:
             pool = self.market.pools[i]
             taken = used.get(pool.bucket, 0)

@@ -8,7 +8,7 @@ from datetime import date
 from placer.cli.report.recommend.figures import COMPRESSION_NAMES
 from placer.market.words.areas import area_words
 from placer.problem.problem import Problem
-from placer.problem.requirements import ALL_REGIONS, Requirements
+from placer.problem.requirements import ALL_REGIONS, MOST_LAUNCHED, Requirements
 from placer.units import (
     counted,
     counted_range,
@@ -92,7 +92,7 @@ def limits_of(problem: Problem, *, defaults: bool = True) -> list[str]:
 
 
 def _market_limits(problem: Problem, defaults: bool) -> list[str]:
-    """Say on which markets, and how many workers."""
+    """Say on which markets, how many workers and how many spot machines of a type."""
     wish, limits = problem.requirements, []
     if wish.market != "any":
         limits.append(f"{wish.market.replace('_', '-')} only")
@@ -101,6 +101,9 @@ def _market_limits(problem: Problem, defaults: bool) -> list[str]:
     any_number = (NO_WISH.min_workers, NO_WISH.max_workers)
     if defaults or (wish.min_workers, wish.max_workers) != any_number:
         limits.append(counted_range(wish.min_workers, wish.max_workers, "worker"))
+    supply = wish.other_supply
+    if supply is not None and (defaults or supply != MOST_LAUNCHED):
+        limits.append(f"at most {counted(supply, 'spot machine')} of a type in a place")
     return limits
 
 

@@ -1,0 +1,167 @@
+"""Limits that nobody asked for are named where they are reached."""
+
+from typing import Any
+
+import pytest
+
+import placer
+from instances import sized_problem
+from placer.advice.explanation.explain import explain
+from placer.advice.recommendation.default_limits import default_limits, needs_reservation
+from placer.advice.recommendation.nearest import nearest
+from placer.market.catalog import VmOffer
+from placer.problem.problem import Problem
+from placer.records import replace
+from placer.solving.answer import SolveOptions, Status
+from placer.solving.solve import solve
+from placer.workload.island.machine_counts import MOST_ISLAND_MACHINES
+
+advisor = placer.Advisor()
+
+
+def codes(model: str, **words: Any) -> dict[str, str]:
+    """Return the warnings of an answer by their codes."""
+    found = advisor.recommend(model, alternatives=False, **words)
+    return {warning.code: warning.message for warning in found.warnings}
+
+
+def test_the_supply_is_named_where_all_of_it_is_used() -> None:
+    """16 of 16 spot machines; nothing where a place has some left, and nothing without a limit."""
+    words = {"gpu": "H200:8", "places": "aws/ap-south-1", "market": "spot"}
+    said = codes("roberta-xlm", budget="500/h", **words)
+    assert said["supply"].startswith("uses 16 of 16 spot machines p5en.48xlarge in aws/ap-south-1")
+    assert "--supply any plans with more" in said["supply"]
+    assert "supply" not in codes("roberta-xlm", budget="100/h", **words)
+    assert "supply" not in codes("roberta-xlm", budget="500/h", supply="any", **words)
+
+
+@pytest.mark.parametrize(
+    ("market", "gpus", "machines", "basis", "needed"),
+    [
+        ("on_demand", 8, 17, "list", True),
+        ("on_demand", 8, 16, "list", False),
+        ("on_demand", 4, 17, "list", False),
+        ("spot", 8, 17, "list", False),
+        ("on_demand", 8, 17, "owned", False),
+        ("on_demand", 8, 17, "reserved", False),
+    ],
+)
+def test_more_than_sixteen_large_machines_need_a_reservation(
+    market: str, gpus: int, machines: int, basis: str, needed: bool
+) -> None:
+    """On demand, of eight GPUs, and not one's own."""
+    some = advisor.problem("roberta-xlm").catalog.offers[0]
+    offer: VmOffer = replace(some, market=market, gpu_count=gpus, price_basis=basis)
+    assert needs_reservation(offer, machines) is needed
+
+
+def test_an_answer_says_that_it_needs_a_reservation_and_has_all_workers() -> None:
+    """The most speed of a whole market is as many machines as are looked at: without a limit on
+    money or time their number does not grow.
+    """
+    said = codes("roberta-xlm", gpu="B300:8", market="on-demand")
+    assert said["reservation"].startswith("needs a reservation: 64 on-demand machines of 8 x B300")
+    assert said["default-workers"].endswith("--workers 1..256")
+
+
+def test_workers_grow_to_what_a_budget_pays() -> None:
+    """64 machines of eight B300 cost 9,115 USD/h; 20,000 USD/h pay for 140 of them. A closed range
+    stays as it is.
+    """
+    words = {"gpu": "B300:8", "market": "on-demand", "budget": "20000/h", "alternatives": False}
+    more = advisor.recommend("roberta-xlm", **words)  # type: ignore[arg-type]
+    few = advisor.recommend("roberta-xlm", workers="1..64", **words)  # type: ignore[arg-type]
+    assert more.placement is not None
+    assert few.placement is not None
+    assert (more.placement.workers, few.placement.workers) == (140, 64)
+    assert more.problem.requirements.max_workers == 256
+
+
+def test_a_floor_that_more_workers_reach_has_an_answer() -> None:
+    """64 machines do 2.5 million samples/s; 4 million need 140."""
+    words = {"gpu": "B300:8", "market": "on-demand", "min_throughput": "4M/s"}
+    found = advisor.recommend("roberta-xlm", alternatives=False, **words)  # type: ignore[arg-type]
+    assert found.status is Status.OPTIMAL
+    assert found.placement is not None
+    assert found.placement.workers == 140
+
+
+def test_the_usual_batch_is_named_where_every_device_has_one_sequence() -> None:
+    """512 sequences on 64 machines of eight devices."""
+    said = codes("llama-3.1-8b", gpu="B300:8", market="on-demand", workers="64")
+    assert said["default-batch"].startswith("the model's usual batch of 512")
+    words = {"gpu": "B300:8", "market": "on-demand", "workers": "64", "tbs": "512"}
+    assert "default-batch" not in codes("llama-3.1-8b", **words)
+
+
+def test_the_largest_island_is_named() -> None:
+    """One island of 128 machines, which no book limits."""
+    problem = advisor.problem("llama-3.1-8b", gpu="H100:8", workers="1")
+    offer = next(o for o in problem.catalog.offers if o.max_island_machines is None)
+    pool = next(iter(problem.every_pool))
+    placement = solve(problem, "greedy").placement
+    assert placement is not None
+    group = replace(pool.group(1), machines=MOST_ISLAND_MACHINES)
+    group = replace(
+        group,
+        place=offer.place,
+        instance_type=offer.instance_type,
+        gpu=offer.gpu,
+        gpu_count=offer.gpu_count,
+        market=offer.market,
+    )
+    said = {
+        warning.code for warning in default_limits(problem, replace(placement, groups=(group,)))
+    }
+    assert "default-island" in said
+
+
+def scarce() -> tuple[Problem, float]:
+    """Return a question whose answer needs more spot machines than one, and what they reach."""
+    for seed in range(200):
+        drawn = sized_problem(seed)
+        wish = replace(
+            drawn.requirements,
+            objective="throughput",
+            quota_gpus=None,
+            min_samples_per_second=None,
+            deadline_s=None,
+        )
+        free = solve(replace(drawn, requirements=wish), "exact")
+        less = solve(replace(drawn, requirements=replace(wish, supply=1)), "exact")
+        if free.value and less.value and free.value > 1.1 * less.value:
+            return less.problem, free.estimate.effective_samples_per_second.value  # type: ignore[union-attr]
+    raise AssertionError
+
+
+def test_explain_and_infeasible_answers_name_the_supply() -> None:
+    """It binds; and with a floor that only more spot machines reach, lifting it is what works."""
+    problem, speed = scarce()
+    binding = explain(problem, options=SolveOptions(time_limit_s=30)).binding
+    assert binding is not None
+    (limit,) = (limit for limit in binding.limits if limit.code == "supply")
+    assert limit.binds
+    assert limit.words == "at most 1 spot machine of one type in a place"
+    wish = replace(problem.requirements, min_samples_per_second=0.999 * speed)
+    nothing = replace(problem, requirements=wish)
+    assert solve(nothing, "exact").status is Status.INFEASIBLE
+    notes = [option.note for option in nearest(nothing, "exact", SolveOptions())]
+    assert "--supply any" in notes
+
+
+def test_explain_names_machines_of_one_kind() -> None:
+    """On demand for 5 USD/h unlike machines would be faster: `--mixed`."""
+    problem = advisor.problem("roberta-xlm", budget="5/h", market="on-demand")
+    binding = explain(problem).binding
+    assert binding is not None
+    (limit,) = (limit for limit in binding.limits if limit.code == "kinds")
+    assert limit.binds
+    assert limit.words == "machines of one kind"
+
+
+def test_a_floor_that_nothing_reaches_names_the_batch_that_limits_the_fastest() -> None:
+    """64 machines of eight devices: each has one of 512 sequences, and more would have none."""
+    words = {"gpu": "B300:8", "market": "on-demand", "workers": "64"}
+    found = advisor.recommend("llama-3.1-8b", min_throughput="90K/s", **words)  # type: ignore[arg-type]
+    assert found.status is Status.INFEASIBLE
+    assert "default-batch" in {warning.code for warning in found.warnings}
