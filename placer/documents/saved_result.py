@@ -91,6 +91,7 @@ LATER_WISHES = frozenset(
         "data_cache",
         "budget_rate",
         "uniform",
+        "startup_seconds",
     }
 )
 """Keys of the request that files of older versions lack."""

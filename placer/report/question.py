@@ -23,6 +23,7 @@ USUAL: Mapping[str, Any] = {
     "min_regions": 1,
     "max_regions": 1000,
     "uniform": True,
+    "startup_seconds": 0.0,
 }
 """Values of a request in which nothing was asked for; of the other keys none, empty or False."""
 BY_HAND = ("placer.estimate/v1", "placer.comparison/v1", "placer.simulation/v1")
@@ -38,6 +39,7 @@ OBJECTIVES = {
     "cost-per-sample": "the lowest price of a sample",
     "time": "the shortest time",
     "carbon": "the lowest emissions",
+    "total": "the fewest dollars in all",
 }
 
 
@@ -180,5 +182,6 @@ UNITS = {
     "deadline_seconds": "s",
     "max_carbon_g_per_hour": "g/h",
     "grace_seconds": "s",
+    "startup_seconds": "s",
     "data_bytes": "B",
 }

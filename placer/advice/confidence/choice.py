@@ -182,6 +182,8 @@ class _Scenarios:
         self.gangs: list[Gang] = [gang_of(each.placement, problem) for each in found]
         wish = problem.requirements
         self.deadline_h = None if wish.deadline_s is None else wish.deadline_s / SECONDS_PER_HOUR
+        # A start that the request knows takes the place of the usual one.
+        self.start_s = wish.startup_s or ASSUMED_INTERRUPTION.restart_s.value
         self.steps = 1 if self.deadline_h is None else MOST_STEPS
         self.step_h = 1.0 if self.deadline_h is None else self.deadline_h / MOST_STEPS
         self.limit_h = self.deadline_h or 0.0
@@ -247,7 +249,7 @@ class _Scenarios:
         return Rung(
             samples_per_s=each.speed,
             usd_per_hour=each.estimate.usd_per_hour.total,
-            start_h=(ASSUMED_INTERRUPTION.restart_s.value + lost) / SECONDS_PER_HOUR,
+            start_h=(self.start_s + lost) / SECONDS_PER_HOUR,
             there=self.there(at),
             certain=each.certain,
             spent_per_sample=each.spent_per_sample(self.objective),
@@ -312,12 +314,12 @@ class _Scenarios:
 
     def _mean(self, runs: Runs, ladder: Sequence[int]) -> float:
         """Return the mean of the objective over the scenarios, lowest is best: samples/s with 0
-        where nothing is there, or USD/h while something is.
+        where nothing is there, or dollars while something is.
         """
         share = runs.busy_h.mean(axis=1)
         if self.objective.maximised:
             return -float(share @ [self.found[at].speed for at in ladder])
-        usd = [self.found[at].estimate.usd_per_hour.total for at in ladder]
+        usd = [self.objective.value(self.found[at].estimate) for at in ladder]
         return float(share @ usd) / max(1e-9, float(share.sum()))
 
     def plan(

@@ -145,7 +145,7 @@ def _estimate_lines(placement: Placement, got: Estimate, problem: Problem) -> Li
         yield "target", _target_words(got)
     yield "price", _price_words(got, problem)
     if problem.requirements.samples is not None:
-        yield "total", short_total_words(got, problem.requirements.samples)
+        yield "total", short_total_words(got, problem.requirements)
     for move in got.moves:
         size = f"{format_number(move.samples)} samples from {move.src} to {move.dst}"
         yield "moves", f"{size}, once: {format_usd(move.usd)}, {format_seconds(move.seconds)}"
@@ -305,6 +305,11 @@ def _region_words(result: Result) -> Iterator[str]:
             here, there = result.objective.value(got), result.objective.value(other.estimate)
             more = f" ({signed_percent(there / here - 1)})" if here else ""
             yield f"one is best: {count} emit {most}{format_number(there)} g CO2e/h{more}"
+            return
+        if result.objective.name == "total":
+            here, there = result.objective.value(got), result.objective.value(other.estimate)
+            more = f" ({100 * (there / here - 1):+.0f} %)" if here else ""
+            yield f"one is best: {count} cost {most}{format_usd(there)} in all{more}"
             return
         speed_least, usd_most = (least, "") if result.objective.by_speed else ("", most)
         yield (
