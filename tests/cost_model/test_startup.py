@@ -10,7 +10,8 @@ import pytest
 
 from conftest import Run
 from instances import island_problem, random_problem, total_problem, two_places
-from placer.cost_model.estimate import evaluate
+from placer.advice.confidence.choice import chance_in_time
+from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
 from placer.cost_model.outlook.totals import totals_of
@@ -256,3 +257,41 @@ def test_answers_say_dollars_in_all_and_start_up(run: Run) -> None:
     text = run(*words[:-1], columns=300).stdout
     assert "fewest USD in all" in text
     assert "10 min of it start-up" in text
+
+
+def test_a_deadline_has_a_chance() -> None:
+    """On spot machines the chance grows with the time; on demand nothing is said."""
+    problem = Advisor().problem(
+        "resnet50", "default", samples="100M", gpu="T4", market="spot", deadline="20h"
+    )
+    found = solve(problem)
+    assert found.placement is not None
+    got = estimate(found.placement, problem)
+    seconds = totals_of(got, problem.requirements).seconds.value
+    chances = [
+        chance_in_time(
+            found.placement,
+            got,
+            replace(
+                problem, requirements=replace(problem.requirements, deadline_s=times * seconds)
+            ),
+        )
+        for times in (1.01, 1.5, 4.0)
+    ]
+    assert None not in chances
+    assert chances == sorted(chances)  # type: ignore[type-var]
+    assert chances[0] < chances[2]  # type: ignore[operator]
+    never = replace(problem, requirements=replace(problem.requirements, deadline_s=None))
+    assert chance_in_time(found.placement, got, never) is None
+
+
+def test_an_unlikely_deadline_is_said(run: Run) -> None:
+    """7 T4 that take 11.4 of 12 hours have no time to wait for a launch: one warning. On demand
+    there is no such word.
+    """
+    words = ["recommend", "--model", "resnet50", "--samples", "115M", "--deadline", "12h"]
+    spot = run(*words, "--gpu", "T4", "--market", "spot", columns=300)
+    assert "% within 12 h" in spot.stdout
+    assert spot.stderr.count("done within 12 h with a chance of") == 1
+    steady = run(*words, "--gpu", "T4", "--market", "on-demand", columns=300)
+    assert "chance of" not in steady.stderr

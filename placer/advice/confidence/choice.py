@@ -20,10 +20,11 @@ from placer.cost_model.capacity.ladder import Rung, Runs, climb
 from placer.cost_model.capacity.paths import state_paths
 from placer.cost_model.capacity.scenarios import launchable
 from placer.cost_model.capacity.supply import Stock, chances_of, likeness_of
-from placer.cost_model.estimate import evaluate
+from placer.cost_model.estimate import Estimate, evaluate
 from placer.cost_model.objective import Objective, objective_of
 from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION
 from placer.cost_model.outlook.risk import Array, Gang, gang_of
+from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions
@@ -78,6 +79,22 @@ def confident(result: Result, solver: str, options: SolveOptions) -> ConfidentPl
     return checked.plan(
         chosen, kept[chosen], fresh.run(chosen), tried=len(runs), least_usd=found.least_usd
     )
+
+
+def chance_in_time(placement: Placement, got: Estimate, problem: Problem) -> float | None:
+    """Return the share of the scenarios in which a placement alone is done by the deadline; None
+    without a deadline, and on demand, where nothing but its speed decides.
+
+    Notes
+    -----
+    The run waits until all machines are there, and starts anew where some are lost. Its speed is
+    the expected one: how far that may be off is not in the chance.
+    """
+    only = Candidate(placement=placement, estimate=got)
+    if problem.requirements.deadline_s is None or only.certain:
+        return None
+    alone = _Scenarios(problem, (only,), SEED, DRAWS)
+    return alone.run((0,)).chance(alone.limit_h)
 
 
 def _tried(ladders: Iterable[tuple[int, ...]], tried: _Scenarios) -> dict[tuple[int, ...], Runs]:

@@ -9,6 +9,7 @@ from placer.advice.recommendation.price_risk import outlier_prices
 from placer.cli.report.recommend.confidence_words import short_confidence_lines
 from placer.cli.report.recommend.figures import (
     COMPRESSION_NAMES,
+    in_time_words,
     short_total_words,
 )
 from placer.cli.report.recommend.inner_words import short_inner_words, software_words
@@ -101,7 +102,8 @@ def answer_lines(result: Result) -> Lines:
     assert placement is not None
     assert got is not None
     yield "model", asked_words(problem)
-    for label, text in _estimate_lines(placement, got, problem):
+    in_time = "" if result.confidence is not None else in_time_words(placement, got, problem)
+    for label, text in _estimate_lines(placement, got, problem, in_time):
         if label != "total" or result.confidence is None:  # its plan has time and money of the run
             yield label, text
     yield "proof", short_proof_words(result)
@@ -135,8 +137,12 @@ def _quota_words(problem: Problem, placement: Placement) -> str:
     return ", ".join(f"{count} {gpu}" for gpu, count in gpus.items())
 
 
-def _estimate_lines(placement: Placement, got: Estimate, problem: Problem) -> Lines:
-    """Yield step, plan of the workers, price, and what is due once or in all."""
+def _estimate_lines(
+    placement: Placement, got: Estimate, problem: Problem, in_time: str = ""
+) -> Lines:
+    """Yield step, plan of the workers, price, and what is due once or in all; ``in_time`` is the
+    chance that a deadline is kept, in words.
+    """
     yield "step", _step_words(placement, got, problem)
     inside = short_inner_words(placement, problem)
     if inside:
@@ -145,7 +151,7 @@ def _estimate_lines(placement: Placement, got: Estimate, problem: Problem) -> Li
         yield "target", _target_words(got)
     yield "price", _price_words(got, problem)
     if problem.requirements.samples is not None:
-        yield "total", short_total_words(got, problem.requirements)
+        yield "total", short_total_words(got, problem.requirements) + in_time
     for move in got.moves:
         size = f"{format_number(move.samples)} samples from {move.src} to {move.dst}"
         yield "moves", f"{size}, once: {format_usd(move.usd)}, {format_seconds(move.seconds)}"

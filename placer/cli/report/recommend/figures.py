@@ -58,7 +58,8 @@ def figures(placement: Placement, got: Estimate, problem: Problem) -> list[tuple
         lines.append(("target", target_words(got)))
     lines += [("step", _step_words(got)), ("price", _price_words(got))]
     if problem.requirements.samples is not None:
-        lines.append(("total", total_words(got, problem.requirements)))
+        total = total_words(got, problem.requirements)
+        lines.append(("total", total + in_time_words(placement, got, problem)))
     lines.append(("carbon", _carbon_words(got)))
     paid = [use for use in got.links if use.src != use.dst or use.usd_per_hour > 0]
     lines += [
@@ -99,6 +100,19 @@ def short_total_words(got: Estimate, wish: Requirements) -> str:
     """Give time and money for all samples, with their intervals, without the samples."""
     time, usd = _totals(got, wish)
     return f"{time}, {''.join(usd)}{_started(wish)}"
+
+
+def in_time_words(placement: Placement, got: Estimate, problem: Problem) -> str:
+    """Say how likely the deadline is kept; nothing where the speed alone decides it."""
+    deadline_s = problem.requirements.deadline_s
+    if deadline_s is None:
+        return ""
+    from placer.advice.confidence.choice import chance_in_time  # few questions need it
+
+    chance = chance_in_time(placement, got, problem)
+    if chance is None:
+        return ""
+    return f"; {format_plain(100 * chance, 2)} % within {format_duration(deadline_s)}"
 
 
 def _started(wish: Requirements) -> str:
