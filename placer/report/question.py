@@ -8,7 +8,7 @@ from typing import Any
 
 from placer.problem.words.wishes import WISHES
 from placer.report.figures import Document
-from placer.units import counted, format_duration, format_number, format_usd
+from placer.units import counted, format_duration, format_number, format_usd, parse_seconds
 
 USUAL: Mapping[str, Any] = {
     "exchange": "auto",
@@ -23,9 +23,9 @@ USUAL: Mapping[str, Any] = {
     "min_regions": 1,
     "max_regions": 1000,
     "uniform": True,
-    "startup_seconds": 0.0,
 }
 """Values of a request in which nothing was asked for; of the other keys none, empty or False."""
+STARTUP_S = parse_seconds(WISHES["startup"].default or "")
 BY_HAND = ("placer.estimate/v1", "placer.comparison/v1", "placer.simulation/v1")
 """Documents of placements given by hand, whose machines may be unlike."""
 BY_SPEED = (None, "hivemind")
@@ -114,10 +114,14 @@ def _asked(document: Document) -> dict[str, Any]:
     wishes = question.get("requirements", {})
     asked = {}
     alike = document.get("schema") not in BY_HAND and request.get("transport") not in BY_SPEED
-    for key, value in {**({"uniform": False} if alike else {}), **request}.items():
+    older = {**({"uniform": False} if alike else {}), "startup_seconds": 0.0}
+    ends = request.get("samples") is not None
+    for key, value in {**older, **request}.items():
         if key == "uniform" and not alike:  # says nothing there
             continue
         usual = value == USUAL.get(key) if key in USUAL else value in (None, False, [], {})
+        if key == "startup_seconds":  # what holds where a job with an end says nothing
+            usual = value == (STARTUP_S if ends else 0.0)
         default = key in FROM_PROFILE and question and wishes.get(key) is None
         batch = key == "target_batch_size" and request.get("batch_range") is not None
         if not (usual or default or batch or key in (*NO_WISH, *done)):
@@ -134,7 +138,10 @@ def _written(key: str, value: Any, request: Document, done: set[str]) -> list[st
         return [f"--{PAIRS[key][0].removeprefix('min_')}", f"{low}..{'' if open_end else high}"]
     if key in ("objective", "expected"):
         done |= {"objective", "expected"}
-        return ["--objective", "expected" if request.get("expected") else str(value)]
+        if value == "cost" and request.get("samples") is not None:  # by the hour: no word for it
+            return None
+        word = "expected" if request.get("expected") else str(value)
+        return ["--objective", "cost" if word == "total" else word]
     flag = next((wish.flag for wish in WISHES.values() if key in wish.keys), None)
     if flag is None or key in FROM_FILES:
         return None
