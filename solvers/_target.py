@@ -225,8 +225,21 @@ class Target:
     def max_usd_per_sample(self) -> float:
         """USD per sample that a better placement has at most; infinite without a limit."""
         limit = self.limit_usd_per_sample * (1 + TOLERANCE)
-        improved = self._improved_value("cost-per-sample")
-        return limit if improved is None else min(limit, improved / 1e6)
+        improved = self._improved_value(self.objective.name) if self.objective.by_sample else None
+        if improved is None:
+            return limit
+        return min(limit, self.objective.usd_per_million(improved) / 1e6)
+
+    @property
+    def startup_s_per_sample(self) -> float:
+        """Seconds of start-up that `max_usd_per_sample` pays for beside each sample; 0 where some
+        price of a sample is limited without them, as the other bounds then hold all the same.
+        """
+        wish = self.problem.requirements
+        apart = self.objective.name == "cost-per-sample"
+        if apart or wish.most_usd_per_million_samples is not None:
+            return 0.0
+        return wish.startup_s_per_sample
 
     @property
     def max_carbon_g_per_hour(self) -> float:
@@ -320,10 +333,14 @@ class Target:
         # limit: no sum can reach an infinite threshold.
         built = np.where(np.isinf(least_v) | (most_c < 0), np.inf, built)
         if self.max_usd_per_sample < math.inf:
+            # Machines are paid for their start as if each round took its share of it longer.
+            startup_s = self.startup_s_per_sample * samples / mode.multiplier
             for share, rest_s in mode.straight_rounds(communication_s):
                 # The tangent speaks of alpha v - beta c; a row takes gamma g off, which is at most
                 # what the limits allow.
-                tangent = self._per_sample(mode, weights, share, rest_s, usd_per_speed)
+                tangent = self._per_sample(
+                    mode, weights, share, rest_s + startup_s, usd_per_speed, startup_s
+                )
                 with np.errstate(invalid="ignore"):
                     within = np.where(np.isfinite(taken), tangent - taken, -np.inf)
                 built = np.maximum(built, within)
@@ -372,9 +389,11 @@ class Target:
         share: float,
         communication_s: Array,
         usd_per_speed: Array,
+        startup_s: float,
     ) -> Array:
         """Return the tangent form of C <= (3600 z - g) X(V), with X = B V / (share B + V
-        communication), or the smaller of V and B / communication.
+        communication), or the smaller of V and B / communication; of the communication
+        ``startup_s`` are never hidden.
         """
         samples = float(mode.samples)
         worth = (SECONDS_PER_HOUR * self.max_usd_per_sample - usd_per_speed) / mode.multiplier
@@ -386,11 +405,13 @@ class Target:
             if mode.overlap:
                 most = np.where(communication_s > 0, samples / communication_s, np.inf)
                 built = np.where(slope >= 1, 0.0, most * (1 - multiplier * worth))
-            else:
-                v_tangent = samples * (np.sqrt(share / slope) - share) / communication_s
-                x_tangent = samples * v_tangent / (share * samples + v_tangent * communication_s)
+            rest_s = startup_s if mode.overlap else communication_s
+            if not mode.overlap or startup_s:
+                v_tangent = samples * (np.sqrt(share / slope) - share) / rest_s
+                x_tangent = samples * v_tangent / (share * samples + v_tangent * rest_s)
                 intercept = np.where(slope * share >= 1, 0.0, x_tangent - slope * v_tangent)
-                built = -multiplier * worth * intercept
+                tangent = -multiplier * worth * intercept
+                built = np.maximum(built, tangent) if mode.overlap else tangent
         # Where the tangent says nothing the threshold is minus infinity: nothing is cut.
         usable = (weights[:, :1] > 0) & (multiplier > 0) & np.isfinite(built)
         built = np.where(usable, built, -np.inf)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import (
     Outcome,
     evaluate,
@@ -24,7 +23,14 @@ from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements, missing
 from placer.problem.shares import Part, broken_caps, broken_shares
-from placer.units import GIB, format_bytes, format_duration, format_number, format_usd
+from placer.units import (
+    GIB,
+    SECONDS_PER_HOUR,
+    format_bytes,
+    format_duration,
+    format_number,
+    format_usd,
+)
 from placer.workload.inner_plan import InnerPlan
 from placer.workload.island import Refusal
 
@@ -133,7 +139,7 @@ def broken_limits(outcome: Outcome, wish: Requirements) -> tuple[Violation, ...]
     usd, speed = outcome.usd.total, outcome.samples_per_second
     return (
         *_budget_violations(usd, wish),
-        *_total_violations(usd, speed, wish),
+        *_total_violations(outcome, wish),
         *_carbon_violations(outcome, wish),
         *_speed_violations(speed, wish),
     )
@@ -170,22 +176,20 @@ def _carbon_violations(got: Outcome, wish: Requirements) -> Iterator[Violation]:
         yield Violation(code="carbon", message=text)
 
 
-def _total_violations(
-    usd_per_hour: float, samples_per_second: float, wish: Requirements
-) -> Iterator[Violation]:
-    """Yield what is wrong with time and money for all samples."""
-    each, limit = (
-        usd_per_million_samples(usd_per_hour, samples_per_second),
-        wish.max_usd_per_million_samples,
-    )
+def _total_violations(got: Outcome, wish: Requirements) -> Iterator[Violation]:
+    """Yield what is wrong with time and money for all samples, of which start-up is a part."""
+    each, limit = got.usd_per_million_samples, wish.most_usd_per_million_samples
+    if wish.samples is not None and wish.budget_usd is not None:
+        usd = each * wish.samples / 1e6 + got.usd.compute * wish.startup_s / SECONDS_PER_HOUR
+        if usd > wish.budget_usd * (1 + TOLERANCE):
+            text = f"{format_usd(usd)} for {wish.samples:,} samples are above the budget of "
+            text += f"{format_usd(wish.budget_usd)} in total"
+            yield Violation(code="total-budget", message=text)
     if limit is not None and each > limit * (1 + TOLERANCE):
         text = f"{format_usd(each)} per million samples are above the limit of {format_usd(limit)}"
-        if wish.budget_usd is not None and wish.samples is not None:
-            total = f"{format_usd(each * wish.samples / 1e6)} for {wish.samples:,} samples"
-            text = f"{total} are above the budget of {format_usd(wish.budget_usd)} in total"
         yield Violation(code="total-budget", message=text)
     if wish.deadline_s is not None and wish.samples is not None:
-        seconds = wish.samples / samples_per_second
+        seconds = wish.samples / got.samples_per_second + wish.startup_s
         if wish.deadline_s < seconds * (1 - TOLERANCE):
             took = f"{wish.samples:,} samples take {format_duration(seconds)}"
             yield Violation(

@@ -11,6 +11,7 @@ from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import Estimate, Outcome
 from placer.problem.requirements import Requirements
 from placer.records import replace
+from placer.units import SECONDS_PER_HOUR
 
 SAME = 1e-9
 """Relative difference up to which a value and its bound count as equal."""
@@ -27,8 +28,9 @@ class Objective(Struct, frozen=True, kw_only=True):
     -----
     ``unit`` is that of `value`; ``quantity`` names what more or less is wanted of, in words for a
     sentence. ``maximised`` says that a higher value is better. ``by_speed`` says that the value
-    depends on samples/s alone, so that the fastest placement is the best. ``samples`` is how many
-    are to count; only ``time`` needs it.
+    depends on samples/s alone, so that the fastest placement is the best; ``by_sample`` that it is
+    the price of a sample. ``samples`` is how many are to count, and ``startup_s`` the time before
+    the first; only ``time`` and ``total`` need them.
 
     Examples
     --------
@@ -46,7 +48,9 @@ class Objective(Struct, frozen=True, kw_only=True):
     quantity: str
     maximised: bool = False
     by_speed: bool = False
+    by_sample: bool = False
     samples: int | None = None
+    startup_s: float = 0.0
 
     def value(self, outcome: Outcome | Estimate) -> float:
         """Return the value of an evaluated placement; see `value_at`."""
@@ -56,13 +60,21 @@ class Objective(Struct, frozen=True, kw_only=True):
                 outcome.effective_samples_per_second.value,
                 outcome.usd_per_hour.total,
                 None if carbon is None else carbon.value,
+                outcome.usd_per_hour.compute,
             )
         return self.value_at(
-            outcome.samples_per_second, outcome.usd.total, outcome.carbon_g_per_hour
+            outcome.samples_per_second,
+            outcome.usd.total,
+            outcome.carbon_g_per_hour,
+            outcome.usd.compute,
         )
 
     def value_at(
-        self, samples_per_second: float, usd_per_hour: float, carbon_g_per_hour: float | None
+        self,
+        samples_per_second: float,
+        usd_per_hour: float,
+        carbon_g_per_hour: float | None,
+        machines_usd_per_hour: float = 0.0,
     ) -> float:
         """Return the value in ``unit``; infinite where emissions count and nobody knows them.
 
@@ -74,16 +86,22 @@ class Objective(Struct, frozen=True, kw_only=True):
             All components together.
         carbon_g_per_hour
             None where it was not worked out, or is not known.
+        machines_usd_per_hour
+            Machines alone, which are paid while they start; 0 leaves the start out of the dollars.
         """
         if self.name == "throughput":
             return samples_per_second
         if self.name == "cost":
             return usd_per_hour
         if self.name == "time":
-            return (self.samples or 1) / samples_per_second
+            return (self.samples or 1) / samples_per_second + self.startup_s
         if self.name == "carbon":
             return float("inf") if carbon_g_per_hour is None else carbon_g_per_hour
-        return usd_per_million_samples(usd_per_hour, samples_per_second)
+        each = usd_per_million_samples(usd_per_hour, samples_per_second)
+        if self.name == "total":
+            started = machines_usd_per_hour * self.startup_s / SECONDS_PER_HOUR
+            return each * (self.samples or 1) / 1e6 + started
+        return each
 
     def score(self, outcome: Outcome) -> tuple[float, float]:
         """Return a sort key, lowest is best: ties in speed go to the cheaper, all other ties to the
@@ -194,7 +212,7 @@ class Objective(Struct, frozen=True, kw_only=True):
             Above 0, in ``unit``.
         """
         if self.by_speed:
-            floor = value if self.maximised else (self.samples or 1) / value
+            floor = self.to_searched(value)
             return replace(
                 wish, min_samples_per_second=max(floor, wish.min_samples_per_second or 0.0)
             )
@@ -209,13 +227,37 @@ class Objective(Struct, frozen=True, kw_only=True):
 
     def from_searched(self, value: float) -> float:
         """Return the value of this objective that a value of the searched one stands for."""
-        return value if self.searched == self.name else (self.samples or 1) / value
+        if self.searched == self.name:
+            return value
+        return (self.samples or 1) / value + self.startup_s
+
+    def to_searched(self, value: float) -> float:
+        """Return the value of the searched objective that a value of this one stands for: the
+        inverse of `from_searched`.
+        """
+        if self.searched == self.name:
+            return value
+        left_s = value - self.startup_s
+        return (self.samples or 1) / left_s if left_s > 0 else float("inf")
+
+    def usd_per_million(self, value: float) -> float:
+        """Return the price of a million samples that a value ``by_sample`` is, with its share of
+        the start.
+        """
+        return value / (self.samples or 1) * 1e6 if self.name == "total" else value
+
+    def from_usd_per_million(self, usd: float) -> float:
+        """Return the value ``by_sample`` at a price of a million samples: the inverse of
+        `usd_per_million`.
+        """
+        return usd * (self.samples or 1) / 1e6 if self.name == "total" else usd
 
 
 _LIMITS = {
     "cost": "budget_usd_per_hour",
     "cost-per-sample": "most_usd_per_million_samples",
     "carbon": "max_carbon_g_per_hour",
+    "total": "budget_usd",
 }
 """Field of `Requirements` that limits the value of an objective."""
 
@@ -231,8 +273,12 @@ _OBJECTIVES = {
         ),
         Objective(name="cost", unit="USD/h", quantity="USD/h"),
         Objective(
-            name="cost-per-sample", unit="USD per million samples", quantity="USD per sample"
+            name="cost-per-sample",
+            unit="USD per million samples",
+            quantity="USD per sample",
+            by_sample=True,
         ),
+        Objective(name="total", unit="USD in all", quantity="USD in all", by_sample=True),
         Objective(name="time", unit="seconds", quantity="time", by_speed=True),
         Objective(name="carbon", unit="g CO2e/h", quantity="g CO2e/h"),
     )
@@ -266,7 +312,9 @@ def objective_named(name: str) -> Objective:
 def objective_of(wish: Requirements) -> Objective:
     """Return the objective of some wishes, with the number of samples where it counts."""
     objective = objective_named(wish.objective)
-    return replace(objective, samples=wish.samples) if wish.objective == "time" else objective
+    if wish.objective not in ("time", "total"):
+        return objective
+    return replace(objective, samples=wish.samples, startup_s=wish.startup_s)
 
 
 def gap_between(value: float, bound: float) -> float:

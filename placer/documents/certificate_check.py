@@ -263,7 +263,7 @@ def wrong_prices(given: Mapping[str, Any], document: Mapping[str, Any]) -> Itera
                 f"estimate.{name} is written as {written:.12g}; the second implementation finds "
                 f"{computed:.12g}"
             )
-    for text in broken_limits(case, bill, counted, usd["total"]):
+    for text in broken_limits(case, bill, counted, usd):
         yield f"the second implementation finds a broken limit: {text}"
 
 

@@ -140,7 +140,8 @@ def _reached(document: Mapping[str, Any]) -> float | None:
         return None
     slack, value = max(certificate["gap"], SAME), objective["value"]
     if objective["name"] == "time":  # searched as samples/s
-        return float(value / (1 + slack))
+        startup_s = document["request"].get("startup_seconds", 0.0)
+        return float((value - startup_s) / (1 + slack) + startup_s)
     return float(objective_named(objective["name"]).ahead(value, slack))
 
 

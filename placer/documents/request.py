@@ -64,6 +64,7 @@ _WRITTEN: Mapping[str, Callable[[Problem], Any]] = {
         {"kind": rule.kind, "area": rule.area} for rule in problem.requirements.kept
     ],
     "local_steps": _local_steps,
+    "startup_seconds": lambda problem: problem.requirements.startup_s,
     "machines_per_island": _island_machines,
     "max_share": lambda problem: [limit.spec for limit in problem.requirements.max_shares],
     "samples_to_target": lambda problem: dict(problem.requirements.samples_to_target),

@@ -139,7 +139,7 @@ def totals_document(estimate: Estimate, problem: Problem) -> dict[str, Any] | No
     if samples is None:
         return None
     tokens = {} if length is None else {"tokens": samples * length}
-    return {**to_builtins(totals_of(estimate, samples)), **tokens}
+    return {**to_builtins(totals_of(estimate, problem.requirements)), **tokens}
 
 
 def outlook_document(placement: Placement, estimate: Estimate, problem: Problem) -> dict[str, Any]:

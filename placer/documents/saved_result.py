@@ -96,6 +96,7 @@ LATER_WISHES = frozenset(
         "batch_assumed",
         "trainable_parameters",
         "supply",
+        "startup_seconds",
     }
 )
 """Keys of the request that files of older versions lack."""

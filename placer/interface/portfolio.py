@@ -277,6 +277,8 @@ def _read(
     problem = advisor.problem(row["model"], book, objective="cost", **words)
     wish = replace(
         problem.requirements,
+        objective="cost",  # a slot is paid by the hour, from its first minute
+        startup_s=0.0,
         quotas=tuple(replace(quota, gpus=math.floor(share * quota.most)) for quota in quotas),
         quota_gpus=None if quota_gpus is None else math.floor(share * quota_gpus),
     )

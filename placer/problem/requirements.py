@@ -28,7 +28,7 @@ from placer.workload.inner_plan import (
 from placer.workload.peer import RINGS
 from placer.workload.profile import COMPRESSION_BYTES
 
-OBJECTIVES = ("throughput", "cost", "cost-per-sample", "time", "carbon")
+OBJECTIVES = ("throughput", "cost", "cost-per-sample", "time", "carbon", "total")
 LOCAL = tuple(name for name in STRATEGIES if traits(name).local_steps)
 """Strategies that exchange every H steps: `auto` adds them where the user allows local steps."""
 SYNCHRONOUS = tuple(name for name in STRATEGIES if name not in ("none", *LOCAL))
@@ -41,6 +41,8 @@ MOST_STREAMS = 256
 LEAST_MULTIPLIER = 0.01
 MOST_PASSES = 1e6
 """More passes over the data, or fewer than one in so many, are a slip of the keyboard."""
+LEAST_WORK_S = 1e-6
+"""Seconds of work that are left of a deadline by which machines have not started."""
 TRANSPORTS = (*RINGS, OLD_TRANSPORT)
 """Software that averages gradients inside a zone."""
 AMOUNTS = (
@@ -91,6 +93,7 @@ LATER_FIELDS = (
     "budget_rate",
     "uniform",
     "supply",
+    "startup_s",
 )
 """Fields that documents leave out where nothing is asked: older versions wrote none of them."""
 MOST_LAUNCHED = 16
@@ -284,10 +287,11 @@ class Requirements(Struct, frozen=True, kw_only=True):
     Notes
     -----
     ``samples`` is how many to train on, at equal progress; ``deadline_s`` and ``budget_usd`` are
-    for all of them. ``oldest_price`` is an ISO date: older machine prices are left out. With a
-    ``batch_range`` and no ``target_batch_size`` a solver chooses the batch; ``critical_batch`` is
-    the gradient noise scale in samples. ``tokens``, ``sequence_length``, ``batch_tokens`` and the
-    ranks of ``lora`` and ``qlora`` are about language models, whose samples are sequences:
+    for all of them, and ``startup_s`` are paid once before the first. ``oldest_price`` is an ISO
+    date: older machine prices are left out. With a ``batch_range`` and no ``target_batch_size`` a
+    solver chooses the batch; ``critical_batch`` is the gradient noise scale in samples. ``tokens``,
+    ``sequence_length``, ``batch_tokens`` and the ranks of ``lora`` and ``qlora`` are about language
+    models, whose samples are sequences:
     `placer.problem.words.tokens.in_sequences` sets ``samples`` and ``target_batch_size`` by them.
     ``quota_gpus`` holds for each place, GPU and market that no row of ``quotas`` matches. An
     exchange goes on when ``quorum`` workers have answered and ``grace_s`` seconds have passed; so
@@ -314,6 +318,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
     qlora: int | None = None
     deadline_s: float | None = None
     budget_usd: float | None = None
+    startup_s: float = 0.0
     most_usd_per_million_samples: float | None = None
     max_carbon_g_per_hour: float | None = None
     gpus: tuple[str, ...] = ()
@@ -386,14 +391,22 @@ class Requirements(Struct, frozen=True, kw_only=True):
         """
         needed = [
             self.min_samples_per_second,
-            None if self.deadline_s is None else (self.samples or 0) / self.deadline_s,
+            None if self.deadline_s is None else (self.samples or 0) / self.work_s,
         ]
         return max((floor for floor in needed if floor is not None), default=None)
 
     @property
+    def work_s(self) -> float:
+        """Return the seconds until the deadline in which machines work; next to nothing, which no
+        machine is fast enough for, where they have not started by then.
+        """
+        return max(LEAST_WORK_S, (self.deadline_s or 0.0) - self.startup_s)
+
+    @property
     def max_usd_per_million_samples(self) -> float | None:
         """Return the most USD for a million samples that count: the budget in total over the
-        samples, or a limit of its own if that is less.
+        samples, or a limit of its own if that is less. Start-up is in the budget in total, so
+        that what is left for samples is never too little.
         """
         given = [
             self.most_usd_per_million_samples,
@@ -486,6 +499,11 @@ class Requirements(Struct, frozen=True, kw_only=True):
         self._check_totals()
 
     @property
+    def startup_s_per_sample(self) -> float:
+        """Return the paid seconds before the first sample, spread over all of them."""
+        return self.startup_s / self.samples if self.samples else 0.0
+
+    @property
     def required_places(self) -> tuple[str, ...]:
         """List the places that need a worker, sorted: where data must stay, and where machines that
         must be used are.
@@ -514,6 +532,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
             (f"deadline {format_duration(self.deadline_s or 0)}", self.deadline_s is not None),
             (f"budget {format_usd(self.budget_usd or 0)} in total", self.budget_usd is not None),
             ("objective 'time'", self.objective == "time"),
+            ("objective 'total'", self.objective == "total"),
         )
         for what, wanted in totals:
             if wanted and self.samples is None and self.tokens is None:
@@ -521,6 +540,8 @@ class Requirements(Struct, frozen=True, kw_only=True):
                     f"{what} without a number of samples",
                     "say how many to train on, such as --samples 10M or --tokens 10B",
                 )
+        if not 0 <= self.startup_s < float("inf"):
+            raise PlacerError(f"startup_s is {self.startup_s:g}", "give a finite time, or 0")
 
     def _check_data(self) -> None:
         """Refuse shares that are none, passes out of any range, and two kinds of data at once."""

@@ -14,6 +14,7 @@ from placer.units import (
     format_number,
     format_parameters,
     format_usd,
+    parse_seconds,
 )
 
 USUAL: Mapping[str, Any] = {
@@ -32,6 +33,7 @@ USUAL: Mapping[str, Any] = {
     "supply": 16,
 }
 """Values of a request in which nothing was asked for; of the other keys none, empty or False."""
+STARTUP_S = parse_seconds(WISHES["startup"].default or "")
 BY_HAND = ("placer.estimate/v1", "placer.comparison/v1", "placer.simulation/v1")
 """Documents of placements given by hand, whose machines may be unlike."""
 BY_SPEED = (None, "hivemind")
@@ -45,6 +47,7 @@ OBJECTIVES = {
     "cost-per-sample": "the lowest price of a sample",
     "time": "the shortest time",
     "carbon": "the lowest emissions",
+    "total": "the fewest dollars in all",
 }
 
 
@@ -133,11 +136,18 @@ def _asked(document: Document) -> dict[str, Any]:
     asked = {}
     alike = document.get("schema") not in BY_HAND and request.get("transport") not in BY_SPEED
     by_hand = document.get("schema") in BY_HAND
-    older = {**({"uniform": False} if alike else {}), **({} if by_hand else {"supply": None})}
+    older = {
+        **({"uniform": False} if alike else {}),
+        **({} if by_hand else {"supply": None}),
+        "startup_seconds": 0.0,
+    }
+    ends = request.get("samples") is not None
     for key, value in {**older, **request}.items():
         if (key == "uniform" and not alike) or (key == "supply" and by_hand):  # says nothing there
             continue
         usual = value == USUAL.get(key) if key in USUAL else value in (None, False, [], {})
+        if key == "startup_seconds":  # what holds where a job with an end says nothing
+            usual = value == (STARTUP_S if ends else 0.0)
         default = key in FROM_PROFILE and question and wishes.get(key) is None
         batch = key == "target_batch_size" and request.get("batch_range") is not None
         if not (usual or default or batch or key in (*NO_WISH, *done)):
@@ -154,7 +164,10 @@ def _written(key: str, value: Any, request: Document, done: set[str]) -> list[st
         return [f"--{PAIRS[key][0].removeprefix('min_')}", f"{low}..{'' if open_end else high}"]
     if key in ("objective", "expected"):
         done |= {"objective", "expected"}
-        return ["--objective", "expected" if request.get("expected") else str(value)]
+        if value == "cost" and request.get("samples") is not None:  # by the hour: no word for it
+            return None
+        word = "expected" if request.get("expected") else str(value)
+        return ["--objective", "cost" if word == "total" else word]
     flag = next((wish.flag for wish in WISHES.values() if key in wish.keys), None)
     if flag is None or key in FROM_FILES:
         return None
@@ -204,5 +217,6 @@ UNITS = {
     "deadline_seconds": "s",
     "max_carbon_g_per_hour": "g/h",
     "grace_seconds": "s",
+    "startup_seconds": "s",
     "data_bytes": "B",
 }

@@ -307,8 +307,8 @@ def _asked(run: Run, problem: Problem, options: SolveOptions) -> Answer:
         options = replace(options, on_better=lambda found: better(objective.from_searched(found)))
     if proved is not None:
         options = replace(options, on_bound=lambda bound: proved(value(bound)))
-    if options.beat is not None:  # seconds and samples/s are each other's reciprocal
-        options = replace(options, beat=objective.from_searched(options.beat))
+    if options.beat is not None:
+        options = replace(options, beat=objective.to_searched(options.beat))
     answer = run(
         replace(problem, requirements=replace(wish, objective=objective.searched)), options
     )

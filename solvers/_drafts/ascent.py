@@ -90,11 +90,11 @@ class Aim:
 
     def value(self, rounds: Rounds) -> Array:
         """Return the value of the objective, highest is best."""
-        name = self.objective.name
         if self.objective.by_speed:
             return rounds.speed
-        if name == "cost-per-sample":
-            built: Array = -rounds.usd / np.maximum(rounds.speed, SLOWEST)
+        if self.objective.by_sample:
+            started_s = self.target.startup_s_per_sample
+            built: Array = -rounds.usd * (1 / np.maximum(rounds.speed, SLOWEST) + started_s)
             return built
         return -self.spent(rounds)
 
@@ -103,7 +103,8 @@ class Aim:
         target = self.target
         lacking = np.maximum(0.0, rounds.usd / target.budget_usd_per_hour - 1 - TOLERANCE)
         if target.limit_usd_per_sample < np.inf:
-            each = rounds.usd / SECONDS_PER_HOUR / np.maximum(rounds.speed, SLOWEST)
+            paid_s = 1 / np.maximum(rounds.speed, SLOWEST) + target.startup_s_per_sample
+            each = rounds.usd / SECONDS_PER_HOUR * paid_s
             lacking = lacking + np.maximum(0.0, each / target.limit_usd_per_sample - 1 - TOLERANCE)
         lacking = lacking + np.maximum(
             0.0, rounds.carbon / target.limit_carbon_g_per_hour - 1 - TOLERANCE

@@ -145,7 +145,7 @@ class Judge:
         lacking = self._over(usd, speed, carbon)
         lacking += max(0.0, 1 - workers / self.wish.min_workers) + self._owed(draft)
         objective = self.target.objective
-        value = objective.value_at(speed, usd, carbon)
+        value = objective.value_at(speed, usd, carbon, usd)
         return lacking, -objective.sign * value, usd if objective.by_speed else -speed
 
     def _over(

@@ -87,10 +87,12 @@ def promise(judge: Judge, speed: Array, usd: Array) -> tuple[Indices, Array]:
     """Return what keeps the limits, best first, and the objective of all, lowest is best."""
     target = judge.target
     target.check_time()
+    each = usd / speed * 1e6 / SECONDS_PER_HOUR
     value = {
         "throughput": -speed,
         "cost": usd,
-        "cost-per-sample": usd / speed * 1e6 / SECONDS_PER_HOUR,
+        "cost-per-sample": each,
+        "total": target.objective.from_usd_per_million(1.0) * each,
     }.get(
         target.objective.name, np.zeros(len(usd))
     )  # of carbon nothing is known here: no draft is left out, the cheapest come first
@@ -262,7 +264,7 @@ class OnePlaceDrafts:
         bound: Array = least * (
             target.floor_samples_per_second
             if target.objective.name == "cost"
-            else 1e6 / SECONDS_PER_HOUR
+            else target.objective.from_usd_per_million(1e6 / SECONDS_PER_HOUR)
         )
         return bound < target.best_key[0]
 

@@ -283,7 +283,7 @@ class ZoneSearch:
             return True
         if objective.by_speed:
             return reached > target.min_speed
-        if objective.name == "cost-per-sample":
+        if objective.by_sample:
             return 1 / SECONDS_PER_HOUR / reached < target.max_usd_per_sample
         return target.floor_samples_per_second / reached < abs(target.best_value)
 

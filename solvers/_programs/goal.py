@@ -10,10 +10,14 @@ from placer.units import SECONDS_PER_HOUR
 from .crew import Crew
 from .linear import CONSTANT, Terms, plus, times
 
+PER_SAMPLE = ("cost-per-sample", "total")
+"""Objectives that are a price of samples."""
+
 
 def close(crew: Crew, round_s: Terms, round_usd: Terms, hourly_usd: float) -> None:
     """Add limits and goal: T, USD/h = machines + 3600 / T x USD of a round, with 3600 / T at the
-    end of the part, grams an hour, or C T + 3600 E for the price of a sample.
+    end of the part, grams an hour, or C T + 3600 E for the price of a sample, and for all of them
+    C (T + s) + 3600 E, where s is the share of a round in the start.
     """
     part, wish, model = crew.part, crew.problem.requirements, crew.model
     if not crew.exact and part.least_s > 0:
@@ -30,10 +34,13 @@ def close(crew: Crew, round_s: Terms, round_usd: Terms, hourly_usd: float) -> No
         if wish.max_carbon_g_per_hour is not None:
             model.at_most(goals["carbon"], wish.max_carbon_g_per_hour * (1 + TOLERANCE))
     most_paid = _most_paid(crew)
-    if most_paid < inf or wish.objective == "cost-per-sample":
-        goals["cost-per-sample"] = _paid(crew, machines, round_s, round_usd, most_paid)
-        if most_paid < inf:
-            model.at_most(goals["cost-per-sample"], most_paid)
+    if most_paid < inf or wish.objective in PER_SAMPLE:
+        paid = _paid(crew, machines, round_s, round_usd, most_paid)
+        if most_paid < inf:  # of which the start may be a part
+            model.at_most(paid, most_paid)
+        startup_s = wish.startup_s_per_sample * crew.frame.samples / crew.frame.multiplier
+        goals["cost-per-sample"] = paid
+        goals["total"] = dict(plus(paid, times(startup_s, machines)))
     model.goal = goals[wish.objective]
     if part.most_goal < inf and wish.objective != "throughput":  # of which `most_s` is the end
         model.at_most(model.goal, part.most_goal)
@@ -59,7 +66,7 @@ def _most_paid(crew: Crew) -> float:
     if limit is not None:
         counted = frame.samples / frame.multiplier / 1e6
         most = limit * (1 + TOLERANCE) * counted * SECONDS_PER_HOUR
-    return min(most, crew.part.most_goal) if wish.objective == "cost-per-sample" else most
+    return min(most, crew.part.most_goal) if wish.objective in PER_SAMPLE else most
 
 
 def _paid(

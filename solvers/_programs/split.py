@@ -33,6 +33,7 @@ from placer.units import SECONDS_PER_HOUR
 from .. import local_search
 from .crew import Crew
 from .frame import Frame, Part
+from .goal import PER_SAMPLE
 from .linear import CONSTANT, Engine, Model, Solved, broken
 from .rounds import coarse_program, program
 
@@ -238,7 +239,7 @@ class Search:
             most = min(most, self.cutoff / _unit(frame))
         cheapest = min((pool.usd_per_hour for pool in self.problem.pools), default=0.0)
         if (
-            wish.objective == "cost-per-sample" and self.best is not None and cheapest > 0
+            wish.objective in PER_SAMPLE and self.best is not None and cheapest > 0
         ):  # the machines alone cost C T of what a round may
             most = min(most, self.cutoff / _unit(frame) / (part.low * cheapest))
         goal = self.cutoff / _unit(frame) * (1 + CLOSE)
@@ -574,9 +575,11 @@ def _unit(frame: Frame) -> float:
     """Return the key of one unit of the goal of a frame's programs."""
     objective = frame.problem.requirements.objective
     counted = frame.multiplier / frame.samples
+    each = counted / SECONDS_PER_HOUR
     return {
         "throughput": counted,
         "cost": 1.0,
         "carbon": 1.0,
-        "cost-per-sample": counted / SECONDS_PER_HOUR * 1e6,
+        "cost-per-sample": each * 1e6,
+        "total": each * (frame.problem.requirements.samples or 1),
     }[objective]

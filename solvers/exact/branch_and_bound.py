@@ -349,7 +349,7 @@ class Prepared:
         cost is the objective.
         """
         objective, value = target.objective, target.best_value
-        if objective.name == "cost-per-sample":
+        if objective.by_sample:
             return best, None
         second = replace(target.deaf, objective=_tie_breaker(objective), tied=(objective, value))
         limit = objective.ahead(value, -TOLERANCE)
@@ -572,6 +572,7 @@ def _offer_single_machines(market: Market, target: Target) -> None:
         "throughput": lambda: -market.alone,
         "cost": lambda: market.usd,
         "cost-per-sample": lambda: market.usd / market.alone,
+        "total": lambda: market.usd / market.alone,
         "carbon": lambda: market.carbon,
     }
     exchange = exchange_for("none", 1, problem)
@@ -600,7 +601,10 @@ def _best_single_machine(market: Market, target: Target) -> float | None:
     """
     values = [
         target.objective.value_at(
-            float(market.alone[i]), pool.usd_per_hour, float(market.carbon[i])
+            float(market.alone[i]),
+            pool.usd_per_hour,
+            float(market.carbon[i]),
+            pool.usd_per_hour,
         )
         for i, pool in enumerate(market.pools)
         if market.required_machines.allows_alone(i)

@@ -117,6 +117,7 @@ def by_hand(objective: str, placement: Placement, got: Estimate) -> float:
         "throughput": speed,
         "cost": usd,
         "cost-per-sample": usd / 3600 / speed * 1e6,
+        "total": usd / 3600 / speed * SAMPLES,
         "time": SAMPLES / speed,
         "carbon": grams(placement),
     }[objective]
@@ -508,6 +509,7 @@ def test_a_saved_result_is_valid_and_a_bound_that_its_value_beats_is_not(
         "throughput": "samples/s",
         "cost": "USD/h",
         "cost-per-sample": "USD per million samples",
+        "total": "USD in all",
         "time": "seconds",
         "carbon": "g CO2e/h",
     }

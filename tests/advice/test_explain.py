@@ -113,7 +113,8 @@ def factor_by_enumeration(result: Result, forced: Problem, free: Catalog) -> flo
         for goal in goals_of(result):
             slope, room = (
                 full.usd.total - nothing.usd.total,
-                goal.most_usd_per_hour(full.samples_per_second) - nothing.usd.total,
+                goal.most_usd_per_hour(full.samples_per_second, base.requirements)
+                - nothing.usd.total,
             )
             if (
                 full.samples_per_second >= (goal.min_samples_per_second or 0) * (1 - 1e-9)

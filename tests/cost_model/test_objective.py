@@ -85,6 +85,7 @@ def test_outcome_and_estimate_have_one_value(name: str) -> None:
         "cost-per-sample": usd / 3600 / speed * 1e6,
         "time": 1000 / speed,
         "carbon": carbon,
+        "total": usd / 3600 * 1000 / speed,
     }
     assert objective.value(outcome) == pytest.approx(expected[name])
     assert objective.value(estimate(placement, problem)) == pytest.approx(expected[name])

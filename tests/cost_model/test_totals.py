@@ -124,7 +124,8 @@ def test_totals_by_hand(erben: Catalog) -> None:
     """
     got = solve(ask(erben, budget_usd_per_hour=5.0)).estimate
     assert got is not None
-    totals, speed = totals_of(got, 10**6), got.effective_samples_per_second
+    totals = totals_of(got, Requirements(samples=10**6))
+    speed = got.effective_samples_per_second
     assert totals.seconds.value == pytest.approx(1e6 / speed.value)
     assert (totals.seconds.low, totals.seconds.high) == pytest.approx(
         (1e6 / speed.high, 1e6 / speed.low)
@@ -177,7 +178,7 @@ def test_nearest_changes_of_totals_work(erben: Catalog) -> None:
     usd = float(dear.note.split()[1].removesuffix("usd"))
     assert violations(dear.placement, ask(erben, samples=10**7, budget_usd=usd)) == ()
     assert usd == pytest.approx(
-        totals_of(estimate(dear.placement, problem), 10**7).usd.value, abs=0.05
+        totals_of(estimate(dear.placement, problem), problem.requirements).usd.value, abs=0.05
     )
 
 

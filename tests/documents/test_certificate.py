@@ -156,7 +156,7 @@ def test_the_second_implementation_finds_the_same_limits_broken(
             case = case_of(placement, problem)
             bill = round_of(case)
             usd, speed = (
-                dollars_of(case, bill)["total"],
+                dollars_of(case, bill),
                 case.batch * case.local_steps / bill.seconds / case.multiplier,
             )
             second, first = broken_limits(case, bill, speed, usd), violations(placement, problem)
@@ -178,11 +178,11 @@ def test_both_refuse_a_machine_on_which_the_model_failed(
     placement = place_by_hand(f"gcp/us-central1={workers}:spot", problem)
     case = case_of(placement, problem)
     bill = round_of(case)
-    second = broken_limits(case, bill, 1.0, 1.0)
+    second = broken_limits(case, bill, 1.0, {"total": 1.0, "compute": 1.0})
     assert [line for line in second if "known to run out of memory" in line] == second
     assert bool(second) == bool(violations(placement, problem)) == refused
     case.profile.pop("out_of_memory")
-    assert broken_limits(case, bill, 1.0, 1.0) == []
+    assert broken_limits(case, bill, 1.0, {"total": 1.0, "compute": 1.0}) == []
 
 
 def test_transfers_share_a_machine_by_hand() -> None:

@@ -147,7 +147,7 @@ def test_the_second_implementation_finds_the_limits_of_islands_broken() -> None:
         for placement in islice(placements(problem), 30):
             case = case_of(placement, problem)
             bill = round_of(case)
-            usd = dollars_of(case, bill)["total"]
+            usd = dollars_of(case, bill)
             speed = case.batch * case.local_steps / bill.seconds / case.multiplier
             second, first = broken_limits(case, bill, speed, usd), violations(placement, problem)
             assert bool(second) == bool(first), (seed, placement, second, first)
@@ -187,7 +187,7 @@ def test_both_implementations_hold_islands_to_other_wishes() -> None:
                 continue
             case = case_of(placement, changed)
             bill = round_of(case)
-            usd = dollars_of(case, bill)["total"]
+            usd = dollars_of(case, bill)
             speed = case.batch * case.local_steps / bill.seconds / case.multiplier
             second = broken_limits(case, bill, speed, usd)
             assert bool(second) == bool(first), (seed, placement, second, first)

@@ -47,6 +47,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("tokens", "seq_len", "lora", "qlora", *INSIDE), LANGUAGE),
     "critical_batch": {"tbs": "8K..64K"},
     "deadline": {"samples": "10M"},
+    "startup": {"samples": "10M"},
     "passes": {"data": "gcp/us-west1=2M:move"},
     "data_size": {"data": "backblaze/us-west"},
     "data_cache": {"data": "backblaze/us-west"},
@@ -178,7 +179,8 @@ def test_python_and_the_command_line_ask_the_same(
             if getattr(python.requirements, name) != getattr(without.requirements, name)
         ]
         follows = {
-            "tokens": {"samples"},
+            "samples": {"startup_s"},
+            "tokens": {"samples", "startup_s"},
             "quorum": {"min_workers"},
             "transport": {"uniform"},  # hivemind divides a step by speed
         }.get(name, set())

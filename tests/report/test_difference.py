@@ -122,7 +122,9 @@ def test_whole_runs_are_compared_where_both_are_known(text: str, *, holds: bool)
 
 
 def test_the_total_of_a_real_run_is_its_cost_for_its_hours() -> None:
-    """10 M samples at 1,060 samples/s for 4.80 USD/h: 2.62 h and 12.58 USD."""
+    """10 M samples at 1,060 samples/s for 4.80 USD/h: 2.62 h and 12.58 USD; 10 min of start-up more
+    are 2.79 h and 0.80 USD of machines.
+    """
     words: dict[str, Any] = {
         "budget": "5/h",
         "samples": "10M",
@@ -131,7 +133,7 @@ def test_the_total_of_a_real_run_is_its_cost_for_its_hours() -> None:
     }
     run = placer.recommend("roberta-xlm", alternatives=False, **words).to_dict()
     figures = {row["name"]: row["after"] for row in difference_document(run, run)["figures"]}
-    assert figures["hours"] == pytest.approx(10e6 / 1_060 / 3600, rel=1e-3)
+    assert figures["hours"] == pytest.approx(10e6 / 1_060 / 3600 + 1 / 6, rel=1e-3)
     assert figures["total"] == pytest.approx(4.80 * figures["hours"])
 
 

@@ -20,10 +20,11 @@ from placer.cost_model.capacity.ladder import Rung, Runs, climb
 from placer.cost_model.capacity.paths import state_paths
 from placer.cost_model.capacity.scenarios import launchable
 from placer.cost_model.capacity.supply import Stock, chances_of, likeness_of
-from placer.cost_model.estimate import evaluate
+from placer.cost_model.estimate import Estimate, evaluate
 from placer.cost_model.objective import Objective, objective_of
 from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION
 from placer.cost_model.outlook.risk import Array, Gang, gang_of
+from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions
@@ -78,6 +79,22 @@ def confident(result: Result, solver: str, options: SolveOptions) -> ConfidentPl
     return checked.plan(
         chosen, kept[chosen], fresh.run(chosen), tried=len(runs), least_usd=found.least_usd
     )
+
+
+def chance_in_time(placement: Placement, got: Estimate, problem: Problem) -> float | None:
+    """Return the share of the scenarios in which a placement alone is done by the deadline; None
+    without a deadline, and on demand, where nothing but its speed decides.
+
+    Notes
+    -----
+    The run waits until all machines are there, and starts anew where some are lost. Its speed is
+    the expected one: how far that may be off is not in the chance.
+    """
+    only = Candidate(placement=placement, estimate=got)
+    if problem.requirements.deadline_s is None or only.certain:
+        return None
+    alone = _Scenarios(problem, (only,), SEED, DRAWS)
+    return alone.run((0,)).chance(alone.limit_h)
 
 
 def _tried(ladders: Iterable[tuple[int, ...]], tried: _Scenarios) -> dict[tuple[int, ...], Runs]:
@@ -182,6 +199,8 @@ class _Scenarios:
         self.gangs: list[Gang] = [gang_of(each.placement, problem) for each in found]
         wish = problem.requirements
         self.deadline_h = None if wish.deadline_s is None else wish.deadline_s / SECONDS_PER_HOUR
+        # A start that the request knows takes the place of the usual one.
+        self.start_s = wish.startup_s or ASSUMED_INTERRUPTION.restart_s.value
         self.steps = 1 if self.deadline_h is None else MOST_STEPS
         self.step_h = 1.0 if self.deadline_h is None else self.deadline_h / MOST_STEPS
         self.limit_h = self.deadline_h or 0.0
@@ -247,7 +266,7 @@ class _Scenarios:
         return Rung(
             samples_per_s=each.speed,
             usd_per_hour=each.estimate.usd_per_hour.total,
-            start_h=(ASSUMED_INTERRUPTION.restart_s.value + lost) / SECONDS_PER_HOUR,
+            start_h=(self.start_s + lost) / SECONDS_PER_HOUR,
             there=self.there(at),
             certain=each.certain,
             spent_per_sample=each.spent_per_sample(self.objective),
@@ -312,12 +331,12 @@ class _Scenarios:
 
     def _mean(self, runs: Runs, ladder: Sequence[int]) -> float:
         """Return the mean of the objective over the scenarios, lowest is best: samples/s with 0
-        where nothing is there, or USD/h while something is.
+        where nothing is there, or dollars while something is.
         """
         share = runs.busy_h.mean(axis=1)
         if self.objective.maximised:
             return -float(share @ [self.found[at].speed for at in ladder])
-        usd = [self.found[at].estimate.usd_per_hour.total for at in ladder]
+        usd = [self.objective.value(self.found[at].estimate) for at in ladder]
         return float(share @ usd) / max(1e-9, float(share.sum()))
 
     def plan(

@@ -224,7 +224,7 @@ def _amounts(wish: Wish, result: Result) -> tuple[float | None, float | None]:
     if got.carbon_g_per_hour is not None:
         amounts["carbon"] = got.carbon_g_per_hour.value, asked.max_carbon_g_per_hour
     if asked.samples is not None:
-        totals = totals_of(got, asked.samples)
+        totals = totals_of(got, asked)
         amounts |= {
             "deadline": (totals.seconds.value, asked.deadline_s),
             "total-budget": (totals.usd.value, asked.budget_usd),

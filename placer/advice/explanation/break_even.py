@@ -20,6 +20,7 @@ from placer.market.scaled_market import with_scaled_egress, with_scaled_links, w
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving.result import Option, Result
 from placer.units import SECONDS_PER_HOUR
@@ -71,27 +72,34 @@ class BreakEven:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Goal:
     """What a placement must reach to be chosen instead of the best: at least a speed, at most
-    USD/h, USD per million samples, g CO2e/h.
+    USD/h, USD per million samples, USD in all, g CO2e/h.
     """
 
     min_samples_per_second: float | None
     budget_usd_per_hour: float | None
     usd_per_million_samples: float | None
+    budget_usd: float | None
     max_carbon_g_per_hour: float | None
     search: str = "cost"
 
     @property
     def counts_money(self) -> bool:
         """Whether money decides about it at all."""
-        return self.budget_usd_per_hour is not None or self.usd_per_million_samples is not None
+        limits = (self.budget_usd_per_hour, self.usd_per_million_samples, self.budget_usd)
+        return any(limit is not None for limit in limits)
 
-    def most_usd_per_hour(self, samples_per_second: float) -> float:
-        """Return the USD/h that a placement of some speed may cost."""
+    def most_usd_per_hour(self, samples_per_second: float, wish: Requirements) -> float:
+        """Return the USD/h that a placement of some speed may cost; all of it is paid from the
+        start, so that it errs low where much is sent.
+        """
         limits = [] if self.budget_usd_per_hour is None else [self.budget_usd_per_hour]
         if self.usd_per_million_samples is not None:
             limits.append(
                 self.usd_per_million_samples * samples_per_second * SECONDS_PER_HOUR / 1e6
             )
+        if self.budget_usd is not None:
+            seconds = (wish.samples or 0) / samples_per_second + wish.startup_s
+            limits.append(self.budget_usd / seconds * SECONDS_PER_HOUR)
         return min(limits, default=float("inf"))
 
     def met(self, placement: Placement, problem: Problem) -> bool:
@@ -107,13 +115,14 @@ class Goal:
             min_samples_per_second=self.min_samples_per_second,
             budget_usd_per_hour=self.budget_usd_per_hour,
             most_usd_per_million_samples=self.usd_per_million_samples,
+            budget_usd=self.budget_usd,
             max_carbon_g_per_hour=self.max_carbon_g_per_hour,
         )
 
 
 def goals_of(result: Result) -> tuple[Goal, ...]:
     """Return what beats the best placement: more speed within the budget, or the same for less;
-    less money; less per sample; less carbon.
+    less money, by the hour or in all; less per sample; less carbon.
     """
     wish, estimate = result.problem.requirements, result.estimate
     assert estimate is not None
@@ -124,7 +133,8 @@ def goals_of(result: Result) -> tuple[Goal, ...]:
     limits = Goal(
         min_samples_per_second=wish.floor_samples_per_second,
         budget_usd_per_hour=wish.budget_usd_per_hour,
-        usd_per_million_samples=wish.max_usd_per_million_samples,
+        usd_per_million_samples=wish.most_usd_per_million_samples,
+        budget_usd=wish.budget_usd,
         max_carbon_g_per_hour=wish.max_carbon_g_per_hour,
     )
     if wish.objective == "cost":
@@ -137,6 +147,9 @@ def goals_of(result: Result) -> tuple[Goal, ...]:
                 search="cost-per-sample",
             ),
         )
+    if wish.objective == "total":
+        most = max(result.value or 0.0, LEAST_AMOUNT)
+        return (replace(limits, budget_usd=most, search="total"),)
     if wish.objective == "carbon":
         return (replace(limits, max_carbon_g_per_hour=max(result.value or 0.0, LEAST_AMOUNT)),)
     faster = replace(limits, min_samples_per_second=speed * (1 + STRICT))
@@ -268,7 +281,8 @@ def _own_factor(placement: Placement, goal: Goal, free: Problem, today: Problem)
     nothing, full = evaluate(placement, free), evaluate(placement, today)
     slope = full.usd.total - nothing.usd.total
     return (
-        (goal.most_usd_per_hour(nothing.samples_per_second) - nothing.usd.total) / slope
+        (goal.most_usd_per_hour(nothing.samples_per_second, today.requirements) - nothing.usd.total)
+        / slope
         if slope > 0
         else float("inf")
     )

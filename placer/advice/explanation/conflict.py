@@ -17,7 +17,7 @@ LIMIT_OBJECTIVES = {
     "budget": "cost",
     "throughput": "throughput",
     "deadline": "throughput",
-    "total-budget": "cost-per-sample",
+    "total-budget": "total",
     "carbon": "carbon",
 }
 """Limits that have a least relaxation, and the objective that finds it."""

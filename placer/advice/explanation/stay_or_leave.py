@@ -60,7 +60,7 @@ def stay_or_leave(
     if len(placement.places) > 1:
         return _cost_of_staying(result, asker)
     if (
-        result.problem.requirements.objective in ("cost-per-sample", "carbon")
+        result.problem.requirements.objective in ("cost-per-sample", "total", "carbon")
         or result.problem.requirements.max_regions == 1
     ):
         return Staying(

@@ -54,7 +54,7 @@ def _freed(wish: Requirements) -> Iterator[tuple[str, Requirements, str]]:
     if wish.deadline_s is not None:
         yield "deadline", replace(aimed_at(wish, "throughput"), deadline_s=None), ""
     if wish.budget_usd is not None:
-        yield "total-budget", replace(aimed_at(wish, "cost-per-sample"), budget_usd=None), ""
+        yield "total-budget", replace(aimed_at(wish, "total"), budget_usd=None), ""
     if wish.max_carbon_g_per_hour is not None:
         yield "carbon", replace(wish, max_carbon_g_per_hour=None, objective="carbon"), ""
 
@@ -96,16 +96,16 @@ def _without_used(problem: Problem, solver: str, options: SolveOptions) -> list[
 
 def limit_words(option: Option, wish: Requirements) -> str:
     """Return the limit that a placement just keeps, as it is written on the command line."""
-    estimate, samples = option.estimate, wish.samples or 0
+    estimate = option.estimate
     if option.label == "budget":
         return f"--budget {estimate.usd_per_hour.total * 1.0005 + 0.005:.2f}/h"
     if option.label == "throughput":
         speed = estimate.effective_samples_per_second.value
         return f"--min-throughput {format_plain(speed * 0.9995, 4)}/s"
     if option.label == "deadline":
-        return f"--deadline {_deadline(totals_of(estimate, samples).seconds.value)}"
+        return f"--deadline {_deadline(totals_of(estimate, wish).seconds.value)}"
     if option.label == "total-budget":
-        return f"--budget {totals_of(estimate, samples).usd.value * 1.0005 + 0.005:.2f}usd"
+        return f"--budget {totals_of(estimate, wish).usd.value * 1.0005 + 0.005:.2f}usd"
     emitted = 0.0 if estimate.carbon_g_per_hour is None else estimate.carbon_g_per_hour.value
     return f"--max-carbon {math.ceil(emitted * 10.005 + 0.05) / 10:.1f}g/h"
 

@@ -37,6 +37,7 @@ from placer.solving.answer import Warn
 from placer.solving.result import Option, Result
 from placer.units import (
     GIB,
+    format_duration,
     format_plain,
     format_seconds,
     format_speed,
@@ -56,6 +57,8 @@ WORTH_A_WORD = 1.1
 """Local steps that gain less than this are not mentioned."""
 TIGHT = 0.8
 """Memory that is fuller than this is worth a word."""
+LEAST_CHANCE = 0.8
+"""A deadline that is kept less often is worth a word."""
 SMALL_QUOTA_GPUS = 8
 """What new accounts often may rent of one type in a region: a note says if an answer needs more."""
 LARGE_SUM = 0.1
@@ -298,6 +301,23 @@ def _replicas(problem: Problem, placement: Placement, got: Estimate) -> Iterator
     )
 
 
+def _in_time(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
+    """Yield that a deadline is likely missed, where no plan with fallbacks sees to it."""
+    wish = problem.requirements
+    if wish.deadline_s is None or wish.confidence is not None or wish.expected:
+        return
+    from placer.advice.confidence.choice import chance_in_time  # few questions need it
+
+    chance = chance_in_time(placement, got, problem)
+    if chance is not None and chance < LEAST_CHANCE:
+        yield Warn(
+            code="deadline",
+            message=f"done within {format_duration(wish.deadline_s)} with a chance of "
+            f"{format_plain(100 * chance, 2)} %: --confidence {100 * LEAST_CHANCE:.0f}% plans "
+            "fallbacks, --market on-demand launches at once",
+        )
+
+
 def _quorum(problem: Problem, placement: Placement) -> Iterator[Warn]:
     """Yield what a quorum is for: it is no part of the figures."""
     quorum = problem.requirements.quorum
@@ -417,6 +437,7 @@ def _data_warnings(problem: Problem, today: date | None = None) -> Iterator[Warn
 
 
 def _placement_warnings(problem: Problem, placement: Placement, got: Estimate) -> Iterator[Warn]:
+    yield from _in_time(problem, placement, got)
     pools = [find_pool(group, problem) for group in placement.groups]
     chosen = traits(placement.exchange.strategy)
     guessed = sorted(

@@ -25,7 +25,7 @@ from placer.units import SECONDS_PER_HOUR
 
 RISK_NODES = 50
 """Nodes of the search for what is best at another price."""
-DOLLARS = ("cost", "cost-per-sample")
+DOLLARS = ("cost", "cost-per-sample", "total")
 """Objectives that dearer machines make worse."""
 Known = Sequence[tuple[Placement, Outcome]]
 """Other placements that keep every limit, evaluated."""
@@ -132,8 +132,8 @@ def _changes_at(offer: VmOffer, count: int, result: Result, known: Known) -> flo
     if wish.budget_usd_per_hour is not None:
         room.append(wish.budget_usd_per_hour - usd)
     if wish.budget_usd is not None and wish.samples:
-        hours = wish.samples / speed / SECONDS_PER_HOUR
-        room.append((wish.budget_usd - totals_of(got, wish.samples).usd.value) / hours)
+        hours = (wish.samples / speed + wish.startup_s) / SECONDS_PER_HOUR
+        room.append((wish.budget_usd - totals_of(got, wish).usd.value) / hours)
     if wish.most_usd_per_million_samples is not None:
         room.append((wish.most_usd_per_million_samples / got.usd_per_million_samples - 1) * usd)
     # A plan that holds with a confidence is not the cheapest placement, which would lead it.

@@ -639,8 +639,9 @@ def _miss_words(code: str, other: Estimate, got: Estimate, wish: Requirements) -
             if other_usd <= wish.budget_usd_per_hour * NEAR
             else ""
         )
-    if code == "total-budget" and wish.budget_usd is not None and other_speed > speed * CLEARLY:
-        total = totals_of(other, wish.samples or 0).usd.value
+    worth = other_speed > speed * CLEARLY and wish.objective != "total"  # no dollars are saved
+    if code == "total-budget" and wish.budget_usd is not None and worth:
+        total = totals_of(other, wish).usd.value
         return (
             f"{format_usd(total - wish.budget_usd)} over budget in total, {gain}"
             if total <= wish.budget_usd * NEAR
@@ -649,7 +650,7 @@ def _miss_words(code: str, other: Estimate, got: Estimate, wish: Requirements) -
     if floor is None or other_speed * NEAR < floor:
         return ""
     if code == "deadline" and wish.samples is not None and wish.deadline_s is not None:
-        there, here = totals_of(other, wish.samples), totals_of(got, wish.samples).usd.value
+        there, here = totals_of(other, wish), totals_of(got, wish).usd.value
         late = format_duration(there.seconds.value - wish.deadline_s)
         return (
             f"{late} after the deadline, saves {format_usd(here - there.usd.value)}"

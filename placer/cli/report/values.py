@@ -11,6 +11,7 @@ _BEHIND = {
     "cost-per-sample": " per million samples",
     "time": "",
     "carbon": " g CO2e/h",
+    "total": " in all",
 }
 _FIGURES = {"throughput": format_number, "time": format_duration, "carbon": format_number}
 

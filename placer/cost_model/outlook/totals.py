@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from placer.cost_model.estimate import Estimate
+from placer.problem.requirements import Requirements
 from placer.units import SECONDS_PER_HOUR, Interval
 
 
@@ -16,34 +17,41 @@ class Totals(Struct, frozen=True, kw_only=True):
     usd: Interval
 
 
-def totals_of(got: Estimate, samples: int) -> Totals:
-    """Time and money until so many samples count.
+def totals_of(got: Estimate, wish: Requirements) -> Totals:
+    """Time and money until all samples of a request count.
 
     Parameters
     ----------
     got
         Estimate of a placement.
-    samples
-        Samples at equal progress: what passes through the workers, divided by the samples-to-target
-        multiplier.
+    wish
+        Has the samples at equal progress: what passes through the workers, divided by the
+        samples-to-target multiplier; and the seconds in which machines start.
 
     Notes
     -----
-    While all machines are there: waiting for spot machines and starting up are not in it. The ends
-    of the money are the lowest price per hour for the shortest time and the highest for the
-    longest; the truth lies within, as a fast run also sends more per hour.
+    While all machines are there: waiting for spot machines is not in it. Machines alone are paid
+    while they start, as nothing is sent. The ends of the money are the lowest price per hour for
+    the shortest time and the highest for the longest; the truth lies within, as a fast run also
+    sends more per hour.
     """
-    speed, usd = got.effective_samples_per_second, got.usd_per_hour_interval
-    seconds = Interval(
-        value=samples / speed.value, low=samples / speed.high, high=samples / speed.low
+    speed, usd, samples = got.effective_samples_per_second, got.usd_per_hour_interval, wish.samples
+    work = Interval(
+        value=(samples or 0) / speed.value,
+        low=(samples or 0) / speed.high,
+        high=(samples or 0) / speed.low,
     )
-    hours = Interval(
-        **{end: getattr(seconds, end) / SECONDS_PER_HOUR for end in ("value", "low", "high")}
-    )
+    # Prices of machines are off by as much as the whole.
+    share = got.usd_per_hour.compute / usd.value if usd.value > 0 else 0.0
+    paid_s = {end: getattr(work, end) + share * wish.startup_s for end in ("value", "low", "high")}
     return Totals(
-        samples=samples,
-        seconds=seconds,
+        samples=samples or 0,
+        seconds=Interval(
+            value=work.value + wish.startup_s,
+            low=work.low + wish.startup_s,
+            high=work.high + wish.startup_s,
+        ),
         usd=Interval(
-            value=usd.value * hours.value, low=usd.low * hours.low, high=usd.high * hours.high
+            **{end: getattr(usd, end) * s / SECONDS_PER_HOUR for end, s in paid_s.items()}
         ),
     )

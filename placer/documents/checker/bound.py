@@ -21,6 +21,8 @@ from placer.documents.checker.seconds import (
 )
 
 SLACK = 1e-9
+LEAST_WORK_S = 1e-6
+"""Seconds of work that are left of a deadline by which machines have not started."""
 INTERVALS = 60
 """Pieces into which speeds are cut where cost per sample is bounded."""
 WIDEST = 1e4
@@ -50,8 +52,13 @@ class Relaxed:
         self.wish, self.machines = wish, machines
         self.multipliers = [0.0, *multipliers, CHEAPEST]
         self.budget: float = (wish["budget_usd_per_hour"] or float("inf")) * (1 + SLACK)
-        in_time = wish["samples"] / wish["deadline_s"] if wish["deadline_s"] is not None else 0.0
+        startup_s: float = wish.get("startup_s", 0.0)
+        in_time = 0.0
+        if wish["deadline_s"] is not None:
+            in_time = wish["samples"] / max(wish["deadline_s"] - startup_s, LEAST_WORK_S)
         self.floor: float = max(wish["min_samples_per_second"] or 0.0, in_time) * (1 - SLACK)
+        total = wish["objective"] == "total"
+        self.startup_s: float = startup_s / wish["samples"] if total else 0.0  # of each sample
         self.objective = "throughput" if wish["objective"] == "time" else wish["objective"]
         self.batch: int = wish["target_batch_size"] or self.profile["target_batch_size"]
         packed = BYTES_PER_ELEMENT[wish["compression"] or self.profile["compression"]]
@@ -82,12 +89,14 @@ class Relaxed:
         return self._told((max if self.objective == "throughput" else min)(bounds, default=None))
 
     def _told(self, value: float | None) -> float | None:
-        """Return the samples/s as seconds for all samples, where time is the objective."""
-        return (
-            self.wish["samples"] / value
-            if value is not None and self.wish["objective"] == "time"
-            else value
-        )
+        """Return the samples/s as seconds for all samples, where time is the objective, and the
+        price of a million samples as that of all, where this is.
+        """
+        if value is None:
+            return None
+        if self.wish["objective"] == "time":
+            return float(self.wish["samples"] / value + self.wish.get("startup_s", 0.0))
+        return value * self.wish["samples"] / 1e6 if self.wish["objective"] == "total" else value
 
     def _alone(self, factor: float) -> float | None:
         counted = [
@@ -100,7 +109,8 @@ class Relaxed:
             return max((speed for speed, _ in allowed), default=None)
         if self.objective == "cost":
             return min((usd for _, usd in allowed), default=None)
-        return min((usd / 3600 / speed * 1e6 for speed, usd in allowed), default=None)
+        paid = (usd / 3600 * (1 / speed + self.startup_s) * 1e6 for speed, usd in allowed)
+        return min(paid, default=None)
 
     def _rounds(self, strategy: str, seconds: float) -> list[tuple[float, float]]:
         """List the pairs (a, b) of which a round is the longest a x calculation + b; an exchange
@@ -191,7 +201,13 @@ class Relaxed:
             return max([least_usd, *((needed - total) / m for m, total in lines if m > 0)])
         low = self._needed(rounds, samples, multiplier)
         return max(
-            self._per_million(lines, least_usd, (low, most_speed), (a, b / samples), multiplier)
+            self._per_million(
+                lines,
+                least_usd,
+                (low, most_speed),
+                (a, b / samples + self.startup_s / multiplier),
+                multiplier,
+            )
             for a, b in rounds
             if a > 0
         )

@@ -29,15 +29,17 @@ LOCAL = ("local-sgd", "model-averaging", "asgd-ga", "diloco", "streaming-diloco"
 
 
 def broken_limits(
-    case: Case, bill: Bill, samples_per_second: float, usd_per_hour: float
+    case: Case, bill: Bill, samples_per_second: float, usd: Mapping[str, float]
 ) -> list[str]:
     """Name every limit that the placement breaks.
 
     Parameters
     ----------
-    samples_per_second, usd_per_hour
-        What counts towards the target, and its price, by the second implementation.
+    samples_per_second, usd
+        What counts towards the target, and its price per hour by component, by the second
+        implementation.
     """
+    usd_per_hour = usd["total"]
     wish, broken = (
         case.wish,
         [
@@ -54,7 +56,7 @@ def broken_limits(
     most, machines = wish.get("max_machines"), sum(map(machine_count, case.placement["workers"]))
     if most is not None and machines > most:
         broken.append(f"{machines} machines, not at most {most}")
-    broken += _totals(case, samples_per_second, usd_per_hour)
+    broken += _totals(case, samples_per_second, usd)
     budget, floor = wish["budget_usd_per_hour"], wish["min_samples_per_second"]
     if budget is not None and usd_per_hour > budget * (1 + SLACK):
         broken.append(f"{usd_per_hour:.6g} USD/h are above the budget of {budget:g} USD/h")
@@ -65,14 +67,15 @@ def broken_limits(
     return broken
 
 
-def _totals(case: Case, samples_per_second: float, usd_per_hour: float) -> Iterator[str]:
+def _totals(case: Case, samples_per_second: float, usd: Mapping[str, float]) -> Iterator[str]:
     """Check time and money for all samples."""
-    wish, each = case.wish, usd_per_hour / 3600 / samples_per_second
-    if wish["deadline_s"] is not None and wish["samples"] / samples_per_second > wish[
-        "deadline_s"
-    ] * (1 + SLACK):
+    wish, each = case.wish, usd["total"] / 3600 / samples_per_second
+    startup_s, samples = wish.get("startup_s", 0.0), wish["samples"] or 0
+    seconds = samples / samples_per_second + startup_s
+    if wish["deadline_s"] is not None and seconds > wish["deadline_s"] * (1 + SLACK):
         yield f"{wish['samples']:,} samples take longer than the deadline"
-    if wish["budget_usd"] is not None and each * wish["samples"] > wish["budget_usd"] * (1 + SLACK):
+    paid = each * samples + usd["compute"] / 3600 * startup_s
+    if wish["budget_usd"] is not None and paid > wish["budget_usd"] * (1 + SLACK):
         yield f"{wish['samples']:,} samples cost more than the budget in total"
     limit = wish["most_usd_per_million_samples"]
     if limit is not None and each * 1e6 > limit * (1 + SLACK):

@@ -23,7 +23,7 @@ PRICED = 40
 """Placements that are priced in full at most, the most promising first."""
 CLEARLY = 1e-6
 """Relative difference above which a placement beats a bound."""
-OBJECTIVES = ("throughput", "time", "cost", "cost-per-sample")
+OBJECTIVES = ("throughput", "time", "cost", "cost-per-sample", "total")
 """Objectives that the second implementation works out."""
 
 
@@ -97,8 +97,9 @@ def _quick(
                     counted = relaxed.counted(
                         mode["strategy"], n, machine.host, n * machine.speed, samples, factor
                     )
+                usd = n * machine.usd
                 if counted >= relaxed.floor:
-                    yield (_objective(problem, counted, n * machine.usd), machine, n, mode)
+                    yield (_objective(problem, counted, usd, usd), machine, n, mode)
 
 
 def _breaks_shares(machine: Machine, wish: Mapping[str, Any]) -> bool:
@@ -107,13 +108,18 @@ def _breaks_shares(machine: Machine, wish: Mapping[str, Any]) -> bool:
     return bool(wish.get("max_shares")) or (floor is not None and market != "on_demand")
 
 
-def _objective(problem: Mapping[str, Any], samples_per_second: float, usd: float) -> float:
-    """Return the objective of samples/s that count and USD/h."""
+def _objective(
+    problem: Mapping[str, Any], samples_per_second: float, usd: float, compute: float
+) -> float:
+    """Return the objective of samples/s that count and USD/h, of which machines are a part."""
     wish = problem["requirements"]
+    startup_s, samples = float(wish.get("startup_s", 0.0)), float(wish["samples"] or 0)
     if wish["objective"] == "throughput":
         return samples_per_second
     if wish["objective"] == "time":
-        return float(wish["samples"]) / samples_per_second
+        return samples / samples_per_second + startup_s
+    if wish["objective"] == "total":
+        return (samples / samples_per_second * usd + startup_s * compute) / 3600
     return usd if wish["objective"] == "cost" else usd / 3600 / samples_per_second * 1e6
 
 
@@ -138,12 +144,13 @@ def _value(
         row.update({key: reading.mean(row[key]) for key in ("alone", "in_group")})
     try:
         bill = round_of(case)
-        usd = dollars_of(case, bill)["total"]
+        paid = dollars_of(case, bill)
+        usd = paid["total"]
         counted = case.batch * case.local_steps / bill.seconds / case.multiplier
-        broken = broken_limits(case, bill, counted, usd)
+        broken = broken_limits(case, bill, counted, paid)
     except (KeyError, StopIteration, IndexError, ZeroDivisionError):
         return None
-    return None if broken else _objective(problem, counted, usd)
+    return None if broken else _objective(problem, counted, usd, paid["compute"])
 
 
 def _placement(

@@ -218,9 +218,32 @@ def _exchange(value: str, asked: Reading) -> tuple[object, ...]:
 
 
 def default_objective(given: Mapping[str, Any]) -> str:
-    """Choose cost where a floor or a deadline is given and no budget."""
+    """Choose cost where a floor or a deadline is given and no budget: in all where the job has an
+    end.
+    """
     floor = given.get("min_throughput") or given.get("deadline")
-    return "cost" if floor and not given.get("budget") else "throughput"
+    return _cost(given) if floor and not given.get("budget") else "throughput"
+
+
+def _cost(given: Mapping[str, Any]) -> str:
+    """Name what ``cost`` means: USD/h, or USD in all where a job has an end.
+
+    Notes
+    -----
+    A plan with fallbacks counts the dollars of a whole run anyway: its mean over scenarios.
+    """
+    return "total" if _ends(given) else "cost"
+
+
+def _ends(given: Mapping[str, Any]) -> bool:
+    """Tell whether the request says how much is trained."""
+    return any(given.get(word) is not None for word in ("samples", "tokens"))
+
+
+def _startup(value: str, asked: Reading) -> tuple[object, ...]:
+    """Read the paid time until machines work, which counts where a job has an end."""
+    seconds = 0.0 if re.fullmatch(r"0+(\.0+)?\s*[a-z]*", value.strip()) else parse_seconds(value)
+    return (seconds if _ends(asked.words) else 0.0,)
 
 
 def _objective(value: str, asked: Reading) -> tuple[object, ...]:
@@ -229,7 +252,7 @@ def _objective(value: str, asked: Reading) -> tuple[object, ...]:
         return default_objective(asked.words), True
     if value not in OBJECTIVES:
         raise unknown("objective", value, OBJECTIVES)
-    return value, False
+    return _cost(asked.words) if value == "cost" else value, False
 
 
 def _shares(value: str | Iterable[str], asked: Reading) -> tuple[object, ...]:
@@ -278,6 +301,7 @@ READERS: Mapping[str, Reader] = {
     "rate": lambda value, asked: (parse_rate(value),),
     "regions": lambda value, asked: parse_range(value, "regions", ALL_REGIONS),
     "seconds": lambda value, asked: (parse_seconds(value),),
+    "startup": _startup,
     "shares": _shares,
     "share": lambda value, asked: (parse_fraction(value, asked.wish.word, MOST_SHARE),),
     "store": lambda value, asked: (store_named(value, asked.catalog).place,),

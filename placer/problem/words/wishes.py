@@ -166,6 +166,22 @@ class TrainingWishes(TypedDict, total=False):
             scales=True,
         ),
     ]
+    startup: Annotated[
+        str | float | None,
+        Wish(
+            group="training",
+            fields=("startup_s",),
+            reader="startup",
+            metavar="TIME",
+            example="5min",
+            help="Paid time until machines work, in the totals of --samples or --tokens; assumed.",
+            more="A number is seconds.",
+            default="10min",
+            number="{}s",
+            keys=("startup_seconds",),
+            scales=True,
+        ),
+    ]
     seq_len: Annotated[
         str | int | None,
         Wish(
@@ -642,8 +658,9 @@ class Wishes(TrainingWishes, total=False):
             example="cost-per-sample",
             help="throughput, cost, cost-per-sample, time, carbon or expected; default: "
             "throughput, or cost with a floor or deadline alone.",
-            more="``expected`` is the default objective averaged over scenarios of spot "
-            "capacity, with fallbacks.",
+            more="``cost`` is USD/h, and with ``samples`` or ``tokens`` USD in all, which "
+            "documents call ``total``. ``expected`` is the default objective averaged over "
+            "scenarios of spot capacity, with fallbacks.",
         ),
     ]
     gpu: Annotated[

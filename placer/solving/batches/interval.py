@@ -173,7 +173,7 @@ def _moved(objective: Objective, value: float, slower: float, dearer: float) -> 
         return value * slower if objective.maximised else value / slower
     if objective.name == "carbon":  # of machines, whatever the batch
         return value
-    return value / dearer / (slower if objective.name == "cost-per-sample" else 1.0)
+    return value / dearer / (slower if objective.by_sample else 1.0)
 
 
 def _looser(wish: Requirements, slower: float, dearer: float) -> Requirements:

@@ -75,7 +75,7 @@ def _promise(seconds: float, size: Size, objective: Objective) -> float:
     if objective.by_speed:
         return seconds
     usd = size.usd_per_hour
-    return usd * seconds if objective.name == "cost-per-sample" else usd
+    return usd * seconds if objective.by_sample else usd
 
 
 def _of_each_device(sizes: Iterable[Size], workers: int, problem: Problem) -> Iterator[Placement]:

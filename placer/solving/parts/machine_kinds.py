@@ -157,8 +157,8 @@ class _KindSearch(PartSearch):
             speed = min(speed, wish.budget_usd_per_hour / usd)
         speed *= (1 + ROUNDING) / self.multiplier
         usd *= self.multiplier * (1 - ROUNDING)
-        if self.objective.name == "cost-per-sample":
-            return usd_per_million_samples(usd, 1.0)
+        if self.objective.by_sample:
+            return self.objective.from_usd_per_million(usd_per_million_samples(usd, 1.0))
         least = usd * (wish.floor_samples_per_second or 0.0)
         value = self.objective.value_at(speed, least, 0.0)
         return -self.objective.sign * value if math.isfinite(value) else -math.inf

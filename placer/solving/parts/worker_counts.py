@@ -223,10 +223,11 @@ class _CountSearch(PartSearch):
         least_s = min((seconds for seconds, usd in timed if usd <= each), default=None)
         if least_s is None or all(usd == math.inf for _, usd in timed):  # so many do not exist
             return None
-        if self.objective.name == "cost-per-sample":
+        if self.objective.by_sample:
             # Of unlike workers each is paid for as long as the slowest works, and so for its own.
             work = min(seconds * usd for seconds, usd in timed)
-            value = usd_per_million_samples(workers * work, batch / self.multiplier)
+            usd = usd_per_million_samples(workers * work, batch / self.multiplier)
+            value = self.objective.from_usd_per_million(usd)
         else:
             usd = workers * min(usd for _, usd in timed)
             value = self.objective.value_at(batch / least_s / self.multiplier, usd, 0.0)
@@ -240,7 +241,7 @@ class _CountSearch(PartSearch):
         floors = [wish.floor_samples_per_second or 0.0]
         budget = wish.budget_usd_per_hour
         if goal is not None and self.objective.by_speed:
-            floors.append(goal if self.objective.maximised else (wish.samples or 1) / goal)
+            floors.append(self.objective.to_searched(goal))
         if goal is not None and self.objective.name == "cost":
             budget = min(goal * (1 + ROUNDING), math.inf if budget is None else budget)
         usd_s = min(
@@ -268,7 +269,8 @@ class _CountSearch(PartSearch):
     @property
     def _cheapest(self) -> float | None:
         """USD per million samples that are worth finding, where these are the objective."""
-        return self.goal if self.objective.name == "cost-per-sample" else None
+        goal = self.goal if self.objective.by_sample else None
+        return None if goal is None else self.objective.usd_per_million(goal)
 
     def is_open(self, answer: Result, rank: float) -> bool:
         """Unlike workers that wait for a slower one than there is may be better: they are no

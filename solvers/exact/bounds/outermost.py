@@ -38,7 +38,7 @@ def unbeatable_value(market: Market, target: Target) -> float:
         return _most_speed(market, speed, target.budget_usd_per_hour)
     if name == "cost":
         return _least_usd(market, speed, target.floor_samples_per_second)
-    if name == "cost-per-sample":
+    if target.objective.by_sample:
         usd = float((_offers(market) / speed).min())
         read = SECONDS_PER_HOUR * counted * min(market.data_usd)
         return target.objective.value_at(1.0, usd + read, None)

@@ -185,6 +185,7 @@ def without_money(wish: Requirements, floor: float | None) -> Requirements:
         objective="cost",
         min_samples_per_second=floor if floor and floor < inf else None,
         deadline_s=None,
+        startup_s=0.0,
         budget_usd=None,
         budget_usd_per_hour=None,
         most_usd_per_million_samples=None,

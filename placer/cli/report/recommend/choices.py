@@ -73,10 +73,9 @@ def _usd(value: float) -> str:
 
 
 def _row(label: str, option: Option, problem: Problem) -> Choice:
-    got, samples = option.estimate, problem.requirements.samples
-    total = ""
-    if samples is not None:
-        totals = totals_of(got, samples)
+    got, total = option.estimate, ""
+    if problem.requirements.samples is not None:
+        totals = totals_of(got, problem.requirements)
         total = f"{format_duration(totals.seconds.value)}, {_usd(totals.usd.value)}"
     return Choice(
         label=label,

@@ -10,6 +10,7 @@ from placer.cli.report.recommend.choices import price_words, rented
 from placer.cli.report.recommend.confidence_words import short_confidence_lines
 from placer.cli.report.recommend.figures import (
     COMPRESSION_NAMES,
+    in_time_words,
     short_total_words,
 )
 from placer.cli.report.recommend.inner_words import short_inner_words, software_words
@@ -39,6 +40,7 @@ from placer.market.checks.outliers import Outlier
 from placer.market.words.own_places import own_places
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
 from placer.solving.answer import Warn
 from placer.solving.cross_check import verification_words
 from placer.solving.result import Option, OwnOrRented, Result
@@ -112,7 +114,8 @@ def answer_lines(result: Result) -> Lines:
     assert placement is not None
     assert got is not None
     yield "model", asked_words(problem)
-    for label, text in _estimate_lines(placement, got, problem):
+    in_time = "" if result.confidence is not None else in_time_words(placement, got, problem)
+    for label, text in _estimate_lines(placement, got, problem, in_time):
         if label != "total" or result.confidence is None:  # its plan has time and money of the run
             yield label, text
     yield "proof", short_proof_words(result)
@@ -140,11 +143,11 @@ def _own_lines(beside: OwnOrRented, problem: Problem) -> Lines:
     """Yield a table of own machines, own with spot ones and spot ones alone, and the prices at
     which own machines and rented ones cost the same.
     """
-    samples = problem.requirements.samples
+    wish = problem.requirements
     each = "sample" if problem.profile.architecture is None else "token"
     head = ("", "USD/h", f"{each}s/s", "total", "machines")
-    rows = [head, *(_own_row(row, samples) for row in beside.rows)]
-    if samples is None:
+    rows = [head, *(_own_row(row, wish) for row in beside.rows)]
+    if wish.samples is None:
         rows = [(*row[:3], row[4]) for row in rows]
     for number, line in enumerate(aligned(rows)):
         yield "" if number else "options", line
@@ -152,10 +155,10 @@ def _own_lines(beside: OwnOrRented, problem: Problem) -> Lines:
         yield "cheaper", break_even_words(beside.break_even, each)
 
 
-def _own_row(row: Option, samples: int | None) -> tuple[str, ...]:
+def _own_row(row: Option, wish: Requirements) -> tuple[str, ...]:
     total = ""
-    if samples is not None:
-        whole = totals_of(row.estimate, samples)
+    if wish.samples is not None:
+        whole = totals_of(row.estimate, wish)
         total = f"{format_usd(whole.usd.value)} in {format_duration(whole.seconds.value)}"
     return (
         row.label,
@@ -201,8 +204,12 @@ def _quota_words(problem: Problem, placement: Placement) -> str:
     return ", ".join(f"{count} {gpu}" for gpu, count in gpus.items())
 
 
-def _estimate_lines(placement: Placement, got: Estimate, problem: Problem) -> Lines:
-    """Yield step, plan of the workers, price, and what is due once or in all."""
+def _estimate_lines(
+    placement: Placement, got: Estimate, problem: Problem, in_time: str = ""
+) -> Lines:
+    """Yield step, plan of the workers, price, and what is due once or in all; ``in_time`` is the
+    chance that a deadline is kept, in words.
+    """
     yield "step", _step_words(placement, got, problem)
     inside = short_inner_words(placement, problem)
     if inside:
@@ -211,7 +218,7 @@ def _estimate_lines(placement: Placement, got: Estimate, problem: Problem) -> Li
         yield "target", _target_words(got)
     yield "price", _price_words(placement, got, problem)
     if problem.requirements.samples is not None:
-        yield "total", short_total_words(got, problem.requirements.samples)
+        yield "total", short_total_words(got, problem.requirements) + in_time
     for move in got.moves:
         size = f"{format_number(move.samples)} samples from {move.src} to {move.dst}"
         yield "moves", f"{size}, once: {format_usd(move.usd)}, {format_seconds(move.seconds)}"
@@ -367,6 +374,11 @@ def _region_words(result: Result) -> Iterator[str]:
             here, there = result.objective.value(got), result.objective.value(other.estimate)
             more = f" ({signed_percent(there / here - 1)})" if here else ""
             yield f"one is best: {count} emit {most}{format_number(there)} g CO2e/h{more}"
+            return
+        if result.objective.name == "total":
+            here, there = result.objective.value(got), result.objective.value(other.estimate)
+            more = f" ({100 * (there / here - 1):+.0f} %)" if here else ""
+            yield f"one is best: {count} cost {most}{format_usd(there)} in all{more}"
             return
         speed_least, usd_most = (least, "") if result.objective.by_speed else ("", most)
         yield (

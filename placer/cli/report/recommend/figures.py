@@ -21,6 +21,7 @@ from placer.problem.exchange import traits
 from placer.problem.exchange.streaming_diloco import fragments
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
+from placer.problem.requirements import Requirements
 from placer.units import (
     format_bandwidth,
     format_bytes,
@@ -58,7 +59,8 @@ def figures(placement: Placement, got: Estimate, problem: Problem) -> list[tuple
         lines.append(("target", target_words(got)))
     lines += [("step", _step_words(got)), ("price", _price_words(got))]
     if problem.requirements.samples is not None:
-        lines.append(("total", total_words(got, problem.requirements.samples)))
+        total = total_words(got, problem.requirements)
+        lines.append(("total", total + in_time_words(placement, got, problem)))
     lines.append(("carbon", _carbon_words(got)))
     paid = [use for use in got.links if use.src != use.dst or use.usd_per_hour > 0]
     lines += [
@@ -80,26 +82,45 @@ def _speed_words(got: Estimate) -> str:
     return f"{value} tokens/s ({spread}{sequences} sequences/s; from {_bases(got)} rates)"
 
 
-def total_words(got: Estimate, samples: int) -> str:
+def total_words(got: Estimate, wish: Requirements) -> str:
     """Give time and money for all samples, with their intervals."""
+    samples = wish.samples or 0
     count = (
         f"{samples:,} samples"
         if got.tokens_per_sample is None
         else f"{format_tokens(samples * got.tokens_per_sample)} ({samples:,} sequences)"
     )
-    time, usd = _totals(got, samples)
-    return f"{count}: {time}, {usd[0]} in total{usd[1]}"
+    time, usd = _totals(got, wish)
+    return f"{count}: {time}, {usd[0]} in total{usd[1]}{_started(wish)}"
 
 
-def short_total_words(got: Estimate, samples: int) -> str:
+def short_total_words(got: Estimate, wish: Requirements) -> str:
     """Give time and money for all samples, with their intervals, without the samples."""
-    time, usd = _totals(got, samples)
-    return f"{time}, {''.join(usd)}"
+    time, usd = _totals(got, wish)
+    return f"{time}, {''.join(usd)}{_started(wish)}"
 
 
-def _totals(got: Estimate, samples: int) -> tuple[str, tuple[str, str]]:
+def in_time_words(placement: Placement, got: Estimate, problem: Problem) -> str:
+    """Say how likely the deadline is kept; nothing where the speed alone decides it."""
+    deadline_s = problem.requirements.deadline_s
+    if deadline_s is None:
+        return ""
+    from placer.advice.confidence.choice import chance_in_time  # few questions need it
+
+    chance = chance_in_time(placement, got, problem)
+    if chance is None:
+        return ""
+    return f"; {format_plain(100 * chance, 2)} % within {format_duration(deadline_s)}"
+
+
+def _started(wish: Requirements) -> str:
+    """Say how much of the time machines take to start."""
+    return f"; {format_duration(wish.startup_s)} of it start-up" if wish.startup_s else ""
+
+
+def _totals(got: Estimate, wish: Requirements) -> tuple[str, tuple[str, str]]:
     """Return the time with its interval, and the money and its interval."""
-    totals = totals_of(got, samples)
+    totals = totals_of(got, wish)
     time, usd = totals.seconds, totals.usd
     took, between = format_duration(time.value), ""
     if format_duration(time.low) != format_duration(time.high):

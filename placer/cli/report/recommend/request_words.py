@@ -35,6 +35,7 @@ OBJECTIVE_WORDS = {
     "cost-per-sample": "lowest USD per sample",
     "time": "least time to finish",
     "carbon": "lowest g CO2e/h",
+    "total": "fewest USD in all",
 }
 
 
@@ -170,8 +171,9 @@ def _total_limits(wish: Requirements, length: int | None, whole: bool) -> list[s
     if wish.tokens is not None:
         limits = [format_tokens(wish.tokens)]
     if wish.deadline_s is not None and wish.samples is not None:
-        floor = format_speed(wish.samples / wish.deadline_s, length)
-        limits.append(f"within {format_duration(wish.deadline_s)} (at least {floor})")
+        floor = f" (at least {format_speed(wish.samples / wish.work_s, length)})"
+        within = f"within {format_duration(wish.deadline_s)}"
+        limits.append(within + floor * (wish.deadline_s > wish.startup_s))
     if wish.budget_usd is not None:
         limits.append(f"budget {format_usd(wish.budget_usd)} in total{_rate(wish, whole)}")
     if wish.max_carbon_g_per_hour is not None:

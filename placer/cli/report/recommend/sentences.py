@@ -139,7 +139,7 @@ def _total_sentences(option: Option, wish: Requirements, found: str) -> Iterator
     """Say why time or money for all samples is too short."""
     if wish.samples is None or option.label not in ("deadline", "total-budget"):
         return
-    totals = totals_of(option.estimate, wish.samples)
+    totals = totals_of(option.estimate, wish)
     if option.label == "deadline" and wish.deadline_s is not None:
         yield (
             f"The deadline of {format_duration(wish.deadline_s)} is too early: the fastest "
@@ -149,7 +149,7 @@ def _total_sentences(option: Option, wish: Requirements, found: str) -> Iterator
     if option.label == "total-budget" and wish.budget_usd is not None:
         yield (
             f"The budget of {format_usd(wish.budget_usd)} in total is too low: the placement"
-            f"{found} with the cheapest samples that meets the other wishes is "
+            f"{found} with the least dollars in all that meets the other wishes is "
             f"{brief(option.placement)}, which costs {format_usd(totals.usd.value)} for "
             f"{wish.samples:,}."
         )
