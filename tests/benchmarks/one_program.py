@@ -161,7 +161,7 @@ def _count_rows(draft: Draft) -> None:
     model.equal(
         plus(dict.fromkeys(draft.counts, 1.0), {d: -float(n) for n, d in draft.workers.items()})
     )
-    buckets: dict[tuple[str, str, str], tuple[dict[int, float], int]] = {}
+    buckets: dict[tuple[str, ...], tuple[dict[int, float], int]] = {}
     for c, pool in zip(draft.counts, problem.pools, strict=True):
         model.at_most({c: 1.0, draft.regions[pool.offer.place]: -model.high[c]})
         buckets.setdefault(pool.bucket, ({}, pool.gpu_quota))[0][c] = float(pool.offer.gpu_count)

@@ -173,10 +173,14 @@ def standing_words(result: Result) -> str:
     """Say in one word whether the answer stands, and why it may not: it is open where a speed or a
     price that decides it was not read, likely where a price moves by itself.
     """
-    placement, problem = result.placement, result.problem
+    placement, got, problem = result.placement, result.estimate, result.problem
     assert placement is not None
+    assert got is not None
     offers = [*rented(placement, problem)]
-    why = [short_doubt_words(result)]
+    known = short_doubt_words(result)
+    if not known and (unknown := unmeasured(got.provenance)):
+        known = f"speed {' and '.join(dict.fromkeys(unknown.values()))}"
+    why = [known] if result.status == "optimal" else ["not proved", known]
     if any(offer.price_basis == "estimated" for offer in offers):
         prices = price_words(placement, problem)
         why.append(f"the price is {prices}")
