@@ -25,6 +25,7 @@ from placer.advice.recommendation.notes import (
 )
 from placer.advice.recommendation.price_risk import outlier_sentences, price_risk
 from placer.advice.recommendation.renting import check_own_pools, own_notes, with_renting
+from placer.advice.recommendation.staging import staging_notes
 from placer.advice.recommendation.wider_proofs import WiderProofs
 from placer.cost_model.convergence import multiplier_of
 from placer.cost_model.estimate import (
@@ -275,8 +276,9 @@ def _with_alternatives(
     ranked = sorted(scores, key=lambda p: scores[p])
     fitting = [(p, outcome) for p, outcome, broken in considered if outcome and not broken]
     renting = with_renting(result, solver, options)
+    staged = () if stopped else tuple(staging_notes(result, solver, options))
     return replace(
-        replace(renting, notes=(*renting.notes, *bold_notes(bold))),
+        replace(renting, notes=(*renting.notes, *bold_notes(bold), *staged)),
         price_risk=price_risk(result, fitting, solver, options, cases=not short),
         options=tuple(Option(placement=p, estimate=estimate(p, problem)) for p in ranked[:top]),
         baselines=() if stopped else tuple(_baselines(problem, result, solver, options)),

@@ -104,7 +104,7 @@ def _speed(got: Estimate) -> str:
     return f"{speed_number(got.shown_speed.value, got.provenance)} {unit}"
 
 
-SHOWN_NOTES = ("renting", "one-pass", "mixing", "bold")
+SHOWN_NOTES = ("renting", "one-pass", "mixing", "bold", "staged")
 """Codes of notes that are lines of the answer."""
 
 
