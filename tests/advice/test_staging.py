@@ -2,7 +2,7 @@
 
 import pytest
 
-from placer.advice.recommendation.staging import copy_usd
+from placer.advice.recommendation.beside.staging import copy_usd
 from placer.interface.advisor import Advisor
 from placer.solving.result import Result
 from placer.units import GIB

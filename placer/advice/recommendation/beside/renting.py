@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from placer.advice.recommendation.beside.own_or_rented import own_or_rented
 from placer.advice.recommendation.nearest import BASELINE_NODES, short_search
-from placer.advice.recommendation.own_or_rented import own_or_rented
 from placer.cost_model.estimate import Estimate, estimate
 from placer.errors import PlacerError
 from placer.market.words.own_places import host_assumed, own_places
