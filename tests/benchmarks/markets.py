@@ -98,6 +98,9 @@ DEVICE_USD_PER_HOUR = {
 HOST_USD_PER_HOUR = 0.13
 """A small host beside each device."""
 
+AS_BEFORE = {"mixed": True, "figures": "book", "supply": "any"}
+"""Words of a question as it was before machines had to be alike, and figures to be defended."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
@@ -122,7 +125,7 @@ class Question:
     def problem(self) -> Problem:
         """Build the question."""
         if self.book_model is not None:
-            words = {"mixed": True, **self._steps}  # as before machines had to be alike
+            words = {**AS_BEFORE, **self._steps}
             return book_problem(self.book_model, self.budget, quota=self.quota, **words)
         draw = random.Random(f"question {self.seed} {self.regions} {self.types} {self.budget}")
         profile = load_profile(str(PROFILES / f"{draw.choice(MODELS)}.json"))
