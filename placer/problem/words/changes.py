@@ -67,7 +67,15 @@ def add_own_machines(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
 
 
 def defend_figures(catalog: Catalog, rows: Sequence[Row]) -> Catalog:
-    """Put figures that can be defended in place of those of a book; see `defended`."""
+    """Put figures that can be defended in place of those of a book; see `defended`.
+
+    Raises
+    ------
+    PlacerError
+        If the book has them.
+    """
+    if FIGURES in catalog.changes:
+        raise PlacerError(f"'{FIGURES}' changes nothing", "the book has such figures already")
     changed = defended(catalog)
     changed.memo[AT_BOOK_FIGURES] = catalog
     return changed
