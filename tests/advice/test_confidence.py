@@ -28,6 +28,7 @@ QUESTION: dict[str, Any] = {
     "market": "spot",
     "gpu": "H100",
     "places": "gcp",
+    "figures": "book",
 }
 
 
@@ -205,7 +206,7 @@ def test_a_plan_that_often_fails_is_not_cheap() -> None:
     cost 91 USD a run, of which 79 % finish: 115 USD each; a start takes the usual 5 minutes.
     """
     words = {**QUESTION, "deadline": "10h", "time_limit": "60s", "alternatives": False}
-    words |= {"figures": "book", "startup": 0}
+    words["startup"] = 0
     sure = placer.recommend("llama-3.1-8b", confidence="30%", **words).confidence
     assert sure is not None
     assert sure.reached > 0.7

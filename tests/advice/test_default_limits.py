@@ -27,7 +27,7 @@ def codes(model: str, **words: Any) -> dict[str, str]:
 
 def test_the_supply_is_named_where_all_of_it_is_used() -> None:
     """16 of 16 spot machines; nothing where a place has some left, and nothing without a limit."""
-    words = {"gpu": "H200:8", "places": "aws/ap-south-1", "market": "spot"}
+    words = {"gpu": "H200:8", "places": "aws/ap-south-1", "market": "spot", "figures": "book"}
     said = codes("roberta-xlm", budget="500/h", **words)
     assert said["supply"].startswith("uses 16 of 16 spot machines p5en.48xlarge in aws/ap-south-1")
     assert "--supply any plans with more" in said["supply"]
@@ -151,7 +151,7 @@ def test_explain_and_infeasible_answers_name_the_supply() -> None:
 
 def test_explain_names_machines_of_one_kind() -> None:
     """On demand for 5 USD/h unlike machines would be faster: `--mixed`."""
-    problem = advisor.problem("roberta-xlm", budget="5/h", market="on-demand")
+    problem = advisor.problem("roberta-xlm", budget="5/h", market="on-demand", figures="book")
     binding = explain(problem).binding
     assert binding is not None
     (limit,) = (limit for limit in binding.limits if limit.code == "kinds")

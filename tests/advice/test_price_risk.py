@@ -174,7 +174,7 @@ def test_a_plan_with_a_confidence_does_not_rest_on_being_the_cheapest() -> None:
     price of it decides against them. Its outlier is named all the same.
     """
     asked = {"tokens": "10B", "deadline": "3d", "market": "spot", "confidence": "95%"}
-    got = placer.recommend("llama-3.1-8b", **asked)  # type: ignore[arg-type]
+    got = placer.recommend("llama-3.1-8b", figures="book", **asked)  # type: ignore[arg-type]
     assert got.confidence is not None
     assert got.estimate is not None
     risk = got.price_risk

@@ -35,11 +35,13 @@ def test_recommend_says_plan_software_days_and_dollars(run: Run) -> None:
 
 
 def test_a_deadline_asks_for_tokens_a_second(run: Run) -> None:
-    """Ten billion tokens a day are 115,741 tokens/s, rounded up to whole sequences."""
+    """Ten billion tokens in a day less ten minutes of starting are 116,550 tokens/s, rounded up to
+    whole sequences.
+    """
     words = (*MODEL, "--tokens", "10B", "--deadline", "1d", "--objective", "cost", "--gpu", "H100")
     done = run("recommend", *words, "--quota", "64", columns=200)
     assert done.returncode == 0, done.stderr
-    assert "(at least 115,741 tokens/s)" in " ".join(done.stdout.split())
+    assert "(at least 116,550 tokens/s)" in " ".join(done.stdout.split())
 
 
 def test_estimate_by_hand_with_an_island(run: Run) -> None:

@@ -145,6 +145,8 @@ def test_data_in_one_region_is_proved_over_a_whole_book(store: str, objective: s
         data_size="2TB",
         gpu=["T4", "L4", "L40S"],
         objective=objective,
+        figures="book",
+        supply="any",
     )
     answer = solve(problem, "exact", SolveOptions(node_limit=500, time_limit_s=60))
     assert answer.status is Status.OPTIMAL

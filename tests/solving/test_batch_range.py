@@ -378,6 +378,7 @@ def test_a_batch_that_divides_among_the_ranks_is_tried() -> None:
     same time. The ends of the range and its power of two divide nothing.
     """
     words: dict[str, Any] = {"budget": "100/h", "gpu": "H100:8", "places": "gcp/europe-north1"}
+    words["figures"] = "book"
     best = placer.recommend("llama-3.1-8b", tbs="480..600", alternatives=False, **words)
     assert best.problem.batch == 576
     assert best.placement is not None

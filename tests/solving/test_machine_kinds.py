@@ -65,7 +65,7 @@ def test_every_solver_keeps_workers_alike(solver: str) -> None:
 
 def test_machines_may_be_mixed_where_that_is_asked_for() -> None:
     """On demand for 5 USD/h one kind of machine is alone by itself and mixed ones are faster."""
-    words = {"budget": "5/h", "market": "on-demand", "alternatives": False}
+    words = {"budget": "5/h", "market": "on-demand", "alternatives": False, "figures": "book"}
     alike = placer.recommend("roberta-xlm", **words)  # type: ignore[arg-type]
     mixed = placer.recommend("roberta-xlm", mixed=True, **words)  # type: ignore[arg-type]
     assert alike.placement is not None
@@ -84,7 +84,7 @@ def test_machines_may_be_mixed_where_that_is_asked_for() -> None:
 def test_equal_questions_say_the_same_of_mixed_machines() -> None:
     """The second answer of an Advisor is known, with what was noted."""
     advisor = placer.Advisor()
-    words = {"budget": "5/h", "market": "on-demand", "alternatives": False}
+    words = {"budget": "5/h", "market": "on-demand", "alternatives": False, "figures": "book"}
     first, second = (advisor.recommend("roberta-xlm", **words) for _ in range(2))  # type: ignore[arg-type]
     assert first.notes == second.notes
     assert "mixing" in {note.code for note in second.notes}

@@ -18,7 +18,7 @@ advisor = Advisor()
 def refusal(model: str = "llama-3.1-70b", **words: Any) -> PlacerError:
     """The error of a question that admits no machine."""
     with pytest.raises(PlacerError) as raised:
-        require_pools(advisor.problem(model, "default", **words))
+        require_pools(advisor.problem(model, "default", **({"figures": "book"} | words)))
     assert raised.value.exit_code == 2
     assert "\n" not in str(raised.value)
     return raised.value

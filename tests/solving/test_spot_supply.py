@@ -164,7 +164,7 @@ def test_no_answer_rests_on_hundreds_of_spot_machines() -> None:
     """For 500 USD/h no type of a place gives more than 16 spot machines; without the limit the
     answer was 43 of one type.
     """
-    words = {"budget": "500/h", "alternatives": False}
+    words = {"budget": "500/h", "alternatives": False, "figures": "book"}
     few = placer.recommend("roberta-xlm", **words)  # type: ignore[arg-type]
     many = placer.recommend("roberta-xlm", supply="any", **words)  # type: ignore[arg-type]
     assert few.placement is not None
