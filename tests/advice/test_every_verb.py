@@ -1,4 +1,5 @@
-"""Every verb with every objective and every limit, on a market of two machines.
+"""Every verb with every objective and every limit, with and without mixed machines, on a market of
+two machines.
 
 What is expected is worked out here by hand: `by_hand` prices an estimate, `HIGHEST` says which way
 is up, and `keeps` compares with the limits.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import copy
 import importlib
 import json
+import sys
 from collections.abc import Mapping
 from io import StringIO
 from itertools import pairwise, product
@@ -83,13 +85,23 @@ TWICE: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
 """One limit in two spellings: samples/s as a deadline for all, USD for a million as a budget."""
 BOXES = parse_boxes(["price=0.5..2", "rate=0.5..2", "bandwidth=0.5..2"])
 every_objective = pytest.mark.parametrize("objective", OBJECTIVES)
+ALIKE = {"uniform": True, "transport": "nccl"}
 every_limit = pytest.mark.parametrize("limit", LIMITS)
 twice = pytest.mark.parametrize(("one", "other"), TWICE)
 
 
+SOFTWARE: dict[str, Any] = {}
+"""Wishes of all questions of a test: machines may be mixed, or are of one kind under NCCL."""
+
+
+@pytest.fixture(autouse=True, params=[{}, ALIKE], ids=["mixed", "alike"])
+def _software(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "SOFTWARE", request.param)
+
+
 def market(**wishes: Any) -> Problem:
     """`two_places` for a million samples on up to two machines: T4s of 70 W, grids of `GRIDS`."""
-    problem = two_places(**{"max_workers": 2, "samples": SAMPLES, **wishes})
+    problem = two_places(**{"max_workers": 2, "samples": SAMPLES, **SOFTWARE, **wishes})
     book = problem.catalog
     regions = {p: replace(r, grid_carbon_g_per_kwh=GRIDS[p]) for p, r in book.regions.items()}
     gpus = {name: replace(gpu, power_w=70.0) for name, gpu in book.gpus.items()}
@@ -191,6 +203,8 @@ def test_the_limits_bind_and_leave_something() -> None:
     """Each limit but none changes the best value of some objective, and each has an answer, so the
     tests of this file draw what they are about.
     """
+    if SOFTWARE:
+        pytest.skip("machines of one kind leave less to be limited")
     free = {objective: best_by_hand(asked(objective, "none")) for objective in OBJECTIVES}
     for limit in LIMITS:
         values = {objective: best_by_hand(asked(objective, limit)) for objective in OBJECTIVES}
