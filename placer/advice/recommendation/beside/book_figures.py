@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placer.advice.recommendation.nearest import BASELINE_NODES, short_search
+from placer.advice.recommendation.nearest import short_search
 from placer.cost_model.limits import evaluated
 from placer.market.catalog import Catalog, VmOffer
-from placer.market.scaled_market import with_one_price
+from placer.market.scaled_market import with_offers, with_one_price
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.words.changes import AT_BOOK_FIGURES, book_changed_again
@@ -20,6 +20,8 @@ from placer.units import format_usd
 
 WORTH_A_WORD = 0.02
 """Share by which the answer at book figures has to be better."""
+BOLD_NODES = 10
+"""Nodes of the search at book figures: it is only told about."""
 HALVINGS = 20
 """Steps in which the highest price is found that an answer bears: to a millionth of its range."""
 
@@ -37,7 +39,7 @@ def bold_option(result: Result, solver: str, options: SolveOptions) -> Option | 
     if book is None or value is None or result.confidence or allowance.current().spent:
         return None
     asked = replace(result.problem, catalog=book_changed_again(book, defended.changes[1:]))
-    bold = solve(asked, solver, short_search(options, BASELINE_NODES, result.placement))
+    bold = solve(asked, solver, short_search(options, BOLD_NODES, result.placement))
     if bold.placement is None or bold.value is None or bold.estimate is None:
         return None
     if not result.objective.better(bold.value, value, WORTH_A_WORD):
@@ -94,7 +96,12 @@ def _condition(placement: Placement, result: Result, asked: Problem) -> str:
 
 def _better_at(factor: float, placement: Placement, result: Result, planned: VmOffer) -> bool:
     """Tell whether a placement is better than the answer at a multiple of a planned price."""
-    world = replace(result.problem, catalog=with_one_price(result.problem.catalog, planned, factor))
+    problem, hub = result.problem, placement.exchange.aggregator
+    places = dict.fromkeys((*placement.places, *([] if hub is None else [hub])))
+    # Of thousands of rows those of its places are enough to price it.
+    rows = tuple(offer for place in places for offer in problem.catalog.offers_at(place))
+    there = with_offers(problem.catalog, rows)
+    world = replace(problem, catalog=with_one_price(there, planned, factor))
     outcome, broken = evaluated(placement, world)
     if outcome is None or broken or result.value is None:
         return False
