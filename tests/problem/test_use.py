@@ -332,4 +332,4 @@ def test_the_default_book_answers(run: Run) -> None:
     )
     assert done.returncode == 0
     assert "using azure/eastus" in done.stdout
-    assert "azure/eastus" in done.stdout.split("using azure/eastus")[1]
+    assert "azure/eastus" in done.stdout.partition("\nmodel ")[0]
