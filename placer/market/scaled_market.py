@@ -44,11 +44,12 @@ def with_scaled_prices(
     """
     return with_offers(
         catalog,
-        tuple(_scaled(o, factor, source) if matches(o) else o for o in catalog.offers),
+        tuple(scaled(o, factor, source) if matches(o) else o for o in catalog.offers),
     )
 
 
-def _scaled(offer: VmOffer, factor: float, source: str) -> VmOffer:
+def scaled(offer: VmOffer, factor: float, source: str) -> VmOffer:
+    """Return a machine at a multiple of its price and of its spread, with why before its source."""
     low, high = offer.usd_per_hour_low, offer.usd_per_hour_high
     return msgspec.structs.replace(
         offer,
@@ -75,7 +76,7 @@ def with_one_price(catalog: Catalog, offer: VmOffer, factor: float | None) -> Ca
         Knows in which row it differs (`ONE_ROW`), so that what was admitted of the others is not
         looked at again.
     """
-    changed = None if factor is None else _scaled(offer, factor, "what if")
+    changed = None if factor is None else scaled(offer, factor, "what if")
     offers = (changed if other is offer else other for other in catalog.offers)
     repriced = with_offers(catalog, tuple(other for other in offers if other is not None))
     repriced.memo[ONE_ROW] = RowChange(plain=catalog, offer=offer, changed=changed)

@@ -15,6 +15,7 @@ from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.books.defended_figures import defended
 from placer.market.catalog import Catalog, Setting, VmOffer
+from placer.market.network.graph import network_of
 from placer.problem.words.changes import AT_BOOK_FIGURES, defended_book
 from placer.records import replace
 
@@ -90,6 +91,18 @@ def test_networks_are_documented_or_assumed_with_caution() -> None:
     plain = replace(book(*rows), settings=(nccl,))
     assert [o.network_gbps for o in defended(plain).offers] == [0.1, 1.0, 50.0, None]
     assert defended(book(*rows)) == book(*rows)  # hivemind's classes of hosts were measured
+
+
+def test_links_follow_from_the_networks_of_defended_machines() -> None:
+    """Many streams between places of RunPod carry no more than the 100 Mb/s of a pod: 12.5 MB/s.
+    Those of other providers are as in the book.
+    """
+    plain = Advisor("default").book()
+    changed = defended_book(plain)
+    pods, others = ["runpod/AP-IN-1", "runpod/US-MD-1"], ["aws/us-east-1", "gcp/us-central1"]
+    (_, there), _ = network_of(changed).speeds(pods, 64)
+    assert there <= 12.5e6
+    assert (network_of(changed).speeds(others, 64) == network_of(plain).speeds(others, 64)).all()
 
 
 def test_no_price_of_the_default_book_becomes_lower_and_on_demand_stays() -> None:

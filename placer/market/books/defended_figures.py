@@ -19,8 +19,8 @@ import msgspec
 from msgspec import Struct
 
 from placer.market.catalog import FREE, OLD_TRANSPORT, Catalog, VmOffer
-from placer.market.network.graph import network_of
 from placer.market.price_interval import GUESSED
+from placer.market.scaled_market import scaled, with_offers
 from placer.records import replace
 
 HALF_LIFE_DAYS = 75.0
@@ -109,9 +109,8 @@ def defended(
     offers = tuple(offer if measured else _networked(offer) for offer in planned)
     if all(new is old for new, old in zip(offers, catalog.offers, strict=True)):
         return catalog
-    changed = replace(catalog, offers=offers)
-    changed.memo["network"] = network_of(catalog)  # it knows no prices of machines
-    return changed
+    # Links follow from the networks of machines, so that other ones have other links.
+    return with_offers(catalog, offers) if measured else replace(catalog, offers=offers)
 
 
 def _share(
@@ -155,16 +154,9 @@ def _planned(offer: VmOffer, share: Share, target: float) -> VmOffer:
     factor = math.exp((1 - share.weight) * (target - share.log))
     if factor <= 1 + SAME:
         return offer
-    low, high = offer.usd_per_hour_low, offer.usd_per_hour_high
-    return msgspec.structs.replace(
-        offer,
-        usd_per_hour=offer.usd_per_hour * factor,
-        usd_per_hour_low=low and low * factor,
-        usd_per_hour_high=high and high * factor,
-        price_basis="estimated",
-        source=f"{PLANNED}{share.weight:.0%} of a price of {offer.usd_per_hour:.4g} USD/h, "
-        f"the rest the usual share of on-demand; {offer.source}",
-    )
+    why = f"{PLANNED}{share.weight:.0%} of a price of {offer.usd_per_hour:.4g} USD/h, the rest the "
+    planned = scaled(offer, factor, f"{why}usual share of on-demand")
+    return msgspec.structs.replace(planned, price_basis="estimated")
 
 
 def _networked(offer: VmOffer) -> VmOffer:

@@ -58,7 +58,8 @@ class HubMachineTree:
         egress: tuple[Array, Array],
     ) -> None:
         market, problem, place = workers.market, workers.problem, workers.market.place_of[chosen]
-        up, down = (way[place] for way in hub.ways(np.unique(place)))
+        used = np.flatnonzero(np.bincount(place))  # np.unique would load masked arrays
+        up, down = (way[place] for way in hub.ways(used))
         calculation = workers.calculation(np.array([n]), chosen)[0]
         server = (
             hub.transport == "server"
