@@ -164,6 +164,14 @@ class Placement(Struct, frozen=True, kw_only=True):
         return tuple(sorted({group.place for group in self.groups}))
 
     @property
+    def in_words(self) -> str:
+        """Its workers as a sentence names them: ``8 x L4:4 spot in aws/ap-south-1``."""
+        return " + ".join(
+            f"{group.count} x {group.worker_name} {group.market.replace('_', '-')} in {group.place}"
+            for group in self.groups
+        )
+
+    @property
     def kinds(self) -> set[tuple[str, int, int, InnerPlan | None]]:
         """Kinds of its workers."""
         return {group.kind for group in self.groups}

@@ -84,15 +84,11 @@ def _renting_notes(found: Placement | None, got: Estimate, problem: Problem) -> 
     other = estimate(found, problem)
     usd, mine = other.usd_per_hour.total, got.usd_per_hour.total
     times = f", {usd / mine:.1f} x" if mine else ""
-    groups = " + ".join(
-        f"{group.count} x {group.worker_name} {group.market.replace('_', '-')} in {group.place}"
-        for group in found.groups
-    )
     speed = format_speed(other.effective_samples_per_second.value, other.tokens_per_sample)
     yield Warn(
         code="renting",
-        message=f"the same speed from rented machines: {groups}, {speed} for {format_usd(usd)}/h"
-        f"{times} (by a short search)",
+        message=f"the same speed from rented machines: {found.in_words}, {speed} for "
+        f"{format_usd(usd)}/h{times} (by a short search)",
     )
 
 

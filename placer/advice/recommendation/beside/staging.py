@@ -62,15 +62,11 @@ def staging_notes(result: Result, solver: str, options: SolveOptions) -> Iterato
         better = result.objective.better(reached, value, WORTH_A_WORD)
         if not better or (best is not None and gain <= best[0]):
             continue
-        groups = " + ".join(
-            f"{group.count} x {group.worker_name} {group.market.replace('_', '-')} in {group.place}"
-            for group in found.placement.groups
-        )
         speed = format_speed(got.effective_samples_per_second.value, got.tokens_per_sample)
         best = (
             gain,
             f"{format_bytes(wish.data_bytes)} copied once to {_name(store)} for {format_usd(once)} "
-            f"(egress, and a month there): {groups}, {speed} for "
+            f"(egress, and a month there): {found.placement.in_words}, {speed} for "
             f"{format_usd(got.usd_per_hour.total)}/h, {100 * gain:.0f} % better",
         )
     if best is not None:
