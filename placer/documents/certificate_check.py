@@ -26,6 +26,7 @@ from placer.documents.saved_result import (
 )
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.units import format_number, format_plain
 
 SAME = 1e-9
@@ -157,9 +158,12 @@ def _wrong_considered(document: Mapping[str, Any], whole: Problem) -> Iterator[s
         seen = set()
         for number, row in enumerate(document[part]):
             name, placement = f"{part}[{number}]", placement_from(row["placement"])
-            priced = priced_again(placement, whole, row["estimate"])
+            there = whole  # what breaks the age of prices has no offer in the question
+            if part == "near_misses" and whole.requirements.oldest_price is not None:
+                there = replace(whole, requirements=replace(whole.requirements, oldest_price=None))
+            priced = priced_again(placement, there, row["estimate"])
             for key, value in (
-                ("placement", placement_document(placement, whole)),
+                ("placement", placement_document(placement, there)),
                 ("estimate", estimate_document(priced)),
             ):
                 difference = first_difference(value, row[key], f"{name}.{key}")

@@ -185,12 +185,18 @@ class Machine(Protocol):
 
     @property
     def market(self) -> str:
-        """``spot`` or ``on_demand``."""
+        """``spot``, ``community`` or ``on_demand``."""
 
 
 def rows_about(rows: Iterable[CapacityRow], machines: Iterable[Machine]) -> tuple[CapacityRow, ...]:
-    """Return the rows that are about at least one of some machines, in their order."""
-    kinds = {(each.provider, each.region, each.gpu, each.market) for each in machines}
+    """Return the rows that are about at least one of some machines, in their order; community
+    machines launch and stay as spot ones do.
+    """
+    spot = {"community": "spot"}
+    kinds = {
+        (each.provider, each.region, each.gpu, spot.get(each.market, each.market))
+        for each in machines
+    }
     return tuple(row for row in rows if any(covers(row, *kind) for kind in kinds))
 
 

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+OLDER = "older"
+"""Label of the proved best where the answer has newer prices."""
+
+
 class Option(Struct, frozen=True, kw_only=True):
     """A placement that was considered, with its estimate and what is said about it; ``same`` as the
     answer or not, ``proved`` best of its kind or only found.
@@ -155,6 +159,17 @@ class Result(Shown):
     def value(self) -> float | None:
         """Return the value of the objective; None without a placement."""
         return None if self.estimate is None else self.objective.value(self.estimate)
+
+    @property
+    def older(self) -> Option | None:
+        """Return the proved best at any price, where the answer has newer prices instead."""
+        return next((option for option in self.near_misses if option.label == OLDER), None)
+
+    @property
+    def proved(self) -> bool:
+        """Whether the best is proved: of all placements, or of those at newer prices."""
+        newer = self.status is Status.FEASIBLE and self.older is not None
+        return newer or self.status is Status.OPTIMAL
 
     @property
     def gap(self) -> float | None:

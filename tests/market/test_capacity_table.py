@@ -159,5 +159,7 @@ def test_rows_about_machines_are_kept_and_written_without_what_is_unknown() -> N
     offers = [offer for offer in book.offers_at("gcp/us-central1") if offer.gpu == "H100"]
     kept = rows_about(book.capacity, [offer for offer in offers if offer.market == "spot"])
     assert {(each.provider, each.device) for each in kept} == {("gcp", "H100"), ("*", "*")}
+    community = [offer for offer in book.offers if offer.market == "community"][:1]
+    assert {each.market for each in rows_about(book.capacity, community)} == {"spot"}
     assert "survival_a" not in capacity_document(kept[0])
     assert CapacityRow(**capacity_document(kept[1])) == kept[1]

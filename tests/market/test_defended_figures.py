@@ -122,10 +122,10 @@ def test_no_price_of_the_default_book_becomes_lower_and_on_demand_stays() -> Non
 
 
 def test_the_answer_names_what_the_book_promises_and_its_price(run: Run) -> None:
-    """The line `bold` names machines and a price: below that price they are the answer."""
+    """The line `check` names machines and a price: below that price they are the answer."""
     asked = ("recommend", "--model", "roberta-xlm", "--budget", "5/h")
     screen = run(*asked).stdout
-    assert screen.count("\nbold ") == 2  # a row of the table, and what has to be true
+    assert screen.count("\nbold ") == screen.count("\ncheck ") == 1
     assert "\nbold " not in run(*asked, "--figures", "book").stdout
     document = json.loads(run(*asked, "--json").stdout)
     (said,) = [note for note in document["notes"] if note["code"] == "bold"]
@@ -149,10 +149,15 @@ def test_other_words_for_figures_are_refused() -> None:
     assert "defended or book" in caught.value.hint
 
 
-def test_a_saved_question_keeps_its_figures(run: Run, tmp_path: Path) -> None:
-    """A question that was saved with defended figures says so, and is checked at these."""
+@pytest.mark.parametrize(("model", "budget"), [("roberta-xlm", "5/h"), ("resnet152", "2/h")])
+def test_a_saved_question_keeps_its_figures(
+    run: Run, tmp_path: Path, model: str, budget: str
+) -> None:
+    """A question that was saved with defended figures says so, and is checked at these: with
+    community machines, and with a proved best of older prices beside it.
+    """
     saved = tmp_path / "answer.json"
-    done = run("recommend", "--model", "resnet152", "--budget", "2/h", "-o", str(saved))
+    done = run("recommend", "--model", model, "--budget", budget, "-o", str(saved))
     assert done.returncode == 0, done.stderr
     assert "figures=defended" in saved.read_text()
     checked = run("validate", str(saved))

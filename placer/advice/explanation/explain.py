@@ -18,6 +18,7 @@ from placer.advice.explanation.side_questions import SIDE_NODES, Asker, require_
 from placer.advice.explanation.stay_or_leave import stay_or_leave
 from placer.advice.explanation.subject import Subject, read_subject
 from placer.advice.explanation.why_not import WhyNot, why_not
+from placer.advice.recommendation.newer_prices import at_newer_prices
 from placer.problem.contradictions import contradiction
 from placer.problem.problem import Problem
 from placer.records import replace
@@ -81,9 +82,8 @@ def _explained(
     if contradiction(problem) or not problem.pools:
         result = _no_answer(problem, solver)
     else:
-        result = solve(
-            problem, solver, replace(options, time_limit_s=min(options.time_limit_s, time_limit_s))
-        )
+        options = replace(options, time_limit_s=min(options.time_limit_s, time_limit_s))
+        result = at_newer_prices(solve(problem, solver, options), solver, options)
     made = Explanation(
         problem=result.problem, result=result
     )  # with a range of batches: the one that was chosen

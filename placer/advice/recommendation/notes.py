@@ -154,18 +154,18 @@ def stay_verdict(result: Result, spread: Option | None) -> tuple[str, ...]:
     sentences = [f"Stay in {placement.places[0]}: {one}; {_proof(result)}"]
     if spread is not None:
         sentences += _spread_sentences(result, spread)
-    elif result.status == "optimal" and result.problem.requirements.max_regions > 1:
+    elif result.proved and result.problem.requirements.max_regions > 1:
         sentences.append("No placement over two regions that was tried fits the limits.")
     return tuple(sentences)
 
 
 def _proof(result: Result) -> str:
-    if result.status == "feasible":
+    if result.status == "feasible" and not result.proved:
         return (
             f"not proved: the solver {result.solver} looks for a good placement, and a better "
             f"one may exist."
         )
-    if result.status != "optimal" or result.gap is None:
+    if not result.proved or result.gap is None:
         return "the search was stopped before the proof was complete."
     margin = f" by more than {format_plain(100 * result.gap, 2)} %" if result.gap > 0 else ""
     wish = result.problem.requirements

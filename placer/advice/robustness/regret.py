@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from placer.advice.recommendation.nearest import BASELINE_NODES
+from placer.advice.recommendation.newer_prices import at_newer_prices
 from placer.advice.robustness.candidates import Candidate, candidates_of
 from placer.advice.robustness.competitors import (
     SolvedWorld,
@@ -256,7 +257,8 @@ def assess(
     require_pools(problem)
     check_count("worlds", worlds, MOST_WORLDS)
     options = (options or SolveOptions()).deaf
-    result = solve(problem, solver, options)
+    result = at_newer_prices(solve(problem, solver, options), solver, options)
+    problem = result.problem
     if result.placement is None:
         return Robustness(result=result)
     brief = replace(options, node_limit=BASELINE_NODES, bound_if_stopped=False)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from placer.advice.recommendation.newer_prices import at_newer_prices
 from placer.advice.worlds.scenario import apply
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.limits import violations
@@ -189,7 +190,8 @@ def what_if(
     options = options or SolveOptions()
     # One Ctrl-C ends both searches.
     with allowance.opened(memory_limit_bytes=options.memory_limit_bytes, cancel=options.cancel):
-        before = solve(problem, solver, options)
+        before = at_newer_prices(solve(problem, solver, options), solver, options)
+        changed = apply(before.problem, changes)
         kept = None if before.placement is None else keep(before.placement, changed)
         start = None if kept is None or kept.broken else kept.placement
         after = _at_least(kept, solve(changed, solver, replace(options, start=start)))

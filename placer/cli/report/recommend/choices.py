@@ -1,5 +1,5 @@
-"""The choices beside an answer, a row each: at the figures of the book, on demand (``steady``), and
-the next best.
+"""The choices beside an answer, a row each: the best at an older price, at the figures of the book,
+on demand (``steady``), and the next best.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Choice(NamedTuple):
 
 
 def choices(result: Result) -> list[Choice]:
-    """Return the rows beside an answer, at most three; no placement twice."""
+    """Return the rows beside an answer, at most four; no placement twice."""
     shown = {result.placement and result.placement.canonical()}
     rows = []
     for label, option in _named(result):
@@ -51,6 +51,8 @@ def choices(result: Result) -> list[Choice]:
 
 
 def _named(result: Result) -> Iterator[tuple[str, Option]]:
+    if result.older is not None:
+        yield result.older.label, result.older
     if result.bold is not None:
         yield "bold", result.bold
     if result.own_machines is not None:

@@ -106,6 +106,8 @@ def _speed(got: Estimate) -> str:
 
 SHOWN_NOTES = ("renting", "one-pass", "mixing", "bold", "staged")
 """Codes of notes that are lines of the answer."""
+LABELS = {"one-pass": "data", "bold": "check"}
+"""Labels of such lines where they are not the code."""
 
 
 def answer_lines(result: Result) -> Lines:
@@ -134,7 +136,7 @@ def answer_lines(result: Result) -> Lines:
         if note.code == "renting" and beside and beside.rows[1:] and note.message != beside.idle:
             continue  # its machines have a row of their own
         if note.code in SHOWN_NOTES or (note.code == "own" and not idle):
-            yield {"one-pass": "data"}.get(note.code, note.code), note.message
+            yield LABELS.get(note.code, note.code), note.message
     if beside is not None:
         yield from _own_lines(beside, problem)
 
@@ -180,7 +182,7 @@ def standing_words(result: Result) -> str:
     known = short_doubt_words(result)
     if not known and (unknown := unmeasured(got.provenance)):
         known = f"speed {' and '.join(dict.fromkeys(unknown.values()))}"
-    why = [known] if result.status == "optimal" else ["not proved", known]
+    why = [known] if result.proved else ["not proved", known]
     if any(offer.price_basis == "estimated" for offer in offers):
         prices = price_words(placement, problem)
         why.append(f"the price is {prices}")

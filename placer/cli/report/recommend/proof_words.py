@@ -30,6 +30,9 @@ def proof_words(result: Result) -> str:
         beyond = any(warning.code == "extrapolated" for warning in result.warnings)
         doubt = "; averaging times beyond what was measured" if beyond else ""
         return f"{text} {took}; speeds {bases}{doubt}"
+    if result.older is not None and result.gap is not None:
+        worse = f"at most {_gap(result.gap)} from the best {over}"
+        return f"{worse}, which is {result.older.note} {took}; speeds {bases}"
     if result.status == "feasible":
         tried = f"best of {result.candidates:,} that were tried"
         return f"not proved: {tried} {took}; --solver exact proves it or finds a better one"
@@ -87,7 +90,7 @@ def short_doubt_words(result: Result) -> str:
 def doubt_words(result: Result) -> str:
     """Say that the ranking is not certain, and which unmeasured speed decides; empty if it is."""
     got = result.estimate
-    if got is None or result.confidence is not None or result.status != "optimal":
+    if got is None or result.confidence is not None or not result.proved:
         return ""
     speed, unknown = got.effective_samples_per_second, unmeasured(got.provenance)
     why = (
