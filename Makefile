@@ -7,7 +7,7 @@ TEST := $(VENV)/.installed-test
 # Each worker begins with a block of neighbours, which share fixtures, and takes from others at the end.
 PARALLEL = -n auto --dist worksteal
 
-.PHONY: recommend test quick fuzz check lint types structure format constraints site bench bench-full rehearse clean
+.PHONY: recommend test quick fuzz check lint types structure format constraints site goldens goldens-accept bench bench-full rehearse clean
 
 recommend: $(RUN)  ## set up and run the main job on shipped data
 	$(BIN)/placer recommend --model roberta-xlm --budget 5/h
@@ -17,6 +17,12 @@ test: $(TEST)  ## set up and pass all tests
 
 quick: $(TEST)  ## the tests without those marked slow, under 3 minutes
 	$(BIN)/python -m pytest $(PARALLEL) -m 'not slow'
+
+goldens: $(TEST)  ## compare outputs with the frozen ones: all, or those whose names begin with NAMES
+	PYTHONPATH=tests $(BIN)/python -m goldens $(NAMES)
+
+goldens-accept: $(TEST)  ## freeze outputs as they are now, all or NAMES
+	PYTHONPATH=tests $(BIN)/python -m goldens --accept $(NAMES)
 
 fuzz: $(TEST)  ## the tests whose examples are drawn, with examples that nobody tried before
 	$(BIN)/python -m pytest $(PARALLEL) -m hypothesis --hypothesis-profile drawn

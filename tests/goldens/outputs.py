@@ -1,0 +1,264 @@
+"""What is frozen, by name: each golden is a function that makes its text anew."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import click
+import frozen
+import solving
+from test_every_document import BLOCKS, PRINTED, QUOTAS, WRITTEN
+
+import placer
+from goldens.commands import FIXTURES, folder, laid_out, screen, short_digest
+from goldens.measures import STARTS, modules
+from placer.launch.export import TARGETS
+from placer.solving.answer import SolveOptions
+
+ASKED = Path(__file__).parent / "asked"
+WIDTHS = (80, 100, 120)
+QUICK_CPU_S = 0.15
+"""Frozen instances that took less are solved again."""
+UNSETTLED = ("doctor",)
+"""Documents that say what is installed."""
+TRAINED = {"torchtitan": "--train llama3:llama3_8b"}
+"""Options of export targets that do not take the usual script."""
+Make = Callable[[], str]
+
+
+def goldens() -> dict[str, Make]:
+    """Name everything that is frozen, by its file in `frozen/`."""
+    makes: dict[str, Make] = {}
+    for name, words in asked("questions"):
+        makes[f"questions/{name}.json"] = partial(question, words)
+    for name, words in asked("screens"):
+        makes[f"screens/{name}.txt"] = partial(screen, words, *WIDTHS)
+    for name in instance_groups():
+        makes[f"instances/{name}.txt"] = partial(instances, name)
+    for name, (words, file) in documents().items():
+        makes[f"documents/{name}.json"] = partial(document, words, file)
+    makes["exports/manifests.txt"] = manifests
+    for name in TARGETS:
+        makes[f"exports/{name}.txt"] = partial(exported, name)
+    for name in ("", *help_pages()):
+        makes[f"help/{name or 'placer'}.txt"] = partial(help_of, name)
+    for name in STARTS:
+        makes[f"modules/{name}.txt"] = partial(modules, name)
+    makes["mistakes.txt"] = mistakes
+    makes["saved.txt"] = saved_files
+    makes["signatures.txt"] = signatures
+    makes["openapi.json"] = openapi
+    return makes
+
+
+def made(name: str) -> str:
+    """Make one output anew; a failure is one, so that the others are compared."""
+    try:
+        return goldens()[name]()
+    except Exception as error:
+        return f"could not be made: {type(error).__name__}: {error}\n"
+
+
+def asked(kind: str) -> Iterator[tuple[str, str]]:
+    """Read the names and commands of a file of `asked/`."""
+    for line in (ASKED / f"{kind}.txt").read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            name, _, words = line.partition(" ")
+            yield name, words.strip()
+
+
+def question(words: str) -> str:
+    """Ask for a placement: the answer as JSON, or what went wrong."""
+    with folder() as here:
+        done = here.run(f"recommend {words} --json")
+        if not done.stdout:
+            return here.plain(done.stderr)
+        answer = json.loads(done.stdout)
+        if "alternatives" in answer:
+            answer["alternatives"] = [brief(option) for option in answer["alternatives"]]
+            for option in (*answer["baselines"], *answer["near_misses"]):
+                (option["estimate"] or {}).pop("provenance", None)
+        return here.plain(laid_out(answer))
+
+
+def brief(option: Mapping[str, Any]) -> dict[str, Any]:
+    """Say an alternative in a line, as most of an answer are these."""
+    placement, estimate = option["placement"], option["estimate"]
+    workers = [f"{w['count']} x {w['offer']} {w['place']}" for w in placement["workers"]]
+    return {
+        "label": option["label"],
+        "workers": " ".join([placement["exchange"], *workers]),
+        "samples_per_second": estimate["samples_per_second"]["value"],
+        "usd_per_hour": estimate["usd_per_hour"]["total"],
+    }
+
+
+def mistakes() -> str:
+    """Give wrong input: exit codes and messages."""
+    lines = [" ".join(row).strip() for row in asked("mistakes")]
+    return "\n".join(screen(line, 100) for line in lines)
+
+
+def instance_groups() -> dict[str, list[frozen.Frozen]]:
+    """Return the quick instances of `frozen.csv`, in groups of about equal work."""
+    groups: dict[str, list[frozen.Frozen]] = {}
+    for row in frozen.rows():
+        if row.cpu_s < QUICK_CPU_S:
+            drawn = f"drawn-{row.regions}x{row.types}"
+            name = drawn if row.book_model is None else f"book-{row.book_model}"
+            groups.setdefault(name, []).append(row)
+    return groups
+
+
+def instances(name: str) -> str:
+    """Solve frozen instances again: value, bound, nodes, placement and how they compare."""
+    lines = []
+    for row in instance_groups()[name]:
+        found = solving.measured(
+            row.question, SolveOptions(gap=0.001, time_limit_s=60), by_strategy=True
+        )
+        numbers = " ".join(f"{part}" for part in row.key)
+        nodes = sum(part["nodes"] for part in found["by_strategy"].values())
+        lines.append(
+            f"{numbers}: {frozen.verdict(row, found)}, {found['status']}, "
+            f"value {found['value']:.9g}, bound {found['bound']:.9g}, {nodes} nodes, "
+            f"digest {found['digest']}"
+        )
+        groups = found["placement"]["groups"]
+        machines = [f"{g['count']} x {g['instance_type']} {g['place']}" for g in groups]
+        lines.append(f"    {found['strategy']}: {', '.join(machines)}")
+    return "\n".join(lines) + "\n"
+
+
+def documents() -> dict[str, tuple[str, str]]:
+    """Return the command of one document of each kind, and the file that it writes if it does."""
+    printed = {name: (f"{lines[0]} --json", "") for name, lines in PRINTED.items()}
+    written = {f"{name}-file": rows[0] for name, rows in WRITTEN.items()}
+    both = {**printed, **written}
+    return {name: command for name, command in both.items() if name not in UNSETTLED}
+
+
+def document(words: str, file: str) -> str:
+    """Make a document."""
+    with folder() as here:
+        for name, answer in (("quotas", QUOTAS), ("blocks", BLOCKS)):
+            (here.path / f"{name}.json").write_text(json.dumps(answer), encoding="utf-8")
+        done = here.run(words)
+        text = (here.path / file).read_text(encoding="utf-8") if file else done.stdout
+        lines = text.splitlines() if file.endswith(".jsonl") else [text]
+        return here.plain("".join(laid_out(json.loads(line)) for line in lines))
+
+
+def saved_files() -> str:
+    """Open the files that earlier versions wrote."""
+    files = [*FIXTURES.glob("*.json"), *FIXTURES.glob("saved-*/*.json*")]
+    names = sorted(path.relative_to(FIXTURES) for path in files)
+    return "\n".join(screen(f"validate fixtures/{name}", 100) for name in names)
+
+
+@cache
+def plans() -> dict[str, bytes]:
+    """Write the manifests that are exported."""
+    found = {}
+    for name, words in asked("manifests"):
+        with folder() as here:
+            done = here.run(words)
+            assert done.returncode == 0, done.stderr
+            found[name] = (here.path / "plan.json").read_bytes()
+    return found
+
+
+def manifests() -> str:
+    """Show the manifests that are exported, and their digests."""
+    return "".join(
+        f"==> {name} {short_digest(text)}\n{laid_out(json.loads(text))}"
+        for name, text in plans().items()
+    )
+
+
+def exported(target: str) -> str:
+    """Export all manifests: each file with its mode, its digest and its text, once."""
+    shown: dict[str, str] = {}
+    lines = []
+    for name, plan in plans().items():
+        with folder() as here:
+            (here.path / "plan.json").write_bytes(plan)
+            more = TRAINED.get(target, "")
+            done = here.run(f"export plan.json --to {target} --dir launch {more}")
+            lines.append(f"==> {name}: exit code {done.returncode}\n{here.plain(done.stderr)}")
+            for path in sorted((here.path / "launch").rglob("*")):
+                if path.is_dir():
+                    continue
+                text, label = path.read_bytes(), f"{name}/{path.relative_to(here.path / 'launch')}"
+                digest = short_digest(text)
+                lines.append(f"==> {label} {path.stat().st_mode & 0o777:o} {digest}\n")
+                if digest in shown:
+                    lines.append(f"the same as {shown[digest]}\n")
+                elif path.name != "manifest.json":
+                    lines.append(text.decode())
+                shown.setdefault(digest, label)
+    return "".join(lines)
+
+
+@cache
+def help_pages() -> dict[str, list[str]]:
+    """List each command with its sub-commands."""
+    from placer.cli import cli
+
+    def below(command: click.Command | None, name: str) -> list[str]:
+        if not isinstance(command, click.Group):
+            return [name]
+        context = click.Context(command)
+        names = command.list_commands(context)
+        found = [below(command.get_command(context, n), f"{name} {n}") for n in names]
+        return [name, *(row for rows in found for row in rows)]
+
+    context = click.Context(cli)
+    return {
+        name: below(cli.get_command(context, name), name) for name in cli.list_commands(context)
+    }
+
+
+def help_of(name: str) -> str:
+    """Show the help of a command and its sub-commands."""
+    pages = help_pages()[name] if name else [""]
+    return "\n".join(screen(f"{page} --help".strip(), 100) for page in pages)
+
+
+def signatures() -> str:
+    """Write the public names with what they take."""
+    lines: list[str] = []
+    for name in sorted(placer.__all__):
+        value = getattr(placer, name)
+        lines += described(name, value)
+        if inspect.isclass(value):
+            members = {n: inspect.getattr_static(value, n) for n in dir(value) if n[0] != "_"}
+            known = {*dir(Exception), *dir(dict)}
+            for member in sorted({*members} - known):
+                lines += described(f"{name}.{member}", members[member])
+    return re.sub(r" at 0x\w+", "", "\n".join(lines)) + "\n"
+
+
+def described(name: str, value: Any) -> list[str]:
+    """Describe a name in a line, and in one more for each of its parameters."""
+    value = inspect.unwrap(getattr(value, "__func__", value))
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return [f"{name}: {type(value).__name__}"]
+    returns = signature.return_annotation
+    said = "" if returns is inspect.Signature.empty else f" -> {returns}"
+    return [f"{name}(){said}", *(f"    {each}" for each in signature.parameters.values())]
+
+
+def openapi() -> str:
+    """Write the description of the service."""
+    from placer.service import openapi as described_service
+
+    return laid_out(json.loads(described_service.text()))
