@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from unittest.mock import patch
 
 from goldens import PATHS
 from goldens.commands import CLOCK, ROOT
@@ -47,12 +48,14 @@ def chosen(names: Sequence[str], beginnings: Sequence[str]) -> list[str]:
 
 def fresh(names: Sequence[str], processes: int) -> dict[str, str]:
     """Make outputs anew, several at a time, in processes whose clocks stand still."""
-    with tempfile.TemporaryDirectory(prefix="goldens-") as home:
-        paths = [CLOCK, *(ROOT / name for name in PATHS)]
-        os.environ.update(TMPDIR=home, PYTHONPATH=os.pathsep.join(map(str, paths)))
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(processes, mp_context=context) as pool:
-            return dict(zip(names, pool.map(made, names), strict=True))
+    paths = os.pathsep.join(map(str, [CLOCK, *(ROOT / name for name in PATHS)]))
+    context = multiprocessing.get_context("spawn")
+    with (
+        tempfile.TemporaryDirectory(prefix="goldens-") as home,
+        patch.dict(os.environ, TMPDIR=home, PYTHONPATH=paths),
+        ProcessPoolExecutor(processes, mp_context=context) as pool,
+    ):
+        return dict(zip(names, pool.map(made, names), strict=True))
 
 
 def difference(name: str, before: str, now: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Commands of placer as goldens run them: each in a fork of a warm process and in a new folder, on a
+"""Commands of placer as goldens run them: each in a fork of a warm process, in a new folder, on a
 day that does not pass.
 """
 

@@ -80,19 +80,23 @@ def question(words: str) -> str:
         if not done.stdout:
             return here.plain(done.stderr)
         answer = json.loads(done.stdout)
-        if "alternatives" in answer:
-            answer["alternatives"] = [brief(option) for option in answer["alternatives"]]
-            for option in (*answer["baselines"], *answer["near_misses"]):
-                (option["estimate"] or {}).pop("provenance", None)
+        for key in ("alternatives", "baselines", "near_misses"):
+            if key in answer:
+                answer[key] = [brief(option) for option in answer[key]]
         return here.plain(laid_out(answer))
 
 
 def brief(option: Mapping[str, Any]) -> dict[str, Any]:
-    """Say an alternative in a line, as most of an answer are these."""
+    """Say in a few figures what was not chosen: most of an answer is this, once kept in whole in
+    `documents/result.json`.
+    """
     placement, estimate = option["placement"], option["estimate"]
+    if placement is None or estimate is None:
+        return {**option}
     workers = [f"{w['count']} x {w['offer']} {w['place']}" for w in placement["workers"]]
     return {
         "label": option["label"],
+        "note": option["note"],
         "workers": " ".join([placement["exchange"], *workers]),
         "samples_per_second": estimate["samples_per_second"]["value"],
         "usd_per_hour": estimate["usd_per_hour"]["total"],
