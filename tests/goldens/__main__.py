@@ -103,8 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = compared({name: before[name] for name in names if name in before}, now)
     if given.accept:
         accept(given.folder, [*found], now)
-    else:
-        print("\n".join(line for lines in found.values() for line in lines))
+    for lines in () if given.accept else found.values():
+        print(*lines, sep="\n")
     did = "accepted" if given.accept else "differ"
     print(f"{len(names)} goldens, {len(found)} {did}, {time.monotonic() - began:.0f} s")
     return int(bool(found) and not given.accept)

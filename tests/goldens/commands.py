@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +19,8 @@ from typing import Any
 
 from command_server import CommandServer
 
-ROOT = Path(__file__).resolve().parents[2]
+from conftest import ROOT, home_with_book
+
 CLOCK = Path(__file__).parent / "clock"
 FIXTURES = ROOT / "tests" / "fixtures"
 LINKS = {
@@ -34,20 +34,6 @@ TIMEOUT_S = 300.0
 ENVIRONMENT = {"NO_COLOR": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 LEFT_OUT = re.compile(r"PLACER_|COLUMNS|LINES|FORCE_COLOR|TERM|TZ|PYTHONPATH")
 """Variables of the caller that would change what is printed."""
-
-
-@cache
-def book_cache() -> Path:
-    """Compile the shipped book once, where each command would."""
-    home = Path(tempfile.mkdtemp())
-    environment = {**os.environ, "PLACER_HOME": str(home), "PYTHONPATH": str(ROOT)}
-    subprocess.run(
-        [sys.executable, "-m", "placer", "offers", "--limit", "1"],
-        env=environment,
-        capture_output=True,
-        check=True,
-    )
-    return home / "cache" / "catalogs"
 
 
 @cache
@@ -67,25 +53,17 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        books = path / "home" / "cache" / "catalogs"
-        books.mkdir(parents=True)
-        for book in book_cache().iterdir():
-            (books / book.name).hardlink_to(book)
+        self.home = home_with_book(path / "home")
         for name, target in LINKS.items():
             (path / name).symlink_to(target)
 
-    def run(self, words: str, columns: int = 100) -> subprocess.CompletedProcess[str]:
-        """Run ``words`` as a shell would, without ``placer``."""
-        more = {"PLACER_HOME": str(self.path / "home"), "COLUMNS": str(columns)}
-        return server().run(shlex.split(words), self.path, environment(**more), TIMEOUT_S)
-
-    def last_of(self, line: str, columns: int = 100) -> subprocess.CompletedProcess[str]:
+    def run(self, line: str, columns: int = 100) -> subprocess.CompletedProcess[str]:
         """Run commands separated by `` ; `` and return the last one; the others must end well."""
-        *before, last = line.split(" ; ")
-        for words in before:
-            done = self.run(words)
-            assert done.returncode == 0, f"placer {words}: {done.stderr}"
-        return self.run(last, columns)
+        variables = environment(PLACER_HOME=str(self.home), COLUMNS=str(columns))
+        for words in line.split(" ; "):
+            done = server().run(shlex.split(words), self.path, variables, TIMEOUT_S)
+            assert line.endswith(words) or done.returncode == 0, f"placer {words}: {done.stderr}"
+        return done
 
     def plain(self, text: str) -> str:
         """Replace what differs from run to run and from checkout to checkout."""
@@ -106,7 +84,7 @@ def screen(line: str, *widths: int) -> str:
     shown = []
     for columns in widths:
         with folder() as here:
-            done = here.last_of(line, columns)
+            done = here.run(line, columns)
             parts = [f"$ placer {line}    # {columns} columns, exit code {done.returncode}\n"]
             parts += [done.stdout, *(["--- stderr\n", done.stderr] if done.stderr else [])]
             shown.append(here.plain("".join(parts)))
