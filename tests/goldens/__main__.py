@@ -14,8 +14,9 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from unittest.mock import patch
 
+from conftest import ROOT
 from goldens import PATHS
-from goldens.commands import CLOCK, ROOT
+from goldens.commands import CLOCK
 from goldens.measures import cpu
 from goldens.outputs import goldens, made
 

@@ -8,7 +8,8 @@ import tempfile
 
 from main_job import cpu_seconds
 
-from goldens.commands import ROOT, environment
+from conftest import ROOT
+from goldens.commands import environment
 
 UNIT = "import numpy"
 RUN = "from placer.cli import run; run({!r})"
