@@ -17,6 +17,9 @@ from placer.problem.placement import Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.workload.inner_plan import InnerPlan
 
+OLDER = "older"
+"""Label of the proved best among the near misses, where the answer has newer prices."""
+
 
 def data_document(problem: Problem) -> dict[str, Any]:
     """Build the part ``data``: the price book, the dates of its machine and egress prices, and what

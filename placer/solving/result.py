@@ -11,6 +11,7 @@ from placer.cost_model.estimate import Estimate
 from placer.cost_model.objective import Objective, gap_between, objective_of
 from placer.documents.request import request_document
 from placer.documents.result_parts import (
+    OLDER,
     data_document,
     estimate_document,
     outlook_document,
@@ -38,10 +39,6 @@ from placer.units import SPEED_LEVEL
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-OLDER = "older"
-"""Label of the proved best where the answer has newer prices."""
 
 
 class Option(Struct, frozen=True, kw_only=True):

@@ -108,6 +108,9 @@ def test_verbs_agree_on_the_shipped_book(run: Run, tmp_path: Path) -> None:
     assert f"at most {100 * gap:.2g} % from the best" in " ".join(screen.split())
     first = screen.splitlines()[0].partition(" (")[0]
     assert run("validate", str(saved)).returncode == 0
+    page = tmp_path / "page.html"
+    assert run("report", str(saved), "-o", str(page)).returncode == 0
+    assert "The best of all, at a price of 20" in page.read_text(encoding="utf-8")
     assert first in run("robust", *words, "--worlds", "4").stdout
     assert first in run("explain", str(saved), "--why-not", "H100").stdout
     wide = placer.recommend(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 
 from placer.cost_model.estimate import offer_of
+from placer.documents.result_parts import OLDER
 from placer.market.catalog import FREE, Catalog, VmOffer
 from placer.market.price_interval import GUESSED
 from placer.problem.placement import Placement
@@ -14,7 +15,7 @@ from placer.problem.words.changes import AT_BOOK_FIGURES
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status
-from placer.solving.result import OLDER, Option, Result
+from placer.solving.result import Option, Result
 from placer.solving.solve import solve
 
 NEW_DAYS = 90

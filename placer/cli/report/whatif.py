@@ -95,7 +95,8 @@ def _table(got: WhatIf) -> RenderableType:
         "regions", *("-" if n is None else str(n) for n in regions), _count_words(*regions)
     )
     table.add_row("exchange", *(_exchange(r.placement) for r in (before, after)), "")
-    table.add_row("proof", *(STATUS_WORDS[str(r.status)] for r in (before, after)), "", style="dim")
+    proofs = ("proved" if r.proved else STATUS_WORDS[str(r.status)] for r in (before, after))
+    table.add_row("proof", *proofs, "", style="dim")
     return table
 
 

@@ -7,6 +7,7 @@ from datetime import date
 from typing import Literal
 
 from placer.cost_model.outlook.shown_speed import LEVEL_WORDS
+from placer.documents.result_parts import OLDER
 from placer.report.blocks import Block, Facts, Report, Section, Table, Text, section, table
 from placer.report.figures import (
     Document,
@@ -135,6 +136,9 @@ def proof_words(document: Document) -> str:
         return f"Proved: at these speeds, nothing that meets the wishes is {better}."
     if gap is None:
         return "Nothing is proved about what else there is."
+    older = [one for one in document.get("near_misses", ()) if one["label"] == OLDER]
+    if status == "feasible" and older:
+        return f"The best of all, {older[0]['note']}, is at most {percent(gap)} better."
     return f"The search ended early: another placement may be better by up to {percent(gap)}."
 
 
