@@ -1,5 +1,5 @@
-"""CP-SAT of OR-Tools, used natively with whole numbers only: a third opinion (its wrappers for
-continuous variables lie).
+"""CP-SAT of OR-Tools, used natively with whole numbers only: a second opinion from the programs of
+`milp` (its wrappers for continuous variables lie).
 
 Continuous variables become whole multiples of a step, about `STEPS` of them over their range, and
 rows are rounded so that they only get weaker: a row is multiplied until its largest term is about
@@ -20,13 +20,12 @@ from math import ceil, floor, inf, log2
 
 from placer.problem.problem import Problem
 from placer.solving.answer import Answer, SolveOptions
-from placer.version import install_line
 
 from ._programs.child_process import solve_in_child
 from ._programs.linear import CONSTANT, Model, Solved
 
-NEEDS = ("ortools", "ortools", install_line("cpsat"))
-"""Module, package and the line that installs it."""
+NEEDS = ("ortools",)
+"""Packages of the extra of the same name."""
 STEPS = 2**28
 """Steps of a continuous variable over its range."""
 SCALE = 2**50
@@ -38,14 +37,8 @@ infeasible that have a solution.
 
 
 def solve(problem: Problem, options: SolveOptions) -> Answer:
-    """Find the best placement and prove it with whole-number programs, in a child process.
-
-    Raises
-    ------
-    PlacerError
-        If OR-Tools is missing.
-    """
-    return solve_in_child("cpsat", NEEDS, problem, options)
+    """Find the best placement and prove it with whole-number programs, in a child process."""
+    return solve_in_child("cpsat", problem, options)
 
 
 def engine(model: Model, seconds: float) -> Solved:

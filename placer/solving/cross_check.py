@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-
-from placer.errors import PlacerError, unknown
+from placer.errors import PlacerError
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status, Verification, Warn
 from placer.solving.result import Result
-from placer.solving.solve import solve, solver_names
+from placer.solving.solve import load_solver, solve
 from placer.units import format_plain, format_seconds
 
 SAME = 2e-5
@@ -30,16 +27,12 @@ def check_verifier(solver: str, verifier: str) -> None:
     PlacerError
         Names it.
     """
-    if verifier not in solver_names():
-        raise unknown("solver", verifier, solver_names())
+    load_solver(verifier)
     if verifier == solver:
         raise PlacerError(
             f"--verify {verifier} is the solver that answers",
-            "name another one, such as cpsat or highs",
+            "name another one, such as milp or cpsat",
         )
-    needs = getattr(importlib.import_module(f"placer.solvers.{verifier}"), "NEEDS", None)
-    if needs is not None and importlib.util.find_spec(needs[0]) is None:
-        raise PlacerError(f"the solver '{verifier}' needs the package {needs[1]}", needs[2])
 
 
 def verified(result: Result, verifier: str, options: SolveOptions) -> Result:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from importlib.util import find_spec
 from math import inf
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +30,7 @@ from placer.solving import allowance
 from placer.solving.allowance import Reason, StoppedError
 from placer.solving.answer import Answer, SolveOptions, Status
 from placer.solving.result import Result
+from placer.version import install_line
 
 
 class EarlierAnswers(Protocol):
@@ -105,7 +107,7 @@ def solve(problem: Problem, solver: str = "exact", options: SolveOptions | None 
         If a solver returned a placement that breaks a limit, or a bound that its value beats: an
         internal error, never shown as an answer. The message names a file with the problem.
     """
-    module, options = _module(solver), options or SolveOptions()
+    module, options = load_solver(solver), options or SolveOptions()
     earlier = _EARLIER.get()
     if earlier is None:
         return _searched(problem, solver, options, module.solve)
@@ -153,7 +155,7 @@ def _searched(problem: Problem, solver: str, options: SolveOptions, run: Run) ->
         return best_within_shares(
             problem, lambda asked, own: solve(asked, solver, own), options, solver
         )
-    proves = getattr(_module(solver), "PROVES", True)
+    proves = getattr(load_solver(solver), "PROVES", True)
     if _asks_by_kind(problem, solver):
         from placer.solving.parts.machine_kinds import best_of_kinds  # hivemind does not
 
@@ -186,7 +188,7 @@ def _asks_by_kind(problem: Problem, solver: str) -> bool:
     """Tell whether a question is asked for each kind of machine: of workers with a plan the search
     over their numbers does it, and a solver that prices every placement by itself.
     """
-    whole = getattr(_module(solver), "PRICES_ALL", False)
+    whole = getattr(load_solver(solver), "PRICES_ALL", False)
     return problem.uniform and problem.island_question is None and not whole
 
 
@@ -195,7 +197,7 @@ def _counts_workers(problem: Problem, solver: str) -> bool:
     do not add up, and the solver does not price every placement by itself.
     """
     planned = problem.island_question is not None
-    whole = getattr(_module(solver), "PRICES_ALL", False)
+    whole = getattr(load_solver(solver), "PRICES_ALL", False)
     return planned and problem.requirements.narrowed is None and not whole
 
 
@@ -223,7 +225,7 @@ def prepare(problem: Problem, solver: str = "exact") -> Callable[[Problem, Solve
     parts = _asks_by_kind(problem, solver) or _counts_workers(problem, solver)
     if wish.open_batches or wish.has_shares or parts:
         return lambda asked, options: solve(asked, solver, options)
-    module = _module(solver)
+    module = load_solver(solver)
     run: Run = module.prepare(problem) if hasattr(module, "prepare") else module.solve
 
     def answer(asked: Problem, options: SolveOptions) -> Result:
@@ -239,21 +241,22 @@ def _say_begun(options: SolveOptions) -> None:
         options.on_bound(None)
 
 
-def check_solver(solver: str) -> None:
-    """Refuse a solver that does not exist, before anything is computed or written.
+def load_solver(solver: str) -> ModuleType:
+    """Import a solver, before anything is computed or written.
 
     Raises
     ------
     PlacerError
-        Names the nearest one.
+        If there is none of that name, or a package that it needs is missing.
     """
     if solver not in solver_names():
         raise unknown("solver", solver, solver_names())
-
-
-def _module(solver: str) -> ModuleType:
-    check_solver(solver)
-    return importlib.import_module(f"placer.solvers.{solver}")
+    module = importlib.import_module(f"placer.solvers.{solver}")
+    for package in getattr(module, "NEEDS", ()):
+        if find_spec(package) is None:
+            message = f"the solver '{solver}' needs the package {package}"
+            raise PlacerError(message, install_line(solver))
+    return module
 
 
 def _checked(problem: Problem, solver: str, options: SolveOptions, run: Run) -> Result:

@@ -1,1 +1,1 @@
-"""One linear program for `milp`, `highs` and `cpsat`."""
+"""One linear program for `milp` and `cpsat`."""

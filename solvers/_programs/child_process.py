@@ -1,17 +1,14 @@
 """Runs a solver in a child process that is bounded in time and memory and ends with its parent.
 
-The child reads the problem as JSON. It writes one JSON line for each better placement and bound,
-and one for its answer. Nothing is pickled. It runs in a process group of its own, so that programs
-that it starts (CBC) end with it. On Linux the kernel ends it when its parent dies, however that
-happens.
+The child reads the problem as a line of JSON. It writes one for each better placement and bound,
+and one for its answer. Nothing is pickled. It runs in a session of its own, out of reach of Ctrl-C,
+and ends when its input does: when its parent dies, however that happens.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
-import importlib.util
 import json
 import os
 import queue
@@ -41,30 +38,22 @@ MEMORY_GIB = 4.0
 """Address space that a child may have, unless PLACER_SOLVER_MEMORY_GIB says otherwise."""
 POLL_S = 0.1
 JOIN_S = 5.0
-PR_SET_PDEATHSIG = 1
 RUN = "from placer.solvers._programs.child_process import main; main()"
 
 
-def solve_in_child(
-    name: str, needs: tuple[str, str, str], problem: Problem, options: SolveOptions
-) -> Answer:
+def solve_in_child(name: str, problem: Problem, options: SolveOptions) -> Answer:
     """Solve a problem with the engine of a solver in a child process.
 
     Parameters
     ----------
     name
         Module of placer.solvers with a function ``engine``.
-    needs
-        Module and package that it needs, and the line that installs it.
 
     Raises
     ------
     PlacerError
-        If the package is missing, or the child fails before it has any placement.
+        If the child fails before it has any placement.
     """
-    module, package, line = needs
-    if importlib.util.find_spec(module) is None:
-        raise PlacerError(f"the solver '{name}' needs the package {package}", line)
     job = {"engine": name, "problem": problem.to_dict(), "options": _plain(options)}
     return run_child(f"the solver '{name}'", job, options)
 
@@ -84,7 +73,7 @@ def run_child(what: str, job: dict[str, Any], options: SolveOptions, run: str = 
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": paths, "PLACER_PARENT": str(os.getpid())},
+        env={**os.environ, "PYTHONPATH": paths},
         start_new_session=True,
         text=True,
         encoding="utf-8",
@@ -109,6 +98,9 @@ def run_child(what: str, job: dict[str, Any], options: SolveOptions, run: str = 
         _end(child)
         for talk in talks:
             talk.join(JOIN_S)
+        assert child.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.close()
     return _answer(what, reported, ended, child.returncode, noise)
 
 
@@ -189,12 +181,10 @@ def _why(code: int | None, noise: list[str]) -> str:
 
 
 def _end(child: subprocess.Popen[str]) -> None:
-    """Kill the child's whole group, and wait for the child."""
-    if child.poll() is None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(0.05)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
+    """Kill a child unless it ends by itself, and wait for it."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(0.05)
+    child.kill()
     child.wait()
 
 
@@ -215,8 +205,9 @@ def _gather(stream: IO[str] | None, noise: list[str]) -> None:
 
 def _tell(stream: IO[str] | None, text: str) -> None:
     assert stream is not None
-    with contextlib.suppress(BrokenPipeError), stream:
-        stream.write(text)
+    with contextlib.suppress(BrokenPipeError):
+        stream.write(text + "\n")
+        stream.flush()
 
 
 def _plain(options: SolveOptions) -> dict[str, Any]:
@@ -246,31 +237,24 @@ def memory_gib() -> float:
     return value
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def guard() -> None:
-    """Bound this process: it dies with its parent and has no more memory than `memory_gib`."""
+def begin() -> dict[str, Any]:
+    """Bound this process and return its job: it ends with its parent, and has no more memory than
+    `memory_gib`.
+    """
     import resource
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    die_with_parent()
-    threading.Thread(
-        target=_watch_parent, args=(int(os.environ["PLACER_PARENT"]),), daemon=True
-    ).start()
     size = int(memory_gib() * 2**30)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    job: dict[str, Any] = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    return job
 
 
-def _watch_parent(parent: int) -> None:
-    """End this process and what it started when its parent is gone: where the kernel does not."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os.killpg(0, signal.SIGKILL)
+def _end_with_parent() -> None:
+    """Wait for the end of the input, which the parent keeps open, and end this process."""
+    os.read(0, 1)
+    os._exit(1)
 
 
 def say(**words: Any) -> None:
@@ -281,9 +265,9 @@ def say(**words: Any) -> None:
 
 def main() -> None:
     """Body of the child: read a job, search, say the answer."""
-    guard()
-    job = json.load(sys.stdin)
     from .split import search
+
+    job = begin()
 
     try:
         problem = Problem.from_dict(job["problem"])

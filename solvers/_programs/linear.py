@@ -1,5 +1,5 @@
-"""A mixed-integer linear program in plain lists: what `milp`, `highs` and `cpsat` translate for
-their solvers.
+"""A mixed-integer linear program in plain lists: what `milp` writes with PuLP and `cpsat` in whole
+numbers.
 """
 
 from __future__ import annotations

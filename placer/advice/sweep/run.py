@@ -22,7 +22,7 @@ from placer.problem.words.changes import Change, parse_changes
 from placer.problem.words.wishes import CHANGES
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result
-from placer.solving.solve import check_solver, require_pools, solve
+from placer.solving.solve import load_solver, require_pools, solve
 from placer.version import __version__
 
 REFUSED = "refused"
@@ -158,7 +158,7 @@ def run_sweep(
     PlacerError
         If a range or the solver is wrong, or the file is another question's.
     """
-    check_solver(solver)
+    load_solver(solver)
     options = (options or SolveOptions()).deaf
     points = points_of(axes)
     check_axes(problem, axes)

@@ -61,12 +61,13 @@ LABELS = 9
     show_default=True,
     metavar="NAME",
     help="exact proves; greedy and local_search answer at once without proof; exhaustive tries "
-    "all; milp, highs and cpsat cross-check.",
+    "all; milp and cpsat cross-check.",
 )
 @click.option(
     "--verify",
     metavar="NAME",
-    help="Ask a second solver and say whether both agree: milp (CBC), highs, cpsat.",
+    help="Ask a second solver and say whether both agree: milp (PuLP with HiGHS) or "
+    "cpsat (OR-Tools).",
 )
 @click.option(
     "--gap", default="0.1%", show_default=True, metavar="SHARE", help="Relative gap to prove."

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import importlib.util
 import platform
 
 import click
 
 from placer.cli.options import table_option
 from placer.cli.output import print_json
+from placer.errors import PlacerError
 from placer.version import install_line
 
 EXTRAS = {
-    "milp": ("cbcbox", "scipy"),
+    "milp": ("pulp", "highspy", "scipy"),
     "cpsat": ("ortools",),
     "calibrate": ("scipy",),
     "aws": ("boto3",),
@@ -22,7 +22,7 @@ EXTRAS = {
     "profile": ("torch", "nvidia-ml-py"),
 }
 """Packages of each extra."""
-SECOND = ("milp", "highs", "cpsat")
+SECOND = ("milp", "cpsat")
 """Solvers that other packages do the work of."""
 
 
@@ -64,9 +64,12 @@ def _extra(name: str, packages: tuple[str, ...]) -> tuple[str, str]:
 
 def _check(name: str) -> tuple[str, str, str]:
     """Test one solver in a process of its own."""
-    module = importlib.import_module(f"placer.solvers.{name}")
-    if importlib.util.find_spec(module.NEEDS[0]) is None:
-        return f"solver {name}", "not installed", module.NEEDS[2]
+    from placer.solving.solve import load_solver
+
+    try:
+        load_solver(name)
+    except PlacerError as error:
+        return f"solver {name}", "not installed", error.hint
     wrong = importlib.import_module("placer.solvers._programs.selftest").check_in_child(name)
     return (
         f"solver {name}",

@@ -54,11 +54,11 @@ def _markets(ctx: click.Context) -> Iterable[str]:
 
 
 def _solvers(ctx: click.Context) -> Iterable[str]:
-    return ("exact", "greedy", "local_search", "exhaustive", "milp", "highs", "cpsat")
+    return ("exact", "greedy", "local_search", "exhaustive", "milp", "cpsat")
 
 
 def _seconds(ctx: click.Context) -> Iterable[str]:
-    return ("milp", "highs", "cpsat")
+    return ("milp", "cpsat")
 
 
 def _exchanges(ctx: click.Context) -> Iterable[str]:
