@@ -1,6 +1,6 @@
-"""Compare the solvers: exact, highs, milp and cpsat on medium markets.
+"""Compare the solvers: exact, milp and cpsat on medium markets.
 
-    python tests/benchmarks/agreement.py --seeds 0:200 --solvers exact,highs,milp --time-limit 60
+    python tests/benchmarks/agreement.py --seeds 0:200 --solvers exact,milp --time-limit 60
 
 Prints a table of disagreements, times and gaps.
 """
@@ -146,7 +146,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     words.add_argument("--seeds", default="0:20")
-    words.add_argument("--solvers", default="exact,highs,milp,cpsat")
+    words.add_argument("--solvers", default="exact,milp,cpsat")
     words.add_argument("--time-limit", type=float, default=60.0)
     words.add_argument("--gap", type=float, default=0.001)
     given = words.parse_args()

@@ -71,9 +71,9 @@ class Writer:
 WRITERS = {
     "recommend": Writer(words=f"recommend {ASKED} -o result.json --manifest plan.json"),
     "certificate": Writer(words=f"recommend {ASKED} --certificate -o whole.json"),
-    "cbc": Writer(
+    "milp": Writer(
         words=f"recommend {ASKED} --in gcp/us-west1 --workers 1..2 --exchange all-reduce "
-        "--solver milp -o cbc.json"
+        "--solver milp -o milp.json"
     ),
     "estimate": Writer(
         words="estimate --model roberta-xlm --catalog erben-2023 --workers gcp/us-west1=2xT4:spot "

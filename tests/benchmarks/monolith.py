@@ -4,8 +4,8 @@
 
 Both answer the same question: the fastest all-reduce placement of two workers or more within a
 budget. The program (`one_program.py`) is a relaxation, so its bound is valid: it is compared with
-the answer of `exact`. CBC, HiGHS and CP-SAT get the same rows, one thread and the same seconds,
-each in a child process; "closed" says that the solver proved the optimum of the program, not of the
+the answer of `exact`. HiGHS and CP-SAT get the same rows, one thread and the same seconds, each in
+a child process; "closed" says that the solver proved the optimum of the program, not of the
 question.
 """
 
@@ -14,18 +14,15 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import re
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-from ledger import FOLDER, Ledger, Record, children_cpu_s, markdown, peak_mib, read
+from ledger import FOLDER, Ledger, Record, markdown, peak_mib, read
 from markets import SIZES, Question
 
 from placer.problem.problem import Problem
@@ -33,8 +30,8 @@ from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 
-ENGINES = ("milp", "highs", "cpsat")
-NAMES = {"milp": "CBC", "highs": "HiGHS (SciPy)", "cpsat": "CP-SAT", "exact": "exact"}
+ENGINES = ("milp", "cpsat")
+NAMES = {"milp": "HiGHS (PuLP)", "cpsat": "CP-SAT", "exact": "exact"}
 START_S = 120.0
 """What a child may take beside its limit, to build the program and to stop."""
 BUDGET = 50.0
@@ -91,86 +88,20 @@ def child(engine: str, question: Question, seconds: float) -> None:
     started = time.process_time()
     built = program_of(problem)
     build_s = time.process_time() - started
-    started = time.process_time() + children_cpu_s()
-    if engine == "milp":
-        status, bound = cbc(built.model, seconds)
-    else:
-        solved = importlib.import_module(f"placer.solvers.{engine}").engine(built.model, seconds)
-        status, bound = solved.status, solved.bound
-    spent = time.process_time() + children_cpu_s() - started
+    started = time.process_time()
+    solved = importlib.import_module(f"placer.solvers.{engine}").engine(built.model, seconds)
+    spent = time.process_time() - started
+    infeasible = solved.status == "infeasible"
     record = {
-        "status": status,
-        "bound": None if status == "infeasible" else samples_per_second(bound, built),
+        "status": solved.status,
+        "bound": None if infeasible else samples_per_second(solved.bound, built),
         "rows": len(built.model.rows),
         "columns": len(built.model.low),
         "build_s": round(build_s, 3),
         "cpu_s": round(spent, 3),
-        "peak_mib": round(max(peak_mib(), children_peak_mib()), 1),
+        "peak_mib": round(peak_mib(), 1),
     }
     print(json.dumps(record))
-
-
-def cbc(model: Any, seconds: float) -> tuple[str, float]:
-    """Run CBC as `placer.solvers.milp` does; read its bound from its log if it was stopped."""
-    milp = importlib.import_module("placer.solvers.milp")
-    with tempfile.TemporaryDirectory(prefix="placer-bench-") as folder:
-        program = Path(folder, "m.mps")
-        unit = milp.write_mps(model, program)
-        limit = [
-            "sec",
-            f"{seconds:.3f}",
-            "timeMode",
-            "elapsed",
-            "ratioGap",
-            "0",
-            "allowableGap",
-            "0",
-            "threads",
-            "0",
-        ]
-        call = subprocess.Popen(
-            [milp.cbc_path(), str(program), *limit, "branch", "quit"],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            log = call.communicate(timeout=seconds + START_S / 2)[0]
-        except subprocess.TimeoutExpired:
-            call.kill()
-            log = call.communicate()[0]
-    return cbc_outcome(log, unit)
-
-
-def cbc_outcome(log: str, unit: float) -> tuple[str, float]:
-    r"""Status and bound of what CBC wrote.
-
-    Examples
-    --------
-    >>> log = "Result - Stopped on time limit\nObjective value: 3.0\nLower bound:    2.5\n"
-    >>> cbc_outcome(log, 2.0)
-    ('stopped', 5.0)
-    >>> cbc_outcome("Result - Optimal solution found\n\nObjective value:                3.0\n", 1.0)
-    ('optimal', 3.0)
-    """
-    number = r"([-+\d.eE]+)"
-    if "Result - Optimal solution found" in log:
-        found = re.findall(rf"Objective value:\s+{number}", log)
-        return "optimal", unit * float(found[-1])
-    if "infeasible" in log and "Result - " not in log.replace(
-        "Result - Problem proven infeasible", ""
-    ):
-        return "infeasible", float("inf")
-    found = re.findall(
-        rf"(?:Lower bound:\s+|best possible |Continuous objective value is ){number}", log
-    )
-    return "stopped", unit * float(found[-1]) if found else float("-inf")
-
-
-def children_peak_mib() -> float:
-    """Most memory of any child that ended, in MiB."""
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
 
 
 def run_exact(question: Question, seconds: float, gap: float) -> Record:

@@ -1,6 +1,6 @@
 """All-reduce over a whole market as one mixed-integer program with big-M rows.
 
-`monolith.py` gives it to CBC, HiGHS and CP-SAT.
+`monolith.py` gives it to HiGHS and CP-SAT.
 
 Whole numbers: machines of each offer (quotas), one choice for the number of workers N. Binaries:
 used regions, host classes. Least seconds of a step T are sought:

@@ -1,6 +1,6 @@
 """Count how many small questions about the default book a second solver decides.
 
-    python tests/benchmarks/second_opinions.py --solver highs
+    python tests/benchmarks/second_opinions.py --solver milp
     python tests/benchmarks/second_opinions.py --drawn 0:90 --solver cpsat
     python tests/benchmarks/second_opinions.py --questions 5,12 --stretch 4
 
@@ -261,7 +261,7 @@ def main() -> None:
     )
     words.add_argument("--questions", help="numbers, such as 0,3; default: all frozen ones")
     words.add_argument("--drawn", help="FIRST:END, seeds of drawn questions in their place")
-    words.add_argument("--solver", default="highs")
+    words.add_argument("--solver", default="milp")
     words.add_argument("--time-limit", type=float, default=60.0)
     words.add_argument("--stretch", type=float, default=1.0)
     asked = words.parse_args()

@@ -5,7 +5,7 @@
 Instances are drawn markets with synchronous strategies, drawn markets with local steps, and the
 copy of the default book, so many of each. Each solver gets the whole question (every strategy), the
 same gap and the same seconds; its answer is checked against the frozen optimum. CPU seconds include
-the child processes in which `milp`, `highs` and `cpsat` run.
+the child processes in which `milp` and `cpsat` run.
 
 Two planners stand beside them: one that stays in the best single region, and one that knows no
 egress prices. What they choose is priced in truth.
@@ -38,7 +38,7 @@ from placer.records import replace
 from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 
-SOLVERS = ("exact", "milp", "highs", "cpsat")
+SOLVERS = ("exact", "milp", "cpsat")
 KINDS = ("synchronous", "local steps", "default book")
 PLANNERS = {"single-region": "one region only", "egress-blind": "without egress prices"}
 """Labels of baselines, and what such a planner is called in the table."""

@@ -292,8 +292,8 @@ def _write_both(first: Path, second: Path) -> None:
 FOLDER = """
 import time
 from placer.files.whole_files import temporary_folder
-with temporary_folder("cbc") as folder:
-    (folder / "m.mps").write_text("NAME")
+with temporary_folder("run") as folder:
+    (folder / "run.log").write_text("step 1")
     print("runs", flush=True)
     time.sleep(60)
 """
@@ -302,7 +302,7 @@ with temporary_folder("cbc") as folder:
 def test_a_temporary_folder_of_a_killed_process_is_removed_by_the_next(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The programs of CBC lie in one that nobody else may read; that of the living one stays."""
+    """A run's files lie in one that nobody else may read; that of the living one stays."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with subprocess.Popen(
         [sys.executable, "-c", FOLDER],
@@ -311,12 +311,12 @@ def test_a_temporary_folder_of_a_killed_process_is_removed_by_the_next(
     ) as killed:
         assert killed.stdout is not None
         killed.stdout.readline()
-        with temporary_folder("cbc") as made:
+        with temporary_folder("run") as made:
             assert (len(names(tmp_path)), mode(made)) == (2, 0o700)
         assert len(names(tmp_path)) == 1
         killed.kill()
     assert len(names(tmp_path)) == 1
-    with temporary_folder("cbc") as made:
+    with temporary_folder("run") as made:
         assert names(tmp_path) == [made.name]
     assert names(tmp_path) == []
 

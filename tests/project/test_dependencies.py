@@ -74,9 +74,9 @@ def test_what_is_installed_is_in_the_declared_ranges() -> None:
 
 
 def test_no_dependency_is_one_whose_upkeep_stopped() -> None:
-    """The last httpx is of December 2024; PuLP was needed for the CBC alone that it carried."""
+    """The last httpx is of December 2024, and pynvml is now nvidia-ml-py."""
     named = {canonicalize_name(r.name) for extra in (None, *EXTRAS) for r in declared(extra)}
-    assert not named & {"httpx", "pulp", "pynvml"}
+    assert not named & {"httpx", "pynvml"}
 
 
 def test_uv_installs_from_where_pip_would() -> None:

@@ -208,7 +208,7 @@ def test_ledgers_that_were_cut_off_are_read(tmp_path: Path) -> None:
         ledger.read(tmp_path / "c.jsonl")
 
 
-ENGINES = ("highs", "cpsat")
+ENGINES = ("milp", "cpsat")
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -251,7 +251,7 @@ def test_a_real_placement_keeps_all_rows(seed: int) -> None:
         built.model.low[c] = built.model.high[c] = used.get(
             (pool.offer.place, pool.offer.instance_type, pool.offer.market), 0
         )
-    solved = importlib.import_module("placer.solvers.highs").engine(built.model, 20.0)
+    solved = importlib.import_module("placer.solvers.milp").engine(built.model, 20.0)
     assert solved.status == "optimal"
     assert solved.bound <= best.estimate.step.total * (1 + 1e-6)
 

@@ -14,13 +14,13 @@ from placer.solving.result import Result
 from placer.solving.solve import solve
 
 PROOF = SolveOptions(gap=0.0, time_limit_s=3600.0)
-NAMES = ("highs", "milp", "cpsat")
+NAMES = ("milp", "cpsat")
 ENGINES: dict[str, Any] = {
     name: importlib.import_module(f"placer.solvers.{name}").engine for name in NAMES
 }
 split = importlib.import_module("placer.solvers._programs.split")
 SEEDS = range(6_000, 6_010)
-PACKAGES = {"highs": "scipy", "milp": "cbcbox", "cpsat": "ortools"}
+PACKAGES = {"milp": "highspy", "cpsat": "ortools"}
 
 
 def worse(found: Result, best: Result) -> float:

@@ -44,7 +44,7 @@ SEEDS = 250
 CHUNKS = 10
 UNPROVED = ("greedy", "local_search")
 """Solvers that look for good placements and prove nothing: see test_heuristics.py."""
-PROGRAMS = ("cpsat", "highs", "milp")
+PROGRAMS = ("cpsat", "milp")
 """Solvers that write the question as one program: half a second each, see test_milp.py."""
 
 
@@ -228,7 +228,7 @@ def test_mixed_integer_programs_know_what_workers_wait_for() -> None:
     seeds = (4, 46, 54)  # throughput, cost per sample and cost, two or three workers
     for seed in seeds:
         problem = reading_problem(seed)
-        oracle, answer = solve(problem, "exhaustive"), solve(problem, "highs", PROOF)
+        oracle, answer = solve(problem, "exhaustive"), solve(problem, "milp", PROOF)
         assert oracle.placement is not None
         assert answer.value == pytest.approx(oracle.value, rel=1e-6), seed
         judged += any(pool_of(g, problem).keeps_data for g in oracle.placement.groups)

@@ -47,7 +47,7 @@ def test_workers_alike_are_proved_best(draw: Callable[[int], Problem]) -> None:
     assert differ or draw is island_problem
 
 
-@pytest.mark.parametrize("solver", ["greedy", "local_search", "cpsat", "highs"])
+@pytest.mark.parametrize("solver", ["greedy", "local_search", "cpsat", "milp"])
 def test_every_solver_keeps_workers_alike(solver: str) -> None:
     """Answers of one kind, none better than the proved one."""
     draw, compared = random.Random(3), 0
