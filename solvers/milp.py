@@ -62,7 +62,7 @@ def engine(model: Model, seconds: float) -> Solved:
         row, size = scaled(terms)
         # PuLP's `row <= limit` would copy the row.
         problem.addConstraint(pulp.LpConstraint(row, pulp.LpConstraintLE, rhs=limit / size))
-    # Most programs take milliseconds, so that more threads only cost.
+    # Threads are no help in milliseconds, and one gives the same answer each time.
     most = {"timeLimit": max(0.05, seconds), "gapRel": 0.0, "gapAbs": 0.0, "threads": 1}
     problem.solve(pulp.HiGHS(msg=False, **most))
     highs = problem.solverModel
