@@ -17,9 +17,10 @@ from placer.market.books.layers import Layer, catalog_names, find_layer
 from placer.market.catalog import Catalog
 from placer.market.network.graph import Network
 from placer.market.sources.harvest import Harvest
-from placer.market.sources.links.skyplane import import_skyplane
+from placer.market.sources.links.imported import import_links
 from placer.market.sources.prices.skypilot.catalogs import read_skypilot
-from placer.market.sources.reading.fetch import read_document
+from placer.market.sources.reading.fetch import Document, read_document
+from placer.market.sources.reading.mapping import shipped_mapping
 from placer.market.sources.save import save
 
 FIXTURES = ROOT / "tests" / "fixtures"
@@ -96,11 +97,12 @@ class TestLinksOverDefault(BookContract):
     @classmethod
     def layers(cls, default: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Sequence[Layer]:
         """Throughput and round-trip times, written to the shelf by the import."""
-        documents = [
-            read_document(str(FIXTURES / "links" / name))
+        documents: list[tuple[Document, dict[str, str]]] = [
+            (read_document(str(FIXTURES / "links" / name)), {})
             for name in ("throughput.csv", "latency.csv")
         ]
-        harvest = import_skyplane(documents, default.regions, date="2022-04-16", skip_bad=False)
+        mapping = shipped_mapping("skyplane")
+        harvest = import_links(documents, mapping, default.regions, date="2022-04-16")
         return over_default(harvest, tmp_path_factory.mktemp("home"))
 
     def test_imported_links_are_used(self, book: Catalog) -> None:

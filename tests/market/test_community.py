@@ -11,7 +11,7 @@ from placer.advice.recommendation.recommend import recommend
 from placer.market.catalog import MARKETS, Catalog
 from placer.market.sources.prices.skypilot.export import skypilot_lines
 from placer.market.sources.prices.skypilot.names import skypilot_machine
-from placer.market.sources.prices.skypilot.rows import Tally
+from placer.market.sources.reading.tally import Tally
 from placer.market.words.selection import filter_offers
 from placer.problem.placement import parse_workers
 from placer.problem.words.changes import parse_changes

@@ -411,4 +411,4 @@ def test_a_page_that_names_what_is_gone_is_noticed() -> None:
     assert is_there("solvers/NAME.py")
     assert not options_of("recomend")
     assert "--budgets" not in options_of("recommend")
-    assert named_command(("catalog", "import", "csv", "quote.csv")) == ("catalog", "import", "csv")
+    assert named_command(("catalog", "import", "csv", "quote.csv")) == ("catalog", "import")

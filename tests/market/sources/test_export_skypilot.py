@@ -19,8 +19,8 @@ from placer.market.sources.prices.skypilot.catalogs import read_skypilot
 from placer.market.sources.prices.skypilot.export import skypilot_lines, write_lines
 from placer.market.sources.prices.skypilot.names import PROVIDERS
 from placer.market.sources.prices.skypilot.price_sources import SOURCES, source_rows
-from placer.market.sources.prices.skypilot.rows import Tally
 from placer.market.sources.prices.skypilot.split import split_prices
+from placer.market.sources.reading.tally import Tally
 from placer.records import replace
 
 Key = tuple[str, str, str, str, int, str]

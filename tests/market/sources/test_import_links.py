@@ -13,10 +13,10 @@ from placer.errors import PlacerError
 from placer.market.books.csv_rows import read_rows
 from placer.market.catalog import Catalog
 from placer.market.sources.harvest import Harvest
-from placer.market.sources.links.link_csv import import_links, parse_map
+from placer.market.sources.links.imported import import_links
 from placer.market.sources.links.readings import Reading, harvest_readings
-from placer.market.sources.links.skyplane import import_skyplane
 from placer.market.sources.reading.fetch import read_document
+from placer.market.sources.reading.mapping import shipped_mapping
 
 FIXTURES = ROOT / "tests" / "fixtures" / "links"
 THROUGHPUT, LATENCY = str(FIXTURES / "throughput.csv"), str(FIXTURES / "latency.csv")
@@ -27,9 +27,9 @@ def grid(
     default: Catalog, *files: str, skip_bad: bool = False, date: str | None = "2022-04-16"
 ) -> Harvest:
     """Read grids against the places of the default book."""
-    return import_skyplane(
-        [read_document(f) for f in files], default.regions, date=date, skip_bad=skip_bad
-    )
+    documents = [(read_document(f), {"from": "", "to": ""}) for f in files]
+    mapping = shipped_mapping("skyplane")
+    return import_links(documents, mapping, default.regions, date=date, skip_bad=skip_bad)
 
 
 def pairs(harvest: Harvest) -> dict[tuple[object, object], dict[str, object]]:
@@ -52,13 +52,15 @@ def test_what_is_left_out_is_counted_with_its_name(default: Catalog) -> None:
     """Two rows of a region nobody knows, one of the STANDARD tier, one that failed."""
     left_out = grid(default, THROUGHPUT).left_out
     assert left_out["region that the book does not know: gcp/mars-north1"] == 2
-    assert (left_out["network tier STANDARD"], left_out["run that failed"]) == (1, 1)
+    assert (left_out["network tier: STANDARD"], left_out["run that failed"]) == (1, 1)
 
 
 def test_the_date_stands_in_the_name_of_the_log(default: Catalog) -> None:
     """The oldest run of aws to gcp is of 24 January 2022; a grid without logs needs --date."""
     assert pairs(grid(default, THROUGHPUT, date=None))[EAST, WEST]["as_of"] == "2022-01-24"
-    with pytest.raises(PlacerError, match=r"latency.csv:2: does not say when it was measured"):
+    with pytest.raises(
+        PlacerError, match=r"latency.csv:2: as_of .* is not a date .*; give the day with --date"
+    ):
         grid(default, LATENCY, date=None)
 
 
@@ -135,39 +137,25 @@ def test_throughput_that_cannot_be_true_is_refused(
     ("data", "words"),
     [
         (b"", "is empty"),
-        (b"<!DOCTYPE html><html>", "HTML"),
-        (b"\xff\xfe\x00", "UTF-8"),
-        (b"a,b\n1,2\n", "is no grid of Skyplane"),
+        (b"a,b\n1,2\n", "column 'src_region' is missing"),
+        (b"src_region,dst_region\n1,2\n", "throughput_received or throughput_recieved or"),
         (b"src_region,dst_region,avg_rtt\naws:us-east-1,gcp:us-we", "2 cells instead of 3"),
-        (b"src_region,src_region,avg_rtt\n", "appears twice"),
-        (b'src_region,dst_region,avg_rtt\n"a', "not valid CSV"),
         (
             b"src_region,dst_region,avg_rtt\naws:us-east-1,gcp:us-west1,fast\n",
-            "'fast' is not a number",
+            "'fast' is not a num",
         ),
         (gzip.compress(b"src_region,dst_region,avg_rtt\n" * 99, mtime=0)[:-9], "complete gzip"),
     ],
 )
 def test_a_file_that_is_no_grid_is_one_line(
-    run: Run, tmp_path: Path, data: bytes, words: str
+    default: Catalog, tmp_path: Path, data: bytes, words: str
 ) -> None:
-    """Half a file, a web page, another table: one line, no book, no traceback."""
+    """Half a file, another table; what is no CSV at all is refused as by every import."""
     path = tmp_path / "f.csv"
     path.write_bytes(data)
-    done = run(
-        "network",
-        "import",
-        "skyplane",
-        str(path),
-        "--date",
-        "2022-04-16",
-        columns=300,
-        PLACER_HOME=str(tmp_path / "home"),
-    )
-    assert done.returncode in (2, 7)
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "home" / "catalogs").exists()
+    with pytest.raises(PlacerError, match=words) as error:
+        grid(default, str(path))
+    assert error.value.exit_code in (2, 7)
 
 
 class _Missing(BaseHTTPRequestHandler):
@@ -259,27 +247,39 @@ def test_a_name_of_a_shipped_book_is_refused_before_anything_is_read(
     assert (done.returncode, "is a shipped book" in done.stderr) == (2, True)
 
 
-def test_columns_and_units_of_any_csv(default: Catalog, tmp_path: Path) -> None:
-    """250 Mb/s are 0.25 Gb/s, 66,000 us are 66 ms."""
+def imported(run: Run, home: Path, *words: str) -> tuple[int, list[dict[str, object]], str]:
+    """Exit code, links and errors of the command."""
+    done = run("network", "import", *words, "--json", PLACER_HOME=str(home))
+    return done.returncode, json.loads(done.stdout)["links"] if done.stdout else [], done.stderr
+
+
+def test_columns_and_units_of_any_csv(run: Run, tmp_path: Path) -> None:
+    """250 Mb/s are 0.25 Gb/s, 66,000 us are 66 ms; the file is the source."""
     path = tmp_path / "mine.csv"
     path.write_text(f"from,to,speed,delay\n{EAST},{WEST},250,66000\n")
-    columns = parse_map("src=from,dst=to,gbps_one_stream=speed,rtt_ms=delay")
-    documents = [read_document(str(path))]
-    found = import_links(
-        documents,
-        default.regions,
-        columns=columns,
-        rate_unit="Mb/s",
-        rtt_unit="us",
-        date="2026-08-03",
+    maps = ("--map", "src=from,dst=to,gbps_one_stream=speed,rtt_ms=delay")
+    units = ("--rate-unit", "Mb/s", "--rtt-unit", "us", "--date", "2026-08-03")
+    _, rows, _ = imported(run, tmp_path / "home", "csv", str(path), *maps, *units)
+    (row,) = [row for row in rows if row["src"] == EAST]
+    figures = [row[name] for name in ("gbps_one_stream", "rtt_ms", "as_of", "source")]
+    assert figures == [0.25, 66.0, "2026-08-03", "mine.csv"]
+
+
+def test_a_mapping_file_reads_links_of_any_tool(run: Run, tmp_path: Path) -> None:
+    """Lines of JSON with bytes/s: 12.5 MB/s over one stream and 125 over eight."""
+    (tmp_path / "log.jsonl").write_text(
+        "".join(
+            json.dumps({"path": {"a": EAST, "b": WEST}, "rate": rate, "flows": flows}) + "\n"
+            for rate, flows in ((12.5e6, 1), (125e6, 8))
+        )
     )
-    row = pairs(found)[EAST, WEST]
-    assert (row["gbps_one_stream"], row["rtt_ms"], row["as_of"], row["source"]) == (
-        0.25,
-        66.0,
-        "2026-08-03",
-        "mine.csv",
+    (tmp_path / "tool.toml").write_text(
+        'format = "jsonl"\n[fields]\nsrc = "path.a"\ndst = "path.b"\n'
+        '[columns]\ngbps = "rate"\nstreams = "flows"\n[units]\ngbps = "B/s"\n'
     )
+    words = (str(tmp_path / "tool.toml"), str(tmp_path / "log.jsonl"), "--date", "2026-08-03")
+    code, (row,), _ = imported(run, tmp_path / "home", *words)
+    assert (code, row["gbps_one_stream"], row["gbps_many_streams"]) == (0, 0.1, 1.0)
 
 
 def test_a_file_in_the_columns_of_links_csv_comes_back_as_it_was(run: Run, tmp_path: Path) -> None:
@@ -320,18 +320,26 @@ def test_a_file_in_the_columns_of_links_csv_comes_back_as_it_was(run: Run, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("words", "said"),
     [
-        ("src", "not two columns"),
-        ("scr=a", "a similar column"),
-        ("src=a,src=b", "twice"),
-        ("src=a", "no column for 'dst'"),
+        (("csv", "l.csv", "--map", "src"), "is not a pair"),
+        (("csv", "l.csv", "--map", "scr=a"), "a similar column"),
+        (("csv", "l.csv", "--map", "src=a,src=b"), "twice"),
+        (("csv", "l.csv", "--map", "src=a", "--rtt-unit", "h/s"), "is not a time"),
+        (("csv", "l.csv", "--map", "src=a"), "gives no dst, as_of"),
+        (("csv", "l.csv", "--map", "src=a,dst=a", "--date", "2026-08-03"), "has neither a"),
+        (("csv",), "FILE is missing"),
+        (("skyplan", "l.csv"), "a similar source exists: 'skyplane'"),
+        (("vendor.toml", "l.csv"), "use 'placer catalog import vendor.toml'"),
     ],
 )
-def test_a_wrong_map_is_said(default: Catalog, text: str, words: str) -> None:
-    """A slip in --map names itself."""
-    with pytest.raises(PlacerError, match=words):
-        import_links([], default.regions, columns=parse_map(text))
+def test_a_wrong_word_is_said(run: Run, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    """A slip in --map, a unit or a source names itself."""
+    (tmp_path / "l.csv").write_text("a\naws/us-east-1\n")
+    (tmp_path / "vendor.toml").write_text('kind = "offers"')
+    done = run("network", "import", *words, cwd=tmp_path, columns=300, PLACER_HOME=str(tmp_path))
+    assert done.returncode in (2, 7)
+    assert said in done.stderr
 
 
 def test_the_best_number_of_streams_is_many(default: Catalog) -> None:

@@ -11,8 +11,9 @@ import pytest
 from conftest import ROOT, Run
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
-from placer.market.sources.links.iperf3 import import_iperf3, read_run
+from placer.market.sources.links.imported import import_links
 from placer.market.sources.reading.fetch import read_document
+from placer.market.sources.reading.mapping import shipped_mapping
 
 FIXTURES = ROOT / "tests" / "fixtures" / "links"
 EAST, WEST = "aws/us-east-1", "gcp/us-west1"
@@ -23,13 +24,29 @@ def fixture(name: str) -> Any:
     return json.loads((FIXTURES / name).read_text())
 
 
+def read(default: Catalog, *paths: Path, skip_bad: bool = False) -> list[dict[str, Any]]:
+    """Import runs from EAST to WEST."""
+    documents = [(read_document(str(path)), {"from": EAST, "to": WEST}) for path in paths]
+    harvest = import_links(documents, shipped_mapping("iperf3"), default.regions, skip_bad=skip_bad)
+    return [dict(row) for row in harvest.rows["links.csv"]]
+
+
 def rows_of(default: Catalog, *names: str, skip_bad: bool = False) -> list[dict[str, Any]]:
-    """Import fixtures of runs from EAST to WEST."""
-    documents = [(read_document(str(FIXTURES / name)), EAST, WEST) for name in names]
-    return [
-        dict(row)
-        for row in import_iperf3(documents, default.regions, skip_bad=skip_bad).rows["links.csv"]
-    ]
+    """Import fixtures of runs."""
+    return read(default, *(FIXTURES / name for name in names), skip_bad=skip_bad)
+
+
+def changed(tmp_path: Path, **values: object) -> Path:
+    """Save a run with other figures; ``a__b`` is the key b of a."""
+    document = fixture("one.json")
+    for path, value in values.items():
+        *above, key = path.split("__")
+        inner = document
+        for name in above:
+            inner = inner[name]
+        inner[key] = value
+    (tmp_path / "run.json").write_text(json.dumps(document))
+    return tmp_path / "run.json"
 
 
 def test_one_stream_and_sixteen(default: Catalog) -> None:
@@ -57,13 +74,11 @@ def test_reverse_measures_the_way_back(default: Catalog) -> None:
     )
 
 
-def test_both_ways_at_once() -> None:
+def test_both_ways_at_once(default: Catalog, tmp_path: Path) -> None:
     """--bidir has the sums of the way back under names of their own."""
-    document = fixture("one.json")
-    document["start"]["test_start"]["bidirectional"] = 1
-    document["end"]["sum_received_bidir_reverse"] = {"bits_per_second": 1e8}
-    run = read_run(json.dumps(document), "x")
-    assert (run.forth, run.back) == (250e6, 1e8)
+    back = {"end__sum_received_bidir_reverse": {"bits_per_second": 1e8}}
+    path = changed(tmp_path, start__test_start__bidirectional=1, **back)
+    assert [row["gbps_one_stream"] for row in read(default, path)] == [0.25, 0.1]
 
 
 def test_a_run_that_failed_says_why(default: Catalog) -> None:
@@ -78,35 +93,38 @@ def test_a_run_that_failed_says_why(default: Catalog) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "3", "{}", '{"start": 1, "end": 2}', "[" * 100_000, '{"start": {}, "end": {}}'],
+    ["", "{", "3", "{}", '{"start": 1, "end": 2}', "[" * 100_000, '{"start": {}, "end": {}}'],
 )
-def test_what_is_no_run_is_one_line(text: str) -> None:
+def test_what_is_no_run_is_one_line(default: Catalog, tmp_path: Path, text: str) -> None:
     """Cut, foreign or hostile JSON is an error with a hint."""
-    with pytest.raises(PlacerError, match="is not the JSON of one run of iperf3"):
-        read_run(text, "f.json")
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(PlacerError, match=r"run.json: (is not the JSON|has no list of objects)"):
+        read(default, tmp_path / "run.json")
 
 
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        (("start", "test_start", "protocol"), "UDP", "run over UDP"),
-        (("end", "sum_received", "bits_per_second"), 0, "nothing arrived"),
-        (("end", "sum_received", "bits_per_second"), float("nan"), "nothing arrived"),
-        (("end", "sum_received", "bits_per_second"), "fast", "is not the JSON"),
-        (("start", "timestamp"), {}, "does not say when"),
-        (("start", "timestamp", "timesecs"), 10**30, "is not the JSON"),
-        (("start", "test_start", "num_streams"), None, "is not the JSON"),
+        ("start__test_start__protocol", "UDP", "is a run over UDP"),
+        ("end__sum_received__bits_per_second", 0, "throughput 0 bits/s is not above 0"),
+        ("end__sum_received__bits_per_second", float("nan"), "NaN is not a number"),
+        ("end__sum_received__bits_per_second", "fast", "'fast' is not a number"),
+        ("end__sum_received__bits_per_second", None, "neither a throughput nor"),
+        ("start__timestamp", {}, "give the day with --date"),
+        ("start__timestamp__timesecs", 10**30, "cannot be found"),
+        ("start__timestamp__timesecs", 4_000_000_000, "measured on 2096-10-02, which is in the f"),
+        ("start__timestamp__timesecs", 0, "measured on 1970-01-01"),
+        ("start__test_start__num_streams", -4, "'-4' is not a number of streams from 1"),
     ],
 )
-def test_wrong_figures_are_refused(path: tuple[str, ...], value: object, words: str) -> None:
-    """UDP, nothing that arrived, no date."""
-    document = fixture("one.json")
-    inner = document
-    for key in path[:-1]:
-        inner = inner[key]
-    inner[path[-1]] = value
+def test_wrong_figures_are_refused(
+    default: Catalog, tmp_path: Path, path: str, value: object, words: str
+) -> None:
+    """UDP, nothing that arrived, no date or one of a clock that is wrong, which would make a link
+    the newest or the oldest of its book.
+    """
     with pytest.raises(PlacerError, match=words):
-        read_run(json.dumps(document), "f.json")
+        read(default, changed(tmp_path, **{path: value}))
 
 
 def test_a_table_names_the_places_of_each_run(run: Run, tmp_path: Path) -> None:
@@ -156,24 +174,3 @@ def test_a_place_that_nobody_knows_is_an_error(run: Run, tmp_path: Path) -> None
         PLACER_HOME=str(tmp_path),
     )
     assert (done.returncode, "a similar place exists" in done.stderr) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("streams", "stamp", "words"),
-    [
-        (1, 4_000_000_000, "measured on 2096-10-02, which is in the future"),
-        (1, 0, "measured on 1970-01-01"),
-        (-4, 1_700_000_000, "had -4 streams"),
-    ],
-)
-def test_a_run_of_no_time_or_no_streams_is_refused(
-    default: Catalog, tmp_path: Path, streams: int, stamp: int, words: str
-) -> None:
-    """A clock that is wrong would make a link the newest, or the oldest, of its book."""
-    document = fixture("one.json")
-    document["start"]["test_start"]["num_streams"] = streams
-    document["start"]["timestamp"]["timesecs"] = stamp
-    path = tmp_path / "run.json"
-    path.write_text(json.dumps(document))
-    with pytest.raises(PlacerError, match=words):
-        import_iperf3([(read_document(str(path)), EAST, WEST)], default.regions)

@@ -275,7 +275,7 @@ def _resources(group: Group) -> dict[str, Any]:
     }
     if group.provider == "gcp" and not group.on_cpu:
         built["accelerators"] = {
-            skypilot_device("gcp", offer.gpu, offer.instance_type, [offer.gpu]): offer.gpu_count
+            skypilot_device("gcp", offer.gpu, offer.instance_type): offer.gpu_count
         }
     return {**built, "use_spot": offer.market == "spot"}
 

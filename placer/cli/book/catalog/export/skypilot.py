@@ -30,7 +30,7 @@ def command(folder: str, catalog: tuple[str, ...], force: bool, as_json: bool) -
     from placer.market.books.book_reader import load_catalog
     from placer.market.sources.prices.skypilot.export import skypilot_lines, write_lines
     from placer.market.sources.prices.skypilot.price_sources import SOURCES, source_rows
-    from placer.market.sources.prices.skypilot.rows import Tally
+    from placer.market.sources.reading.tally import Tally
 
     if not folder.strip() or "\0" in folder:
         raise PlacerError(

@@ -7,11 +7,16 @@ import shutil
 import subprocess
 
 from placer.errors import PlacerError
-from placer.market.sources.links.iperf3 import read_run
+from placer.market.sources.harvest import Origin
 from placer.market.sources.links.probe.bill import Run
 from placer.market.sources.links.probe.client import SILENCE_SECONDS, Throughput
 from placer.market.sources.links.probe.hosts import ProbeHost
 from placer.market.sources.links.probe.protocol import ProbeError
+from placer.market.sources.reading.fetch import Document
+from placer.market.sources.reading.mapped_rows import mapped_rows
+from placer.market.sources.reading.mapping import shipped_mapping
+from placer.market.sources.reading.records import read_records
+from placer.market.sources.reading.tally import Tally
 
 
 def find_iperf3() -> str:
@@ -71,14 +76,27 @@ def iperf3_throughput(
         raise ProbeError("iperf3 did not end in time") from None
     except (OSError, ValueError) as error:
         raise ProbeError(f"iperf3 cannot be run: {error}") from None
-    try:
-        run_result = read_run(done.stdout, "iperf3")
-    except PlacerError as error:
-        raise ProbeError(error.message) from None
-    bits = run_result.back if run.verb == "download" else run_result.forth
-    if bits is None:
-        raise ProbeError("iperf3 measured the other direction")
+    bits, rtt_ms = _measured(done.stdout, "server" if run.verb == "download" else "client")
     counted = int(bits * lasting / 8)
     return Throughput(
         streams=run.streams, sent_bytes=counted, received_bytes=counted, bits_per_s=bits
-    ), run_result.rtt_ms
+    ), rtt_ms
+
+
+def _measured(text: str, sender: str) -> tuple[float, float | None]:
+    """Return the throughput of a run from one end, bits/s, and its round-trip time."""
+    mapping, tally = shipped_mapping("iperf3"), Tally(skip_bad=False)
+    document = Document(
+        data=text.encode(), origin=Origin(place="iperf3", sha256="", size_bytes=len(text))
+    )
+    ends = {"from": "client", "to": "server"}
+    try:
+        records = read_records(document, mapping, tally)
+        rows = [one.row for one in mapped_rows(records, mapping, tally, ends, "1970-01-01")]
+    except PlacerError as error:
+        raise ProbeError(error.message) from None
+    gbps = next((row["gbps"] for row in rows if row["src"] == sender and row.get("gbps")), None)
+    if gbps is None:
+        raise ProbeError("iperf3 measured nothing in this direction")
+    rtts = [row["rtt_ms"] for row in rows if row.get("rtt_ms")]
+    return float(gbps) * 1e9, float(rtts[0] or 0) if rtts else None

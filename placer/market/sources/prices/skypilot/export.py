@@ -25,8 +25,8 @@ from placer.market.sources.prices.skypilot.names import (
     skypilot_device,
 )
 from placer.market.sources.prices.skypilot.price_sources import SOURCES
-from placer.market.sources.prices.skypilot.rows import Tally
 from placer.market.sources.prices.skypilot.split import Edge, split_prices
+from placer.market.sources.reading.tally import Tally
 
 COLUMNS = (
     "InstanceType",
@@ -196,7 +196,7 @@ def _line(machine: Machine, gpus: Mapping[str, Gpu]) -> Line:
     """Return a line that is a whole machine."""
     offer, spot = machine["on_demand"], machine.get("spot")
     is_gpu = gpus[offer.gpu].kind == "gpu"
-    device = skypilot_device(offer.provider, offer.gpu, offer.instance_type, gpus) if is_gpu else ""
+    device = skypilot_device(offer.provider, offer.gpu, offer.instance_type) if is_gpu else ""
     return {
         "InstanceType": offer.instance_type,
         "AcceleratorName": device,
@@ -249,7 +249,7 @@ def _region_lines(
     for machine in machines:
         offer = machine["on_demand"]
         if gpus[offer.gpu].kind == "gpu":
-            device = skypilot_device("gcp", offer.gpu, offer.instance_type, gpus)
+            device = skypilot_device("gcp", offer.gpu, offer.instance_type)
             edges[_host(offer) or "", f"{device}:{offer.gpu_count}"] = machine
     prices, left_out = split_prices(
         {

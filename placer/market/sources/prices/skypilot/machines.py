@@ -1,237 +1,111 @@
-"""Rows of vms.csv become whole machines in zones; on Google Cloud a host and its devices are two
-rows whose prices are added.
+"""Machines of Google Cloud in SkyPilot's vms.csv: a host and its devices are two rows whose prices
+are added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
-from placer.market.catalog import Gpu
 from placer.market.sources.prices.skypilot.names import (
     ATTACHABLE,
     COMES_WITH_DEVICE,
-    NO_MODERN_CORE,
-    OTHER_CORES,
-    ZONES_ARE_REGIONS,
     hosts_of,
     placer_device,
 )
-from placer.market.sources.prices.skypilot.rows import Tally, VmRow, numbers, positive
-from placer.records import replace
+from placer.market.sources.reading.records import Record
+from placer.market.sources.reading.tally import Tally
 
 ONLY_HOST = "host"
-"""What the column Hosts says of a machine that is only there to be added to devices."""
+"""What the column Hosts, which placer alone writes, says of a machine that is only there to be
+added to devices; of devices it names the hosts.
+"""
+SIZES = ("vCPUs", "MemoryGiB", "Price")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Machine:
-    """A machine that can be rented in one zone; ``parts`` says for the source cell what its price
-    is made of.
-    """
-
-    where: str
-    provider: str
-    region: str
-    zone: str
-    instance_type: str
-    gpu: str
-    gpu_count: int
-    vcpus: float
-    memory_gib: float
-    usd_per_hour: float
-    spot_usd_per_hour: float | None
-    parts: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Host:
-    """A machine of Google Cloud without its devices."""
-
-    row: VmRow
-    vcpus: float
-    memory_gib: float
-    usd_per_hour: float
-    spot_usd_per_hour: float | None
-
-
-def plain_machines(
-    provider: str, rows: Sequence[VmRow], regions: Set[str], gpus: Mapping[str, Gpu], tally: Tally
-) -> Iterator[Machine]:
-    """Yield the machines of a provider whose rows are whole machines.
+def whole_machines(
+    rows: Sequence[tuple[str, Record]], tally: Tally
+) -> Iterator[tuple[str, Record]]:
+    """Yield rows that are machines: CPU machines, and hosts with their devices.
 
     Parameters
     ----------
-    provider
-        As in regions.csv.
     rows
-        What `placer.market.sources.prices.skypilot.rows.read_vm_rows` gave.
-    regions
-        Places that have coordinates: ``provider/region``.
-    gpus
-        Devices by name.
+        Rows without devices are hosts and CPU machines, rows without a machine are devices.
     tally
-        Counts what is left out.
-    """
-    for row in (_placed(provider, row) for row in rows):
-        if _in_known_region(provider, row, regions, tally):
-            device = _device(provider, row, gpus, tally) if row.device else _cpu(row, gpus, tally)
-            if device is not None:
-                yield from _whole(provider, row, *device, tally)
-
-
-def _placed(provider: str, row: VmRow) -> VmRow:
-    """Put a row into the region that placer knows it by."""
-    return replace(row, region=row.zone) if provider in ZONES_ARE_REGIONS and row.zone else row
-
-
-def gcp_machines(
-    provider: str, rows: Sequence[VmRow], regions: Set[str], gpus: Mapping[str, Gpu], tally: Tally
-) -> Iterator[Machine]:
-    """Yield the machines of Google Cloud: rows without devices are hosts and CPU machines, rows
-    without a machine are devices.
+        Counts devices without a host in their zone; refuses hosts without figures.
 
     Notes
     -----
     A price of devices is added to that of each host that they come with, or of one n1 host
-    (`hosts_of`), in the same zone; spot prices alike. Without a host in that zone the devices
-    cannot be rented.
+    (`hosts_of`), in the same zone; spot prices alike. The key ``parts`` says of what a price is.
     """
-    known = [row for row in rows if _in_known_region(provider, row, regions, tally)]
-    hosts: dict[tuple[str, str], dict[str, _Host]] = {}
-    for row in known:
-        if not row.device and (
-            ATTACHABLE.fullmatch(row.instance_type) or COMES_WITH_DEVICE.match(row.instance_type)
+    hosts: dict[tuple[str, str], dict[str, Record]] = {}
+    for where, row in rows:
+        name = row["InstanceType"]
+        if row["AcceleratorName"] or not (
+            ATTACHABLE.fullmatch(name) or COMES_WITH_DEVICE.match(name)
         ):
-            host = _host(row, tally)
-            if host is not None:
-                hosts.setdefault((row.region, row.zone), {})[row.instance_type] = host
-    for row in known:
-        if row.device and row.instance_type:
-            device = _device(provider, row, gpus, tally)
-            yield from () if device is None else _whole(provider, row, *device, tally)
-        elif row.device:
-            yield from _attached(provider, row, hosts.get((row.region, row.zone), {}), gpus, tally)
-        elif row.hosts != ONLY_HOST and not COMES_WITH_DEVICE.match(row.instance_type):
-            cpu = _cpu(row, gpus, tally)
-            yield from () if cpu is None else _whole(provider, row, *cpu, tally)
+            continue
+        wrong = next((size for size in SIZES if not _is_positive(row[size])), None)
+        if wrong:
+            tally.refuse(where, f"{wrong} '{row[wrong]}' of a host is no number above 0")
+            continue
+        zone = hosts.setdefault(_zone(row), {})
+        zone[name] = max(zone.get(name, row), row, key=lambda host: float(host["Price"]))
+    for where, row in rows:
+        if row["AcceleratorName"] and not row["InstanceType"]:
+            yield from ((where, made) for made in _attached(row, hosts.get(_zone(row), {}), tally))
+        elif row["AcceleratorName"] or not (
+            row.get("Hosts") == ONLY_HOST or COMES_WITH_DEVICE.match(row["InstanceType"])
+        ):
+            yield where, row
 
 
-def _in_known_region(provider: str, row: VmRow, regions: Set[str], tally: Tally) -> bool:
-    place = f"{provider}/{row.region}"
-    if place not in regions:
-        tally.leave_out("region that no book knows", place)
-    return place in regions
+def _zone(row: Record) -> tuple[str, str]:
+    return row["Region"], row.get("AvailabilityZone", "")
 
 
-def _device(
-    provider: str, row: VmRow, gpus: Mapping[str, Gpu], tally: Tally
-) -> tuple[str, int] | None:
-    """Name and number of the devices of a row; None if it is left out."""
-    gpu = placer_device(provider, row.device, row.instance_type, gpus)
-    if gpu is None:
-        tally.leave_out(
-            "device that gpus.csv does not know",
-            "tpu" if row.device.startswith("tpu-") else row.device,
-        )
-        return None
-    try:
-        count = positive(row.count, "AcceleratorCount")
-    except ValueError as error:
-        tally.refuse(row.where, str(error))
-        return None
-    if count != int(count):
-        tally.leave_out("fraction of a device", f"{row.device} in {row.instance_type}")
-        return None
-    return gpu, int(count)
-
-
-def _cpu(row: VmRow, gpus: Mapping[str, Gpu], tally: Tally) -> tuple[str, int] | None:
-    """Return the CPU kind with as many vCPUs and no more memory; None if there is none."""
-    if row.arch in OTHER_CORES or NO_MODERN_CORE.match(row.instance_type):
-        tally.leave_out("machine without a GPU whose vCPUs are shared, Arm or from before 2014")
-        return None
-    kind = gpus.get(f"CPU-{row.vcpus.removesuffix('.0')}")
-    try:
-        fits = (
-            kind is not None
-            and kind.kind == "cpu"
-            and positive(row.memory_gib, "MemoryGiB") >= kind.memory_gib
-        )
-    except ValueError as error:
-        tally.refuse(row.where, str(error))
-        return None
-    if kind is None or not fits:
-        tally.leave_out("machine without a GPU of no CPU kind of gpus.csv")
-        return None
-    return kind.gpu, 1
-
-
-def _whole(provider: str, row: VmRow, gpu: str, gpu_count: int, tally: Tally) -> Iterator[Machine]:
-    if not row.instance_type:
-        tally.refuse(row.where, "InstanceType is missing")
+def _attached(row: Record, hosts: Mapping[str, Record], tally: Tally) -> Iterator[Record]:
+    """Yield devices with each of their hosts; TPUs as they are: nothing is known of theirs."""
+    device, count = row["AcceleratorName"], row["AcceleratorCount"].removesuffix(".0")
+    if device.startswith("tpu-") or not count.isdecimal():
+        yield row
         return
-    try:
-        figures = numbers(row)
-    except ValueError as error:
-        tally.refuse(row.where, str(error))
-        return
-    yield Machine(
-        where=row.where,
-        provider=provider,
-        region=row.region,
-        zone=row.zone,
-        instance_type=row.instance_type,
-        gpu=gpu,
-        gpu_count=gpu_count,
-        **figures,  # type: ignore[arg-type]
-    )
-
-
-def _host(row: VmRow, tally: Tally) -> _Host | None:
-    try:
-        return _Host(row=row, **numbers(row))  # type: ignore[arg-type]
-    except ValueError as error:
-        tally.refuse(row.where, str(error))
-        return None
-
-
-def _attached(
-    provider: str, row: VmRow, hosts: Mapping[str, _Host], gpus: Mapping[str, Gpu], tally: Tally
-) -> Iterator[Machine]:
-    device = _device(provider, row, gpus, tally)
-    if device is None:
-        return
-    try:
-        usd = positive(row.usd_per_hour, "Price")
-        spot = positive(row.spot_usd_per_hour, "SpotPrice") if row.spot_usd_per_hour else None
-    except ValueError as error:
-        tally.refuse(row.where, str(error))
-        return
-    gpu, count = device
-    sizes = {name: (host.vcpus, host.memory_gib, host.usd_per_hour) for name, host in hosts.items()}
+    sizes = {name: tuple(float(host[size]) for size in SIZES) for name, host in hosts.items()}
     names = (
-        [name for name in row.hosts.split() if name in hosts]
-        if row.hosts
-        else hosts_of(row.device, count, sizes)
+        [name for name in row["Hosts"].split() if name in hosts]
+        if row.get("Hosts")
+        else hosts_of(device, int(count), sizes)
     )
     if not names:
-        tally.leave_out("devices without a host in their zone", f"{row.device}:{count}")
+        tally.leave_out("devices without a host in their zone", f"{device}:{count}")
     for name in names:
         host = hosts[name]
-        yield Machine(
-            where=row.where,
-            provider=provider,
-            region=row.region,
-            zone=row.zone,
-            instance_type=f"{name}+{count}x{gpu}" if ATTACHABLE.fullmatch(name) else name,
-            gpu=gpu,
-            gpu_count=count,
-            vcpus=host.vcpus,
-            memory_gib=host.memory_gib,
-            usd_per_hour=round(host.usd_per_hour + usd, 9),
-            spot_usd_per_hour=None
-            if spot is None or host.spot_usd_per_hour is None
-            else round(host.spot_usd_per_hour + spot, 9),
-            parts=f": {name} + {count}x{row.device}",
-        )
+        devices = f"+{count}x{placer_device('gcp', device, name)}"
+        yield {
+            **row,
+            **{size: host[size] for size in ("vCPUs", "MemoryGiB")},
+            **{price: _sum(host.get(price, ""), row.get(price, "")) for price in _PRICES},
+            "InstanceType": f"{name}{devices}" if ATTACHABLE.fullmatch(name) else name,
+            "parts": f": {name} + {count}x{device}",
+        }
+
+
+_PRICES = ("Price", "SpotPrice")
+
+
+def _sum(host: str, devices: str) -> str:
+    """Add two prices; one that is none stays, so that it is refused, and without one there is no
+    sum.
+    """
+    wrong = next((price for price in (host, devices) if price and not _is_positive(price)), None)
+    if wrong or not (host and devices):
+        return wrong or ""
+    return repr(round(float(host) + float(devices), 9))
+
+
+def _is_positive(cell: str) -> bool:
+    try:
+        return 0 < float(cell) <= 1e9
+    except ValueError:
+        return False

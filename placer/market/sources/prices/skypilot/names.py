@@ -5,7 +5,8 @@ Google Cloud are attached to.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 
 PROVIDERS = ("aws", "azure", "gcp", "lambda", "runpod")
 """Folders of SkyPilot's catalogs that placer reads and writes; its other providers have no regions
@@ -19,29 +20,6 @@ sky/catalog/data_fetchers/fetch_runpod.py).
 """
 RUNPOD_GPUS = {"A100-PCIE": "A100-80GB", "A100-SXM": "A100-80GB-SXM", "H100-PCIE": "H100"}
 """RunPod's devices that SkyPilot calls otherwise (GPU_NAME_OVERRIDES, as above)."""
-DEVICES = {
-    "A100": "A100-40",
-    "A100-80GB": "A100-80",
-    "A100-80GB-SXM": "A100-80",
-    "V100-32GB": "V100-32",
-    "H100-SXM": "H100",
-    "H100-MEGA": "H100",
-    "H200-SXM": "H200",
-    "RTXA6000": "A6000",
-    "RTX6000-Ada": "RTX6000Ada",
-    "RTXPRO6000": "PRO6000",
-}
-"""SkyPilot's names of devices that gpus.csv calls otherwise (H100-MEGA: the same device in
-a3-megagpu-8g).
-"""
-PLAIN_H100 = (
-    ("azure", re.compile(r"Standard_NC.*H100", re.IGNORECASE), "H100-NVL"),
-    ("lambda", re.compile(r".*pcie", re.IGNORECASE), "H100-PCIe"),
-    ("runpod", re.compile(r""), "H100-PCIe"),
-)
-"""Provider and machine whose ``H100`` is not the SXM one (the providers' pages of machines,
-2026-11).
-"""
 
 FIXED_HOSTS: Mapping[str, Mapping[int, Collection[str]]] = {
     "A100": {
@@ -79,46 +57,40 @@ HOST_GIB_PER_VCPU = 4.0
 COMES_WITH_DEVICE = re.compile(r"(a[2-9]|g[2-9])-")
 """Machines of Google Cloud that are never rented without their devices."""
 
-NO_MODERN_CORE = re.compile(
-    r"(t1|t2|t3|t3a|t4g|m1|m2|m3|c1|c3|r3|i2|g2|cc2|cr1|hs1)\.|Standard_B|Basic_|Standard_A\d|Standard_[A-Z]+\d+p|(f1|g1)-|e2-(micro|small|medium)|(t2a|c4a|n4a)-"
-)
-"""Machines whose vCPUs are shared, burst, have no AVX2 (before 2014) or are Arm: no core as the CPU
-kinds of gpus.csv mean it.
-"""
-OTHER_CORES = ("arm64", "i386", "arm64_mac", "x86_64_mac")
-"""What SkyPilot's column Arch says of machines that are none either."""
 
-
-def placer_device(
-    provider: str, name: str, instance_type: str, known: Collection[str]
-) -> str | None:
-    """Return the name of a device in gpus.csv; None if it is not there.
+@lru_cache(maxsize=4096)
+def placer_device(provider: str, name: str, instance_type: str) -> str:
+    """Return the name of a device in gpus.csv, as the mapping of vms.csv says.
 
     Examples
     --------
-    >>> placer_device("gcp", "A100-80GB", "", ["A100-80"])
+    >>> placer_device("gcp", "A100-80GB", "")
     'A100-80'
-    >>> placer_device("lambda", "H100", "gpu_1x_h100_pcie", ["H100", "H100-PCIe"])
+    >>> placer_device("lambda", "H100", "gpu_1x_h100_pcie")
     'H100-PCIe'
     """
-    if name == "H100":
-        for cloud, machine, device in PLAIN_H100:
-            if cloud == provider and machine.match(instance_type):
-                return device if device in known else None
-    named = DEVICES.get(name, name)
-    return named if named in known else None
+    from placer.market.sources.reading.expressions import as_text, evaluate
+    from placer.market.sources.reading.mapping import shipped_mapping
+
+    mapping = shipped_mapping("skypilot")
+    row = {"AcceleratorName": name, "InstanceType": instance_type, "given": {"provider": provider}}
+    text = as_text(evaluate(mapping.fields["gpu"], row))
+    return mapping.values["gpu"].get(text, text)
 
 
-def skypilot_device(provider: str, gpu: str, instance_type: str, known: Collection[str]) -> str:
+def skypilot_device(provider: str, gpu: str, instance_type: str) -> str:
     """Return SkyPilot's name of a device that `placer_device` reads back as ``gpu``; the name of
     gpus.csv where SkyPilot has none.
     """
+    from placer.market.sources.reading.mapping import shipped_mapping
+
     if provider == "gcp" and instance_type.startswith("a3-megagpu"):
         return "H100-MEGA"
+    devices = shipped_mapping("skypilot").values["gpu"]
     words = ["H100"] if gpu.startswith("H100") else []
-    words += [name for name, device in DEVICES.items() if device == gpu and name != "H100-MEGA"]
+    words += [name for name, device in devices.items() if device == gpu and name != "H100-MEGA"]
     return next(
-        (name for name in words if placer_device(provider, name, instance_type, known) == gpu), gpu
+        (name for name in words if placer_device(provider, name, instance_type) == gpu), gpu
     )
 
 
@@ -157,7 +129,7 @@ def skypilot_machine(provider: str, instance_type: str, market: str = "on_demand
     return f"{count}x_{RUNPOD_GPUS.get(gpu, gpu)}_{cloud}"
 
 
-def hosts_of(device: str, count: int, hosts: Mapping[str, tuple[float, float, float]]) -> list[str]:
+def hosts_of(device: str, count: int, hosts: Mapping[str, Sequence[float]]) -> list[str]:
     """Return the hosts of Google Cloud for a number of devices, as SkyPilot chooses them.
 
     Parameters

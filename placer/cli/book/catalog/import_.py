@@ -1,0 +1,225 @@
+"""``placer catalog import``: price books from files and URLs of any source that has a mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from placer.cli import harvest as harvests
+from placer.cli.harvest import past_date
+from placer.errors import PlacerError
+from placer.units import counted, format_bytes
+
+if TYPE_CHECKING:
+    from placer.market.sources.harvest import Harvest, Row
+    from placer.market.sources.reading.mapping import SourceMap
+
+EPILOG = """\b
+Examples:
+  placer catalog import skypilot ~/.sky/catalogs/v8 --dry-run
+  placer catalog import vendor.toml machines.json --as vendor
+  placer catalog import csv quote.csv --map instance_type=Machine,usd_per_hour=Price
+    --set provider=aws --set market=on_demand --set price_basis=list
+    --set source='quote 4711' --as-of 2026-11-01 --as quote
+"""
+
+
+@click.command("import", epilog=EPILOG)
+@click.argument("source", metavar="csv|skypilot|FILE.toml")
+@click.argument("places", nargs=-1, required=True, metavar="FILE|URL...")
+@click.option(
+    "--kind", metavar="NAME", help="offers (default), egress, stores, functions, regions."
+)
+@click.option(
+    "--map",
+    "maps",
+    multiple=True,
+    metavar="FILE.toml|A=B,..",
+    help="Their column B is placer's column A; equal names need none.",
+)
+@click.option(
+    "--set",
+    "constants",
+    multiple=True,
+    metavar="A=VALUE",
+    help="The same value of placer's column A in every row.",
+)
+@click.option(
+    "--provider",
+    metavar="NAME",
+    help="skypilot: whose machines a file has; default: the name of its folder.",
+)
+@click.option(
+    "--as-of", metavar="DATE", help="Date of prices that say none; skypilot: default the file's."
+)
+@harvests.import_options(
+    click.option(
+        "--timeout",
+        default="20",
+        show_default=True,
+        metavar="SECONDS",
+        help="Longest silence of a server.",
+    )
+)
+def command(
+    source: str,
+    places: tuple[str, ...],
+    kind: str | None,
+    maps: tuple[str, ...],
+    constants: tuple[str, ...],
+    provider: str | None,
+    as_of: str | None,
+    name: str | None,
+    skip_bad: bool,
+    dry_run: bool,
+    timeout: str,
+    as_json: bool,
+) -> None:
+    """Make a book of your own from files or URLs of other tools and providers.
+
+    A mapping file says where the rows lie in CSV, JSON or lines of JSON, and which of their names,
+    units and values are which. With csv, columns are mapped by --map, set by --set, or have
+    placer's names. Prices are plain numbers in USD; a leading $ is removed, anything else beside a
+    number is refused, and so are regions and devices that no book knows.
+
+    With skypilot, a folder with aws/vms.csv and so on, files or URLs of schema v5 to v8: a region
+    has the spot price of its cheapest zone, and on Google Cloud the prices of a host and its
+    devices are added. Regions and devices that no book knows are counted; put a regions.csv or
+    gpus.csv with placer's columns into the folder to bring your own. The dates are those that
+    placer-sources.csv beside says of prices that are still the same, else the file's.
+    """
+    from placer.market.books.folders import check_book_name
+    from placer.market.books.layers import catalog_names
+    from placer.market.sources.prices.listing import read_listing
+    from placer.market.sources.prices.skypilot.catalogs import read_skypilot
+
+    if name is not None:
+        check_book_name(name, catalog_names())
+    day = None if as_of is None else past_date(as_of, "--as-of")
+    wait = _seconds(timeout)
+    if source == "skypilot":
+        harvest = read_skypilot(
+            places, provider=provider, skip_bad=skip_bad, as_of=day, read_seconds=wait
+        )
+        clouds = sorted({str(row["provider"]) for row in harvest.rows["offers.csv"]})
+        default = f"skypilot-{clouds[0]}" if len(clouds) == 1 else "skypilot"
+    else:
+        mapping = read_words(source, kind, maps, constants)
+        harvest = read_listing(places, mapping, skip_bad=skip_bad, as_of=day, read_seconds=wait)
+        default = f"imported-{mapping.kind}"
+    harvests.finish(
+        harvest,
+        name or default,
+        (),
+        words=[*_words(harvest), *_tips(harvest)],
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+
+
+def read_words(
+    source: str, kind: str | None, maps: Sequence[str], constants: Sequence[str]
+) -> SourceMap:
+    """Read which mapping the words of the command line mean.
+
+    Parameters
+    ----------
+    source
+        ``csv``, or a path that ends in ``.toml``.
+    kind
+        Of the rows; None: what the mapping says, else offers.
+    maps
+        At most one path that ends in ``.toml``, and pairs ``placer_column=their_column`` with
+        commas between.
+    constants
+        Pairs ``placer_column=value``.
+
+    Raises
+    ------
+    PlacerError
+        If a source, kind, table or column is unknown, or a column is given twice.
+
+    Examples
+    --------
+    >>> read_words("csv", None, ["usd_per_hour=Price,region=Place"], ["provider=aws"]).columns
+    {'usd_per_hour': 'Price', 'region': 'Place'}
+    """
+    from placer.market.books.layers import BOOK_FILES
+    from placer.market.sources.reading.mapping import (
+        PRICES,
+        SourceMap,
+        columns_of,
+        read_mapping,
+        with_words,
+    )
+
+    files = [word for word in (source, *maps) if word.endswith(".toml")]
+    if source != "csv" and not source.endswith(".toml"):
+        raise PlacerError(
+            f"unknown source '{source}'",
+            f"write 'placer catalog import csv {source}', or name skypilot or a mapping file, such "
+            "as vendor.toml",
+        )
+    if len(files) > 1:
+        raise PlacerError(f"'{files[1]}' is a second mapping file", "give one of the two")
+    if kind is not None and kind not in PRICES and f"{kind}.csv" in {*BOOK_FILES, "links.csv"}:
+        way = "use 'placer network import csv'" if kind == "links" else "give it as --catalog FILE"
+        raise PlacerError(f"{kind} are not imported here", way)
+    asked = kind or "offers"
+    mapping = read_mapping(files[0], asked) if files else SourceMap(kind=asked)
+    columns_of(mapping.kind)
+    if mapping.kind not in PRICES:
+        raise PlacerError(
+            f"'{files[0]}' maps {mapping.kind}", f"use 'placer network import {files[0]}'"
+        )
+    return with_words(mapping, [word for word in maps if not word.endswith(".toml")], constants)
+
+
+def _words(harvest: Harvest) -> Iterator[str]:
+    for origin in harvest.origins:
+        yield (
+            f"read {origin.place} ({format_bytes(origin.size_bytes)}, sha256 {origin.sha256[:12]})"
+        )
+    for file, rows in harvest.rows.items():
+        yield f"{counted(len(rows), 'row')} of {file}{_coverage(rows)}, prices of {_dates(rows)}"
+
+
+def _coverage(rows: Sequence[Row]) -> str:
+    if not rows or "region" not in rows[0]:
+        return ""
+    providers = sorted({str(row["provider"]) for row in rows})
+    places = {(row["provider"], row["region"]) for row in rows}
+    return f" in {counted(len(places), 'region')} of {', '.join(providers)}"
+
+
+def _dates(rows: Sequence[Row]) -> str:
+    days = sorted({str(row["as_of"]) for row in rows if row.get("as_of")})
+    return "no date" if not days else days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+
+
+def _tips(harvest: Harvest) -> Iterator[str]:
+    reasons = " ".join(harvest.left_out)
+    if "gpus.csv does not know" in reasons:
+        yield (
+            "tip: describe unknown devices in a gpus.csv of the book's own (columns: "
+            "catalogs/columns.csv)"
+        )
+    if "no book knows" in reasons:
+        yield (
+            "tip: give unknown regions coordinates: a regions.csv beside the providers' folders "
+            "of SkyPilot"
+        )
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.1 <= value <= 600:
+        raise PlacerError(
+            f"--timeout '{text}' is not from 0.1 to 600 s", "give seconds, such as 20"
+        )
+    return value

@@ -1,0 +1,147 @@
+"""Expressions of mapping files: JMESPath (jmespath.org), with functions for texts and figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from statistics import median
+from typing import Any
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+from jmespath.functions import Functions, signature
+
+from placer.errors import PlacerError
+
+_TEXT = {"types": ["string", "null"]}
+_PATTERN = {"types": ["string"]}
+
+
+class _Functions(Functions):  # type: ignore[misc]
+    """Functions that expressions have beside those of JMESPath; null gives null."""
+
+    @signature(_TEXT, _PATTERN, _PATTERN)  # type: ignore[untyped-decorator]
+    def _func_find(self, text: str | None, pattern: str, template: str) -> str | None:
+        match = re.search(pattern, text or "")
+        return match and match.expand(template)
+
+    @signature(_TEXT, _PATTERN, _PATTERN)  # type: ignore[untyped-decorator]
+    def _func_replace(self, text: str | None, pattern: str, template: str) -> str | None:
+        return text and re.sub(pattern, template, text)
+
+    @signature(_TEXT)  # type: ignore[untyped-decorator]
+    def _func_lower(self, text: str | None) -> str | None:
+        return text and text.lower()
+
+    @signature({"types": ["array-number", "null"]})  # type: ignore[untyped-decorator]
+    def _func_median(self, values: list[float] | None) -> float | None:
+        return median(values) if values else None
+
+    @signature({"types": ["number", "null"]})  # type: ignore[untyped-decorator]
+    def _func_day(self, seconds: float | None) -> str | None:
+        """Return the day of a Unix time in UTC."""
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC).date().isoformat()
+
+
+_OPTIONS = jmespath.Options(custom_functions=_Functions())
+
+
+@lru_cache(maxsize=512)
+def compiled(expression: str) -> tuple[Any, tuple[str, ...]]:
+    """Parse an expression; return it with the names that it has.
+
+    Raises
+    ------
+    PlacerError
+        If it is none of JMESPath.
+    """
+    try:
+        parsed = jmespath.compile(expression)
+    except JMESPathError as error:
+        words = " ".join(str(error).split())[:120]
+        raise PlacerError(
+            f"'{expression[:80]}' is no expression: {words}",
+            "write it as jmespath.org says, names with blanks in quotes: '\"Price per hour\"'",
+        ) from None
+    return parsed, tuple(dict.fromkeys(_names(parsed.parsed)))
+
+
+def _names(node: dict[str, Any]) -> Iterator[str]:
+    if node["type"] == "field":
+        yield node["value"]
+    for child in node["children"]:
+        yield from _names(child) if isinstance(child, dict) else ()
+
+
+def evaluate(expression: str, record: Any) -> Any:
+    """Look up an expression in a record.
+
+    Raises
+    ------
+    ValueError
+        If a function does not take what the record has.
+    """
+    try:
+        return compiled(expression)[0].search(record, _OPTIONS)
+    except (JMESPathError, re.error, OverflowError, OSError) as error:
+        raise ValueError(f"cannot be found: {' '.join(str(error).split())[:120]}") from None
+
+
+class Lookup:
+    """Looks up expressions in the records of one document, whose texts often repeat.
+
+    Parameters
+    ----------
+    given
+        What every record has under ``given``.
+    """
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self._given = given
+        self._seen: dict[tuple[Any, ...], Any] = {}
+
+    def value(self, expression: str, record: Mapping[str, Any]) -> Any:
+        """Look up an expression; see `evaluate`."""
+        key = (expression, *[record.get(name) for name in compiled(expression)[1]])
+        try:
+            if key in self._seen:
+                return self._seen[key]
+        except TypeError:  # lists and objects inside JSON
+            return evaluate(expression, {**record, "given": self._given})
+        found = self._seen[key] = evaluate(expression, {**record, "given": self._given})
+        return found
+
+    def text(self, expression: str, record: Mapping[str, Any]) -> str:
+        """Look up an expression as a cell; see `as_text`."""
+        return as_text(self.value(expression, record)) if expression else ""
+
+    def holds(self, expression: str, record: Mapping[str, Any]) -> bool:
+        """Tell whether an expression gives something: neither null, false nor empty."""
+        value = self.value(expression, record)
+        return value is not None and value is not False and value not in ("", [], {})
+
+
+def as_text(value: Any) -> str:
+    """Write a value as a cell of CSV; null is an empty one.
+
+    Raises
+    ------
+    ValueError
+        If it is a list or an object.
+
+    Examples
+    --------
+    >>> as_text(8.0), as_text(0.25), as_text(None), as_text(True)
+    ('8', '0.25', '', 'true')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | dict):
+        raise ValueError("is a list or an object")
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()

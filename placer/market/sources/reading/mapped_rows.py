@@ -1,0 +1,223 @@
+"""Records of any source as rows of placer, by its mapping."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from placer.errors import PlacerError
+from placer.market.books.book_reader import load_catalog
+from placer.market.catalog import FREE
+from placer.market.sources.harvest import FORMULA, Row
+from placer.market.sources.reading.expressions import Lookup, as_text
+from placer.market.sources.reading.mapping import (
+    Part,
+    SourceMap,
+    columns_of,
+    needed_columns,
+    unit_factors,
+)
+from placer.market.sources.reading.records import Record, Records
+from placer.market.sources.reading.tally import Tally
+
+MARKETS = {"ondemand": "on_demand", "spot": "spot", "community": "community"}
+"""Markets without blanks, hyphens and capitals, as price lists spell them."""
+
+
+class Found(NamedTuple):
+    """A row with where it stands, and its zone where the source has some."""
+
+    where: str
+    row: Row
+    zone: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """Places and devices that rows may name, and the usual price of a device by (device, market);
+    USD/h.
+    """
+
+    regions: Collection[str]
+    gpus: Collection[str]
+    usual: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+
+def known_by_default() -> Known:
+    """Return what the default book knows."""
+    book = load_catalog("default")
+    return Known(regions=book.regions, gpus=book.gpus, usual=book.usual_usd_per_gpu_hour)
+
+
+def mapped_rows(
+    records: Records,
+    mapping: SourceMap,
+    tally: Tally,
+    given: Mapping[str, Any],
+    day: str | None,
+    known: Known | None = None,
+) -> Iterator[Found]:
+    """Yield the rows that records make; every cell is read as catalogs/columns.csv says.
+
+    Parameters
+    ----------
+    records
+        Of one document.
+    mapping
+        Which of its names and units are which.
+    tally
+        Gets what is left out and what is wrong.
+    given
+        What expressions find under ``given``, beside the ``file``.
+    day
+        ISO date of rows that say none; None refuses such rows.
+    known
+        Rows of other places and devices are counted before more is read of them; None reads all.
+
+    Raises
+    ------
+    PlacerError
+        If a column that is needed is neither there nor mapped nor set, or at the first wrong row.
+    """
+    look = Lookup({**given, "file": records.file})
+    readers = [_Reader(part, records, mapping, look, day) for part in mapping.parts()]
+    for where, record in records.rows:
+        try:
+            if _ruled_out(record, where, mapping, look, tally):
+                continue
+            if known is not None and (strange := readers[0].stranger(record, known)):
+                tally.leave_out(*strange)
+                continue
+            zone = look.text(mapping.zone, record)
+            found = [
+                reader.read(record)
+                for reader in readers
+                if not reader.part.when or look.holds(reader.part.when, record)
+            ]
+        except ValueError as error:
+            tally.refuse(where, str(error))
+            continue
+        yield from (Found(where, made, zone) for made in found)
+
+
+def _ruled_out(record: Record, where: str, mapping: SourceMap, look: Lookup, tally: Tally) -> bool:
+    for rule in mapping.refuse:
+        if look.holds(rule.when, record):
+            tally.refuse(where, f"{rule.reason} {look.text(rule.name, record)}".strip(), rule.hint)
+            return True
+    for rule in mapping.leave_out:
+        if look.holds(rule.when, record):
+            tally.leave_out(rule.reason, look.text(rule.name, record))
+            return True
+    return False
+
+
+def unread(records: Records, mapping: SourceMap) -> list[str]:
+    """Return the names of a document that the mapping neither reads nor knows."""
+    own = {name for part in mapping.parts() for name in part.columns.values()}
+    texts = " ".join(mapping.expressions())
+    return sorted(
+        name
+        for name in set(records.names) - own - {*columns_of(mapping.kind), *mapping.ignored, ""}
+        if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", texts)
+    )
+
+
+class _Reader:
+    """Reads one row of each record."""
+
+    def __init__(
+        self, part: Part, records: Records, mapping: SourceMap, look: Lookup, day: str | None
+    ) -> None:
+        parsers = columns_of(mapping.kind)
+        named = {*part.columns, *part.fields, *part.set}
+        own = [name for name in parsers if name not in named and name in records.names]
+        columns = {**part.columns, **{name: name for name in own}}
+        missing = [n for n in needed_columns(mapping.kind) if n not in named and n not in columns]
+        missing = [n for n in missing if n != "as_of" or day is None]
+        if missing and records.rows:
+            raise PlacerError(
+                f"'{records.place}' gives no {', '.join(missing)}",
+                f"map them to its columns ({', '.join(records.names[:12])}), or give --set",
+            )
+        self.part = part
+        self.look = look
+        self.day = day
+        self.read_before: dict[tuple[str, str], Any] = {}
+        self.mapping = mapping
+        self.factors = unit_factors(mapping)
+        self.sources = {
+            name: (columns.get(name), part.fields.get(name), part.set.get(name, ""))
+            for name in parsers
+            if name in columns or name in named or (name == "as_of" and day is not None)
+        }
+
+    def stranger(self, record: Record, known: Known) -> tuple[str, str] | None:
+        """Return a place or device of a record that is not known, with the words for it."""
+        names = ("provider", "region", "gpu")
+        named = {n: self._value(n, *self.sources[n], record) for n in names if n in self.sources}
+        place = f"{named['provider']}/{named['region']}"
+        if place not in known.regions:
+            return "region that no book knows", place
+        if "gpu" in named and named["gpu"] not in known.gpus:
+            return "device that gpus.csv does not know", named["gpu"]
+        return None
+
+    def read(self, record: Record) -> Row:
+        """Return a row.
+
+        Raises
+        ------
+        ValueError
+            Says which column and what is wrong.
+        """
+        row = {
+            column: self._value(column, *source, record) for column, source in self.sources.items()
+        }
+        if row.get("usd_per_hour") == 0 and row.get("price_basis") not in FREE:
+            raise ValueError("usd_per_hour '0' of a rented machine")
+        return row
+
+    def _value(
+        self, column: str, name: str | None, expression: str | None, fixed: str, record: Record
+    ) -> Any:
+        text = fixed
+        try:
+            if name is not None:
+                text = as_text(record.get(name))
+            elif expression is not None:
+                text = self.look.text(expression, record)
+            if (column, text) not in self.read_before:
+                self.read_before[column, text] = self._parsed(column, self._placers(column, text))
+            return self.read_before[column, text]
+        except ValueError as error:
+            theirs, text = name or expression or column, self._placers(column, text)
+            words = column if theirs == column else f"{column} (their '{theirs[:60]}')"
+            raise ValueError(f"{words} '{text}' {error}{self._tip(column, text, error)}") from None
+
+    def _parsed(self, column: str, text: str) -> Any:
+        value = columns_of(self.mapping.kind)[column](text)
+        if isinstance(value, str) and value.startswith(FORMULA):
+            raise ValueError("begins as a formula does")
+        factor = self.factors.get(column)
+        return value if factor is None or value is None else value * factor
+
+    def _placers(self, column: str, text: str) -> str:
+        """Return placer's spelling of a cell."""
+        text = self.mapping.values.get(column, {}).get(text, text)
+        if column == "market":
+            return MARKETS.get(re.sub(r"[\s_-]", "", text).lower(), text)
+        if column == "as_of":
+            return text or self.day or ""
+        return text[1:] if column.startswith("usd_") and text[:1] == "$" else text
+
+    def _tip(self, column: str, text: str, error: ValueError) -> str:
+        if str(error) == "is not a number" and any(c.isdigit() for c in text):
+            return "; write a plain number such as 1234.5"
+        if str(error).startswith("is not one of"):
+            return f"; rename it in the table [values.{column}] of a mapping file"
+        if column == "as_of" and not text:
+            return f"; give the day with {'--date' if self.mapping.kind == 'links' else '--as-of'}"
+        return ""
