@@ -372,12 +372,12 @@ def test_a_block_that_has_begun_serves_for_the_rest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "right", "says"),
     [
-        (",usd,", ",dollars,", "no column 'usd'"),
-        (",1,1,2026", ",1,none,2026", "blocks.csv:2:machines: 'none'"),
-        ("2026-11-24T02:00:00+00:00", "tomorrow", "blocks.csv:2:start: 'tomorrow' is not a time"),
-        ("+00:00,4,", "+00:00,0,", "blocks.csv:2:hours: '0'"),
+        (",usd,", ",dollars,", "column 'usd' is missing"),
+        (",1,1,2026", ",1,none,2026", "blocks.csv:2: machines 'none' is not a whole number"),
+        ("2026-11-24T02:00:00+00:00", "tomorrow", "blocks.csv:2: start: 'tomorrow' is not a time"),
+        ("+00:00,4,", "+00:00,0,", "blocks.csv:2: hours '0' is not above 0"),
         ("gpu_1x_a10,A10", "p9.large,A10", "no book knows the machine p9.large of lambda"),
-        (",EC2 blocks\n", "\n", "blocks.csv:2: not as many columns"),
+        (",EC2 blocks\n", "\n", "blocks.csv:2: 9 cells instead of 10"),
     ],
 )
 def test_a_wrong_list_of_blocks_is_refused(

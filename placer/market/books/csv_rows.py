@@ -36,6 +36,7 @@ KEYS: dict[str, tuple[str, ...]] = {
         "machines_asked",
         "machines",
     ),
+    "blocks.csv": (),
     "runs.csv": ("experiment", "model", "target_batch_size"),
     "claims.csv": ("id",),
     "measured.csv": (),
@@ -48,7 +49,8 @@ KEYS: dict[str, tuple[str, ...]] = {
     "public_models.csv": ("model",),
 }
 """What may occur only once in each file; runs.csv and claims.csv are figures of a paper beside its
-book, no part of it; measured.csv is a file of any name with a user's own runs, which may repeat;
+book, no part of it; measured.csv and blocks.csv are files of any name, with a user's own runs and
+with machines for sale, which may repeat;
 accelerators.csv has figures of devices beside every book; hubs.csv and corridors.csv are the cables
 of the world; sources.csv says where the sources stand that rows name;
 countries.csv and cities.csv are the areas that users name, exchange_rates.csv what other money is

@@ -589,11 +589,11 @@ def test_wrong_words_are_named(call: Call, words: tuple[str, ...], message: str)
                 "obtainability": 0.5, "estimatedUptime": "soon"}}]},
             "estimatedUptime 'soon' is no duration",
         ),
-        ("aws-scores", {"SpotPlacementScores": [{"Region": "us-east-1"}]}, "Score 'None' is not"),
+        ("aws-scores", {"SpotPlacementScores": [{"Region": "us-east-1"}]}, "share (their "),
         ("aws-scores", {"SpotPlacementScores": []}, "the answer has no row for a book"),
         ("aws-blocks", {"CapacityBlockOfferings": [{**BLOCKS["CapacityBlockOfferings"][0],
             "StartDate": "soon"}]}, "'soon' is not a time"),
-        ("aws-blocks", {"CapacityBlockOfferings": "none"}, "no list 'CapacityBlockOfferings'"),
+        ("aws-blocks", {"CapacityBlockOfferings": "none"}, "no list of objects under 'Cap"),
         ("gcp-history", {**HISTORY, "priceHistory": [{"listPrice": {}}]}, "without interval"),
     ],
 )  # fmt: skip

@@ -243,7 +243,7 @@ def _blocks(kind: str, book: Catalog, options: dict[str, Any]) -> None:
 
     asked = _asked(kind, book, {**options, "machine": options["machine"] or _any_machine(book)})
     document, origin = _answer(kind, asked, options)
-    blocks, left_out = block_offers(document, book, origin.place)
+    blocks, left_out = block_offers(kind, document, book, origin.place)
     names = tuple(type(blocks[0]).__dataclass_fields__) if blocks else ()
     lines = [names, *(tuple(getattr(block, name) for name in names) for block in blocks)]
     path = _written(options["output"], lines) if blocks and not options["dry_run"] else None

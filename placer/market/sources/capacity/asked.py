@@ -153,20 +153,3 @@ def day_of(value: object, where: str) -> str:
             "give the answer as the provider wrote it",
             FAILED,
         ) from None
-
-
-def capacity_row(asked: Asked, *, source: str, basis: str, **figures: Any) -> dict[str, Any]:
-    """Build one row of capacity.csv."""
-    return {
-        "provider": asked.offer.provider,
-        "region": asked.region,
-        "zone": asked.zone,
-        "device": asked.offer.gpu,
-        "market": "spot",
-        "machines_asked": asked.machines,
-        "machines": asked.machines,
-        "basis": basis,
-        "source": source,
-        "as_of": asked.as_of.isoformat(),
-        **figures,
-    }

@@ -19,7 +19,6 @@ from placer.market.capacity_table import ZoneCapacity, zone_capacity
 from placer.market.catalog import Catalog
 from placer.market.sources.capacity.asked import (
     Asked,
-    capacity_row,
     day_of,
     figure,
     rows_under,
@@ -98,15 +97,22 @@ def advice_harvest(
         low, high = next((low, high) for low, high in BANDS if score >= low)
         placed = replace(asked, region=region, zone=zone)
         rows.append(
-            capacity_row(
-                placed,
-                source=f"{ADVICE} ({asked.offer.instance_type})",
-                basis="published",
-                share=score,
-                share_low=min(low, score),
-                share_high=max(high, score),
+            {
+                "provider": "gcp",
+                "region": region,
+                "zone": zone,
+                "device": asked.offer.gpu,
+                "market": "spot",
+                "machines_asked": asked.machines,
+                "machines": asked.machines,
+                "share": score,
+                "share_low": min(low, score),
+                "share_high": max(high, score),
+                "basis": "published",
+                "source": f"{ADVICE} ({asked.offer.instance_type})",
+                "as_of": asked.as_of.isoformat(),
                 **_survival(scores.get("estimatedUptime"), placed, book, where),
-            )
+            }
         )
     return Harvest(rows={"capacity.csv": rows}, origins=[origin], left_out=left_out)
 

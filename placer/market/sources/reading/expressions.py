@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -38,6 +39,10 @@ class _Functions(Functions):  # type: ignore[misc]
     @signature({"types": ["array-number", "null"]})  # type: ignore[untyped-decorator]
     def _func_median(self, values: list[float] | None) -> float | None:
         return median(values) if values else None
+
+    @signature({"types": ["number", "null"]}, {"types": ["number"]})  # type: ignore[untyped-decorator]
+    def _func_times(self, value: float | None, factor: float) -> float | None:
+        return None if value is None else round(value * factor, 9)
 
     @signature({"types": ["number", "null"]})  # type: ignore[untyped-decorator]
     def _func_day(self, seconds: float | None) -> str | None:
@@ -140,8 +145,10 @@ def as_text(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, datetime):  # as boto3 reads them
+        return value.isoformat()
     if isinstance(value, list | dict):
         raise ValueError("is a list or an object")
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
+    if isinstance(value, float) and math.isfinite(value):
+        value = int(value) if value.is_integer() else round(value, 12)
     return str(value).strip()

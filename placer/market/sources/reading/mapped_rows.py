@@ -13,6 +13,7 @@ from placer.market.catalog import FREE
 from placer.market.sources.harvest import FORMULA, Row
 from placer.market.sources.reading.expressions import Lookup, as_text
 from placer.market.sources.reading.mapping import (
+    PLACED,
     Part,
     SourceMap,
     columns_of,
@@ -36,12 +37,21 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """Places and devices that rows may name, and the usual price of a device by (device, market);
-    USD/h.
+    """What a book knows.
+
+    Parameters
+    ----------
+    regions, gpus
+        Places and devices that rows may name.
+    machines
+        Columns of a row by type of machine, for mappings that leave them to the book.
+    usual
+        Usual price of a device by (device, market); USD/h.
     """
 
-    regions: Collection[str]
-    gpus: Collection[str]
+    regions: Collection[str] = ()
+    gpus: Collection[str] = ()
+    machines: Mapping[str, Row] = field(default_factory=dict)
     usual: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
@@ -82,7 +92,8 @@ def mapped_rows(
         If a column that is needed is neither there nor mapped nor set, or at the first wrong row.
     """
     look = Lookup({**given, "file": records.file})
-    readers = [_Reader(part, records, mapping, look, day) for part in mapping.parts()]
+    machines = known.machines if known is not None and mapping.machines == "book" else None
+    readers = [_Reader(part, records, mapping, look, day, machines) for part in mapping.parts()]
     for where, record in records.rows:
         try:
             if _ruled_out(record, where, mapping, look, tally):
@@ -129,14 +140,21 @@ class _Reader:
     """Reads one row of each record."""
 
     def __init__(
-        self, part: Part, records: Records, mapping: SourceMap, look: Lookup, day: str | None
+        self,
+        part: Part,
+        records: Records,
+        mapping: SourceMap,
+        look: Lookup,
+        day: str | None,
+        machines: Mapping[str, Row] | None,
     ) -> None:
         parsers = columns_of(mapping.kind)
         named = {*part.columns, *part.fields, *part.set}
         own = [name for name in parsers if name not in named and name in records.names]
         columns = {**part.columns, **{name: name for name in own}}
         missing = [n for n in needed_columns(mapping.kind) if n not in named and n not in columns]
-        missing = [n for n in missing if n != "as_of" or day is None]
+        filled = next(iter(machines.values()), {}) if machines else {}
+        missing = [n for n in missing if n not in filled and (n != "as_of" or day is None)]
         if missing and records.rows:
             raise PlacerError(
                 f"'{records.place}' gives no {', '.join(missing)}",
@@ -144,6 +162,7 @@ class _Reader:
             )
         self.part = part
         self.look = look
+        self.machines = machines
         self.day = day
         self.read_before: dict[tuple[str, str], Any] = {}
         self.mapping = mapping
@@ -155,14 +174,16 @@ class _Reader:
         }
 
     def stranger(self, record: Record, known: Known) -> tuple[str, str] | None:
-        """Return a place or device of a record that is not known, with the words for it."""
-        names = ("provider", "region", "gpu")
+        """Return a name of a record that nobody knows, with the words for it."""
+        names = ("provider", "region", "gpu", "instance_type")
         named = {n: self._value(n, *self.sources[n], record) for n in names if n in self.sources}
-        place = f"{named['provider']}/{named['region']}"
-        if place not in known.regions:
+        place = f"{named.get('provider')}/{named.get('region')}"
+        if self.mapping.kind in PLACED and place not in known.regions:
             return "region that no book knows", place
         if "gpu" in named and named["gpu"] not in known.gpus:
             return "device that gpus.csv does not know", named["gpu"]
+        if self.machines is not None and named["instance_type"] not in self.machines:
+            return "machine that the book does not have", named["instance_type"]
         return None
 
     def read(self, record: Record) -> Row:
@@ -176,6 +197,8 @@ class _Reader:
         row = {
             column: self._value(column, *source, record) for column, source in self.sources.items()
         }
+        if self.machines is not None:
+            row = {**self.machines[row["instance_type"]], **row}
         if row.get("usd_per_hour") == 0 and row.get("price_basis") not in FREE:
             raise ValueError("usd_per_hour '0' of a rented machine")
         return row

@@ -19,6 +19,7 @@ from placer.units import parse_bandwidth, parse_bytes, parse_seconds
 SHIPPED = Path(__file__).parent.parent / "mappings"
 PRICES = ("offers", "egress", "stores", "functions", "regions")
 """Kinds of rows that ``placer catalog import`` makes: files of a book without their ending."""
+KINDS = (*PRICES, "links", "capacity", "blocks")
 PLACED = ("offers", "stores", "functions")
 """Kinds of rows that need a region with coordinates."""
 HINT = "docs/manual/mappings.md says what a mapping file has"
@@ -69,7 +70,7 @@ class SourceMap(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     about
         What it reads, in a sentence.
     kind
-        One of `PRICES`, or links.
+        One of `KINDS`.
     format
         Container of the records.
     rows
@@ -87,6 +88,8 @@ class SourceMap(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
         cheapest.
     unknown_names
         Whether a region or device that no book knows is an error or is counted.
+    machines
+        What says which devices a machine has: the row, or the book by the type of the machine.
     undated
         Whether rows without a date get that of the file.
     whole_lines
@@ -107,6 +110,7 @@ class SourceMap(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     units: Mapping[str, str] = msgspec.field(default_factory=dict)
     zone: str = ""
     unknown_names: Literal["refused", "counted"] = "refused"
+    machines: Literal["row", "book"] = "row"
     undated: Literal["refused", "file"] = "refused"
     whole_lines: bool = False
     leave_out: tuple[Rule, ...] = ()
@@ -246,8 +250,8 @@ def columns_of(kind: str) -> Parsers:
     """
     if kind == "links":
         return _LINKS
-    if kind not in PRICES:
-        raise unknown("kind", kind, (*PRICES, "links"))
+    if kind not in KINDS:
+        raise unknown("kind", kind, KINDS)
     return file_columns(f"{kind}.csv")
 
 

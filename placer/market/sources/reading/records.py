@@ -59,8 +59,8 @@ def read_records(document: Document, mapping: SourceMap, tally: Tally) -> Record
         records = _of_csv(document, mapping, tally)
     else:
         found = list(_of_json(document, mapping))
-        names = list(dict.fromkeys(name for _, record in found for name in record))
-        records = Records(place=place, names=names, rows=found)
+        names = dict.fromkeys(name for _, record in found for name in record)
+        records = Records(place=place, names=[*names], rows=found)
     if mapping.format != "csv" and not records.rows:
         return records
     for need in mapping.needs:
@@ -109,17 +109,32 @@ def _of_json(document: Document, mapping: SourceMap) -> Iterator[tuple[str, Reco
         texts = [(f"{place}:{number}", line) for number, line in lines if line.strip()]
     for where, text in texts:
         try:
-            found = parse_json(text.removeprefix(b"\xef\xbb\xbf"))
-            found = evaluate(mapping.rows, found) if mapping.rows else found
+            parsed = parse_json(text.removeprefix(b"\xef\xbb\xbf"))
         except (ValueError, RecursionError) as error:
-            raise PlacerError(
-                f"{where}: is not the JSON of this source: {str(error)[:80] or 'nested too deep'}",
-                _about(mapping),
-                FAILED,
-            ) from None
-        records = found if isinstance(found, list) else [found]
-        if not all(isinstance(record, dict) for record in records):
-            under = f" under '{mapping.rows}'" if mapping.rows else ""
-            raise PlacerError(f"{where}: has no list of objects{under}", _about(mapping), FAILED)
-        for number, record in enumerate(records, 1):
-            yield (where if len(records) == 1 else f"{where}: row {number}"), record
+            words = f"is not the JSON of this source: {str(error)[:80] or 'nested too deep'}"
+            raise PlacerError(f"{where}: {words}", _about(mapping), FAILED) from None
+        yield from parsed_records(parsed, mapping, where).rows
+
+
+def parsed_records(parsed: Any, mapping: SourceMap, place: str) -> Records:
+    """Return the records of JSON that was parsed before, such as the answer of an interface.
+
+    Raises
+    ------
+    PlacerError
+        With exit code 7 if there is no list of objects where the mapping says.
+    """
+    try:
+        found = evaluate(mapping.rows, parsed) if mapping.rows else parsed
+    except ValueError:
+        found = None
+    records = found if isinstance(found, list) else [found]
+    if not all(isinstance(record, dict) for record in records):
+        under = f" under '{mapping.rows}'" if mapping.rows else ""
+        raise PlacerError(f"{place}: has no list of objects{under}", _about(mapping), FAILED)
+    alone = len(records) == 1
+    rows = [
+        (place if alone else f"{place}: row {number}", record)
+        for number, record in enumerate(records, 1)
+    ]
+    return Records(place=place, names=(), rows=rows)
