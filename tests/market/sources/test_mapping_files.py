@@ -106,7 +106,10 @@ def test_zones_become_one_offer(tmp_path: Path) -> None:
         ({"prices__hour": None}, "usd_per_hour (their 'prices.hour') '' is not a number"),
         ({"prices__hour": [1]}, "(their 'prices.hour') '' is a list or an object"),
         ({"prices__hour": True}, "(their 'prices.hour') 'true' is not a number"),
-        ({"prices__hour": 10**9}, "of metal-8 is 1,000 times what A100-40 costs"),
+        (
+            {"prices__hour": 10**9},
+            "the median of its device: 1e+07 USD/h of metal-8",
+        ),
         ({"gpu__number": 1.5}, "gpu_count (their 'gpu.number') '1.5' is not a whole number"),
         ({"gpu__model": 7}, "gpu (their 'replace(gpu.model, '^NVIDIA ', '')') '' cannot be found"),
         ({"id": "=evil()"}, "instance_type (their 'id') '=evil()' begins as a formula does"),

@@ -199,7 +199,7 @@ def test_prices_of_two_regions_become_a_book(call: Call, moto: str, tmp_path: Pa
         "0.2",
         "0.3",
     )
-    assert "zone us-west-2a" in spot["source"]
+    assert "cheapest of 2 zones: us-west-2a" in spot["source"]
     assert spot["network_gbps"] == "5.0"
     p4d = found["us-west-2", "p4d.24xlarge", "on_demand"]
     shape = [p4d[column] for column in ("gpu", "gpu_count", "vcpus", "memory_gib", "network_gbps")]

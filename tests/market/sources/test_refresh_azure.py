@@ -93,7 +93,7 @@ def test_prices_become_a_book(call: Call, tmp_path: Path) -> None:
         found["westeurope", A100, "on_demand"]["memory_gib"],
     ) == ("A100-80", "220.0")
     assert "left out: 1 x Windows" in out
-    assert "region that the shipped book does not know: azure/usgovvirginia" in out
+    assert "region that no book knows: azure/usgovvirginia" in out
     assert "no book 'azure' to compare with" in out
     assert (
         "next: placer recommend --model roberta-xlm --budget 5/h --catalog default --catalog azure"
@@ -186,9 +186,9 @@ def test_a_dry_run_writes_nothing(call: Call, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("price", "changed", "reason"),
     [
-        (-1.0, {}, "on-demand price is zero or less"),
+        (-1.0, {}, "usd_per_hour (their 'retailPrice') '-1' is not from 0"),
         (0.0, {}, "on-demand price is zero or less"),
-        (0.0, {"retailPrice": "free"}, "on-demand price is not a number"),
+        (0.0, {"retailPrice": "free"}, "usd_per_hour (their 'retailPrice') 'free' is not a number"),
         (0.00001, {}, "on-demand price is 1,000 times below the median of its device"),
         (5260.0, {}, "on-demand price is 1,000 times above the median of its device"),
         (
@@ -201,8 +201,8 @@ def test_a_dry_run_writes_nothing(call: Call, tmp_path: Path) -> None:
             {"effectiveStartDate": "2099-01-01T00:00:00Z"},
             "on-demand price takes effect only in the future",
         ),
-        (0.526, {"unitOfMeasure": "1/Month"}, "price in USD for 1/Month"),
-        (0.526, {"currencyCode": "EUR"}, "price in EUR for 1 Hour"),
+        (0.526, {"unitOfMeasure": "1/Month"}, "price of another unit: USD for 1/Month"),
+        (0.526, {"currencyCode": "EUR"}, "price of another unit: EUR for 1 Hour"),
         (0.526, {"type": "Reservation"}, "no price of a machine as one goes"),
         (0.526, {"isPrimaryMeterRegion": False}, "second meter of the same price"),
     ],
@@ -228,6 +228,9 @@ def test_no_field_of_an_item_can_break_a_refresh(call: Call, field: str) -> None
     assert (code, err) == (0, "")
 
 
+REASON = "usd_per_hour (their 'retailPrice') 'inf' is not a finite number"
+
+
 def test_infinite_prices_are_refused_in_either_spelling(call: Call) -> None:
     """Python's json reads 1e999 as infinity, which the checks refuse; the word NaN is not JSON at
     all.
@@ -235,7 +238,7 @@ def test_infinite_prices_are_refused_in_either_spelling(call: Call) -> None:
     page = json.dumps(azure_page([ITEMS[0], azure_item(T4, "westus2", 0.125)]))
     with serving(lambda request: Answer(page.replace("0.125", "1e999").encode())) as server:
         code, out, _ = call(server, "--dry-run", "--json", "--gpu", "T4")
-    assert (code, json.loads(out)["left_out"]) == (0, {"on-demand price is not a number": 1})
+    assert (code, json.loads(out)["left_out"]) == (0, {REASON: 1})
     with serving(lambda request: Answer(page.replace("0.125", "NaN").encode())) as server:
         assert call(server)[0] == 7
 
@@ -253,7 +256,7 @@ def test_spot_above_on_demand_is_noted(call: Call) -> None:
     """It happens, so it is kept and said."""
     with serving(one_page([ITEMS[0], azure_item(T4, "eastus", 0.6, "Spot")])) as server:
         _, out, _ = call(server)
-    assert f"note: spot costs more than on-demand: azure/eastus {T4}" in out
+    assert f"note: a spot price is above on-demand (1 times, as in azure/eastus {T4})" in out
 
 
 PAGE = json.dumps(azure_page(ITEMS)).encode()

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 from placer.market.sources.prices.pages import Pages, address, pages
-from placer.market.sources.prices.quotes import Gathered, Quote, day_of, price_of
+from placer.market.sources.prices.quotes import Gathered
+from placer.market.sources.reading.mapped_rows import Known, mapped_rows
+from placer.market.sources.reading.mapping import shipped_mapping
+from placer.market.sources.reading.records import parsed_records
+from placer.market.sources.reading.tally import Tally
 from placer.market.sources.scope import Scope
 
 PRICES_URL = "https://prices.azure.com/api/retail/prices"
 VERSION = "2023-01-01-preview"
 """learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices, read 2026-11-21.
 """
-SOURCE = "Azure Retail Prices API"
 SIZES_A_QUESTION = 15
 """Sizes that one filter names, so that the address stays short."""
 REGIONS_A_QUESTION = 10
@@ -37,18 +41,26 @@ def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
     PlacerError
         With exit code 7 if the interface does not deliver.
     """
-    sizes = sorted(name for name, shape in scope.shapes.items() if scope.wants(shape))
-    left_out: Counter[str] = Counter()
-    quotes: list[Quote] = []
+    machines = {name: asdict(shape) for name, shape in scope.shapes.items() if scope.wants(shape)}
+    places = [f"azure/{region}" for region in scope.known_regions]
+    known = Known(regions=places, gpus=scope.devices, machines=machines)
+    mapping, tally = shipped_mapping("azure"), Tally(skip_bad=True, by_reason=True)
     with pages(address("PLACER_AZURE_PRICES_URL", PRICES_URL)) as source:
-        for question in _questions(sizes, scope):
-            for item in _items(source, question, tell):
-                quote = _quote(item, scope, left_out)
-                if quote is not None:
-                    quotes.append(quote)
+        items = [
+            item
+            for question in _questions(sorted(machines), scope)
+            for item in _items(source, question, tell)
+        ]
         origins = [source.origin()]
+    records = parsed_records({"Items": items}, mapping, source.base)
+    today = datetime.now(UTC).date().isoformat()
+    found = [
+        one
+        for one in mapped_rows(records, mapping, tally, {}, today, known)
+        if one.row["region"] in scope.regions
+    ]
     note = "Azure names no GPU in its prices: only the sizes of the shipped book were asked for"
-    return Gathered(quotes=quotes, origins=origins, left_out=left_out, notes=[note])
+    return Gathered(found=found, origins=origins, left_out=tally.reasons(), notes=[note])
 
 
 def _questions(sizes: Sequence[str], scope: Scope) -> Iterator[str]:
@@ -108,41 +120,3 @@ def _items(
             )
         else:
             return
-
-
-def _quote(item: Mapping[str, Any], scope: Scope, left_out: Counter[str]) -> Quote | None:
-    """Read one item; None, and counted where it is worth a word, if it is no price of a Linux
-    machine by the hour.
-    """
-    name, region = str(item.get("armSkuName")), str(item.get("armRegionName"))
-    shape = scope.shapes.get(name)
-    words = " ".join(str(item.get(key)) for key in ("productName", "skuName", "meterName"))
-    why = ""
-    if shape is None or not scope.wants(shape):
-        why = "answer that was not asked for"
-    elif item.get("serviceName") != "Virtual Machines" or item.get("type") != "Consumption":
-        why = "no price of a machine as one goes"
-    elif "Windows" in words:
-        why = "Windows"
-    elif "Low Priority" in words or "Dedicated" in words:
-        why = "low-priority or dedicated"
-    elif item.get("isPrimaryMeterRegion") is False or item.get("tierMinimumUnits", 0) != 0:
-        why = "second meter of the same price"
-    elif item.get("currencyCode") != "USD" or item.get("unitOfMeasure") != "1 Hour":
-        why = f"price in {item.get('currencyCode')} for {item.get('unitOfMeasure')}"[:80]
-    elif region not in scope.known_regions:
-        why = f"region that the shipped book does not know: azure/{region[:40]}"
-    if why or shape is None:
-        left_out[why] += 1
-        return None
-    if region not in scope.regions:
-        return None
-    return Quote(
-        region=region,
-        instance_type=name,
-        shape=shape,
-        market="spot" if "Spot" in words else "on_demand",
-        usd_per_hour=price_of(item.get("retailPrice")),
-        since=day_of(item.get("effectiveStartDate")),
-        source=SOURCE,
-    )

@@ -13,7 +13,8 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.market.checks.doubts import is_slip
 from placer.market.sources.prices.pages import Pages, address, pages
-from placer.market.sources.prices.quotes import Gathered, Quote, day_of, price_of
+from placer.market.sources.prices.quotes import Gathered, day_of, price_of, quote
+from placer.market.sources.reading.mapped_rows import Found
 from placer.market.sources.scope import Scope, Shape
 
 CATALOG_URL = "https://cloudbilling.googleapis.com/v1"
@@ -90,18 +91,18 @@ def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
     with pages(base, headers={"X-Goog-Api-Key": _key()}) as source:
         prices = _prices(_skus(source, tell), scope, left_out)
         origins = [source.origin()]
-    quotes = [
-        quote
+    found = [
+        one
         for region, name in sorted(scope.sold)
         if region in scope.regions and scope.wants(scope.shapes[name])
         for market in ("on_demand", "spot")
-        if (quote := _quote(region, name, scope.shapes[name], market, prices, left_out)) is not None
+        if (one := _quote(region, name, scope.shapes[name], market, prices, left_out)) is not None
     ]
     note = (
         "Google's prices do not say which region has which machine: the pairs of the shipped "
         "book were priced"
     )
-    return Gathered(quotes=quotes, origins=origins, left_out=left_out, notes=[note])
+    return Gathered(found=found, origins=origins, left_out=left_out, notes=[note])
 
 
 def _key() -> str:
@@ -235,7 +236,7 @@ def _money(amount: Mapping[str, Any]) -> float:
 
 def _quote(
     region: str, name: str, shape: Shape, market: str, prices: Prices, left_out: Counter[str]
-) -> Quote | None:
+) -> Found | None:
     """Price a machine; None if a part has no price, which is counted unless all parts lack one."""
     parts = _parts(name, shape)
     amounts = {
@@ -251,15 +252,16 @@ def _quote(
             ] += 1
         return None
     days = [since for _, since in amounts.values() if since is not None]
-    return Quote(
-        region=region,
-        instance_type=name,
-        shape=shape,
-        market=market,
-        usd_per_hour=sum(amount * amounts[part][0] for part, amount in parts.items()),
-        since=max(days, default=None),
-        source=f"{SOURCE}: cores, "
-        f"memory{', GPUs' if len(parts) > 2 else ''}{' and local SSD' if 'SSD' in parts else ''}",
+    gpus = ", GPUs" if len(parts) > 2 else ""
+    disks = " and local SSD" if "SSD" in parts else ""
+    return quote(
+        region,
+        name,
+        shape,
+        market,
+        sum(amount * amounts[part][0] for part, amount in parts.items()),
+        f"{SOURCE}: cores, memory{gpus}{disks}",
+        max(days, default=None),
     )
 
 

@@ -4,22 +4,26 @@ stands once.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from statistics import median
 from typing import Any
 
 from placer.errors import PlacerError, unknown
 from placer.market.books.csv_rows import KEYS
 from placer.market.catalog import FREE
-from placer.market.checks.doubts import ABSURD, is_slip
+from placer.market.checks.doubts import ABSURD, OLDEST_YEAR, is_slip
 from placer.market.sources.harvest import Row
 from placer.market.sources.reading.fetch import FAILED
 from placer.market.sources.reading.mapped_rows import Found, Known, known_by_default
 from placer.market.sources.reading.mapping import PLACED, SourceMap
 from placer.market.sources.reading.tally import Tally
 from placer.records import replace
+
+SPOT_DAYS = 90
+"""EC2 keeps 90 days of spot prices; one that is older is not what is asked for today."""
 
 
 def book_rows(
@@ -37,7 +41,8 @@ def book_rows(
         found = list(_named(found, known))
         known = replace(known, usual={**_own_prices(found), **known.usual})
     kept = _plausible(found, tally, {} if known is None else known.usual)
-    return _folded(kept, tally) if mapping.zone else list(_once(kept, mapping.kind, tally))
+    rows = _folded(kept, tally) if mapping.zone else _once(kept, mapping.kind, tally)
+    return [{name: cell for name, cell in row.items() if name != "since"} for row in rows]
 
 
 def _named(found: Iterable[Found], known: Known) -> Iterator[Found]:
@@ -53,38 +58,65 @@ def _named(found: Iterable[Found], known: Known) -> Iterator[Found]:
 def _own_prices(found: Iterable[Found]) -> dict[tuple[str, str], float]:
     """Return the medians of the rows themselves, for devices that the book does not rent."""
     prices: dict[tuple[str, str], list[float]] = {}
-    for _, row, _ in found:
-        if "gpu" in row and row["price_basis"] not in FREE:
-            prices.setdefault((str(row["gpu"]), str(row["market"])), []).append(_each(row))
+    for one in found:
+        if "gpu" in one.row and 0 < _usd(one) < math.inf:
+            key = str(one.row["gpu"]), str(one.row["market"])
+            prices.setdefault(key, []).append(_each(one))
     return {key: median(values) for key, values in prices.items()}
 
 
-def _each(row: Mapping[str, Any]) -> float:
-    return float(row["usd_per_hour"]) / int(row["gpu_count"])
+def _usd(one: Found) -> float:
+    return float(one.row["usd_per_hour"] or 0)
+
+
+def _each(one: Found) -> float:
+    return _usd(one) / int(one.row["gpu_count"] or 1)
+
+
+def _since(one: Found) -> str:
+    return str(one.row.get("since") or "")
 
 
 def _plausible(
     found: Iterable[Found], tally: Tally, usual: Mapping[tuple[str, str], float]
 ) -> Iterator[Found]:
-    """Yield rows that are not of the future, and whose price is no slip of the decimal point; a
-    machine that is owned may cost nothing. With one price of a record its others go too.
-    """
-    tomorrow = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
+    """Yield rows that can be. With one price of a record its others go too."""
+    today = datetime.now(UTC).date()
     everything, wrong = list(found), set()
-    for where, row, _ in everything:
-        middle = usual.get((str(row.get("gpu")), str(row.get("market"))))
-        words = ""
-        if str(row.get("as_of", "")) > tomorrow:
-            words = f"as_of {row['as_of']} is in the future"
-        elif middle and row["price_basis"] not in FREE and is_slip(_each(row), middle):
-            words = (
-                f"usd_per_hour '{row['usd_per_hour']}' of {row['instance_type']} is {ABSURD:,.0f} "
-                f"times what {row['gpu']} costs, or that small a part"
+    for one in everything:
+        words = _fault(one, usual, today)
+        if words and one.where not in wrong:
+            price = (
+                f": {_usd(one):g} USD/h of {one.row['instance_type']}" if "price" in words else ""
             )
-        if words and where not in wrong:
-            tally.refuse(where, words)
-            wrong.add(where)
+            tally.refuse(one.where, words, name=price)
+            wrong.add(one.where)
     yield from (one for one in everything if one.where not in wrong)
+
+
+def _fault(one: Found, usual: Mapping[tuple[str, str], float], today: date) -> str:
+    """Say why a row cannot be; empty if it can. A machine that is owned may cost nothing."""
+    row, since = one.row, _since(one)
+    if str(row.get("as_of", "")) > (today + timedelta(days=1)).isoformat():
+        return f"as_of {row['as_of']} is in the future"
+    if "gpu_count" not in row or row["price_basis"] in FREE:
+        return ""
+    kind = f"{str(row['market']).replace('_', '-')} price"
+    if not math.isfinite(_usd(one)):
+        return f"{kind} is not a number"
+    if _usd(one) <= 0:
+        return f"{kind} is zero or less"
+    if since > today.isoformat():
+        return f"{kind} takes effect only in the future"
+    if since and since < str(OLDEST_YEAR):
+        return f"{kind} is dated before {OLDEST_YEAR}"
+    if since and one.zone and since < (today - timedelta(days=SPOT_DAYS)).isoformat():
+        return f"{kind} is older than {SPOT_DAYS} days"
+    middle = usual.get((str(row["gpu"]), str(row["market"])))
+    if middle and is_slip(_each(one), middle):
+        way = "above" if _each(one) > middle else "below"
+        return f"{kind} is {ABSURD:,.0f} times {way} the median of its device"
+    return ""
 
 
 def _once(found: Iterable[Found], kind: str, tally: Tally) -> Iterator[Row]:
@@ -100,38 +132,31 @@ def _once(found: Iterable[Found], kind: str, tally: Tally) -> Iterator[Row]:
             tally.refuse(one.where, words)
 
 
-def _folded(found: Iterable[Found], tally: Tally) -> list[Row]:
+def _folded(found: Iterable[Found], tally: Tally) -> Iterator[Row]:
     """Bring the zones of a region into one offer of each machine and market: the dearest on demand,
-    else the cheapest zone. Of two prices of one zone the higher counts.
+    else the cheapest zone. Of two prices of one zone the newer counts, and of one day the higher:
+    never too cheap.
     """
     machines: dict[tuple[Any, ...], dict[str, Found]] = {}
     for one in found:
         zones = machines.setdefault(tuple(one.row[name] for name in KEYS["offers.csv"]), {})
         before = zones.setdefault(one.zone, one)
-        if _usd(before) != _usd(one):
+        if _usd(before) != _usd(one) and _since(before) == _since(one):
             tally.note(
                 "a machine stands twice in one zone with two prices: the higher one counts",
                 one.where,
             )
-            zones[one.zone] = max(before, one, key=_usd)
-    offers: dict[tuple[Any, ...], Row] = {}
-    for key, zones in machines.items():
-        offer = offers[key] = _one_offer(list(zones.values()), tally)
+        zones[one.zone] = max(before, one, key=lambda price: (_since(price), _usd(price)))
+    offers = {key: _one_offer(list(zones.values()), tally) for key, zones in machines.items()}
+    for key, one in offers.items():
         listed = offers.get((*key[:-1], "on_demand"))
-        if key[-1] == "spot" and listed is not None and _above(offer, listed):
-            tally.note("a spot price is above on-demand", next(iter(zones.values())).where)
-    return list(offers.values())
+        if key[-1] == "spot" and listed is not None and _usd(one) > _usd(listed):
+            name = f"{one.row['provider']}/{one.row['region']} {one.row['instance_type']}"
+            tally.note("a spot price is above on-demand", name)
+        yield one.row
 
 
-def _usd(one: Found) -> float:
-    return float(one.row["usd_per_hour"] or 0)
-
-
-def _above(offer: Row, listed: Row) -> bool:
-    return float(offer["usd_per_hour"] or 0) > float(listed["usd_per_hour"] or 0)
-
-
-def _one_offer(zones: Sequence[Found], tally: Tally) -> Row:
+def _one_offer(zones: Sequence[Found], tally: Tally) -> Found:
     on_demand = zones[0].row["market"] == "on_demand"
     dearest, cheapest = max(zones, key=_usd), min(zones, key=lambda one: (_usd(one), one.zone))
     if on_demand and _usd(cheapest) < _usd(dearest):
@@ -140,12 +165,12 @@ def _one_offer(zones: Sequence[Found], tally: Tally) -> Row:
             dearest.where,
         )
     chosen = dearest if on_demand else cheapest
-    sizes = {name: min(z.row[name] for z in zones) for name in ("vcpus", "memory_gib")}  # type: ignore[type-var]
-    which = (
-        "" if on_demand or len(zones) < 2 else f"; cheapest of {len(zones)} zones: {chosen.zone}"
-    )
+    sizes = {n: min(float(zone.row[n] or 0) for zone in zones) for n in ("vcpus", "memory_gib")}
+    several = not on_demand and len(zones) > 1
+    which = f"; cheapest of {len(zones)} zones: {chosen.zone}" if several else ""
     as_of = max(str(zone.row["as_of"]) for zone in zones)
-    return {**chosen.row, **sizes, "source": f"{chosen.row['source']}{which}", "as_of": as_of}
+    row = {**chosen.row, **sizes, "source": f"{chosen.row['source']}{which}", "as_of": as_of}
+    return chosen._replace(row=row)
 
 
 def _no_region(where: str, row: Row, places: Iterable[str]) -> PlacerError:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
-from placer.market.catalog import FREE
 from placer.market.sources.harvest import FORMULA, Row
 from placer.market.sources.reading.expressions import Lookup, as_text
 from placer.market.sources.reading.mapping import (
@@ -199,8 +198,6 @@ class _Reader:
         }
         if self.machines is not None:
             row = {**self.machines[row["instance_type"]], **row}
-        if row.get("usd_per_hour") == 0 and row.get("price_basis") not in FREE:
-            raise ValueError("usd_per_hour '0' of a rented machine")
         return row
 
     def _value(

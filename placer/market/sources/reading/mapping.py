@@ -252,7 +252,8 @@ def columns_of(kind: str) -> Parsers:
         return _LINKS
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
-    return file_columns(f"{kind}.csv")
+    columns = file_columns(f"{kind}.csv")
+    return {**columns, "since": _since} if kind == "offers" else columns
 
 
 def needed_columns(kind: str) -> list[str]:
@@ -269,6 +270,11 @@ def _fails(parse: Callable[[str], Any]) -> bool:
     except ValueError:
         return True
     return False
+
+
+def _since(cell: str) -> str | None:
+    """Read the first day of a price, which no book keeps."""
+    return str(_FILE["as_of"](cell)) if cell else None
 
 
 def _figure(cell: str) -> float | None:

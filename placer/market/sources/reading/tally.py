@@ -22,9 +22,12 @@ class Tally:
     ----------
     skip_bad
         Leave out a row that is wrong and count it, instead of refusing the whole import.
+    by_reason
+        Count such rows by what is wrong, not by where they stand: an interface has no lines.
     """
 
     skip_bad: bool
+    by_reason: bool = False
     left_out: dict[str, Counter[str]] = field(default_factory=dict)
     notes: dict[str, Counter[str]] = field(default_factory=dict)
 
@@ -36,14 +39,19 @@ class Tally:
         """Count a row that is used but worth a word."""
         self.notes.setdefault(words, Counter())[example] += 1
 
-    def refuse(self, where: str, words: str, hint: str = "") -> None:
-        """Stop at a row that is wrong, or count it."""
+    def refuse(self, where: str, words: str, hint: str = "", name: str = "") -> None:
+        """Stop at a row that is wrong, or count it; ``name`` says in an error what it is about."""
         if not self.skip_bad:
             tip = hint or "correct it"
             raise PlacerError(
-                f"{where}: {shown(words)}", f"{tip}, or leave such rows out with --skip-bad", FAILED
+                f"{where}: {shown(words)}{name}",
+                f"{tip}, or leave such rows out with --skip-bad",
+                FAILED,
             )
-        self.leave_out("wrong row", f"{where}: {words}")
+        if self.by_reason:
+            self.leave_out(shown(words))
+        else:
+            self.leave_out("wrong row", f"{where}: {words}{name}")
 
     def reasons(self) -> dict[str, int]:
         """Return how many rows were left out, by reason and name; names beyond `MOST_REASONS` are

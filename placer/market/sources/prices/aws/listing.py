@@ -15,8 +15,9 @@ from placer.market.sources.harvest import Origin
 from placer.market.sources.prices.aws.account import HOME, Account
 from placer.market.sources.prices.aws.on_demand import filters, list_prices
 from placer.market.sources.prices.aws.spot import DAYS, spot_prices
-from placer.market.sources.prices.quotes import Gathered, Quote, origin
+from placer.market.sources.prices.quotes import Gathered, origin, quote
 from placer.market.sources.reading.fetch import FAILED
+from placer.market.sources.reading.mapped_rows import Found
 from placer.market.sources.scope import Scope, Shape, known_gpu
 
 TYPES_A_QUESTION = 100
@@ -47,7 +48,7 @@ def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) 
     pricing = account.client("pricing", HOME)
     regions, notes = _enabled(account, scope, left_out)
     shapes: dict[str, Shape | None] = {}
-    quotes: list[Quote] = []
+    found: list[Found] = []
     origins: list[Origin] = []
     failed: dict[str, str] = {}
     for number, region in enumerate(regions, start=1):
@@ -61,7 +62,7 @@ def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) 
                 ) from None
             failed[region] = error.message
             continue
-        quotes += prices.quotes
+        found += prices.found
         origins += prices.origins
         left_out.update(prices.left_out)
     if failed and len(failed) == len(regions):
@@ -70,7 +71,7 @@ def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) 
             "run this again later",
             exit_code=FAILED,
         )
-    return Gathered(quotes=quotes, origins=origins, left_out=left_out, notes=notes, failed=failed)
+    return Gathered(found=found, origins=origins, left_out=left_out, notes=notes, failed=failed)
 
 
 def _tip(error: PlacerError, regions: int) -> str:
@@ -153,15 +154,15 @@ class _Region:
             if price.has_gpu or price.instance_type in self.scope.hosts()
         ]
         wanted = self._wanted(self._offered({price.instance_type for price in listed}))
-        quotes = [
-            Quote(
-                region=self.region,
-                instance_type=price.instance_type,
-                shape=wanted[price.instance_type],
-                market="on_demand",
-                usd_per_hour=price.usd_per_hour,
-                since=price.since,
-                source="AWS Price List Query API",
+        found = [
+            quote(
+                self.region,
+                price.instance_type,
+                wanted[price.instance_type],
+                "on_demand",
+                price.usd_per_hour,
+                "AWS Price List Query API",
+                price.since,
             )
             for price in listed
             if price.instance_type in wanted
@@ -169,7 +170,7 @@ class _Region:
         spot, rows = self._spot(wanted)
         answers = [*entries, *(json.dumps(row, default=str, sort_keys=True) for row in rows)]
         origins = [origin(f"AWS price list and EC2 spot price history, {self.region}", answers)]
-        return Gathered(quotes=quotes + spot, origins=origins, left_out=self.left_out)
+        return Gathered(found=found + spot, origins=origins, left_out=self.left_out)
 
     def _offered(self, types: Iterable[str]) -> set[str]:
         """Return the types of the price list that the region has: the list also keeps prices of
@@ -207,7 +208,7 @@ class _Region:
             if (shape := self.shapes.get(name)) is not None and self.scope.wants(shape)
         }
 
-    def _spot(self, wanted: Mapping[str, Shape]) -> tuple[list[Quote], Sequence[Mapping[str, Any]]]:
+    def _spot(self, wanted: Mapping[str, Shape]) -> tuple[list[Found], Sequence[Mapping[str, Any]]]:
         """Return the current spot prices by zone, with their quantiles."""
         if not wanted:
             return [], []
@@ -223,17 +224,16 @@ class _Region:
             self.ec2, "describe_spot_price_history", "SpotPriceHistory", **wishes
         )
         return [
-            Quote(
-                region=self.region,
-                instance_type=price.instance_type,
-                shape=wanted[price.instance_type],
-                market="spot",
-                usd_per_hour=price.usd_per_hour,
-                since=price.since,
+            quote(
+                self.region,
+                price.instance_type,
+                wanted[price.instance_type],
+                "spot",
+                price.usd_per_hour,
+                f"EC2 spot price history; low and high of {DAYS} days",
+                price.since,
                 zone=price.zone,
-                low=price.low,
-                high=price.high,
-                source=f"EC2 spot price history, zone {price.zone}; low and high of {DAYS} days",
+                spread=(price.low, price.high),
             )
             for price in spot_prices(rows, start, now)
             if price.instance_type in wanted
