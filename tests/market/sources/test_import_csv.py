@@ -276,7 +276,7 @@ def test_maps_that_do_not_fit_are_answered(
         ("csv", "discounts", [], "give it as --catalog FILE"),
         ("csv", "links", [], "use 'placer network import csv'"),
         ("csv", "offer", [], "unknown kind 'offer'"),
-        ("quote.csv", None, [], "write 'placer catalog import csv quote.csv'"),
+        ("quote.csv", None, [], "name a mapping file, or csv and the file"),
         ("a.toml", None, ["b.toml"], "'b.toml' is a second mapping file"),
     ],
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from price_servers import azure_item, azure_page
 
 from conftest import ROOT, Run
 from placer.errors import PlacerError
@@ -234,6 +235,19 @@ def test_shipped_mappings_can_be_read() -> None:
 def test_functions_of_expressions(expression: str, value: object) -> None:
     """Those that placer adds; null gives null."""
     assert evaluate(expression, {"name": "8xT4", "list": [1, 2, 3, 4]}) == value
+
+
+def test_a_list_of_types_takes_machines_from_the_book(tmp_path: Path) -> None:
+    """A page of Azure's prices that was saved: the size says it has one T4 and 4 vCPUs."""
+    items = [
+        azure_item("Standard_NC4as_T4_v3", "eastus", 0.526),
+        azure_item("Basic_A0", "eastus", 1),
+    ]
+    (tmp_path / "page.json").write_text(json.dumps(azure_page(items)))
+    found = read_listing([str(tmp_path / "page.json")], shipped_mapping("azure"))
+    (row,) = found.rows["offers.csv"]
+    assert [row[name] for name in ("gpu", "gpu_count", "vcpus")] == ["T4", 1, 4.0]
+    assert found.left_out == {"machine that the book does not have: Basic_A0": 1}
 
 
 def test_the_command_takes_a_mapping_file(run: Run, tmp_path: Path) -> None:

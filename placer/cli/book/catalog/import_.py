@@ -9,7 +9,7 @@ import click
 
 from placer.cli import harvest as harvests
 from placer.cli.harvest import past_date
-from placer.errors import PlacerError
+from placer.errors import PlacerError, unknown
 from placer.units import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ Examples:
 
 
 @click.command("import", epilog=EPILOG)
-@click.argument("source", metavar="csv|skypilot|FILE.toml")
+@click.argument("source", metavar="csv|skypilot|azure|FILE.toml")
 @click.argument("places", nargs=-1, required=True, metavar="FILE|URL...")
 @click.option(
     "--kind", metavar="NAME", help="offers (default), egress, stores, functions, regions."
@@ -127,7 +127,7 @@ def read_words(
     Parameters
     ----------
     source
-        ``csv``, or a path that ends in ``.toml``.
+        ``csv``, the name of a shipped mapping, or a path that ends in ``.toml``.
     kind
         Of the rows; None: what the mapping says, else offers.
     maps
@@ -152,15 +152,16 @@ def read_words(
         SourceMap,
         columns_of,
         read_mapping,
+        shipped_mapping,
+        shipped_mappings,
         with_words,
     )
 
     files = [word for word in (source, *maps) if word.endswith(".toml")]
-    if source != "csv" and not source.endswith(".toml"):
-        raise PlacerError(
-            f"unknown source '{source}'",
-            f"write 'placer catalog import csv {source}', or name skypilot or a mapping file, such "
-            "as vendor.toml",
+    shipped = [name for name in shipped_mappings() if shipped_mapping(name).kind in PRICES]
+    if source not in ("csv", *shipped) and not source.endswith(".toml"):
+        raise unknown(
+            "source", source, ("csv", *shipped), "name a mapping file, or csv and the file"
         )
     if len(files) > 1:
         raise PlacerError(f"'{files[1]}' is a second mapping file", "give one of the two")
@@ -169,6 +170,7 @@ def read_words(
         raise PlacerError(f"{kind} are not imported here", way)
     asked = kind or "offers"
     mapping = read_mapping(files[0], asked) if files else SourceMap(kind=asked)
+    mapping = shipped_mapping(source) if source in shipped else mapping
     columns_of(mapping.kind)
     if mapping.kind not in PRICES:
         raise PlacerError(

@@ -45,8 +45,9 @@ def read_listing(
         document was not delivered, or names ``place:line``, column and cell that are wrong.
     """
     tally = Tally(skip_bad=skip_bad)
+    by_book = mapping.machines == "book"
     counted = mapping.kind in PLACED and (skip_bad or mapping.unknown_names == "counted")
-    known = known_by_default() if counted else None
+    known = known_by_default(mapping.set.get("provider", "")) if counted or by_book else None
     found: list[Found] = []
     origins = []
     notes: list[str] = []

@@ -25,6 +25,9 @@ from placer.market.sources.reading.tally import Tally
 MARKETS = {"ondemand": "on_demand", "spot": "spot", "community": "community"}
 """Markets without blanks, hyphens and capitals, as price lists spell them."""
 
+SIZES = ("gpu", "gpu_count", "vcpus", "memory_gib", "network_gbps", "fabric", "local_disk_gb")
+"""Columns of a machine that ``machines = "book"`` takes from the book."""
+
 
 class Found(NamedTuple):
     """A row with where it stands, and its zone where the source has some."""
@@ -54,10 +57,19 @@ class Known:
     usual: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
-def known_by_default() -> Known:
-    """Return what the default book knows."""
+def known_by_default(provider: str = "") -> Known:
+    """Return what the default book knows, with the machines of a provider."""
     book = load_catalog("default")
-    return Known(regions=book.regions, gpus=book.gpus, usual=book.usual_usd_per_gpu_hour)
+    return Known(
+        regions=book.regions,
+        gpus=book.gpus,
+        machines={
+            offer.instance_type: {name: getattr(offer, name) for name in SIZES}
+            for offer in book.offers
+            if offer.provider == provider
+        },
+        usual=book.usual_usd_per_gpu_hour,
+    )
 
 
 def mapped_rows(
