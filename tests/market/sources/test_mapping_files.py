@@ -84,8 +84,7 @@ def test_a_listing_becomes_offers_by_a_file_alone(tmp_path: Path) -> None:
         "source": "listing of vendor",
         "as_of": "2026-11-01",
     }
-    assert spot["market"] == "spot"
-    assert spot["usd_per_hour"] == pytest.approx(4.505)
+    assert (spot["market"], spot["usd_per_hour"]) == ("spot", 4.505)
     assert found.left_out == {
         "another system: windows": 1,
         "region that no book knows: lambda/moon": 1,
@@ -203,6 +202,9 @@ def test_what_is_no_such_json_is_said(tmp_path: Path, data: bytes, words: str) -
         ('"place.region"', '"place."', "'place.' is no expression"),
         ('"place.region"', '"place.region"\nprovider = "x"', "column 'provider' is given twice"),
         ("[columns]", "needs = ['x']\n[columns]", "column 'x' is missing"),
+        ('kind = "offers"', 'kind = "regions"', "unknown column 'instance_type'"),
+        ('provider = "lambda"', "", "gives no provider"),
+        ("[set]", 'provider = "id"\n[set]', "column 'provider' is given twice"),
         ("[columns]", f"about2 = {'[' * 100_000}", "not valid TOML"),
     ],
 )

@@ -113,13 +113,12 @@ def _rows(kind: str, book: Catalog, options: dict[str, Any]) -> None:
 
 
 def _log(book: Catalog, options: dict[str, Any]) -> Harvest:
-    from hashlib import sha256
     from pathlib import Path
 
     from placer.market.launch_log import read_launch_log
     from placer.market.sources.capacity.asked import machine_of
     from placer.market.sources.capacity.own_launches import launches_harvest
-    from placer.market.sources.harvest import Origin
+    from placer.market.sources.reading.fetch import read_document
 
     if not options["file"]:
         raise PlacerError("which log?", "give --from FILE, as for placer capacity forecast")
@@ -128,8 +127,7 @@ def _log(book: Catalog, options: dict[str, Any]) -> Harvest:
     machine = machine_of(book, options["provider"], options["machine"])
     path = Path(options["file"])
     log = read_launch_log(path, options["machines"])
-    data = path.read_bytes()
-    origin = Origin(place=str(path), sha256=sha256(data).hexdigest(), size_bytes=len(data))
+    origin = read_document(str(path)).origin
     return launches_harvest(log, options["provider"], machine.gpu, book, origin)
 
 
@@ -174,13 +172,11 @@ def _asked(kind: str, book: Catalog, options: dict[str, Any]) -> Asked:
 
 
 def _answer(kind: str, asked: Asked, options: dict[str, Any]) -> tuple[dict[str, Any], Origin]:
-    from pathlib import Path
-
     from placer.market.sources.capacity import live
     from placer.market.sources.capacity.asked import read_answer
 
     if options["file"]:
-        return read_answer(Path(options["file"]))
+        return read_answer(options["file"])
     if kind == "aws-scores":
         return live.ask_scores(asked)
     if kind == "aws-blocks":
@@ -214,8 +210,6 @@ def _quotas(kind: str, book: Catalog, options: dict[str, Any]) -> None:
 
 def _stated(kind: str, book: Catalog, options: dict[str, Any]) -> Found:
     """Read or ask for the quotas of an account."""
-    from pathlib import Path
-
     from placer.market.sources.capacity import live
     from placer.market.sources.capacity.asked import read_json_answer
     from placer.market.sources.capacity.quotas import aws_quotas, azure_quotas, gcp_quotas
@@ -227,7 +221,7 @@ def _stated(kind: str, book: Catalog, options: dict[str, Any]) -> Found:
         raise PlacerError(
             "which answer?", "give --from FILE with the JSON that gcloud or az prints"
         )
-    document, origin = read_json_answer(Path(file)) if file else live.ask_quotas(region)
+    document, origin = read_json_answer(file) if file else live.ask_quotas(region)
     if kind == "gcp-quotas":
         return gcp_quotas(document, book, origin.place)
     read = aws_quotas if kind == "aws-quotas" else azure_quotas

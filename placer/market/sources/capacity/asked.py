@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import Any
 
 from placer.errors import PlacerError, unknown
-from placer.files.bounded_file import bounded
 from placer.files.json_text import parse_json
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.sources.harvest import Origin
-from placer.market.sources.reading.fetch import FAILED
+from placer.market.sources.reading.fetch import FAILED, read_document
 
 MOST_BYTES = 16 * 2**20
 """Largest answer of an interface that is read from a file."""
@@ -52,49 +49,35 @@ def machine_of(book: Catalog, provider: str, instance_type: str) -> VmOffer:
     raise unknown(f"machine of {provider}", instance_type, names)
 
 
-def read_answer(path: Path) -> tuple[dict[str, Any], Origin]:
-    """Read the answer of an interface from a file, as `read_json_answer` does: a JSON object.
+def read_answer(place: str) -> tuple[dict[str, Any], Origin]:
+    """Read the answer of an interface, as `read_json_answer` does: a JSON object.
 
     Raises
     ------
     PlacerError
         If it is none.
     """
-    document, origin = read_json_answer(path)
+    document, origin = read_json_answer(place)
     if not isinstance(document, dict):
-        raise PlacerError(f"{path}: no JSON object", "give the answer as it was printed")
+        raise PlacerError(f"{place}: no JSON object", "give the answer as it was printed")
     return document, origin
 
 
-def read_json_answer(path: Path) -> tuple[Any, Origin]:
-    """Read the answer of an interface from a file: JSON, as the provider's command line prints it.
+def read_json_answer(place: str) -> tuple[Any, Origin]:
+    """Read the answer of an interface: JSON, as the provider's command line prints it.
 
     Raises
     ------
     PlacerError
         If there is no such file, it is too large, or no JSON.
     """
-    from hashlib import sha256
-
+    document = read_document(place, most_bytes=MOST_BYTES)
     try:
-        data = bounded(path, "give one answer", MOST_BYTES)
-    except OSError as error:
-        raise PlacerError(f"{path}: {error.strerror or error}", "check the path") from None
-    try:
-        document = parse_json(data)
-    except (ValueError, PlacerError) as error:
+        return parse_json(document.data), document.origin
+    except (ValueError, RecursionError) as error:
         raise PlacerError(
-            f"{path}: no JSON: {error}", "give the answer as it was printed"
+            f"{place}: no JSON: {error}", "give the answer as it was printed"
         ) from None
-    return document, Origin(place=str(path), sha256=sha256(data).hexdigest(), size_bytes=len(data))
-
-
-def origin_of(place: str, document: Mapping[str, Any]) -> Origin:
-    """Return the origin of an answer that came over the network, by what it says."""
-    from hashlib import sha256
-
-    data = json.dumps(document, sort_keys=True, default=str).encode()
-    return Origin(place=place, sha256=sha256(data).hexdigest(), size_bytes=len(data))
 
 
 def rows_under(document: Mapping[str, Any], key: str, where: str) -> list[Mapping[str, Any]]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.market.sources.capacity.asked import Asked, origin_of
+from placer.market.sources.capacity.asked import Asked
 from placer.market.sources.capacity.gcp_advice import advice_request, history_request
 from placer.market.sources.harvest import Origin
 from placer.market.sources.prices.aws.account import HOME, Account
 from placer.market.sources.prices.pages import address, pages
+from placer.market.sources.prices.quotes import origin
 
 COMPUTE_URL = "https://compute.googleapis.com/compute/beta"
 COMPUTE_VARIABLE = "PLACER_GCP_COMPUTE_URL"
@@ -104,4 +106,5 @@ def _asked(
     account = Account()
     rows = account.rows(account.client(service, region or HOME), operation, key, **wishes)
     document = {key: rows}
-    return document, origin_of(f"{operation.replace('_', ' ')} of AWS in {region}", document)
+    place = f"{operation.replace('_', ' ')} of AWS in {region}"
+    return document, origin(place, [json.dumps(document, sort_keys=True, default=str)])

@@ -234,7 +234,7 @@ class _Reader:
         if isinstance(value, str) and value.startswith(FORMULA):
             raise ValueError("begins as a formula does")
         factor = self.factors.get(column)
-        return value if factor is None or value is None else value * factor
+        return value if factor is None or value is None else float(f"{value * factor:.12g}")
 
     def _placers(self, column: str, text: str) -> str:
         """Return placer's spelling of a cell."""

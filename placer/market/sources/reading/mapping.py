@@ -180,6 +180,14 @@ def read_mapping(path: str, kind: str = "") -> SourceMap:
         for expression in mapping.expressions():
             compiled(expression)
         unit_factors(mapping)
+        if mapping.zone and mapping.kind != "offers":
+            raise PlacerError(f"{mapping.kind} have no zone", "leave zone out")
+        if (
+            mapping.machines == "book"
+            and mapping.kind == "offers"
+            and "provider" not in mapping.set
+        ):
+            raise PlacerError('machines = "book" needs a provider', "add it to [set]")
     except PlacerError as error:
         raise PlacerError(f"{path}: {error.message}", error.hint) from None
     return mapping
