@@ -2,11 +2,10 @@
 
 import gzip
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from price_servers import Answer, serving
 
 from conftest import ROOT, Run
 from placer.errors import PlacerError
@@ -158,24 +157,13 @@ def test_a_file_that_is_no_grid_is_one_line(
     assert error.value.exit_code in (2, 7)
 
 
-class _Missing(BaseHTTPRequestHandler):
-    """Answers 404 to everything."""
-
-    def do_GET(self) -> None:
-        """Answer."""
-        self.send_error(404)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 def test_a_missing_page_is_exit_7(run: Run, tmp_path: Path) -> None:
     """A source that does not deliver is told from a wrong word."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Missing) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_address[1]}/throughput.csv"
-        done = run("network", "import", "skyplane", url, PLACER_HOME=str(tmp_path))
-        server.shutdown()
+    with serving(lambda _: Answer(b"", 404)) as server:
+        done = run(
+            *("network", "import", "skyplane", f"{server.url}/throughput.csv"),
+            PLACER_HOME=str(tmp_path),
+        )
     assert (done.returncode, "404" in done.stderr) == (7, True)
 
 

@@ -3,16 +3,13 @@ counted, what is wrong refused.
 """
 
 import gzip
-import http.server
 import json
 import shutil
-import threading
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
+from price_servers import Answer, serving
 
 from conftest import ROOT, Run
 from placer.errors import PlacerError
@@ -326,75 +323,34 @@ def test_the_date_is_that_of_the_file(tmp_path: Path) -> None:
     assert not read_skypilot([str(path)], as_of=NOVEMBER).notes  # the user says the date
 
 
-@pytest.fixture
-def server() -> Iterator[str]:
-    """A server on 127.0.0.1 with a good file, a hanging one, one without end and one of HTML."""
-    stop = threading.Event()
-    body = f"{HEADER}\n{GOOD}\n".encode()
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            """Answer by path."""
-            if self.path == "/silent/aws/vms.csv":
-                stop.wait(30)
-                return
-            self.send_response(
-                200 if self.path.split("/")[1] in ("good", "huge", "html", "short") else 404
-            )
-            size = {"huge": 2 << 30, "short": len(body) + 10}.get(self.path.split("/")[1])
-            self.send_header("Content-Length", str(size or len(body)))
-            self.end_headers()
-            if self.path.startswith("/huge"):
-                for _ in range(64):
-                    self.wfile.write(b"a" * (1 << 16))
-            self.wfile.write(b"<html>" + body[6:] if self.path.startswith("/html") else body)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            """Say nothing."""
-
-        def handle(self) -> None:
-            """A client that goes away is what is tested."""
-            try:
-                super().handle()
-            except ConnectionError:
-                return
-
-    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{made.server_port}"
-    stop.set()
-    made.shutdown()
-    made.server_close()
-    thread.join()
+BODY = f"{HEADER}\n{GOOD}\n".encode()
 
 
-def test_a_url_is_read(server: str) -> None:
+def test_a_url_is_read() -> None:
     """The provider is the folder before the file's name; the date is today."""
-    found = read_skypilot([f"{server}/good/aws/vms.csv"])
+    with serving(lambda _: Answer(BODY)) as server:
+        found = read_skypilot([f"{server.url}/aws/vms.csv"])
     assert offer(found, "g4dn.xlarge")["as_of"] == datetime.now(UTC).date().isoformat()
-    assert found.origins[0].place.endswith("/good/aws/vms.csv")
+    assert found.origins[0].place.endswith("/aws/vms.csv")
 
 
 @pytest.mark.parametrize(
-    ("path", "words"),
+    ("answer", "words"),
     [
-        ("missing/aws/vms.csv", "answered 404"),
-        ("silent/aws/vms.csv", "was silent for 0.2 s"),
-        ("huge/aws/vms.csv", "has more than 1 MiB"),
-        ("html/aws/vms.csv", "is a web page"),
-        ("short/aws/vms.csv", "cannot read"),
+        (Answer(b"", 404), "answered 404"),
+        (Answer(hang=True), "was silent for 0.2 s"),
+        (Answer(b"a" * (2 << 20)), "has more than 1 MiB"),
+        (Answer(b"<html>"), "is a web page"),
+        (Answer(BODY, length=len(BODY) + 10), "cannot read"),
     ],
 )
-def test_servers_that_fail(
-    server: str, path: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not there, silent, 2 GiB, HTML, less than it promised: exit code 7 each; the limit is lowered
-    so that the test is quick.
+def test_servers_that_fail(answer: Answer, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not there, silent, too large, HTML, less than it promised: exit code 7 each; the limit is
+    lowered so that the test is quick.
     """
     monkeypatch.setattr(skypilot, "MOST_BYTES", 1 << 20)
-    with pytest.raises(PlacerError, match=words) as error:
-        read_skypilot([f"{server}/{path}"], read_seconds=0.2)
+    with serving(lambda _: answer) as server, pytest.raises(PlacerError, match=words) as error:
+        read_skypilot([f"{server.url}/aws/vms.csv"], read_seconds=0.2)
     assert error.value.exit_code == FAILED
 
 
