@@ -364,6 +364,8 @@ def test_servers_that_fail(answer: Answer, words: str, monkeypatch: pytest.Monke
         ([str(FIXTURES), "--as", "default"], "'default' is a shipped book"),
         ([str(FIXTURES), "--as", "../evil"], "'../evil' is not the name of a book"),
         ([str(FIXTURES), "--as-of", "2999-01-01"], "--as-of '2999-01-01' is in the future"),
+        ([str(FIXTURES), "--set", "provider=aws"], "--kind, --map and --set are not for skypilot"),
+        ([], "FILE is missing"),
         ([str(FIXTURES), "--timeout", "0"], "--timeout '0' is not from 0.1 to 600 s"),
     ],
 )

@@ -28,7 +28,7 @@ Examples:
 
 @click.command("import", epilog=EPILOG)
 @click.argument("source", metavar="csv|skypilot|azure|FILE.toml")
-@click.argument("places", nargs=-1, required=True, metavar="FILE|URL...")
+@click.argument("places", nargs=-1, metavar="FILE|URL...")
 @click.option(
     "--kind", metavar="NAME", help="offers (default), egress, stores, functions, regions."
 )
@@ -97,6 +97,13 @@ def command(
 
     if name is not None:
         check_book_name(name, catalog_names())
+    if not places:
+        tip = "name the source first, as in 'placer catalog import csv quote.csv'"
+        raise PlacerError("FILE is missing", tip)
+    alien = (kind, *maps, *constants) if source == "skypilot" else (provider,)
+    if any(alien):
+        words = "--kind, --map and --set are" if source == "skypilot" else "--provider is"
+        raise PlacerError(f"{words} not for {source}", "leave out what is not")
     day = None if as_of is None else past_date(as_of, "--as-of")
     wait = _seconds(timeout)
     if source == "skypilot":
