@@ -200,6 +200,7 @@ def test_what_is_no_such_json_is_said(tmp_path: Path, data: bytes, words: str) -
         ("[values.gpu]", "[values.card]", "unknown column 'card'"),
         ('"cents"', '"pence"', "unit 'pence' of usd_per_hour is not known"),
         ('"place.region"', '"place."', "'place.' is no expression"),
+        ('"place.region"', f"'{'(' * 100_000}'", "is no expression"),
         ('"place.region"', '"place.region"\nprovider = "x"', "column 'provider' is given twice"),
         ("[columns]", "needs = ['x']\n[columns]", "column 'x' is missing"),
         ('kind = "offers"', 'kind = "regions"', "unknown column 'instance_type'"),

@@ -64,7 +64,7 @@ def compiled(expression: str) -> tuple[Any, tuple[str, ...]]:
     """
     try:
         parsed = jmespath.compile(expression)
-    except JMESPathError as error:
+    except (JMESPathError, RecursionError) as error:
         words = " ".join(str(error).split())[:120]
         raise PlacerError(
             f"'{expression[:80]}' is no expression: {words}",
@@ -90,7 +90,7 @@ def evaluate(expression: str, record: Any) -> Any:
     """
     try:
         return compiled(expression)[0].search(record, _OPTIONS)
-    except (JMESPathError, re.error, OverflowError, OSError) as error:
+    except (JMESPathError, re.error, RecursionError, TypeError, OverflowError, OSError) as error:
         raise ValueError(f"cannot be found: {' '.join(str(error).split())[:120]}") from None
 
 
@@ -109,14 +109,13 @@ class Lookup:
 
     def value(self, expression: str, record: Mapping[str, Any]) -> Any:
         """Look up an expression; see `evaluate`."""
-        key = (expression, *[record.get(name) for name in compiled(expression)[1]])
-        try:
-            if key in self._seen:
-                return self._seen[key]
-        except TypeError:  # lists and objects inside JSON
+        texts = [record.get(name) for name in compiled(expression)[1]]
+        if not all(text is None or isinstance(text, str) for text in texts):  # 1 equals true
             return evaluate(expression, {**record, "given": self._given})
-        found = self._seen[key] = evaluate(expression, {**record, "given": self._given})
-        return found
+        key = (expression, *texts)
+        if key not in self._seen:
+            self._seen[key] = evaluate(expression, {**record, "given": self._given})
+        return self._seen[key]
 
     def text(self, expression: str, record: Mapping[str, Any]) -> str:
         """Look up an expression as a cell; see `as_text`."""
