@@ -8,8 +8,8 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 from placer.errors import PlacerError
 from placer.market.sources.reading.fetch import FAILED, Document
@@ -19,23 +19,11 @@ MOST_NAME = 200
 """Longest name of a column."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Table:
-    """A header and its rows, not yet checked.
-
-    Parameters
-    ----------
-    place
-        Path or URL, for messages.
-    header
-        Names of the columns without blanks around them.
-    cells
-        Number of the line and cells of each row; rows may be too short or too long.
-    cut_off
-        Whether the last line has no end: a program that writes a file to its end leaves one.
+class Table(NamedTuple):
+    """Names of columns, the number of the line and cells of each row, not yet checked, and whether
+    the last line has no end: a program that writes a file to its end leaves one.
     """
 
-    place: str
     header: Sequence[str]
     cells: Iterator[tuple[int, list[str]]]
     cut_off: bool
@@ -82,7 +70,6 @@ def read_table(document: Document) -> Table:
         )
     first = next(rows, None)
     return Table(
-        place=place,
         header=names,
         cells=rows if first is None else chain([first], rows),
         cut_off=first is not None and not text.endswith(("\n", "\r")),

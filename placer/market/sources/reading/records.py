@@ -80,11 +80,11 @@ def _about(mapping: SourceMap) -> str:
 
 
 def _of_csv(document: Document, mapping: SourceMap, tally: Tally) -> Records:
-    table = read_table(document)
+    table, place = read_table(document), document.origin.place
     rows: list[tuple[str, Record]] = []
-    where = f"{table.place}:1"
+    where = f"{place}:1"
     for number, cells in table.cells:
-        where = f"{table.place}:{number}"
+        where = f"{place}:{number}"
         if len(cells) != len(table.header):
             tally.refuse(where, f"{len(cells)} cells instead of {len(table.header)}")
         else:
@@ -93,7 +93,7 @@ def _of_csv(document: Document, mapping: SourceMap, tally: Tally) -> Records:
         tally.refuse(where, "the last line has no end: the file is cut off")
         rows.pop()
     return Records(
-        place=table.place,
+        place=place,
         names=table.header,
         rows=rows,
         cut_off=table.cut_off and not mapping.whole_lines,
