@@ -24,6 +24,7 @@ SHIPPED = [
     "placer/documents/schemas/calibration-v1.json",
     "placer/documents/schemas/error-v1.json",
     "placer/documents/schemas/result-v1.json",
+    "placer/market/sources/mappings/skypilot.toml",
     "placer/profiles/roberta-xlm.json",
     "placer/profiler/devices/devices.csv",
     "placer/profiler/estimate/constants.json",
