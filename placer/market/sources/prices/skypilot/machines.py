@@ -69,7 +69,7 @@ def _attached(row: Record, hosts: Mapping[str, Record], tally: Tally) -> Iterato
     """Yield devices with each of their hosts; TPUs as they are: nothing is known of theirs."""
     device, count = row["AcceleratorName"], row["AcceleratorCount"].removesuffix(".0")
     if device.startswith("tpu-") or not count.isdecimal():
-        yield row
+        yield {**row, "InstanceType": device}  # which the mapping counts or refuses
         return
     sizes = {name: tuple(float(host[size]) for size in SIZES) for name, host in hosts.items()}
     names = (
