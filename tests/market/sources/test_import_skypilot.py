@@ -205,6 +205,15 @@ def test_equal_rows_count_once_and_other_prices_are_said(tmp_path: Path) -> None
     assert "stands twice in one zone" in found.notes[0]
 
 
+def test_of_two_prices_of_a_host_the_higher_counts(tmp_path: Path) -> None:
+    """0.24 and 0.20 with a T4 for 0.35: 0.59."""
+    host = "n1-highmem-4,,,4.0,26.0,,{},0.05,us-central1,us-central1-a"
+    device = ",T4,1.0,,,T4,0.35,0.1,us-central1,us-central1-a"
+    lines = (host.format("0.24"), host.format("0.20"), device)
+    found = read_skypilot([write(tmp_path, *lines, provider="gcp")])
+    assert offer(found, "n1-highmem-4+1xT4")["usd_per_hour"] == 0.59
+
+
 def test_zones_that_differ_and_spot_above_on_demand_are_said(tmp_path: Path) -> None:
     """Both are kept: the dearest zone on demand, the spot price as it stands."""
     found = read_skypilot(

@@ -20,6 +20,7 @@ from placer.market.sources.prices.listing import read_listing
 from placer.market.sources.reading.expressions import evaluate
 from placer.market.sources.reading.fetch import FAILED
 from placer.market.sources.reading.mapping import read_mapping, shipped_mapping, shipped_mappings
+from placer.records import replace
 
 PAGE = (ROOT / "docs" / "manual" / "mappings.md").read_text(encoding="utf-8")
 VENDOR = PAGE.split("```toml\n")[1].split("```")[0]
@@ -127,6 +128,12 @@ def test_wrong_values_are_named(tmp_path: Path, changes: dict[str, Any], words: 
     assert len(read(tmp_path, MACHINE, wrong, skip_bad=True).rows["offers.csv"]) == 2
 
 
+def test_a_record_with_two_wrong_prices_is_one_wrong_row(tmp_path: Path) -> None:
+    """Its prices go together, and it counts once."""
+    absurd = with_changes(place__rack="r2", prices={"hour": 10**9, "idle": 10**9})
+    assert [*read(tmp_path, MACHINE, absurd, skip_bad=True).left_out.values()] == [1]
+
+
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
 def test_other_containers(tmp_path: Path, form: str) -> None:
     """The same rows from lines of JSON and from CSV, and where a wrong one stands: its line."""
@@ -160,8 +167,11 @@ def test_other_containers(tmp_path: Path, form: str) -> None:
         """
     )
     mapping = read_mapping(str(tmp_path / "map.toml"))
-    (row,) = read_listing([str(tmp_path / "list")], mapping, skip_bad=True).rows["offers.csv"]
+    later = date(2026, 11, 2)  # --as-of is for rows that say none
+    found = read_listing([str(tmp_path / "list")], mapping, skip_bad=True, as_of=later)
+    (row,) = found.rows["offers.csv"]
     assert (row["usd_per_hour"], row["market"]) == (0.75, "on_demand")
+    assert row["as_of"] == "2026-11-01"
     line = 3 if form == "csv" else 2
     with pytest.raises(PlacerError, match=rf"list:{line}: usd_per_hour \(their 'usd'\) 'x' is not"):
         read_listing([str(tmp_path / "list")], mapping)
@@ -247,9 +257,12 @@ def test_a_list_of_types_takes_machines_from_the_book(tmp_path: Path) -> None:
         azure_item("Basic_A0", "eastus", 1),
     ]
     (tmp_path / "page.json").write_text(json.dumps(azure_page(items)))
-    found = read_listing([str(tmp_path / "page.json")], shipped_mapping("azure"))
+    mapping = shipped_mapping("azure")
+    mapping = replace(mapping, set={**mapping.set, "memory_gib": "27"})  # what the list says counts
+    found = read_listing([str(tmp_path / "page.json")], mapping)
     (row,) = found.rows["offers.csv"]
-    assert [row[name] for name in ("gpu", "gpu_count", "vcpus")] == ["T4", 1, 4.0]
+    figures = [row[name] for name in ("gpu", "gpu_count", "vcpus", "memory_gib")]
+    assert figures == ["T4", 1, 4.0, 27.0]
     assert found.left_out == {"machine that the book does not have: Basic_A0": 1}
 
 
