@@ -71,8 +71,6 @@ COMMANDS = (
     "models roberta-xlm", "offers --catalog erben-2023 --gpu T4", "catalog list",
     "catalog show erben-2023", "catalog diff erben-2023 phalak-2023",
     "network show gcp/us-west1 aws/us-west-2 --catalog erben-2023",
-    "network probe --hosts hosts.toml --dry-run",
-    "network serve-probe --host 192.0.2.1 --port 0 --seconds 1",
     "schema result", "completion bash", "reproduce nothing", "validate result.json",
     "run manifest.json --train a:b --rank 99999", "rehearse manifest.json --kill 99@99",
     "export manifest.json --to torchrun --dir out", "export manifest.json --to env --dir out",
@@ -82,7 +80,7 @@ READERS = (
     "validate FILE", "validate FILE --json", "explain FILE", "run FILE --train a:b --rank 99999",
     "rehearse FILE --kill 9999@9999", "replan FILE --observed run.jsonl",
     "replan manifest.json --observed FILE", "sweep --merge FILE", "sweep --merge sweep.jsonl FILE",
-    "calibrate FILE --catalog erben-2023", "network probe --hosts FILE --dry-run",
+    "calibrate FILE --catalog erben-2023",
     "network import csv FILE", "network import iperf3 FILE --from gcp/us-west1 --to aws/us-east-1",
     "catalog import csv FILE --as x --dry-run", "models FILE",
     "recommend --model FILE --budget 1/h",
@@ -97,7 +95,7 @@ READERS = (
 """Commands that read or write a file."""
 PAIRS = {
     "run.jsonl": "replan manifest.json --observed FILE", "sweep.jsonl": "sweep --merge FILE",
-    "hosts.toml": "network probe --hosts FILE --dry-run", "runs.csv": "calibrate FILE --catalog "
+    "runs.csv": "calibrate FILE --catalog "
     "erben-2023", "manifest.json": "validate FILE", "result.json": "explain FILE",
     "calibration.json": f"recommend {ASK} --calibration FILE",
     "quota.csv": f"recommend {ASK} --quota FILE", "wishes.json": "validate FILE",
@@ -334,7 +332,7 @@ def special_file(draw: random.Random, folder: Path) -> list[str]:
 
 def documents(folder: Path) -> list[str]:
     """Copy one document of each kind; returns their names."""
-    for path in (*SAVED.iterdir(), EXAMPLES / "hosts.toml", EXAMPLES / "runs.csv",
+    for path in (*SAVED.iterdir(), EXAMPLES / "runs.csv",
                  EXAMPLES / "quote.csv", SAVED.parent / "links" / "one.json"):  # fmt: skip
         if path.is_file():
             shutil.copy(path, folder)

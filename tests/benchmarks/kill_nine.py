@@ -108,8 +108,8 @@ WRITERS = {
         share=0.7,
     ),
 }
-"""All commands that write a file of the user, a book or a cache, with small questions. ``network
-probe`` and ``catalog refresh`` write books as the imports do, ``profile exchange`` as calibrate.
+"""All commands that write a file of the user, a book or a cache, with small questions. ``catalog
+refresh`` writes books as the imports do, ``profile exchange`` as calibrate.
 """
 
 

@@ -75,7 +75,6 @@ PRINTED = {
     "offer-groups": ["offers --gpu T4 --group-by continent,market"],
     "network": ["network show gcp/us-central1 aws/us-east-1"],
     "network-check": ["network check erben-2023", "network check erben-2023 --fit"],
-    "probe-bill": [f"network probe --hosts {ROOT}/examples/hosts.toml --dry-run"],
     "capacity": ["capacity show --gpu H100"],
     "capacity-check": ["capacity check"],
     "capacity-forecast": [

@@ -178,7 +178,7 @@ def _links(
         link = problem.network.link(src, dst)
         known = (link.low / link.bytes_per_second, link.high / link.bytes_per_second)
         low, high = boxes.get("bandwidth") or (LINK_SPREAD if link.basis == "estimated" else known)
-        measure = f"placer network probe --hosts hosts.toml, from {src} with a host in {dst}"
+        measure = f"iperf3 --json from {src} to {dst}, then placer network import iperf3"
         yield Factor(
             kind="bandwidth",
             words=f"bandwidth:{src}:{dst}",

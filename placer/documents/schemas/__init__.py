@@ -46,7 +46,6 @@ SCHEMA_NAMES = (
     "offer-groups",
     "network",
     "network-check",
-    "probe-bill",
     "capacity",
     "capacity-check",
     "capacity-forecast",

@@ -1,4 +1,4 @@
-"""Where catalogs and links come from: providers' interfaces, files of other tools, a probe; one
+"""Where catalogs and links come from: providers' interfaces, files of other tools; one
 file a source.
 
 Only these modules use the network. Each source gives a `Harvest`; `placer.market.sources.save`

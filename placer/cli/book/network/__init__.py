@@ -10,8 +10,6 @@ COMMANDS = {
     "show": "Show bandwidth, round-trip time and egress price of pairs of places.",
     "check": "Compare estimated links with measured ones, and list implausible rows.",
     "import": "Import measured links: Skyplane's grids, iperf3, any CSV.",
-    "probe": "Measure throughput and round-trip time to hosts of your own.",
-    "serve-probe": "Answer 'placer network probe' on another machine.",
 }
 """Commands in the order of --help, with their short help."""
 
@@ -24,4 +22,4 @@ COMMANDS = {
     epilog="Example: placer network show gcp/us-central1 gcp/europe-west1 aws/us-west-2",
 )
 def command() -> None:
-    """Show, check, import and measure links between places."""
+    """Show, check and import links between places."""

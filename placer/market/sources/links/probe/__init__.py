@@ -1,1 +1,0 @@
-"""Measure links from this machine to hosts of the user."""
