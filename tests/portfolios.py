@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import random
+from collections import Counter
 from collections.abc import Iterator
 from itertools import product
 from math import inf
@@ -11,20 +12,16 @@ from math import inf
 import msgspec
 
 from instances import GPUS, offer, profile, random_problem
-from placer.advice.portfolio.improvement import worth
-from placer.advice.portfolio.master.program import held_by
-from placer.advice.portfolio.question.columns import Column, Columns, groups_of
+from placer.advice.portfolio.greedy import Ledger, worth
+from placer.advice.portfolio.question.columns import Column, Columns
 from placer.advice.portfolio.question.jobs import Block, Job, Portfolio, Slots
-from placer.advice.portfolio.question.resources import Limits, Resource, kind_of
-from placer.cost_model.limits import evaluated
+from placer.advice.portfolio.question.resources import kind_of
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
 from placer.records import replace
 
 placements = importlib.import_module("placer.solvers.exhaustive").placements
 """Yields all placements of a question."""
-Choice = tuple[float, float, dict[Resource, float]]
-"""USD/h, samples/s and use of one placement."""
 
 
 def tiny_portfolio(seed: int, *, alike: bool = False) -> Portfolio:
@@ -112,79 +109,6 @@ def speed_portfolio(seed: int) -> Portfolio:
     return replace(base, jobs=tuple(jobs), budget_usd=budget, objective=objective, fair=fair)
 
 
-def brute_force(portfolio: Portfolio) -> tuple[float, ...]:
-    """Return the best key of all combinations: weight left out from the highest priority on, then
-    the least share of a job (times -1, where shares are to be fair), then the value.
-    """
-    limits = Limits(portfolio=portfolio)
-    lists = [_choices(job, limits) for job in portfolio.jobs]
-    if portfolio.budget_usd is not None:
-        most = portfolio.budget_usd * (1 + 1e-9)
-        lists = [[choice for choice in choices if choice[0] <= most] for choices in lists]
-    alone = [max((choice[1] for choice in choices), default=inf) for choices in lists]
-    if not portfolio.by_speed:
-        lists = [_cheaper(choices, speed=False) for choices in lists]
-    priorities = sorted({job.priority for job in portfolio.jobs}, reverse=True)
-    best: tuple[float, ...] = (inf,)
-    for combination in product(*([*choices, None] for choices in lists)):
-        usd = sum(choice[0] for choice in combination if choice is not None)
-        rows = [*zip(portfolio.jobs, combination, alone, strict=True)]
-        missed = [
-            sum(
-                job.weight for job, choice, _ in rows if choice is None and job.priority == priority
-            )
-            for priority in priorities
-        ]
-        running = [(job, choice, top) for job, choice, top in rows if choice is not None]
-        least = min((min(1.0, choice[1] / top) for _, choice, top in running), default=0.0)
-        key = (
-            *(round(weight, 9) for weight in missed),
-            *([-round(least, 9)] if portfolio.fair else []),
-            sum(portfolio.value(job, choice[0], choice[1]) for job, choice, _ in running),
-        )
-        if key < best and _fits(combination, usd, portfolio, limits):
-            best = key
-    return best
-
-
-def _fits(
-    combination: tuple[Choice | None, ...], usd: float, portfolio: Portfolio, limits: Limits
-) -> bool:
-    if portfolio.budget_usd is not None and usd > portfolio.budget_usd * (1 + 1e-9):
-        return False
-    held: dict[Resource, float] = {}
-    for choice in combination:
-        for resource, amount in () if choice is None else choice[2].items():
-            held[resource] = held.get(resource, 0.0) + amount
-    return all(amount <= limits.capacity((resource, 0)) for resource, amount in held.items())
-
-
-def _choices(job: Job, limits: Limits) -> list[Choice]:
-    """List the placements of a job of which no other costs and takes less and is as fast."""
-    every: list[Choice] = []
-    for placement in placements(job.problem):
-        outcome, broken = evaluated(placement, job.problem)
-        if outcome is not None and not broken:
-            use = dict(limits.use(placement, job.problem))
-            every.append((outcome.usd.total, outcome.samples_per_second, use))
-    return _cheaper(every, speed=True)
-
-
-def _cheaper(every: list[Choice], *, speed: bool) -> list[Choice]:
-    """Leave out what costs and takes no less than another and, if speed counts, is no faster."""
-    kept: list[Choice] = []
-    for choice in sorted(every, key=lambda choice: (choice[0], -choice[1])):
-        if not any(
-            _covers(choice[2], other[2]) and (not speed or choice[1] <= other[1]) for other in kept
-        ):
-            kept.append(choice)
-    return kept
-
-
-def _covers(use: dict[Resource, float], less: dict[Resource, float]) -> bool:
-    return all(use.get(resource, 0.0) >= amount for resource, amount in less.items())
-
-
 def slot_portfolio(seed: int) -> Portfolio:
     """Draw two or three jobs of three slots with amounts, deadlines and now and then a block."""
     draw = random.Random(f"slots {seed}")
@@ -234,37 +158,39 @@ def _in_slots(draw: random.Random, job: Job) -> Job:
     return replace(job, problem=replace(job.problem, requirements=wish), deadline_s=deadline)
 
 
-def brute_force_in_slots(portfolio: Portfolio) -> tuple[float, ...]:
-    """Return the best key of all combinations of placements and starts."""
-    limits, groups = Limits(portfolio=portfolio), groups_of(portfolio)
-    columns = Columns(portfolio=portfolio, limits=limits, groups=groups)
-    lists: list[list[Column | None]] = []
-    for group in groups:
-        for _ in group.members:
-            made: list[Column] = []
-            for placement in placements(group.job.problem):
-                made += columns.add(group, placement)
-            lists.append([*_least_columns(made), None])
+def brute_force(portfolio: Portfolio) -> tuple[float, ...]:
+    """Return the best key of all combinations of placements and starts, and of jobs left out:
+    weight left out from the highest priority on, then the least share of a job (times -1, where
+    shares are to be fair), then the value.
+    """
+    columns, lists, alone = Columns(portfolio=portfolio), [], dict[int, float]()
+    most = inf if portfolio.budget_usd is None else portfolio.budget_usd * (1 + 1e-9)
+    for group in columns.groups:
+        every = [c for p in placements(group.job.problem) for c in columns.add(group, p)]
+        every = [column for column in every if column.usd <= most]
+        alone[group.number] = max((c.samples_per_second for c in every), default=inf)
+        lists += [[*_best_columns(every, speed=portfolio.by_speed), None]] * group.count
     best: tuple[float, ...] = (inf,)
     for combination in product(*lists):
-        counts: dict[Column, int] = {}
-        for column in combination:
-            if column is not None:
-                counts[column] = counts.get(column, 0) + 1
-        held = held_by(counts)
-        if any(amount > limits.capacity(key) for key, amount in held.items()):
+        counts = Counter(column for column in combination if column is not None)
+        ledger = Ledger(columns, counts)
+        if ledger.usd > most or any(ledger.left(held) < 0 for held in ledger.held):
             continue
-        key = worth(columns, counts)
-        if portfolio.budget_usd is not None and key[-1] > portfolio.budget_usd * (1 + 1e-9):
-            continue
-        best = min(best, key)
+        *missed, value = worth(columns, counts)
+        shares = [min(1.0, c.samples_per_second / alone[c.group]) for c in counts]
+        fair = [-round(min(shares, default=0.0), 9)] if portfolio.fair else []
+        best = min(best, (*missed, *fair, value))
     return best
 
 
-def _least_columns(columns: list[Column]) -> list[Column]:
-    """Leave out columns that cost and take no less than another one."""
+def _best_columns(every: list[Column], *, speed: bool) -> list[Column]:
+    """Leave out what costs and takes no less than another and, if speed counts, is no faster."""
     kept: list[Column] = []
-    for column in sorted(columns, key=lambda column: column.usd):
-        if not any(all(column.use.get(k, 0) >= n for k, n in o.use.items()) for o in kept):
+    for column in sorted(every, key=lambda column: (column.usd, -column.samples_per_second)):
+        if not any(
+            all(column.use.get(held, 0.0) >= amount for held, amount in other.use.items())
+            and (not speed or column.samples_per_second <= other.samples_per_second)
+            for other in kept
+        ):
             kept.append(column)
     return kept

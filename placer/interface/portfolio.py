@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from placer.advice.portfolio.answer import PortfolioAnswer, answered
-from placer.advice.portfolio.choice import chosen
+from placer.advice.portfolio.generation import chosen
 from placer.advice.portfolio.question.jobs import HOUR_S, Block, Job, Portfolio, Slots
 from placer.advice.portfolio.question.resources import kind_of
 from placer.errors import PlacerError, unknown

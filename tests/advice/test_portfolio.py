@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 import re
-from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
-from portfolios import brute_force, brute_force_in_slots, slot_portfolio, tiny_portfolio
 
 import placer
-from placer.advice.portfolio.answer import answered
-from placer.advice.portfolio.choice import chosen
-from placer.advice.portfolio.generation import Found, Generation
-from placer.advice.portfolio.improvement import worth
-from placer.advice.portfolio.master.bounds import Known
-from placer.advice.portfolio.pricing.elsewhere import elsewhere
-from placer.advice.portfolio.pricing.price import Pricing
-from placer.advice.portfolio.pricing.search import Search
-from placer.advice.portfolio.question.columns import Columns, Duals, groups_of
-from placer.advice.portfolio.question.jobs import Job, Portfolio
-from placer.advice.portfolio.question.resources import Limits
-from placer.cost_model.limits import violations
+from placer.cli.report.portfolio import lines
 from placer.documents.many.portfolio_check import wrong_sums
 from placer.errors import PlacerError
-from placer.interface.advisor import Advisor
-from placer.records import replace
-from placer.solving.answer import SolveOptions
-from placer.solving.solve import solve
 
-EXACT = SolveOptions(gap=1e-6, time_limit_s=30)
 JOB: dict[str, Any] = {
     "model": "roberta-xlm",
     "min-throughput": "300/s",
@@ -38,73 +20,14 @@ JOB: dict[str, Any] = {
     "in": "lambda,gcp/us-central1",
 }
 """One A10 at 0.60 USD/h is the cheapest there, four T4 at 0.51 USD/h each come next."""
-
-
-def checked(portfolio: Portfolio) -> tuple[Found, tuple[float, ...]]:
-    """Solve a portfolio to the end and check each job, the sums and the bound."""
-    found = chosen(portfolio, EXACT)
-    key = worth(found.columns, found.counts)
-    assert found.bound is not None
-    assert found.bound <= key[-1] * (1 + 1e-6)
-    assert worth(found.columns, found.greedy) >= key
-    answer = answered(found)
-    assert wrong_sums(answer.to_dict()) == ""
-    for placed in answer.jobs:
-        if placed.result is not None and placed.result.placement is not None:
-            assert violations(placed.result.placement, placed.job.problem) == ()
-    return found, key
-
-
-@pytest.mark.parametrize("seed", [3, 4, 8, 11, 12, 201])
-def test_tiny_portfolios_agree_with_brute_force(seed: int) -> None:
-    """Every combination of placements is tried, and jobs left out; in half of these some are."""
-    portfolio = tiny_portfolio(seed)
-    found, key = checked(portfolio)
-    assert key == pytest.approx(brute_force(portfolio), rel=1e-6)
-    assert found.proved_out
-
-
-@pytest.mark.parametrize("seed", [5, 6, 9, 14])
-def test_jobs_of_one_model_agree_with_brute_force(seed: int) -> None:
-    """What is proved of one job holds for others of its family: no optimum is cut off."""
-    portfolio = tiny_portfolio(seed, alike=True)
-    _, key = checked(portfolio)
-    assert key == pytest.approx(brute_force(portfolio), rel=1e-6)
-
-
-@pytest.mark.parametrize("seed", range(30, 38))
-def test_the_way_of_many_jobs_has_a_valid_bound_on_few(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The shared-out time of many jobs, asked of a few of one model: the choice is no better than
-    the best of all combinations, and where as much runs the bound is no higher.
-    """
-    monkeypatch.setattr("placer.advice.portfolio.generation.MOST_CLOSED", 0)
-    portfolio = tiny_portfolio(seed, alike=True)
-    found = chosen(portfolio, SolveOptions(gap=0.01, time_limit_s=20))
-    best, key = brute_force(portfolio), worth(found.columns, found.counts)
-    assert key >= tuple(part * (1 - 1e-9) for part in best)
-    if key[:-1] == best[:-1] and not any(best[:-1]):
-        assert found.bound is not None
-        assert found.bound <= best[-1] * (1 + 1e-6)
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_portfolios_in_slots_agree_with_brute_force(seed: int) -> None:
-    """Every combination of placements and starts is tried, with blocks that may be bought."""
-    portfolio = slot_portfolio(seed)
-    _, key = checked(portfolio)
-    assert key == pytest.approx(brute_force_in_slots(portfolio), rel=1e-6)
-
-
-def test_a_bound_holds_when_the_search_is_stopped_at_once() -> None:
-    """No time at all: whatever is found costs no less than the bound."""
-    portfolio = tiny_portfolio(4)
-    found = chosen(portfolio, SolveOptions(gap=0.01, time_limit_s=0.0))
-    assert found.stopped
-    best = brute_force(portfolio)
-    if found.bound is not None and sum(found.counts.values()) == len(portfolio.jobs):
-        assert found.bound <= best[-1] * (1 + 1e-6)
+FAST: dict[str, Any] = {**{k: v for k, v in JOB.items() if k != "min-throughput"}, "gpu": "A10,T4"}
+"""One A10 is as fast as five or six T4."""
+TOGETHER: dict[str, Any] = {
+    "catalog": "erben-2023",
+    "quota": {"A10": 1, "T4": 4},
+    "budget": "5/h",
+    "gap": 1e-6,
+}
 
 
 def test_a_job_says_who_displaced_it_and_what_that_costs() -> None:
@@ -206,124 +129,6 @@ def test_jobs_wait_for_each_other_in_slots() -> None:
     assert [placed.name for placed in late.left_out] == ["job-2"]
 
 
-def test_equal_jobs_cost_one_search() -> None:
-    """Ten equal jobs are one group: no more searches than for one, and nothing that differs."""
-    portfolio = tiny_portfolio(3)
-    job = portfolio.jobs[0]
-    many = replace(
-        portfolio,
-        jobs=tuple(replace(job, name=f"j{i}") for i in range(10)),
-        quotas=(),
-        budget_usd=None,
-    )
-    assert len(chosen(many, EXACT).columns.groups) == 1
-
-
-def families(floors: tuple[float, ...], **words: Any) -> Portfolio:
-    """Jobs of one model that differ in how fast they must be, under 8 A10 and 8 T4 a region."""
-    advisor = Advisor("erben-2023")
-    quota = {"A10": 1, "T4": 8}
-    problems = [
-        advisor.problem("roberta-xlm", quota=quota, objective="cost", min_throughput=floor, **words)
-        for floor in floors
-    ]
-    jobs = tuple(Job(name=f"j{i}", problem=problem) for i, problem in enumerate(problems))
-    return Portfolio(jobs=jobs, quotas=problems[0].requirements.quotas)
-
-
-def test_jobs_that_differ_in_speed_alone_are_a_family() -> None:
-    """How fast, and how much where that is not about data or dollars; a market or a budget in total
-    makes another family.
-    """
-    one, two = families((100.0, 300.0)).jobs
-    assert one.family == two.family
-    assert one.kind != two.kind
-    (spot,) = families((100.0,), market="spot").jobs
-    assert spot.family[2:] != one.family[2:]
-    (little, much) = (
-        families((100.0,), samples=samples, budget="50usd").jobs[0] for samples in (10**6, 10**7)
-    )
-    assert little.family[2:] != much.family[2:]
-    (few, many) = (families((100.0,), samples=samples).jobs[0] for samples in (10**6, 10**7))
-    assert few.family[2:] == many.family[2:]
-
-
-def test_what_is_proved_of_a_slow_job_holds_for_faster_ones_of_its_family() -> None:
-    """The bound of 300/s holds for 400/s and not for 200/s; what was found for 300/s is handed to
-    the slower job, if it has nothing better.
-    """
-    portfolio = families((200.0, 300.0, 400.0))
-    columns = Columns(
-        portfolio=portfolio, limits=Limits(portfolio=portfolio), groups=groups_of(portfolio)
-    )
-    search = Search(columns=columns, options=SolveOptions(gap=1e-6))
-    state = Generation(
-        portfolio=portfolio,
-        columns=columns,
-        pricing=Pricing(columns=columns, search=search),
-        known=[Known(group=group, limits=columns.limits) for group in columns.groups],
-        gap=0.01,
-    )
-    state.price(columns.groups[1], Duals())
-    slow, middle, fast = (known.at(Duals()) for known in state.known)
-    assert slow == -inf
-    assert middle == pytest.approx(min(c.usd for c in columns.of(1)), rel=1e-5)
-    assert fast == middle
-    assert [c.placement for c in columns.of(0)] == [c.placement for c in columns.of(1)]
-    assert columns.of(2) == []
-
-
-def test_what_is_found_in_one_place_is_kept_for_others_with_the_same_machines() -> None:
-    """One A10 of Lambda costs the same in many places: each of them is a column, with its own
-    quota; a placement over two places is kept alone.
-    """
-    advisor = Advisor()
-    problem = advisor.problem(
-        "roberta-xlm", quota=8, objective="cost", min_throughput=300, places="lambda"
-    )
-    portfolio = Portfolio(jobs=(Job(name="a", problem=problem),), quota_gpus=8)
-    columns = Columns(
-        portfolio=portfolio, limits=Limits(portfolio=portfolio), groups=groups_of(portfolio)
-    )
-    pricing = Pricing(columns=columns, search=Search(columns=columns, options=EXACT))
-    found = solve(problem, "exact", SolveOptions(gap=0.01)).placement
-    assert found is not None
-    made = pricing.keep(columns.groups[0], found)
-    assert [column.placement for column in made] == [found]
-    kept = columns.of(0)
-    assert len(kept) > 5
-    assert {column.usd for column in kept} == {made[0].usd}
-    assert len({held for column in kept for held in column.use}) == len(kept)
-    here, there = (column.placement.groups for column in kept[:2])
-    assert list(elsewhere(replace(found, groups=(*here, *there)), problem)) == []
-
-
-def test_more_than_eight_jobs_are_close_to_their_bound() -> None:
-    """Nine jobs that do not fit side by side in their cheapest places: rounds of prices, proofs and
-    the choice one by one share the time, and the answer is within the gap asked for.
-    """
-    portfolio = families(tuple(200.0 + 15 * i for i in range(9)), market="on-demand")
-    found = chosen(portfolio, SolveOptions(gap=0.01, time_limit_s=60))
-    key, greedy = (worth(found.columns, counts) for counts in (found.counts, found.greedy))
-    assert sum(found.counts.values()) == 9
-    assert key <= greedy
-    assert found.bound is not None
-    assert found.bound <= key[-1] <= found.bound * 1.02
-    assert wrong_sums(answered(found).to_dict()) == ""
-
-
-@pytest.mark.parametrize("seconds", [0.0, 0.3])
-def test_many_jobs_that_are_stopped_have_a_valid_bound(seconds: float) -> None:
-    """Stopped while first placements are made, or later: no exception, and no bound above what a
-    longer search finds.
-    """
-    portfolio = families(tuple(150.0 + 20 * i for i in range(9)))
-    stopped = chosen(portfolio, SolveOptions(gap=0.01, time_limit_s=seconds))
-    whole = chosen(portfolio, SolveOptions(gap=0.01, time_limit_s=60))
-    if stopped.bound is not None and sum(stopped.counts.values()) == 9:
-        assert stopped.bound <= worth(whole.columns, whole.counts)[-1] * (1 + 1e-9)
-
-
 BLOCKS = (
     "name,place,instance_type,gpu,gpu_count,machines,start,hours,usd,source\n"
     "cb-1,lambda/us-west-1,gpu_1x_a10,A10,1,1,2026-11-24T02:00:00+00:00,4,{usd},EC2 blocks\n"
@@ -399,3 +204,56 @@ def test_a_list_of_blocks_needs_slots_and_a_time(tmp_path: Path) -> None:
         placer.portfolio([JOB], blocks_file=path, catalog="erben-2023")
     with pytest.raises(PlacerError, match="begins: 'soon' is not a time"):
         placer.portfolio([SHORT], blocks_file=path, **{**NIGHT, "begins": "soon"})
+
+
+def test_fair_shares_say_who_is_held_back_and_by_whom() -> None:
+    """Two like jobs: alone each has all machines; together one has the A10 and the other four T4,
+    and the words name what is missing and who has it.
+    """
+    answer = placer.portfolio([FAST, FAST], fair=True, objective="throughput", **TOGETHER)
+    assert wrong_sums(answer.to_dict()) == ""
+    assert len(answer.left_out) == 0
+    assert answer.least_share == min(job.share or 0.0 for job in answer.jobs)
+    assert answer.least_share_bound == pytest.approx(answer.least_share)
+    text = " ".join(lines(answer))
+    assert f"held back most: {answer.held_back[0]}" in text
+    assert "are left after job-" in text
+    assert "weighted samples/s together" in text
+
+
+def test_weights_decide_who_does_more() -> None:
+    """Of two like jobs the one whose samples count ten times has the faster machines."""
+    heavy = {**FAST, "weight": 10, "name": "heavy"}
+    answer = placer.portfolio([FAST, heavy], objective="throughput", **TOGETHER)
+    assert wrong_sums(answer.to_dict()) == ""
+    speed = {job.name: job.share or 0.0 for job in answer.jobs}
+    assert speed["heavy"] > speed["job-1"]
+    assert answer.value == pytest.approx(
+        sum(
+            job.job.weight * job.result.estimate.effective_samples_per_second.value
+            for job in answer.jobs
+            if job.result is not None and job.result.estimate is not None
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"objective": "speed"}, "unknown objective 'speed'"),
+        ({"objective": "throughput"}, "objective 'throughput' without a budget"),
+        ({"fair": True}, "fair shares without a budget"),
+        ({"fair": "yes"}, "fair 'yes' is neither true nor false"),
+        ({"objective": "time", "budget": "5/h"}, "nothing says how much it has to do"),
+        (
+            {"fair": True, "budget": "5usd", "slot": "1h", "horizon": "6h"},
+            "fair shares with slots",
+        ),
+    ],
+)
+def test_an_objective_that_nothing_limits_is_refused(words: dict[str, Any], says: str) -> None:
+    """One line that names what is missing."""
+    with pytest.raises(PlacerError) as error:
+        placer.portfolio([FAST], catalog="erben-2023", **words)
+    assert says in str(error.value)
+    assert error.value.exit_code == 2

@@ -1,7 +1,7 @@
 """Measure portfolios: tiny ones against brute force, and a hundred jobs against their bound.
 
-Run ``python tests/benchmarks/portfolio.py --tiny 0:200``, the same with ``--speed`` (most work,
-least hours, fair shares), and ``--jobs 100 --seeds 0:5 --cpu-time``.
+Run ``python tests/benchmarks/portfolio.py --tiny 0:200``, the same with ``--draw speed`` (most
+work, least hours, fair shares), and ``--jobs 100 --seeds 0:5 --cpu-time``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import importlib
 import random
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from math import inf
 from pathlib import Path
 from statistics import median
@@ -19,11 +21,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from portfolios import brute_force, speed_portfolio, tiny_portfolio
+from portfolios import brute_force, slot_portfolio, speed_portfolio, tiny_portfolio
 
-from placer.advice.portfolio.choice import chosen
-from placer.advice.portfolio.generation import Found
-from placer.advice.portfolio.improvement import worth
+from placer.advice.portfolio.generation import Found, chosen
+from placer.advice.portfolio.greedy import worth
 from placer.advice.portfolio.question.jobs import Job, Portfolio
 from placer.interface.advisor import Advisor
 from placer.solving import allowance
@@ -103,11 +104,20 @@ def figures(found: Found) -> tuple[float, float, float, int]:
     return value, gap, 1 - value / greedy if greedy else 0.0, sum(found.counts.values())
 
 
-def against_brute_force(first: int, last: int, *, alike: bool, speed: bool) -> bool:
+DRAWN: dict[str, Callable[[int], Portfolio]] = {
+    "cost": tiny_portfolio,
+    "alike": partial(tiny_portfolio, alike=True),
+    "speed": speed_portfolio,
+    "slots": slot_portfolio,
+}
+"""Tiny portfolios: for the least cost, with jobs of one model, where speed counts, in slots."""
+
+
+def against_brute_force(first: int, last: int, draw: Callable[[int], Portfolio]) -> bool:
     """Compare tiny portfolios with brute force; tells whether all agree."""
     wrong = left = 0
     for seed in range(first, last):
-        portfolio = speed_portfolio(seed) if speed else tiny_portfolio(seed, alike=alike)
+        portfolio = draw(seed)
         best = brute_force(portfolio)
         found = chosen(portfolio, SolveOptions(gap=SAME, time_limit_s=60))
         *missed, value = worth(found.columns, found.counts)
@@ -150,8 +160,7 @@ def main() -> None:
     """Run what the arguments say."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tiny", metavar="A:B", help="seeds of tiny portfolios")
-    parser.add_argument("--alike", action="store_true", help="tiny ones: jobs of one model")
-    parser.add_argument("--speed", action="store_true", help="tiny ones: most work, fair shares")
+    parser.add_argument("--draw", choices=DRAWN, default="cost", help="kind of tiny ones")
     parser.add_argument("--jobs", type=int, help="jobs of drawn portfolios")
     parser.add_argument("--seeds", default="0:5", metavar="A:B")
     parser.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS")
@@ -165,7 +174,7 @@ def main() -> None:
     agree = True
     if given.tiny:
         first, last = map(int, given.tiny.split(":"))
-        agree = against_brute_force(first, last, alike=given.alike, speed=given.speed)
+        agree = against_brute_force(first, last, DRAWN[given.draw])
     if given.jobs:
         seeds = range(*map(int, given.seeds.split(":")))
         many_jobs(given.jobs, seeds, given.time_limit, given.gap)

@@ -18,8 +18,8 @@ from placer.advice.portfolio.displaced import (
     worths,
 )
 from placer.advice.portfolio.generation import Found
-from placer.advice.portfolio.improvement import worth
-from placer.advice.portfolio.master.program import held_by
+from placer.advice.portfolio.greedy import worth
+from placer.advice.portfolio.program import held_by
 from placer.advice.portfolio.question.columns import Column, Columns
 from placer.advice.portfolio.question.jobs import Job, Portfolio
 from placer.advice.portfolio.question.resources import Held

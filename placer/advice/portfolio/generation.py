@@ -1,59 +1,62 @@
-"""Column generation: master program, prices, new columns, until the bound is as good as asked."""
+"""Chooses who runs where: columns at prices of what is shared, and one integer program."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import inf
 
-from placer.advice.portfolio.complete import completed, threshold_of
-from placer.advice.portfolio.greedy import Ledger, one_by_one
-from placer.advice.portfolio.improvement import chosen_whole, improved, worth
-from placer.advice.portfolio.master.bounds import Known, lagrangean
-from placer.advice.portfolio.master.program import Relaxed, relaxed
+from placer.advice.portfolio.closing import all_columns
+from placer.advice.portfolio.greedy import one_by_one, running, worth
 from placer.advice.portfolio.pricing.price import Pricing
 from placer.advice.portfolio.pricing.search import Search
 from placer.advice.portfolio.pricing.seeds import seeds
-from placer.advice.portfolio.question.columns import Column, Columns, Duals, Group, groups_of
+from placer.advice.portfolio.program import Chosen, relaxed, whole
+from placer.advice.portfolio.question.columns import Column, Columns, Duals, Group
 from placer.advice.portfolio.question.jobs import Portfolio
-from placer.advice.portfolio.question.resources import Limits
+from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Allowance
 from placer.solving.answer import SolveOptions
 
-MOST_ROUNDS = 60
+MOST_ROUNDS = 30
 """Rounds of prices at most."""
-CLOSING_GAP = 0.4
-"""Gap of a choice among all columns over the gap that is asked for the portfolio."""
+CLOSING_GAP, CLOSED = 0.4, 1e-6
+"""Gap of a choice among all columns over the gap that is asked for, and its least."""
 PRICING_GAP = 0.01
-"""Gap of one search over that gap: nearly nothing, as most searches take no longer for it."""
-SMALL = 0.1
-"""Share of that gap below which what all jobs may gain together is not searched for."""
+"""Gap of one search over the gap that is asked for: most take no longer for it."""
 MOST_CLOSED = 8
 """Groups of jobs up to which all columns are asked for, where the gap is not small."""
-SHARE = 3.0
-"""One search to the end takes no more than the time that is left over this."""
+ROUGH_GAP = 1e-3
+"""Gaps from here on are not small."""
 ROUGH_S, ROUGH_SHARE = 0.5, 1 / 60
 """One search takes no longer where the gap is not small: seconds, or this share of all time if that
 is more.
 """
-ROUGH_GAP = 1e-3
-"""Gaps from here on are not small."""
-ROUNDS_TIME, PROOFS_TIME, ONE_BY_ONE_TIME = 0.7, 0.8, 0.6
-"""Shares of the time that is left for rounds of prices, then for proofs at the best prices, then
-for the choice one by one.
+NEAR = 0.1
+"""Share of the gap below which what all jobs may gain together is not searched for."""
+ROUNDS_GAP = 0.75
+"""Gap of the program with fractions over the gap that is asked for: whole jobs may cost more."""
+SHARE = 3.0
+"""One search to the end takes no more than the time that is left over this."""
+ALONE_TIME, ROUNDS_TIME, CLOSING_TIME = 0.3, 0.7, 0.9
+"""Shares of the time that is left for the jobs alone where speed counts, for the first rounds, and
+for all columns.
 """
-BETWEEN = (0.25, 0.5, 0.75)
-"""Shares of the best prices so far in prices that are looked at with all that is proved by now."""
-LATEST = 6
-"""Prices of the latest rounds that are looked at again."""
-CLOSED = 1e-6
-"""Relative gap of a choice among all columns, at least."""
-CHOOSING_S = 0.8
-"""Seconds after the end in which whole numbers of the known columns are chosen."""
+CHOOSING_S, WHOLE_S = 0.8, 5.0
+"""Seconds after the end in which a choice among the known columns is made, and of one program."""
+STEPS = 6
+"""Speeds from the floor of a job to what it does alone at which first columns are made."""
 OUT = 10.0
-"""Leaving out a job costs so many times what all jobs cost alone: any job is worth its place."""
+"""Leaving out a job costs so many times what all jobs are worth: any job is worth its place."""
+FLAT = 1e-3
+"""Least price of a dollar where speed counts, as a share of the mean value of a dollar."""
+HALVINGS = 12
+"""Halvings of the least share that is proved to be out of reach."""
+SAME = 1e-9
+"""Relative slack of a share."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +67,8 @@ class Found:
     -----
     ``counts``: columns and how many jobs of the group have each. ``bound``: the same jobs cannot do
     better. ``greedy`` is the choice one by one. ``alone`` is each group's best column with the
-    market to itself. ``proved_out``: no choice leaves out less. ``stopped``: time or the user ended
-    it.
+    market to itself. ``proved_out``: no choice leaves out less. ``shares``: the least share of a
+    job, and what no choice gives all of them. ``stopped``: time or the user ended it.
     """
 
     columns: Columns
@@ -82,378 +85,367 @@ class Found:
     shares: tuple[float, float] | None = None
 
 
+def chosen(portfolio: Portfolio, options: SolveOptions) -> Found:
+    """Choose who runs where and when.
+
+    Parameters
+    ----------
+    options
+        Gap of the portfolio and time for all of it. Ctrl-C uses it up, so that the best so far is
+        returned.
+    """
+    started = time.perf_counter()
+    limits = options.time_limit_s, options.memory_limit_bytes, options.cancel
+    with allowance.opened(*limits) as own:
+        found = Generation.of(portfolio, options).solved()
+        stopped = own.spent is not None
+    return replace(found, seconds=time.perf_counter() - started, stopped=stopped)
+
+
 @dataclass(kw_only=True)
 class Generation:
     """The state of a column generation.
 
     Notes
     -----
-    Mutable. ``settled`` are prices of the program at which no search has found a better column.
+    Mutable. ``alone`` is the fastest known column of each group for all of the budget, where speed
+    counts. ``tried`` are prices with a bound at these on the reduced value of the columns of each
+    group whose share is at least the figure beside them.
     """
 
-    portfolio: Portfolio
     columns: Columns
     pricing: Pricing
-    known: list[Known]
     gap: float
-    tried: list[Duals] = field(default_factory=list)
-    best: Duals = field(default_factory=Duals)
-    best_bound: float = -inf
-    settled: Duals | None = None
+    alone: dict[int, Column] = field(default_factory=dict)
+    tried: list[tuple[float, Duals, list[float]]] = field(default_factory=list)
     rounds: int = 0
-    closed_at: float | None = None
-    _asked: tuple[Duals, set[int]] = field(default_factory=lambda: (Duals(), set()))
+
+    @staticmethod
+    def of(portfolio: Portfolio, options: SolveOptions) -> Generation:
+        """Begin a search."""
+        columns = Columns(portfolio=portfolio)
+        gap = max(options.gap * PRICING_GAP, CLOSED)
+        search = Search(options=SolveOptions(gap=gap, cancel=options.cancel))
+        state = Generation(
+            columns=columns, pricing=Pricing(columns=columns, search=search), gap=options.gap
+        )
+        if not state.small and options.time_limit_s < inf:
+            search.most_s = max(ROUGH_S, ROUGH_SHARE * options.time_limit_s)
+        return state
+
+    @property
+    def portfolio(self) -> Portfolio:
+        """The question."""
+        return self.columns.portfolio
+
+    @property
+    def small(self) -> bool:
+        """Tell whether all columns are asked for."""
+        return self.gap < ROUGH_GAP or len(self.columns.groups) <= MOST_CLOSED
 
     @property
     def closing_gap(self) -> float:
-        """Return the relative gap of a choice among all columns."""
+        """Relative gap of a choice among all columns."""
         return max(CLOSED, self.gap * CLOSING_GAP if self.gap >= ROUGH_GAP else 0.0)
 
     @property
-    def groups(self) -> tuple[Group, ...]:
-        """Groups of jobs."""
-        return self.columns.groups
+    def everyone(self) -> list[int]:
+        """Jobs of each group."""
+        return [group.count for group in self.columns.groups]
 
-    def out(self) -> list[float]:
-        """Return the value of leaving out one job of each group."""
-        alone = sum(
-            group.count * min((c.usd for c in self.columns.of(group.number)), default=0.0)
-            for group in self.groups
+    def solved(self) -> Found:
+        """Search until the gap is reached, or time is up."""
+        self._begin()
+        if not (self.small and self.portfolio.by_speed):
+            with part(ROUNDS_TIME):
+                self._rounds(self.everyone)
+        counts = greedy = one_by_one(self.pricing, searched=False)
+        counts = self._best(counts, self._whole().counts)
+        if not self._enough(counts):
+            greedy = self._best(greedy, one_by_one(self.pricing))
+            counts = self._best(counts, greedy, one_by_one(self.pricing, counts))
+            counts = self._best(counts, self._whole().counts)
+        closed = False
+        if self.small and not self._enough(counts):
+            with part(CLOSING_TIME):
+                closed = self._all_columns(counts)
+            again = self._whole()
+            counts, closed = self._best(counts, again.counts), closed and again.proved
+        if not closed and not self._enough(counts):
+            counts = self._proved(counts)
+        return self._found(counts, self._best(greedy), closed=closed)
+
+    def _found(
+        self, counts: dict[Column, int], greedy: dict[Column, int], *, closed: bool
+    ) -> Found:
+        """Say what is proved of a choice; ``closed``: it is the best of all, to the gap."""
+        value, least = worth(self.columns, counts)[-1], self._least_share(counts)
+        run = running(self.columns, counts)
+        _, prices = self._prices(run, least)
+        if not self.tried and (self.small or not allowance.current().spent):
+            self._price(prices, least, run)
+        bound = value - self.closing_gap * abs(value) if closed else self._bound(run, least)
+        top = least if closed or not self.portfolio.fair else self._share_bound(run, least)
+        return Found(
+            columns=self.columns,
+            counts=counts,
+            greedy=greedy,
+            alone=self.alone if self.portfolio.by_speed else self._cheapest(),
+            bound=None if bound in (-inf, inf) else bound,
+            duals=prices,
+            proved_out=closed or run == self.everyone,
+            rounds=self.rounds,
+            searches=self.pricing.search.searches,
+            shares=(least, top) if self.portfolio.fair else None,
         )
-        unit = OUT * max(alone, 1e-6)
-        return [unit * group.job.weight for group in self.groups]
 
-    @cached_property
-    def families(self) -> dict[tuple[object, ...], list[Group]]:
-        """Groups of each family of jobs; none of several where a job has slots of its own."""
-        families: dict[tuple[object, ...], list[Group]] = {}
-        for group in self.groups:
-            own = () if self.portfolio.slots is None else (group.number,)
-            families.setdefault((*group.job.family, *own), []).append(group)
-        return families
-
-    @cached_property
-    def _family_of(self) -> dict[int, list[Group]]:
-        return {group.number: family for family in self.families.values() for group in family}
-
-    def learn(self, group: Group, duals: Duals, bound: float) -> None:
-        """Keep what is proved of a job, for all jobs of its family that must be as fast."""
-        floor = self.portfolio.floor(group.job)
-        for other in self._family_of[group.number]:
-            if self.portfolio.floor(other.job) >= floor:
-                self.known[other.number].learn(duals, bound)
-
-    def price(self, group: Group, duals: Duals) -> None:
-        """Price one job: keep what is proved, and what is found for slower jobs of its family."""
-        before = len(self.columns.kept)
-        self.learn(group, duals, self.pricing.bound(group, duals))
-        if self.portfolio.slots is None:
-            for column in list(self.columns.kept.values())[before:]:
-                self._hand_on(column, duals)
-
-    def _hand_on(self, column: Column, duals: Duals) -> None:
-        """Add a placement to the columns of jobs of the family that have no better one."""
-        value = column.reduced(duals)
-        for other in self._family_of[column.group]:
-            if self.portfolio.floor(other.job) <= column.samples_per_second:
-                own = (c.reduced(duals) for c in self.columns.of(other.number))
-                if value < min(own, default=inf):
-                    self.pricing.keep(other, column.placement)
-
-    def hope(self, group: Group, duals: Duals, columns: list[Column], out: float) -> float:
-        """Return by how much the bound may rise by pricing a job: 0 where a search is as near."""
-        reached = min((c.reduced(duals) for c in columns), default=inf)
-        limit = min(reached, out)
-        hope = limit - min(limit, self.known[group.number].at(duals))
-        near = self.pricing.search.options.gap * abs(limit) * (1 + 1e-6)
-        return group.count * hope if hope > near else 0.0
-
-    def round(self, program: Relaxed) -> bool:
-        """Price the jobs that may have better columns; tells whether there was any."""
-        found = self.price_at(program.duals, program.value)
-        self.settled = None if found or allowance.current().spent else program.duals
-        return found
-
-    def price_at(self, duals: Duals, value: float) -> bool:
-        """Price the jobs of which most is to be hoped at some prices; tells whether there was any.
-
-        Parameters
-        ----------
-        value
-            About what the portfolio is worth: what is small beside it waits.
-        """
-        enough = self.gap * SMALL * abs(value) / max(1, len(self.groups))
-        out = self.out()
-        for group in self.groups:
-            self.known[group.number].learn(duals, self.pricing.least(group, duals))
-        if self._asked[0] != duals:
-            self._asked = duals, set()
-        asked = self._asked[1]
-        priced = False
-        for _, group in self._hopes(duals, out):
-            if group.number in asked or group.number in self.pricing.hard:
-                continue
-            own = self.columns.of(group.number)
-            if self.hope(group, duals, own, out[group.number]) <= enough:
-                continue
-            if allowance.current().spent:
-                break
-            asked.add(group.number)
-            self.price(group, duals)
-            priced = True
-        self.tried.append(duals)
-        self._bounded(duals, out)
-        return priced
-
-    def _hopes(self, duals: Duals, out: list[float]) -> list[tuple[float, Group]]:
-        """List the jobs that may be priced, the most hope first."""
-        lists = self.columns.by_group()
-        hopes = [
-            (self.hope(group, duals, lists[group.number], out[group.number]), group)
-            for group in self.groups
-            if group.number not in self.pricing.hard
-            and (self._asked[0] != duals or group.number not in self._asked[1])
-        ]
-        return sorted((pair for pair in hopes if pair[0] > 0), key=lambda pair: -pair[0])
-
-    def _bounded(self, duals: Duals, out: list[float]) -> None:
-        bound = lagrangean(self.columns, self.known, duals, out)
-        if bound > self.best_bound:
-            self.best_bound, self.best = bound, duals
-
-    def settle(self) -> None:
-        """Take the prices at which what is proved by now gives the best bound: those of the latest
-        programs, and prices between them and the best so far.
-        """
-        if allowance.current().spent or not self.tried:
+    def _begin(self) -> None:
+        """Make the first columns."""
+        groups = self.columns.groups
+        if self.portfolio.by_speed:
+            with part(ALONE_TIME):
+                for number, group in enumerate(groups):
+                    self._begin_alone(group, len(groups) - number)
             return
-        out, last = self.out(), relaxed(self.columns, self.out()).duals
-        between = [last.mixed(self.best, share) for share in BETWEEN]
-        for duals in (*self.tried[-LATEST:], last, *between):
-            self._bounded(duals, out)
-        self.tried.append(self.best)
+        for group in groups:
+            if not allowance.current().spent:
+                seeds(self.columns, group, self.pricing.slowest(group))
+        if self.small:
+            self._price(Duals(), 0.0, self.everyone)
 
-    def tighten(self, value: float) -> None:
-        """Search the jobs that are proved worst to the end, at the prices of the program if no
-        search has found a better column there, then at the best ones so far.
+    def _begin_alone(self, group: Group, waiting: int) -> None:
+        """Search the most that a job does alone, and make columns at speeds up to that.
 
         Parameters
         ----------
-        value
-            Of the choice so far: a bound within the gap of it is enough.
+        waiting
+            Groups that share the time that is left, this one among them.
+        """
+        budget, search, job = self.portfolio.budget_usd or 0.0, self.pricing.search, group.job
+        self.pricing.tops[group.number] = inf
+        if not allowance.current().spent:
+            search.most_s = max(0.1, allowance.current().seconds_left / waiting)
+            found = search.fastest(job.problem, budget)
+            self.pricing.tops[group.number] = found.bound
+            if found.placement is not None:
+                self.columns.add(group, found.placement)
+        if not self.columns.of(group) and self.pricing.tops[group.number] > 0:
+            seeds(self.columns, group, job.floor)  # the search was stopped
+        within = [c for c in self.columns.of(group) if c.usd <= budget * (1 + SAME)]
+        if not within:
+            return
+        self.alone[group.number] = max(within, key=lambda c: (c.samples_per_second, -c.usd))
+        top = self.alone[group.number].samples_per_second
+        low = max(job.floor, top / 2**STEPS)
+        for step in range(STEPS):
+            if not allowance.current().spent:
+                seeds(self.columns, group, low * (top / low) ** (step / STEPS))
+
+    def _rounds(self, run: Sequence[int], least: float = 0.0) -> None:
+        """Price jobs at the prices of the program, until it is near its bound or finds nothing."""
+        known, first = -1, len(self.tried)
+        while len(self.columns) > known and not allowance.current().spent:
+            value, duals = self._prices(run, least)
+            bounds = (self._open_bound(i, run) for i in range(first, len(self.tried)))
+            near = value - max(bounds, default=-inf) <= ROUNDS_GAP * self.gap * abs(value)
+            if near or self.rounds >= MOST_ROUNDS:
+                break
+            known = len(self.columns)
+            self.rounds += 1
+            self._price(duals, least, run, NEAR * self.gap * abs(value) / max(1, sum(run)))
+
+    def _price(self, duals: Duals, least: float, run: Sequence[int], near: float = 0.0) -> None:
+        """Bound the reduced values of all jobs that run at some prices."""
+        if self.portfolio.objective != "cost":
+            values = (abs(c.value) for c in self.columns.kept)
+            flat = FLAT * max(values, default=0.0) / (self.portfolio.budget_usd or 1.0)
+            duals = replace(duals, budget=max(duals.budget, flat, 1e-12))
+        bounds, proved = [0.0] * len(run), dict[object, float]()
+        for group in sorted(self.columns.groups, key=lambda g: self._floor(g, least)):
+            if run[group.number]:
+                family, floor = self.pricing.family(group), self._floor(group, least)
+                known = proved.get(family, -inf)  # of a slower job that may have all of its columns
+                bound = max(known, self.pricing.bound(group, duals, floor, near, known))
+                bounds[group.number] = proved[family] = bound
+        self.tried.append((least, duals, bounds))
+
+    def _prices(self, run: Sequence[int], least: float) -> tuple[float, Duals]:
+        """Solve the program with fractions; returns its value and prices."""
+        kept = self.columns.kept
+        if self.portfolio.fair:
+            kept = [c for c in kept if self._share(c) >= least * (1 - SAME)]
+        return relaxed(self.columns, run, kept, self._out)
+
+    @property
+    def _out(self) -> float:
+        """The value of leaving out a job of weight 1: more than any choice is worth."""
+        pick = max if self.portfolio.by_speed else min
+        values = (
+            g.count * pick((abs(c.value) for c in self.columns.of(g)), default=0.0)
+            for g in self.columns.groups
+        )
+        return OUT * max(1e-6, sum(values))
+
+    def _paid(self, duals: Duals) -> float:
+        """Return what prices are paid for: all that there is of each resource, and the budget."""
+        limits, blocks = self.columns.limits, self.portfolio.blocks
+        total = duals.budget * (self.portfolio.budget_usd or 0.0)
+        for held, price in duals.prices.items():
+            if held[0] not in limits.blocks:
+                total += price * limits.capacity(held)
+        for resource, numbers in limits.blocks.items():
+            for block in (blocks[i] for i in numbers):
+                prices = sum(duals.prices.get((resource, s), 0.0) for s in block.slots)
+                total += max(0.0, block.machines * prices - block.usd * (1 + duals.budget))
+        return total
+
+    def _bound(self, run: Sequence[int], least: float = 0.0) -> float:
+        """Return a bound on the value of so many jobs of each group, each with a share at least."""
+        rows = [self._at(row, run) for row in self.tried if row[0] <= least]
+        return max((bound for bound in rows if bound < inf), default=-inf)
+
+    def _at(self, row: tuple[float, Duals, list[float]], run: Sequence[int]) -> float:
+        """Return the bound that some prices prove.
 
         Notes
         -----
-        No prices can have a better bound than those of a program with all columns.
+        Geoffrion (1974), Lagrangean relaxation for integer programming: what each job costs at
+        least at some prices, less what these are paid for. Any prices from 0 bound it.
         """
-        self.pricing.hard.clear()
-        self.settle()
-        if self.settled is not None:
-            self._tighten_at(self.settled, value)
-        self._tighten_at(self.best, value)
+        _, duals, bounds = row
+        return sum(n * b for n, b in zip(run, bounds, strict=True) if n) - self._paid(duals)
 
-    def _tighten_at(self, duals: Duals, value: float) -> None:
-        out, done = self.out(), set[int]()
-        while not allowance.current().spent:
-            self._bounded(duals, out)
-            lists = self.columns.by_group()
+    def _open_bound(self, number: int, run: Sequence[int]) -> float:
+        """Return the bound of some prices where jobs may be left out."""
+        _, duals, bounds = self.tried[number]
+        out, groups = self._out, self.columns.groups
+        each = zip(groups, bounds, run, strict=True)
+        least = sum(n * min(b, out * g.job.weight) for g, b, n in each)
+        return least - self._paid(duals)
+
+    def _enough(self, counts: Mapping[Column, int]) -> bool:
+        """Tell whether every job runs, and the value is within the gap."""
+        run, value = running(self.columns, counts), worth(self.columns, counts)[-1]
+        if run != self.everyone or self.portfolio.fair:
+            return False
+        return value - self._bound(run) <= self.gap * abs(value)
+
+    def _best(self, *choices: dict[Column, int]) -> dict[Column, int]:
+        """Return the best choice."""
+
+        def key(counts: Mapping[Column, int]) -> tuple[float, ...]:
+            *missed, value = worth(self.columns, counts)
+            fair = [-round(self._least_share(counts), 9)] if self.portfolio.fair else []
+            return (*missed, *fair, value)
+
+        return min(choices, key=key)
+
+    def _whole(self) -> Chosen:
+        """Choose among the known columns."""
+        with allowance.closing(CHOOSING_S):
+            seconds = min(WHOLE_S, max(0.2, allowance.current().seconds_left / 2))
+            return whole(self.columns, seconds, self._share if self.portfolio.fair else None)
+
+    def _all_columns(self, counts: Mapping[Column, int]) -> bool:
+        """Ask for all columns that may make a choice better; tells whether none is missing."""
+        run, value = running(self.columns, counts), worth(self.columns, counts)[-1]
+        thresholds = [inf] * len(run)
+        if self.portfolio.by_speed:
+            thresholds = [(self.portfolio.budget_usd or inf) * (1 + 1e-6)] * len(run)
+        elif run == self.everyone and self._bound(run) > -inf:
+            # A better choice has no column whose reduced value is above its bound by the gap.
+            row = max(self.tried, key=lambda row: self._at(row, run))
+            thresholds = [bound + value - self._at(row, run) for bound in row[2]]
+        each = zip(self.columns.groups, thresholds, strict=True)
+        whole = (all_columns(self.pricing, g, most, self.closing_gap) for g, most in each)
+        return sum(not done for done in whole) == 0
+
+    def _proved(self, counts: dict[Column, int]) -> dict[Column, int]:
+        """Ask for what bounds a choice better: the prices of the jobs that run, then searches to
+        their end, the weakest proof first; returns the best choice.
+        """
+        run, least = running(self.columns, counts), self._least_share(counts)
+        if run != self.everyone or self.portfolio.fair or not self.tried:
+            with part(ROUNDS_TIME):
+                self._rounds(run, least)
+            counts = self._best(counts, self._whole().counts)
+            run, least = running(self.columns, counts), self._least_share(counts)
+        rows = [row for row in self.tried if row[0] <= least]
+        if not rows:
+            return counts
+        row = max(rows, key=lambda row: self._at(row, run))
+        (_, duals, bounds), known, done = row, len(self.columns), set[int]()
+        value = worth(self.columns, counts)[-1]
+        while not allowance.current().spent and value - self._at(row, run) > self.gap * abs(value):
             hopes = [
-                (self.hope(group, duals, lists[group.number], out[group.number]), group)
-                for group in self.groups
-                if group.number not in done
+                (run[g.number] * (self._least(g, duals, least) - bounds[g.number]), -g.number)
+                for g in self.columns.groups
+                if run[g.number] and g.number not in done
             ]
-            hope, group = max(hopes, key=lambda pair: pair[0], default=(0.0, None))
-            enough = self.best_bound >= value - self.gap * abs(value)
-            if enough or hope <= 0 or group is None:
+            hope, number = max(hopes, default=(0.0, 0))
+            if hope <= 0:
                 break
-            self.pricing.search.most_s = max(1.0, allowance.current().seconds_left / SHARE)
+            group = self.columns.groups[-number]
             done.add(group.number)
-            self.price(group, duals)
+            self.pricing.search.most_s = max(1.0, allowance.current().seconds_left / SHARE)
+            found = self.pricing.bound(group, duals, self._floor(group, row[0]))
+            bounds[group.number] = max(bounds[group.number], found)
+        return self._best(counts, self._whole().counts) if len(self.columns) > known else counts
 
-    def bound_of(self, run: list[int]) -> float | None:
-        """Return a bound on the value of running so many jobs of each group, if one is known."""
-        known = [
-            Known(
-                group=Group(number=k.group.number, job=k.group.job, members=k.group.members[:n]),
-                limits=k.limits,
-                proofs=k.proofs,
-            )
-            for k, n in zip(self.known, run, strict=True)
-        ]
-        must = [inf] * len(self.groups)
-        columns = Columns(
-            portfolio=self.columns.portfolio,
-            limits=self.columns.limits,
-            groups=tuple(k.group for k in known),
-        )
-        if self.closed_at is not None:
-            return self.closed_at * (1 - self.closing_gap)
-        bounds = [lagrangean(columns, known, duals, must) for duals in (Duals(), *self.tried)]
-        best = max((bound for bound in bounds if bound < inf), default=-inf)
-        return None if best == -inf else best
+    def _share_bound(self, run: Sequence[int], reached: float) -> float:
+        """Return a share that no choice gives all the jobs that run, found by halving."""
+        prices, low, high = self._prices(run, reached)[1], reached, 1.0
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            if any(self._out_of_reach(run, middle, d) for d in (prices, Duals(budget=1.0))):
+                high = middle
+            else:
+                low = middle
+        return high
 
+    def _out_of_reach(self, run: Sequence[int], least: float, duals: Duals) -> bool:
+        """Tell whether the jobs that run cost more than the budget where each has a share at least;
+        by Lagrange's bound on their dollars.
+        """
+        factor = duals.budget + (1.0 if self.portfolio.objective == "cost" else 0.0)
+        if not factor:
+            return False
+        usd = -self._paid(replace(duals, budget=0.0))
+        for group, count in zip(self.columns.groups, run, strict=True):
+            floor = self._floor(group, least)
+            if count and floor > self.pricing.tops[group.number] * (1 + SAME):
+                return True
+            usd += count * self.pricing.lagrange_usd(group, duals, floor) if count else 0.0
+        return usd / factor > (self.portfolio.budget_usd or inf) * (1 + SAME)
 
-def solved(portfolio: Portfolio, options: SolveOptions) -> Found:
-    """Choose who runs where and when, at the least cost, in the allowance that is open.
+    def _share(self, column: Column) -> float:
+        """Return the speed of a column as a share of what its job does alone; 0 where nothing is
+        known that it does for all of the budget.
+        """
+        alone = self.alone.get(column.group)
+        return min(1.0, column.samples_per_second / alone.samples_per_second) if alone else 0.0
 
-    Parameters
-    ----------
-    options
-        Gap of the portfolio.
-    """
-    limits, groups = Limits(portfolio=portfolio), groups_of(portfolio)
-    columns = Columns(portfolio=portfolio, limits=limits, groups=groups)
-    each = SolveOptions(gap=max(options.gap * PRICING_GAP, 1e-6), cancel=options.cancel)
-    search = Search(columns=columns, options=each)
-    rough = options.gap >= ROUGH_GAP and len(groups) > MOST_CLOSED
-    if rough:
-        left = allowance.current().seconds_left
-        search.most_s = max(ROUGH_S, ROUGH_SHARE * left) if left < inf else search.most_s
-    pricing = Pricing(columns=columns, search=search)
-    known = [Known(group=group, limits=limits) for group in groups]
-    state = Generation(
-        portfolio=portfolio, columns=columns, pricing=pricing, known=known, gap=options.gap
-    )
-    for family in state.families.values():
-        for group in family:
-            known[group.number].learn(Duals(), pricing.least(group, Duals()))
-            if not allowance.current().spent:
-                seeds(columns, group, portfolio.floor(group.job))
-    order = sorted(groups, key=lambda group: (-group.job.priority, group.members[0]))
-    greedy: dict[Column, int] | None = None
-    if not rough:
-        while state.price_at(Duals(), sum(g.count * _least(columns.of(g.number)) for g in groups)):
-            pass
-        greedy = _all_alone(state)
-    proved_out = greedy is not None
-    counts = greedy
-    if greedy is None:
-        greedy = one_by_one(pricing, order, searched=not rough)
-        if rough:
-            counts, greedy = _large(state, greedy, order)
-        else:
-            counts, proved_out = _small(state, greedy)
-    assert counts is not None
-    run = [0] * len(groups)
-    for column, count in counts.items():
-        run[column.group] += count
-    return Found(
-        columns=columns,
-        counts=counts,
-        greedy=greedy,
-        alone={
-            g.number: min(columns.of(g.number), key=_usd) for g in groups if columns.of(g.number)
-        },
-        bound=state.bound_of(run)
-        if state.closed_at is None
-        else state.closed_at * (1 - state.closing_gap),
-        duals=state.best,
-        proved_out=proved_out or sum(run) == len(portfolio.jobs),
-        rounds=state.rounds,
-        searches=pricing.search.searches,
-    )
+    def _least_share(self, counts: Mapping[Column, int]) -> float:
+        """Return the least share of the jobs that run; 0 where it does not count."""
+        shares = (self._share(column) for column in counts)
+        return min(shares, default=0.0) if self.portfolio.fair else 0.0
 
+    def _floor(self, group: Group, least: float) -> float:
+        """Return the least speed of a group of which each job has a share at least."""
+        if not self.portfolio.fair or group.number not in self.alone:
+            return group.job.floor
+        alone = self.alone[group.number].samples_per_second
+        return max(group.job.floor, least * alone * (1 - SAME))
 
-def _large(
-    state: Generation, greedy: dict[Column, int], order: list[Group]
-) -> tuple[dict[Column, int], dict[Column, int]]:
-    """Share out the time among prices, proofs, the choice one by one, and what makes a choice
-    better; returns the choice and the one by one.
-    """
-    columns = state.columns
+    def _least(self, group: Group, duals: Duals, least: float) -> float:
+        return self.columns.least(group, duals, self._floor(group, least))
 
-    def best_of(*choices: dict[Column, int]) -> dict[Column, int]:
-        return min(choices, key=lambda choice: worth(columns, choice))
-
-    with part(ROUNDS_TIME):
-        _rounds(state)
-    counts = best_of(greedy, _whole(columns))
-    with part(PROOFS_TIME):
-        before = len(columns.kept)
-        state.tighten(worth(columns, counts)[-1])
-        if len(columns.kept) > before:
-            _rounds(state)
-            counts = best_of(counts, _whole(columns))
-            state.settle()
-    with part(ONE_BY_ONE_TIME):
-        greedy = best_of(greedy, one_by_one(state.pricing, order))
-    counts = best_of(counts, greedy)
-    return improved(state.pricing, counts, state.known, state.best, _enough(state)), greedy
-
-
-def _usd(column: Column) -> float:
-    return column.usd
-
-
-def _least(columns: list[Column]) -> float:
-    return min((column.usd for column in columns), default=0.0)
+    def _cheapest(self) -> dict[int, Column]:
+        """Return the column of least dollars of each group that has any."""
+        each = ((group.number, self.columns.cheapest(group)) for group in self.columns.groups)
+        return {number: column for number, column in each if column is not None}
 
 
 def part(share: float) -> AbstractContextManager[Allowance]:
     """Open a share of the time that is left as an allowance of its own."""
     return allowance.opened(share * allowance.current().seconds_left)
-
-
-def _all_alone(state: Generation) -> dict[Column, int] | None:
-    """Return every job with the placement that it would have alone, if they fit together."""
-    ledger, counts = Ledger(state.columns), dict[Column, int]()
-    if state.portfolio.blocks:
-        return None
-    for group in state.groups:
-        column = min(state.columns.of(group.number), key=_usd, default=None)
-        if column is None:
-            return None
-        for _ in range(group.count):
-            if not ledger.fits(column):
-                return None
-            ledger.take(column)
-        counts[column] = group.count
-    return counts
-
-
-def _rounds(state: Generation) -> None:
-    """Generate columns until the master program is within the gap of the bound."""
-    while state.rounds < MOST_ROUNDS and not allowance.current().spent:
-        program = relaxed(state.columns, state.out())
-        state.rounds += 1
-        if program.value - state.best_bound <= state.gap / 4 * abs(program.value):
-            break
-        if not state.round(program):
-            break
-
-
-def _whole(columns: Columns) -> dict[Column, int]:
-    """Choose whole numbers of the known columns; no job where that finds nothing."""
-    with allowance.closing(CHOOSING_S):
-        chosen = chosen_whole(columns)
-    return {} if chosen is None else dict(chosen.counts)
-
-
-def _enough(state: Generation) -> float:
-    """Return the value up to which a choice is good enough."""
-    return state.best_bound + state.gap * abs(state.best_bound)
-
-
-def _small(state: Generation, greedy: dict[Column, int]) -> tuple[dict[Column, int], bool]:
-    """Generate columns from a first choice on, choose among them, and ask for all that may be
-    missing; tells whether no choice leaves out less.
-    """
-    columns = state.columns
-    _rounds(state)
-    best = min(greedy, _whole(columns), key=lambda choice: worth(columns, choice))
-    best = improved(state.pricing, best, state.known, state.best, _enough(state))
-    if worth(columns, best)[-1] <= _enough(state) and _everyone(state, best):
-        return best, True
-    least = tuple(proofs.at(state.best) for proofs in state.known)
-    bound = lagrangean(columns, state.known, state.best, [inf] * len(state.groups))
-    best, proved = completed(
-        state.pricing, best, threshold_of(columns, best, least, bound), state.closing_gap
-    )
-    if proved:
-        state.closed_at = worth(columns, best)[-1]
-    return best, proved
-
-
-def _everyone(state: Generation, counts: dict[Column, int]) -> bool:
-    """Tell whether every job runs."""
-    return sum(counts.values()) == len(state.portfolio.jobs)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from math import inf
+from collections.abc import Mapping
 
-from placer.advice.portfolio.pricing.price import Pricing, Within
+from placer.advice.portfolio.pricing.price import Pricing
 from placer.advice.portfolio.question.columns import Column, Columns, Group
 from placer.advice.portfolio.question.resources import Held, Resource
 from placer.solving import allowance
@@ -17,12 +16,14 @@ SLACK = 1e-9
 class Ledger:
     """What is held of everything that is shared, and what is left."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, counts: Mapping[Column, int] | None = None) -> None:
         self.columns = columns
         self.held: dict[Held, float] = {}
         self.bought: set[int] = set()
         self.usd = 0.0
         self._value = 0.0
+        for column, count in (counts or {}).items():
+            self.take(column, count)
 
     @property
     def total(self) -> float:
@@ -30,12 +31,10 @@ class Ledger:
         return self.usd if self.columns.portfolio.objective == "cost" else self._value
 
     def take(self, column: Column, count: int = 1) -> None:
-        """Take what a column holds, so many times; a negative count gives it back."""
-        self.usd += count * column.usd
+        """Take what a column holds, so many times."""
+        self.usd += count * column.usd + self._paid(column)
+        self.bought |= self._needed(column)
         self._value += count * column.value
-        for block in self._needed(column):
-            self.bought.add(block)
-            self.usd += self.columns.portfolio.blocks[block].usd
         for held, amount in column.use.items():
             self.held[held] = self.held.get(held, 0.0) + count * amount
 
@@ -43,29 +42,32 @@ class Ledger:
         """Return what is left of a resource in a slot."""
         return self.columns.limits.capacity(held) - self.held.get(held, 0.0)
 
-    def fits(self, column: Column) -> bool:
-        """Tell whether a column fits into what is left."""
-        budget = self.columns.portfolio.budget_usd
-        if budget is not None and self.usd + self._usd(column) > budget * (1 + SLACK):
-            return False
-        return all(amount <= self.left(held) + SLACK for held, amount in column.use.items())
+    def best(self, group: Group) -> Column | None:
+        """Return the best known column of one more job that fits into what is left; with the
+        blocks that it would be the first to use.
+        """
+        fitting = (column for column in self.columns.of(group) if self._fits(column))
+        return min(fitting, key=lambda column: column.value + self._paid(column), default=None)
 
-    def value(self, column: Column) -> float:
-        """Return the value of a column with the blocks that it would be the first to use."""
-        return column.value + self._usd(column) - column.usd
-
-    def caps(self, slots: Iterable[int]) -> dict[Resource, float]:
-        """Return what is left of each resource throughout some slots, where anything is taken."""
-        among, left = set(slots), dict[Resource, float]()
+    def caps(self) -> dict[Resource, float]:
+        """Return what is left of each resource in all slots, where anything is taken."""
+        left: dict[Resource, float] = {}
         for (resource, slot), amount in self.held.items():
-            if slot in among and amount > 0:
+            if amount > 0:
                 most = max(0.0, self.left((resource, slot)))
                 left[resource] = min(most, left.get(resource, most))
         return left
 
-    def _usd(self, column: Column) -> float:
-        blocks = self.columns.portfolio.blocks
-        return column.usd + sum(blocks[i].usd for i in self._needed(column))
+    def _fits(self, column: Column) -> bool:
+        budget = self.columns.portfolio.budget_usd
+        usd = self.usd + column.usd + self._paid(column)
+        if budget is not None and usd > budget * (1 + SLACK):
+            return False
+        return all(amount <= self.left(held) + SLACK for held, amount in column.use.items())
+
+    def _paid(self, column: Column) -> float:
+        """Return the dollars of the blocks that a column would be the first to use."""
+        return sum(self.columns.portfolio.blocks[i].usd for i in self._needed(column))
 
     def _needed(self, column: Column) -> set[int]:
         """Return the blocks that nobody has bought yet and a column may need."""
@@ -79,24 +81,32 @@ class Ledger:
 
 
 def one_by_one(
-    pricing: Pricing, order: Iterable[Group], *, searched: bool = True
+    pricing: Pricing, taken: Mapping[Column, int] | None = None, *, searched: bool = True
 ) -> dict[Column, int]:
-    """Place jobs one after the other, each by the solver on what is left.
+    """Place jobs one after the other, by priority and order, each on what is left.
 
     Parameters
     ----------
+    taken
+        Jobs that have a place already.
     searched
-        False: only columns that are known already are looked at.
+        A job whose best column does not fit is asked about again; else only known columns are
+        looked at.
 
     Returns
     -------
     dict[Column, int]
-        Chosen columns; jobs that find nothing are not in it.
+        All chosen columns; jobs that find nothing are not in it.
     """
-    ledger, chosen = Ledger(pricing.columns), dict[Column, int]()
-    for group in order:
-        for _ in range(group.count):
-            best = next_best(pricing, group, ledger, searched=searched)
+    columns, chosen = pricing.columns, dict(taken or {})
+    ledger, run = Ledger(columns, chosen), running(columns, chosen)
+    for group in sorted(columns.groups, key=lambda g: (-g.job.priority, g.members[0])):
+        for _ in range(group.count - run[group.number]):
+            best, alone = ledger.best(group), columns.cheapest(group)
+            fits = best is not None and alone is not None and best.usd <= alone.usd
+            if searched and not fits and not allowance.current().spent:
+                pricing.cheapest(group, {}, pricing.slowest(group), caps=ledger.caps())
+                best = ledger.best(group)
             if best is None:
                 break
             ledger.take(best)
@@ -104,19 +114,20 @@ def one_by_one(
     return chosen
 
 
-def next_best(
-    pricing: Pricing, group: Group, ledger: Ledger, *, searched: bool = True
-) -> Column | None:
-    """Return the best column of one more job on what is left, as the solver finds it."""
-    columns = pricing.columns.of(group.number)
-    best = _best(columns, ledger)
-    least = min((column.usd for column in columns), default=inf)
-    if searched and (best is None or best.usd > least) and not allowance.current().spent:
-        pricing.within(group, Within(caps=ledger.caps(range(pricing.columns.portfolio.slot_count))))
-        best = _best(pricing.columns.of(group.number), ledger)
-    return best
+def running(columns: Columns, counts: Mapping[Column, int]) -> list[int]:
+    """Return how many jobs of each group run."""
+    run = [0] * len(columns.groups)
+    for column, count in counts.items():
+        run[column.group] += count
+    return run
 
 
-def _best(columns: Iterable[Column], ledger: Ledger) -> Column | None:
-    fitting = (column for column in columns if ledger.fits(column))
-    return min(fitting, key=ledger.value, default=None)
+def worth(columns: Columns, counts: Mapping[Column, int]) -> tuple[float, ...]:
+    """Return a sort key of a choice, lowest is best: weight left out by priority, then value."""
+    missed: dict[int, float] = {}
+    for group, run in zip(columns.groups, running(columns, counts), strict=True):
+        priority = -group.job.priority
+        lost = (group.count - run) * group.job.weight
+        missed[priority] = missed.get(priority, 0.0) + lost
+    total = Ledger(columns, counts).total
+    return (*(round(missed[priority], 9) for priority in sorted(missed)), total)

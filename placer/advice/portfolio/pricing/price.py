@@ -1,142 +1,292 @@
-"""Prices one job: under prices of what is shared, and within what others have left."""
+"""Prices one job: regions of speeds and of slots, split where the bound is weakest."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from placer.advice.portfolio.pricing.elsewhere import elsewhere
 from placer.advice.portfolio.pricing.search import Search
-from placer.advice.portfolio.pricing.windows import bound_in_slots, cheapest_in_slots
+from placer.advice.portfolio.pricing.seeds import elsewhere
 from placer.advice.portfolio.question.columns import Column, Columns, Duals, Group
+from placer.advice.portfolio.question.jobs import HOUR_S
 from placer.advice.portfolio.question.resources import Resource
 from placer.problem.placement import Placement
 from placer.records import replace
+from placer.solving import allowance
 
-HARD = 0.97
-"""A search that is stopped with a bound below this share of what is known waits for the others."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Within:
-    """What a placement may take of some resources and of slots, and how fast it must be."""
-
-    caps: Mapping[Resource, float] = field(default_factory=dict)
-    slots: int | None = None
-    floor: float = 0.0
-
-    def admits(self, column: Column) -> bool:
-        """Tell whether a column keeps these limits."""
-        if column.samples_per_second < self.floor or column.slots > (self.slots or column.slots):
-            return False
-        return all(amount <= self.caps.get(held[0], inf) for held, amount in column.use.items())
-
-    def inside(self, other: Within) -> bool:
-        """Tell whether whatever keeps these limits keeps others too."""
-        return (
-            self.floor >= other.floor
-            and (self.slots or inf) <= (other.slots or inf)
-            and all(self.caps.get(key, inf) <= most for key, most in other.caps.items())
-        )
-
-    def less_of(self, resource: Resource, amount: float) -> Within:
-        """Return the same with less of a resource."""
-        return replace(self, caps={**self.caps, resource: amount})
+MOST_SEARCHES = 10
+"""Searches for one job at one set of prices; `MOST_SPEEDS` where speed counts."""
+MOST_SPEEDS = 3
+MOST_REGIONS = 120
+"""Regions of a job at one set of prices at most."""
+SLOWEST = 1e-3
+"""The first range of speeds ends at this share of the last one, where a job has no floor."""
+NARROW = 1.01
+"""A range of speeds with ends in this relation is searched; a wider one is split."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, order=True)
+class Region:
+    """Columns of a job that begin in some slots, hold some number of slots, and do so many
+    samples/s: at least the first figure, and no more than the second.
+
+    Notes
+    -----
+    ``searched``: its bound is that of a search.
+    """
+
+    starts: tuple[int, int]
+    lengths: tuple[int, int]
+    speeds: tuple[float, float]
+    searched: bool = False
+
+
+@dataclass(kw_only=True)
 class Pricing:
     """Finds columns of a job, and bounds on all of its columns.
 
     Notes
     -----
-    ``hard`` are groups whose search ended far from a proof: they are bounded by fractions of
-    workers until time is left for more.
+    ``tops`` are bounds on the speed of groups, where speed counts.
     """
 
     columns: Columns
     search: Search
-    hard: set[int] = field(default_factory=set)
+    tops: dict[int, float] = field(default_factory=dict)
 
-    def bound(self, group: Group, duals: Duals) -> float:
-        """Add the best column of a job at some prices to those that are kept.
+    def bound(
+        self,
+        group: Group,
+        duals: Duals,
+        floor: float = 0.0,
+        near: float = 0.0,
+        proved: float = -inf,
+    ) -> float:
+        """Add the best columns of a job at some prices to those that are kept.
+
+        Parameters
+        ----------
+        floor
+            Columns that are slower do not count.
+        near
+            A bound that is so near to the best column is enough.
+        proved
+            A bound that is known.
 
         Returns
         -------
         float
             No column of the job has a smaller reduced value; infinite if it has none at all.
+
+        Notes
+        -----
+        A column in a range of speeds has at most the value of its upper end, and at least the
+        dollars of its lower end.
         """
-        portfolio = self.columns.portfolio
-        if portfolio.slots is not None:
-            return bound_in_slots(self.search, self.columns, group, duals)
-        factor = 1 + duals.budget
-        surcharges = {held[0]: usd / factor for held, usd in duals.prices.items()}
-        kept = self.columns.of(group.number)
-        best = min(kept, key=lambda column: column.reduced(duals), default=None)
-        known = inf if best is None else best.reduced(duals) / factor
-        start = None if best is None else best.placement
-        floor, problem = portfolio.floor(group.job), group.job.problem
-        found = self.search.cheapest(problem, surcharges, floor, known=known, start=start)
-        if found.bound < known * HARD:
-            self.hard.add(group.number)
-        if found.placement is not None:
-            self.keep(group, found.placement)
-        return factor * found.bound
+        columns, gap = self.columns, self.search.options.gap
+        ranges = columns.portfolio.objective != "cost"
+        left = MOST_SPEEDS if ranges else MOST_SEARCHES
+        heap = [(self._relaxed(group, duals, r), r) for r in self._whole(group, floor)]
+        while heap:
+            bound, region = heap[0]
+            best = columns.least(group, duals, floor)
+            if max(bound, proved) >= best - max(near, gap * abs(best)) or allowance.current().spent:
+                break
+            halves = self._halves(group, region)
+            if not region.searched and not (ranges and halves) and left:
+                left -= 1
+                bound = max(bound, self._searched(group, duals, region, best))
+                heapq.heapreplace(heap, (bound, replace(region, searched=True)))
+            elif halves and left and len(heap) < MOST_REGIONS:
+                heapq.heappop(heap)
+                for half in halves:
+                    least = self._relaxed(group, duals, half)
+                    heapq.heappush(heap, (max(bound, least), half))
+            else:
+                break
+        return heap[0][0] if heap else inf
+
+    def cheapest(
+        self,
+        group: Group,
+        surcharges: Mapping[Resource, float],
+        floor: float,
+        *,
+        caps: Mapping[Resource, float] | None = None,
+        gap: float | None = None,
+        known: float = inf,
+        start: Placement | None = None,
+    ) -> tuple[float, list[Column]]:
+        """Add the columns of the placement of least dollars with surcharges.
+
+        Parameters
+        ----------
+        surcharges, caps
+            USD per hour for a unit of each resource, and the most of it.
+        known
+            Only placements of less dollars are looked for; per hour, or in total with slots.
+
+        Returns
+        -------
+        tuple[float, list[Column]]
+            A bound on these dollars, and the columns: one for each slot that it may begin in.
+        """
+        per_sample, scale = self._scale(group)
+        found = self.search.cheapest(
+            group.job.problem,
+            surcharges,
+            floor,
+            per_sample=per_sample,
+            caps=caps,
+            gap=gap,
+            known=known / scale,
+            start=start,
+        )
+        made = [] if found.placement is None else self.keep(group, found.placement)
+        return found.bound * scale, made
 
     def keep(self, group: Group, placement: Placement) -> list[Column]:
         """Keep the columns of a placement, and those of the same machines in other places; returns
         the former.
         """
-        before = len(self.columns.kept)
+        before = len(self.columns)
         made = self.columns.add(group, placement)
-        if self.columns.portfolio.slots is None and len(self.columns.kept) > before:
+        if self.columns.portfolio.slots is None and len(self.columns) > before:
             for other in elsewhere(placement, group.job.problem):
                 self.columns.add(group, other)
         return made
 
-    def least(self, group: Group, duals: Duals) -> float:
-        """Return a bound on the reduced value of a job's columns that takes no search."""
-        portfolio = self.columns.portfolio
-        if portfolio.slots is not None:
-            return 0.0
-        factor, floor = 1 + duals.budget, portfolio.floor(group.job)
-        surcharges = {held[0]: usd / factor for held, usd in duals.prices.items()}
-        least = self.search.relaxed(group.job.problem, surcharges, floor, per_sample=False)
-        return factor * max(0.0, least)
+    def slowest(self, group: Group, slots: int | None = None) -> float:
+        """Return the least samples/s of a job that holds no more than some slots, or its window."""
+        portfolio, job = self.columns.portfolio, group.job
+        if portfolio.slots is None or job.wish.samples is None:
+            return job.floor
+        most = len(portfolio.window(job)) if slots is None else slots
+        seconds = most * portfolio.slots.hours * HOUR_S * (1 + 1e-9)
+        return max(job.floor, job.wish.samples / seconds if seconds else inf)
 
-    def within(
-        self, group: Group, limit: Within, gap: float | None = None
-    ) -> tuple[float, list[Column]]:
-        """Add the best columns of a job within some limits, at no prices.
+    def family(self, group: Group) -> object:
+        """Return what tells a job's question from those of others, but for how fast it must be:
+        what is proved of a slow job holds for faster ones.
+        """
+        alike = self.columns.portfolio.slots is None and self.columns.portfolio.objective == "cost"
+        return self.search.family(group.job.problem) if alike else group.number
 
-        Returns
-        -------
-        tuple[float, list[Column]]
-            No such column has a smaller value, which is infinite if there is none; and the columns
-            of the best placement, one for each slot that it may begin in.
+    def lagrange_usd(self, group: Group, duals: Duals, floor: float) -> float:
+        """Return a bound on the dollars and prices of columns that reach a speed, side by side."""
+        surcharges, factor = self._surcharges(group, duals, self._whole(group, floor)[0])
+        return factor * self.search.relaxed(group.job.problem, surcharges, floor)
+
+    def _scale(self, group: Group) -> tuple[bool, float]:
+        """Tell whether a sample's price is what counts, and return the dollars of its unit."""
+        job = group.job
+        if self.columns.portfolio.slots is None:
+            return False, 1.0
+        if job.wish.samples is not None:
+            return True, job.wish.samples / 1e6
+        return False, (job.duration_s or 0.0) / HOUR_S
+
+    def _whole(self, group: Group, floor: float) -> list[Region]:
+        """Return the region of all columns of a job that reach a speed; none if there are none."""
+        slots, job = self.columns.portfolio.slots, group.job
+        window = self.columns.portfolio.window(job)
+        short, long = 1, len(window)
+        if slots is not None and job.wish.samples is None:
+            short = long = slots.needed(job.seconds(1.0))
+        low, high = max(floor, self.slowest(group)), self.tops.get(group.number, inf)
+        if len(window) < short or low > high * (1 + 1e-9) or low == inf:
+            return []
+        starts = window.start, window.stop - short
+        return [Region(starts=starts, lengths=(short, long), speeds=(low, high))]
+
+    def _halves(self, group: Group, region: Region) -> list[Region]:
+        """Split a region along its longer side; nothing if it is one window, or narrow."""
+        (first, last), (short, long), (low, high) = region.starts, region.lengths, region.speeds
+        if self.columns.portfolio.slots is None:
+            if self.columns.portfolio.objective == "cost" or high == inf or high <= low * NARROW:
+                return []
+            middle = (max(low, high * SLOWEST) * high) ** 0.5
+            parts = [{"speeds": (low, middle)}, {"speeds": (middle, high)}]
+        elif (first, short) == (last, long):
+            return []
+        elif last - first >= long - short:
+            half = (first + last) // 2
+            parts = [{"starts": (first, half)}, {"starts": (half + 1, last)}]
+        else:
+            half = (short + long) // 2
+            fast = self.slowest(group, half), high
+            parts = [{"lengths": (short, half), "speeds": fast}, {"lengths": (half + 1, long)}]
+        return [replace(region, searched=False, **part) for part in parts]
+
+    def _windows(self, group: Group, region: Region) -> list[tuple[int, int]]:
+        """List first slot and number of slots of the columns of a region."""
+        stop, (short, long) = self.columns.portfolio.window(group.job).stop, region.lengths
+        starts = range(region.starts[0], region.starts[1] + 1)
+        return [(s, n) for s in starts for n in range(short, min(long, stop - s) + 1)]
+
+    def _surcharges(
+        self, group: Group, duals: Duals, region: Region
+    ) -> tuple[dict[Resource, float], float]:
+        """Return USD per hour for a unit of each resource, and the value of a dollar.
+
+        Notes
+        -----
+        A placement holds its slots whole and pays for the hours that it works, so its surcharge by
+        the hour is at least that of the cheapest window, spread over the window.
         """
         portfolio = self.columns.portfolio
-        if portfolio.slots is not None:
-            found = cheapest_in_slots(
-                self.search, self.columns, group, limit.caps, limit.slots, gap
+        factor = duals.budget + (1.0 if portfolio.objective == "cost" else 0.0)
+        if portfolio.slots is None:
+            return {held[0]: price / factor for held, price in duals.prices.items()}, factor
+        prices: dict[Resource, dict[int, float]] = {}
+        for (resource, slot), price in duals.prices.items():
+            prices.setdefault(resource, {})[slot] = price
+        windows, hours = self._windows(group, region), portfolio.slots.hours
+        least = {
+            resource: min(sum(own.get(s, 0.0) for s in range(a, a + n)) / n for a, n in windows)
+            for resource, own in prices.items()
+        }
+        return {resource: price / (factor * hours) for resource, price in least.items()}, factor
+
+    def _gain(self, group: Group, region: Region) -> float:
+        """Return the least part of the value of a region's columns that is not dollars."""
+        if self.columns.portfolio.objective == "cost":
+            return 0.0
+        high = region.speeds[1]
+        return self.columns.portfolio.value(group.job, 0.0, high)
+
+    def _relaxed(self, group: Group, duals: Duals, region: Region) -> float:
+        """Return a bound on the reduced value of a region's columns that takes no search."""
+        if not self._windows(group, region):
+            return inf
+        surcharges, factor = self._surcharges(group, duals, region)
+        per_sample, scale = self._scale(group)
+        low = region.speeds[0]
+        usd = self.search.relaxed(group.job.problem, surcharges, low, per_sample=per_sample)
+        return self._gain(group, region) + factor * scale * usd
+
+    def _searched(self, group: Group, duals: Duals, region: Region, best: float) -> float:
+        """Search the least dollars in a region; returns a bound on its reduced values."""
+        surcharges, factor = self._surcharges(group, duals, region)
+        limits, gain = self.columns.limits, self._gain(group, region)
+        windows = self._windows(group, region)
+        caps = {
+            resource: 0.0
+            for resource in limits.blocks
+            if not any(
+                all(limits.capacity((resource, s)) > 0 for s in range(a, a + n)) for a, n in windows
             )
-        else:
-            floor = max(portfolio.floor(group.job), limit.floor)
-            kept = (c for c in self.columns.of(group.number) if limit.admits(c))
-            best = min(kept, key=lambda column: column.usd, default=None)
-            if best is not None and gap is None and group.number in self.hard:
-                return 0.0, [best]
-            found = self.search.cheapest(
-                group.job.problem,
-                {},
-                floor,
-                caps=limit.caps,
-                gap=gap,
-                known=inf if best is None else best.usd,
-                start=None if best is None else best.placement,
-            )
-            if found.placement is None and best is not None:
-                return found.bound, [best]
-        made = [] if found.placement is None else self.keep(group, found.placement)
-        return found.bound, made
+        }
+        own = (c for c in self.columns.of(group) if c.samples_per_second >= region.speeds[0])
+        start = min(own, key=lambda column: column.reduced(duals), default=None)
+        usd, _ = self.cheapest(
+            group,
+            surcharges,
+            region.speeds[0],
+            caps=caps,
+            known=(best - gain) / factor,
+            start=None if start is None else start.placement,
+        )
+        return gain + factor * usd

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import inf
+from typing import Any
 
 from placer.advice.portfolio.pricing.narrowed import Kinds, narrowed
-from placer.advice.portfolio.question.columns import Columns
 from placer.advice.portfolio.question.jobs import HOUR_S, without_money
 from placer.advice.portfolio.question.resources import Resource, capped, surcharge_of, surcharged
-from placer.market.catalog import Catalog
 from placer.problem.admitted_exchanges import needs_quota
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -27,16 +25,10 @@ MONEY = ("budget_usd", "budget_usd_per_hour", "most_usd_per_million_samples")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cheapest:
-    """The least dollars of one question: a bound, and a placement if one is known."""
-
-    bound: float
-    placement: Placement | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fastest:
-    """The most samples/s of one question: a bound, and a placement if one is known."""
+class Proved:
+    """What a search proved: no placement is better than ``bound``; and a placement, if one is
+    known.
+    """
 
     bound: float
     placement: Placement | None = None
@@ -48,29 +40,30 @@ class Search:
 
     Notes
     -----
-    Mutable: it counts searches and keeps kinds of machines, one list for a family of jobs.
-    ``most_s`` is for one search.
+    Mutable: it counts searches and keeps kinds of machines, one list for questions that differ in
+    speed alone, with their prices at the latest surcharges. ``most_s`` is for one search.
     """
 
-    columns: Columns
     options: SolveOptions
     most_s: float = 5.0
     searches: int = 0
-    _kinds: dict[int, Kinds] = field(default_factory=dict)
+    _kinds: dict[tuple[object, ...], Kinds] = field(default_factory=dict)
+    _usd: dict[int, Any] = field(default_factory=dict)
+    _surcharges: Mapping[Resource, float] = field(default_factory=dict)
 
     def cheapest(
         self,
         problem: Problem,
         surcharges: Mapping[Resource, float],
-        floor: float = 0.0,
+        floor: float,
         *,
-        objective: str = "cost",
+        per_sample: bool = False,
         caps: Mapping[Resource, float] | None = None,
         gap: float | None = None,
         known: float = inf,
         start: Placement | None = None,
-    ) -> Cheapest:
-        """Find the placement of least USD/h with surcharges.
+    ) -> Proved:
+        """Find the placement of least USD/h with surcharges, or of least USD of a million samples.
 
         Parameters
         ----------
@@ -78,61 +71,48 @@ class Search:
             USD per hour for one GPU or machine of each resource.
         floor
             Least samples/s.
-        objective
-            ``cost``, or ``cost-per-sample`` for the least USD of a million samples.
         caps
             Most of some resources.
         gap
             Relative gap of the proof; None: that of the options.
         known
-            The value of a placement that is known: only better ones are looked for.
+            Only placements below this value are looked for.
         start
-            That placement.
+            A placement that is known.
         """
         # True prices keep limits on money; a surcharge would cut off what keeps them.
         priced = {resource: usd for resource, usd in surcharges.items() if usd > 0}
         wish = without_money(problem.requirements, floor)
         if not priced:
             wish = replace(wish, **{name: getattr(problem.requirements, name) for name in MONEY})
-        relaxed = self.relaxed(problem, priced, floor, per_sample=objective != "cost")
+        relaxed = self.relaxed(problem, priced, floor, per_sample=per_sample)
         if relaxed >= known * (1 - (self.options.gap if gap is None else gap)):
-            return Cheapest(bound=min(relaxed, known))
+            return Proved(bound=min(relaxed, known))
+        catalog = problem.catalog
+        if known < inf:
+            most = known * HOUR_S / 1e6 if per_sample else known
+            extra, kinds = surcharge_of(priced), self._kinds_of(problem)
+            catalog = narrowed(catalog, kinds, extra, floor, most, per_sample=per_sample) or catalog
+        objective = "cost-per-sample" if per_sample else "cost"
         asked = replace(
             problem,
-            catalog=self._book(problem, priced, floor, known, per_sample=objective != "cost"),
+            catalog=surcharged(catalog, priced),
             requirements=replace(wish, objective=objective),
         )
         if caps:
             asked = capped(asked, caps)
         if known < inf and not asked.catalog.offers:
-            return Cheapest(bound=known)
-        found = self.asked(asked, problem, priced, gap, start)
-        return replace(found, bound=min(max(found.bound, relaxed), known))
+            return Proved(bound=known)
+        found = self._solved(asked, 0.0, inf, gap, start)
+        bound = max(found.bound - _server_surcharge(asked, problem, priced), relaxed, 0.0)
+        return replace(found, bound=min(bound, known))
 
-    def fastest(self, problem: Problem, usd: float) -> Fastest:
+    def fastest(self, problem: Problem, usd: float) -> Proved:
         """Find the most samples/s of a job for so many USD per hour, with the market to itself."""
-        self.searches += 1
         wish = problem.requirements
         most = min(usd, wish.budget_usd_per_hour or inf)
-        asked = replace(
-            problem,
-            requirements=replace(wish, objective="throughput", budget_usd_per_hour=most),
-        )
-        result = solve(asked, "exact", self._options())
-        if result.status is Status.INFEASIBLE:
-            return Fastest(bound=0.0)
-        bound = inf if result.bound is None else result.bound
-        return Fastest(bound=bound, placement=result.placement)
-
-    def _options(self, gap: float | None = None, start: Placement | None = None) -> SolveOptions:
-        """Return the options of one search."""
-        return replace(
-            self.options,
-            gap=self.options.gap if gap is None else gap,
-            time_limit_s=max(LEAST_S, min(self.most_s, allowance.current().seconds_left)),
-            break_ties=False,
-            start=start,
-        )
+        wish = replace(wish, objective="throughput", budget_usd_per_hour=most)
+        return self._solved(replace(problem, requirements=wish), inf, 0.0)
 
     def relaxed(
         self,
@@ -140,70 +120,58 @@ class Search:
         surcharges: Mapping[Resource, float],
         floor: float,
         *,
-        per_sample: bool,
+        per_sample: bool = False,
     ) -> float:
-        """Return a bound that fractions of workers prove."""
+        """Return a bound as of `cheapest` that fractions of workers prove."""
+        if surcharges != self._surcharges:
+            self._surcharges = dict(surcharges)
+            self._usd.clear()
         kinds = self._kinds_of(problem)
-        usd = kinds.surcharged(surcharge_of(surcharges))
+        if id(kinds) not in self._usd:
+            self._usd[id(kinds)] = kinds.surcharged(surcharge_of(surcharges))
+        usd = self._usd[id(kinds)]
         if per_sample:
             return kinds.least_usd_per_rate(usd, floor) / HOUR_S * 1e6
         return kinds.least_usd(usd, floor)
 
-    def curve(
-        self, problem: Problem, surcharges: Mapping[Resource, float]
-    ) -> Callable[[float], float]:
-        """Return bounds on the USD/h with surcharges that fractions of workers prove, by floor."""
-        kinds = self._kinds_of(problem)
-        usd = kinds.surcharged(surcharge_of(surcharges))
-        return lambda floor: kinds.least_usd(usd, floor)
-
-    def asked(
+    def _solved(
         self,
         asked: Problem,
-        problem: Problem,
-        surcharges: Mapping[Resource, float],
+        unproved: float,
+        infeasible: float,
         gap: float | None = None,
         start: Placement | None = None,
-    ) -> Cheapest:
-        """Ask the solver, and take off the bound what is surcharged but not taken."""
+    ) -> Proved:
+        """Ask the solver; two bounds say that nothing is proved, and that nothing fits."""
         self.searches += 1
-        known = start if start is not None and _rented(start, asked) else None
-        result = solve(asked, "exact", self._options(gap, known))
+        options = replace(
+            self.options,
+            gap=self.options.gap if gap is None else gap,
+            time_limit_s=max(LEAST_S, min(self.most_s, allowance.current().seconds_left)),
+            break_ties=False,
+            start=start if start is not None and _rented(start, asked) else None,
+        )
+        result = solve(asked, "exact", options)
         if result.status is Status.INFEASIBLE:
-            return Cheapest(bound=inf)
-        bound = max(0.0, (result.bound or 0.0) - _server_surcharge(asked, problem, surcharges))
-        return Cheapest(bound=bound, placement=result.placement)
+            return Proved(bound=infeasible)
+        bound = unproved if result.bound is None else result.bound
+        return Proved(bound=bound, placement=result.placement)
 
-    def _book(
-        self,
-        problem: Problem,
-        surcharges: Mapping[Resource, float],
-        floor: float,
-        known: float,
-        *,
-        per_sample: bool,
-    ) -> Catalog:
-        """Return the book with surcharges, without what no placement below a known value has."""
-        catalog = problem.catalog
-        if known < inf:
-            most = known * HOUR_S / 1e6 if per_sample else known
-            extra = surcharge_of(surcharges)
-            kinds = self._kinds_of(problem)
-            catalog = narrowed(catalog, kinds, extra, floor, most, per_sample=per_sample) or catalog
-        return surcharged(catalog, surcharges)
+    def family(self, problem: Problem) -> tuple[object, ...]:
+        """Return what tells a question from others, but for how fast a job must be; and how much it
+        has to do, unless that is about data or dollars in total.
+        """
+        wish = problem.requirements
+        bare = wish.budget_usd is None and wish.data_store is None and not wish.datasets
+        wish = replace(wish, objective="cost", min_samples_per_second=None, deadline_s=None)
+        wish = replace(wish, samples=None, tokens=None) if bare else wish
+        return id(problem.profile), id(problem.catalog), wish
 
     def _kinds_of(self, problem: Problem) -> Kinds:
-        key = self._families.get(id(problem), id(problem))
+        key = self.family(problem)
         if key not in self._kinds:
             self._kinds[key] = Kinds.of(problem)
         return self._kinds[key]
-
-    @cached_property
-    def _families(self) -> dict[int, int]:
-        """The first question of the family of each question."""
-        first: dict[tuple[object, ...], int] = {}
-        jobs = [group.job for group in self.columns.groups]
-        return {id(job.problem): first.setdefault(job.family, id(job.problem)) for job in jobs}
 
 
 def _rented(placement: Placement, problem: Problem) -> bool:

@@ -22,17 +22,13 @@ HEURISTIC_S = 2.0
 """Seconds of a solver without a proof, for jobs that no equal machines of one place serve."""
 MORE = (0, 1)
 """Machines beside those that would be enough if an exchange took no time."""
+MOST_PLACES = 24
+"""Other places of a placement at most: the cheapest ones."""
 
 
-def seeds(columns: Columns, group: Group, floor: float) -> int:
-    """Add the cheapest equal machines of a job at each place; returns how many columns they made.
-
-    Parameters
-    ----------
-    floor
-        Least samples/s.
-    """
-    made, seen, problem = 0, set[tuple[str, str]](), group.job.problem
+def seeds(columns: Columns, group: Group, floor: float) -> None:
+    """Add the cheapest equal machines of a job at each place that reach so many samples/s."""
+    seen, problem = set[tuple[str, str]](), group.job.problem
     for _, number, count in sorted(_promising(problem, floor)):
         pool = problem.pools[number]
         where = pool.offer.place, pool.offer.market
@@ -41,19 +37,12 @@ def seeds(columns: Columns, group: Group, floor: float) -> int:
         if where not in seen:
             placement = _placement(pool, count, problem)
             if placement is not None and columns.add(group, placement):
-                made += 1
                 seen.add(where)
-    if not made and not allowance.current().spent:
-        made = _heuristic(columns, group, floor)
-    return made
-
-
-def _heuristic(columns: Columns, group: Group, floor: float) -> int:
-    """Add what a solver without a proof finds."""
-    problem = group.job.problem
-    asked = replace(problem, requirements=without_money(problem.requirements, floor))
-    found = solve(asked, "greedy", SolveOptions(time_limit_s=HEURISTIC_S, break_ties=False))
-    return 0 if found.placement is None else len(columns.add(group, found.placement))
+    if not seen and not allowance.current().spent:
+        asked = replace(problem, requirements=without_money(problem.requirements, floor))
+        found = solve(asked, "greedy", SolveOptions(time_limit_s=HEURISTIC_S, break_ties=False))
+        if found.placement is not None:
+            columns.add(group, found.placement)
 
 
 def _promising(problem: Problem, floor: float) -> Iterator[tuple[float, int, int]]:
@@ -73,3 +62,29 @@ def _placement(pool: Pool, count: int, problem: Problem) -> Placement | None:
         return None
     exchange = exchange_for(NO_EXCHANGE if count == 1 else "all-reduce", count, problem)
     return Placement(groups=(pool.group(count),), exchange=exchange)
+
+
+def elsewhere(placement: Placement, problem: Problem) -> Iterator[Placement]:
+    """Yield a placement of one place in other places that offer the same machines.
+
+    Notes
+    -----
+    Many providers ask the same in all their places. A search names one of them, and jobs that share
+    quotas need the others.
+    """
+    exchange = placement.exchange
+    parts = exchange.server, exchange.aggregator, exchange.storage
+    if len(placement.places) != 1 or any(part is not None for part in parts):
+        return
+    catalog, (home,) = problem.catalog, placement.places
+    kinds = [group.offer_kind[1:] for group in placement.groups]
+    found = []
+    for place in catalog.regions:
+        offers = [catalog.offer(place, *kind) for kind in kinds]
+        if place != home and all(offer is not None for offer in offers):
+            each = zip(offers, placement.groups, strict=True)
+            usd = sum(o.usd_per_hour * g.machine_count for o, g in each if o is not None)
+            found.append((usd, place))
+    for _, place in sorted(found)[:MOST_PLACES]:
+        groups = tuple(replace(group, place=place) for group in placement.groups)
+        yield replace(placement, groups=groups)

@@ -11,12 +11,8 @@ from placer.problem.requirements import Quota, Requirements
 from placer.records import replace
 
 HOUR_S = 3600.0
-PACE = frozenset({"min_samples_per_second", "deadline_s"})
-"""Wishes that say how fast a job must be, beside how much it has to do."""
 MAXIMISED = frozenset({"throughput"})
 """Objectives of which more is better."""
-AMOUNT = frozenset({"samples", "tokens"})
-"""Wishes that say how much a job has to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,25 +42,22 @@ class Job:
         window = self.earliest_s, self.deadline_s, self.duration_s
         return id(self.problem.profile), id(self.problem.catalog), self.problem.requirements, window
 
-    @cached_property
-    def family(self) -> tuple[object, ...]:
-        """What tells its question from those of other jobs, but for how fast it must be.
-
-        Notes
-        -----
-        Of two jobs of a family the slower one may have whatever placement the faster one may have.
-        How much there is to do tells jobs apart only where it is about data or dollars in total.
-        """
-        wish = self.wish
-        bare = wish.budget_usd is None and wish.data_store is None and not wish.datasets
-        left_out = PACE | AMOUNT if bare else PACE
-        told = (getattr(wish, name) for name in wish.__struct_fields__ if name not in left_out)
-        return id(self.problem.profile), id(self.problem.catalog), *told
-
     @property
     def wish(self) -> Requirements:
         """Wishes of its question."""
         return self.problem.requirements
+
+    @property
+    def floor(self) -> float:
+        """The least samples/s; 0 where it asks for none."""
+        return self.wish.floor_samples_per_second or 0.0
+
+    def seconds(self, samples_per_second: float) -> float:
+        """Return how long it runs at a speed; with slots."""
+        if self.wish.samples is not None:
+            return self.wish.samples / samples_per_second
+        assert self.duration_s is not None
+        return self.duration_s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,10 +152,6 @@ class Portfolio:
     def unit(self) -> str:
         """Unit of all dollars of the portfolio."""
         return "USD/h" if self.slots is None else "USD"
-
-    def floor(self, job: Job) -> float:
-        """Return the least samples/s of a job; 0 where it asks for none."""
-        return job.wish.floor_samples_per_second or 0.0
 
     def window(self, job: Job) -> range:
         """Return the slots in which a job may run."""

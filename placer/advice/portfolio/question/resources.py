@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
 from typing import NamedTuple
 
 import msgspec
@@ -64,8 +63,6 @@ class Resource(NamedTuple):
 
 Held = tuple[Resource, int]
 """A resource in one slot."""
-Use = Mapping[Held, float]
-"""What a placement holds: GPUs or machines of each limited resource in each slot."""
 
 
 def kind_of(offer: VmOffer) -> OfferKind:
@@ -87,7 +84,6 @@ class Limits:
     _used: dict[tuple[int, Placement], dict[Resource, float]] = field(
         default_factory=dict, repr=False
     )
-    _units: dict[Resource, float] = field(default_factory=dict, repr=False)
 
     @cached_property
     def _joint(self) -> dict[Resource, int]:
@@ -142,38 +138,6 @@ class Limits:
             if row.scope == "each" and row.covers(*key):
                 gpus = row.most
         return NO_QUOTA_GPUS if gpus is None else gpus
-
-    def usd_of_unit(self, resource: Resource) -> float:
-        """Return what a GPU or machine of a resource adds to the value of a column at least, at no
-        prices: its USD per hour; 0 with slots, where a column pays for the hours that it works.
-        """
-        if self.portfolio.slots is not None:
-            return 0.0
-        if resource.kind == "machines":
-            return self._usd_by_kind.get(resource.offer_kind, 0.0)
-        if resource not in self._units:
-            row = resource.quota(0)
-            rows = (usd for bucket, usd in self._usd_by_bucket.items() if row.covers(*bucket))
-            self._units[resource] = min(rows, default=0.0)
-        return self._units[resource]
-
-    @cached_property
-    def _usd_by_kind(self) -> dict[OfferKind, float]:
-        """Least USD per hour of a machine of each offer."""
-        least: dict[OfferKind, float] = {}
-        for offer in (offer for catalog in self._catalogs for offer in catalog.offers):
-            kind = kind_of(offer)
-            least[kind] = min(offer.usd_per_hour, least.get(kind, inf))
-        return least
-
-    @cached_property
-    def _usd_by_bucket(self) -> dict[tuple[str, str, str], float]:
-        """Least USD per hour of a device of each place, GPU and market."""
-        least: dict[tuple[str, str, str], float] = {}
-        for (place, _, gpu, count, market), usd in self._usd_by_kind.items():
-            each = usd / max(1, count)
-            least[place, gpu, market] = min(each, least.get((place, gpu, market), inf))
-        return least
 
     def use(self, placement: Placement, problem: Problem) -> Mapping[Resource, float]:
         """Return what a placement takes of each limited resource while it runs."""

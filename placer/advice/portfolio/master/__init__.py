@@ -1,1 +1,0 @@
-"""The master program that chooses among columns, and the bounds that its prices prove."""
