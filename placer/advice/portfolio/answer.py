@@ -4,28 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from math import fsum
+from operator import itemgetter
 from typing import Any
 
 from msgspec import to_builtins
 
-from placer.advice.portfolio.displaced import (
-    Displacement,
-    Worth,
-    budget_displacement,
-    displacements,
-    giving_way,
-    worths,
-)
+from placer.advice.portfolio.displaced import Displacement, Worth, displacements, worths
 from placer.advice.portfolio.generation import Found
-from placer.advice.portfolio.greedy import worth
-from placer.advice.portfolio.program import held_by
-from placer.advice.portfolio.question.columns import Column, Columns
+from placer.advice.portfolio.greedy import Ledger
+from placer.advice.portfolio.question.columns import Column
 from placer.advice.portfolio.question.jobs import Job, Portfolio
-from placer.advice.portfolio.question.resources import Held
 from placer.cost_model.estimate import estimate
 from placer.cost_model.objective import gap_between
 from placer.documents.many.portfolio_check import PORTFOLIO_SCHEMA, wrong_sums
+from placer.records import replace
 from placer.report.shown import Shown
 from placer.solving.answer import Status
 from placer.solving.result import Result, answer_document
@@ -277,44 +269,53 @@ def answered(found: Found) -> PortfolioAnswer:
         If the jobs together break a shared limit: an internal error, never shown as an answer.
     """
     columns, portfolio = found.columns, found.columns.portfolio
-    assigned = dict(_assigned(found))
-    held = held_by(found.counts)
-    placed = []
-    for number, job in enumerate(portfolio.jobs):
-        group = next(g for g in columns.groups if number in g.members)
-        placed.append(_placed(found, assigned, held, number, job, found.alone.get(group.number)))
-    key, greedy = worth(columns, found.counts), worth(columns, found.greedy)
+    ledger, greedy = Ledger(columns, found.counts), Ledger(columns, found.greedy)
+    jobs, assigned = portfolio.jobs, dict(_assigned(found))
     sign = -1.0 if portfolio.maximised else 1.0
-    cost, flat = portfolio.objective == "cost", not found.duals.budget
+    by_dollar = portfolio.objective != "cost" and found.duals.budget
+    least, most = found.shares or (None, None)
     answer = PortfolioAnswer(
         portfolio=portfolio,
-        jobs=tuple(placed),
-        usd=key[-1] if cost else _dollars(found.counts),
-        value=sign * key[-1],
+        jobs=tuple(
+            _placed(found, assigned, ledger, number, found.alone.get(group.number))
+            for number, group in sorted(
+                ((n, g) for g in columns.groups for n in g.members), key=itemgetter(0)
+            )
+        ),
+        usd=ledger.usd,
+        value=sign * ledger.total,
         bound=None if found.bound is None else sign * found.bound,
-        greedy_usd=greedy[-1] if cost else _dollars(found.greedy),
-        greedy_value=sign * greedy[-1],
-        per_dollar=None if cost or flat else found.duals.budget,
-        least_share=None if found.shares is None else found.shares[0],
-        least_share_bound=None if found.shares is None else found.shares[1],
-        greedy_left_out=len(portfolio.jobs) - sum(found.greedy.values()),
+        greedy_usd=greedy.usd,
+        greedy_value=sign * greedy.total,
+        per_dollar=found.duals.budget if by_dollar else None,
+        least_share=least,
+        least_share_bound=most,
+        greedy_left_out=len(jobs) - sum(found.greedy.values()),
         worths=worths(found.duals, portfolio.objective),
-        giving_way=giving_way(columns, sorted(assigned)),
+        giving_way=tuple(
+            jobs[n].name
+            for n in sorted(assigned, key=lambda n: (jobs[n].priority, jobs[n].weight, -n))
+        ),
         left_out_proved=found.proved_out,
         stopped=found.stopped,
         seconds=found.seconds,
         rounds=found.rounds,
         searches=found.searches,
-        machines=tuple(_machines(columns, held)),
+        machines=tuple(
+            {
+                "place": resource.place,
+                "offer": resource.instance_type,
+                "market": resource.market,
+                "machines": columns.limits.capacity((resource, 0)),
+            }
+            for resource in sorted({key for key, _ in ledger.held if key.kind == "machines"})
+            if resource not in columns.limits.blocks
+        ),
     )
     wrong = wrong_sums(answer.to_dict())
     if wrong:
         raise AssertionError(f"the portfolio breaks a shared limit: {wrong}")
     return answer
-
-
-def _dollars(counts: Mapping[Column, int]) -> float:
-    return fsum(count * column.usd for column, count in counts.items())
 
 
 def _assigned(found: Found) -> Iterator[tuple[int, Column]]:
@@ -327,35 +328,46 @@ def _assigned(found: Found) -> Iterator[tuple[int, Column]]:
 
 def _placed(
     found: Found,
-    assigned: dict[int, Column],
-    held: dict[Held, float],
+    assigned: Mapping[int, Column],
+    ledger: Ledger,
     number: int,
-    job: Job,
     alone: Column | None,
 ) -> Placed:
-    columns, column = found.columns, assigned.get(number)
+    portfolio, column = found.columns.portfolio, assigned.get(number)
+    job, by_speed = portfolio.jobs[number], portfolio.by_speed
     displaced: tuple[Displacement, ...] = ()
-    by_speed = columns.portfolio.by_speed
     if alone is not None and (column is None or _worse(column, alone, by_speed=by_speed)):
-        displaced = displacements(columns, assigned, held, number, alone)
-        displaced += budget_displacement(columns, assigned, number, alone)
-    speed = None if alone is None else alone.samples_per_second
-    return Placed(
+        displaced = tuple(displacements(ledger, assigned, number, alone))
+    speed = alone.samples_per_second if alone is not None and by_speed else None
+    placed = Placed(
         job=job,
-        result=None if column is None else _result(job, column),
-        usd=None if column is None else column.usd,
+        result=None,
+        usd=None,
         alone_usd=None if alone is None else alone.usd,
-        alone_workers=()
-        if alone is None
-        else tuple(group.spec for group in alone.placement.groups),
-        start=0 if column is None else column.start,
-        slots=0 if column is None else column.slots,
+        alone_workers=() if alone is None else tuple(g.spec for g in alone.placement.groups),
+        slots=0,
         displaced=displaced,
-        reason="" if column is not None else _reason(found, alone, displaced),
-        alone_samples_per_second=speed if by_speed else None,
-        share=min(1.0, column.samples_per_second / speed)
-        if by_speed and column is not None and speed
-        else None,
+        alone_samples_per_second=speed,
+    )
+    if column is None:
+        return replace(placed, reason=_reason(found, alone, displaced))
+    result = Result(
+        problem=job.problem,
+        status=Status.FEASIBLE,
+        placement=column.placement.canonical(),
+        estimate=estimate(column.placement, job.problem),
+        bound=None,
+        solver="portfolio",
+        seconds=0.0,
+        candidates=0,
+    )
+    return replace(
+        placed,
+        result=result,
+        usd=column.usd,
+        start=column.start,
+        slots=column.slots,
+        share=min(1.0, column.samples_per_second / speed) if speed else None,
     )
 
 
@@ -366,18 +378,6 @@ def _worse(column: Column, alone: Column, *, by_speed: bool) -> bool:
     return column.usd > alone.usd
 
 
-def _machines(columns: Columns, held: dict[Held, float]) -> Iterator[dict[str, Any]]:
-    """Yield the offers in use of which only some machines exist, blocks apart."""
-    for resource in sorted({key for key, _ in held if key.kind == "machines"}):
-        if resource not in columns.limits.blocks:
-            yield {
-                "place": resource.place,
-                "offer": resource.instance_type,
-                "market": resource.market,
-                "machines": columns.limits.capacity((resource, 0)),
-            }
-
-
 def _reason(found: Found, alone: Column | None, displaced: tuple[Displacement, ...]) -> str:
     if alone is None:
         if found.stopped:
@@ -386,16 +386,3 @@ def _reason(found: Found, alone: Column | None, displaced: tuple[Displacement, .
     if displaced:
         return "what it needs is held by jobs that come first"
     return "the budget is spent by jobs that come first"
-
-
-def _result(job: Job, column: Column) -> Result:
-    return Result(
-        problem=job.problem,
-        status=Status.FEASIBLE,
-        placement=column.placement.canonical(),
-        estimate=estimate(column.placement, job.problem),
-        bound=None,
-        solver="portfolio",
-        seconds=0.0,
-        candidates=0,
-    )

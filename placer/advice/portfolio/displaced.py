@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from placer.advice.portfolio.question.columns import Column, Columns, Duals
-from placer.advice.portfolio.question.resources import Held
+from placer.advice.portfolio.greedy import Ledger
+from placer.advice.portfolio.question.columns import Column, Duals
 
 SLACK = 1e-9
 """Slack of a sum against its limit."""
@@ -47,74 +47,57 @@ class Worth:
 
 
 def displacements(
-    columns: Columns,
-    assigned: Mapping[int, Column],
-    held: Mapping[Held, float],
-    job: int,
-    alone: Column,
-) -> tuple[Displacement, ...]:
-    """List what keeps a job from the placement that it would have alone.
+    ledger: Ledger, assigned: Mapping[int, Column], job: int, alone: Column
+) -> Iterator[Displacement]:
+    """Yield what keeps a job from the placement that it would have alone; where speed counts, also
+    the dollars of the budget.
 
     Parameters
     ----------
+    ledger
+        What all jobs hold.
     assigned
         Column of each job that runs, by its number.
-    held
-        What all of them hold.
     job
         Number of the job.
     alone
         Its best column with the market to itself.
     """
-    own = assigned[job].use if job in assigned else {}
-    rows: dict[str, Displacement] = {}
+    portfolio, own = ledger.columns.portfolio, assigned.get(job)
+
+    def holders(amount: Callable[[Column], float]) -> tuple[str, ...]:
+        each = ((-amount(column), number) for number, column in assigned.items() if number != job)
+        rows = sorted((least, portfolio.jobs[number].name) for least, number in each if least)
+        return tuple(name for _, name in rows)
+
+    seen = set[str]()
     for key, wanted in sorted(alone.use.items(), key=lambda item: item[0][1]):
         resource, slot = key
-        left = columns.limits.capacity(key) - held.get(key, 0.0) + own.get(key, 0.0)
-        if wanted <= left + SLACK or resource.words in rows:
-            continue
-        users = [
-            (-column.use[key], columns.portfolio.jobs[other].name)
-            for other, column in assigned.items()
-            if other != job and key in column.use
-        ]
-        rows[resource.words] = Displacement(
-            resource=resource.words,
-            unit=resource.unit,
-            place=resource.place,
-            wanted=wanted,
+        left = ledger.left(key) + (0.0 if own is None else own.use.get(key, 0.0))
+        if wanted > left + SLACK and resource.words not in seen:
+            seen.add(resource.words)
+            yield Displacement(
+                resource=resource.words,
+                unit=resource.unit,
+                place=resource.place,
+                wanted=wanted,
+                left=max(0.0, left),
+                by=holders(lambda column, key=key: column.use.get(key, 0.0)),  # type: ignore[misc]
+                slot=slot,
+            )
+    if portfolio.budget_usd is None or not portfolio.by_speed:
+        return
+    left = portfolio.budget_usd - ledger.usd + (0.0 if own is None else own.usd)
+    if alone.usd > left * (1 + SLACK):
+        yield Displacement(
+            resource="of the budget",
+            unit="USD/h",
+            place="",
+            wanted=alone.usd,
             left=max(0.0, left),
-            by=tuple(name for _, name in sorted(users)),
-            slot=slot,
+            by=holders(lambda column: column.usd),
+            slot=0,
         )
-    return tuple(rows.values())
-
-
-def budget_displacement(
-    columns: Columns, assigned: Mapping[int, Column], job: int, alone: Column
-) -> tuple[Displacement, ...]:
-    """Say who has the dollars that a job would spend by itself; empty if they are left."""
-    budget = columns.portfolio.budget_usd
-    if budget is None or not columns.portfolio.by_speed:
-        return ()
-    others = [
-        (-column.usd, columns.portfolio.jobs[number].name)
-        for number, column in assigned.items()
-        if number != job
-    ]
-    left = budget + sum(usd for usd, _ in others)
-    if alone.usd <= left * (1 + SLACK):
-        return ()
-    row = Displacement(
-        resource="of the budget",
-        unit="USD/h",
-        place="",
-        wanted=alone.usd,
-        left=max(0.0, left),
-        by=tuple(name for _, name in sorted(others)),
-        slot=0,
-    )
-    return (row,)
 
 
 def worths(duals: Duals, objective: str) -> tuple[Worth, ...]:
@@ -132,12 +115,3 @@ def worths(duals: Duals, objective: str) -> tuple[Worth, ...]:
         for (words, unit), usd in prices.items()
     )
     return tuple(sorted((row for row in rows if row.usd > 0), key=lambda row: -row.usd))
-
-
-def giving_way(columns: Columns, running: Sequence[int]) -> tuple[str, ...]:
-    """Return the jobs that run in the order in which they give way: the lowest priority first, then
-    the least weight, then the last of the list.
-    """
-    jobs = columns.portfolio.jobs
-    order = sorted(running, key=lambda n: (jobs[n].priority, jobs[n].weight, -n))
-    return tuple(jobs[number].name for number in order)

@@ -57,6 +57,10 @@ HALVINGS = 12
 """Halvings of the least share that is proved to be out of reach."""
 SAME = 1e-9
 """Relative slack of a share."""
+Tried = tuple[float, Duals, list[float]]
+"""Prices at which jobs were bounded: the least share of a job, the prices, and a bound on the
+reduced value of the columns of each group that reach that share.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,15 +113,14 @@ class Generation:
     Notes
     -----
     Mutable. ``alone`` is the fastest known column of each group for all of the budget, where speed
-    counts. ``tried`` are prices with a bound at these on the reduced value of the columns of each
-    group whose share is at least the figure beside them.
+    counts.
     """
 
     columns: Columns
     pricing: Pricing
     gap: float
     alone: dict[int, Column] = field(default_factory=dict)
-    tried: list[tuple[float, Duals, list[float]]] = field(default_factory=list)
+    tried: list[Tried] = field(default_factory=list)
     rounds: int = 0
 
     @staticmethod
@@ -182,8 +185,8 @@ class Generation:
         value, least = worth(self.columns, counts)[-1], self._least_share(counts)
         run = running(self.columns, counts)
         _, prices = self._prices(run, least)
-        if not self.tried and (self.small or not allowance.current().spent):
-            self._price(prices, least, run)
+        if not closed and (self.small or self.tried):
+            self._price(prices, least, run, inf)
         bound = value - self.closing_gap * abs(value) if closed else self._bound(run, least)
         top = least if closed or not self.portfolio.fair else self._share_bound(run, least)
         return Found(
@@ -200,18 +203,17 @@ class Generation:
         )
 
     def _begin(self) -> None:
-        """Make the first columns."""
-        groups = self.columns.groups
-        if self.portfolio.by_speed:
-            with part(ALONE_TIME):
-                for number, group in enumerate(groups):
+        """Make the first columns, and bound what jobs cost alone."""
+        groups, by_speed = self.columns.groups, self.portfolio.by_speed
+        with part(ALONE_TIME if by_speed else 1.0):
+            for number, group in enumerate(groups):
+                if by_speed:
                     self._begin_alone(group, len(groups) - number)
-            return
-        for group in groups:
-            if not allowance.current().spent:
-                seeds(self.columns, group, self.pricing.slowest(group))
-        if self.small:
-            self._price(Duals(), 0.0, self.everyone)
+                elif not allowance.current().spent:
+                    seeds(self.columns, group, self.pricing.slowest(group))
+        if not allowance.current().spent:
+            near = 0.0 if self.small and not by_speed else inf
+            self._price(Duals(), 0.0, self.everyone, near)
 
     def _begin_alone(self, group: Group, waiting: int) -> None:
         """Search the most that a job does alone, and make columns at speeds up to that.
@@ -243,11 +245,11 @@ class Generation:
 
     def _rounds(self, run: Sequence[int], least: float = 0.0) -> None:
         """Price jobs at the prices of the program, until it is near its bound or finds nothing."""
-        known, first = -1, len(self.tried)
+        known = -1
         while len(self.columns) > known and not allowance.current().spent:
             value, duals = self._prices(run, least)
-            bounds = (self._open_bound(i, run) for i in range(first, len(self.tried)))
-            near = value - max(bounds, default=-inf) <= ROUNDS_GAP * self.gap * abs(value)
+            bound = max((self._open_bound(row, run) for row in self.tried), default=-inf)
+            near = value - bound <= ROUNDS_GAP * self.gap * abs(value)
             if near or self.rounds >= MOST_ROUNDS:
                 break
             known = len(self.columns)
@@ -260,7 +262,7 @@ class Generation:
             values = (abs(c.value) for c in self.columns.kept)
             flat = FLAT * max(values, default=0.0) / (self.portfolio.budget_usd or 1.0)
             duals = replace(duals, budget=max(duals.budget, flat, 1e-12))
-        bounds, proved = [0.0] * len(run), dict[object, float]()
+        bounds, proved = [-inf] * len(run), dict[object, float]()
         for group in sorted(self.columns.groups, key=lambda g: self._floor(g, least)):
             if run[group.number]:
                 family, floor = self.pricing.family(group), self._floor(group, least)
@@ -304,7 +306,7 @@ class Generation:
         rows = [self._at(row, run) for row in self.tried if row[0] <= least]
         return max((bound for bound in rows if bound < inf), default=-inf)
 
-    def _at(self, row: tuple[float, Duals, list[float]], run: Sequence[int]) -> float:
+    def _at(self, row: Tried, run: Sequence[int]) -> float:
         """Return the bound that some prices prove.
 
         Notes
@@ -315,12 +317,11 @@ class Generation:
         _, duals, bounds = row
         return sum(n * b for n, b in zip(run, bounds, strict=True) if n) - self._paid(duals)
 
-    def _open_bound(self, number: int, run: Sequence[int]) -> float:
+    def _open_bound(self, row: Tried, run: Sequence[int]) -> float:
         """Return the bound of some prices where jobs may be left out."""
-        _, duals, bounds = self.tried[number]
-        out, groups = self._out, self.columns.groups
-        each = zip(groups, bounds, run, strict=True)
-        least = sum(n * min(b, out * g.job.weight) for g, b, n in each)
+        _, duals, bounds = row
+        out, each = self._out, zip(self.columns.groups, bounds, run, strict=True)
+        least = sum(n * min(b, out * g.job.weight) for g, b, n in each if n)
         return least - self._paid(duals)
 
     def _enough(self, counts: Mapping[Column, int]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -206,15 +206,6 @@ def whole(
         else:
             high = middle - 1
     return Chosen(counts=counts, proved=proved)
-
-
-def held_by(counts: Mapping[Column, int]) -> dict[Held, float]:
-    """Return what chosen columns hold of each resource in each slot."""
-    held: dict[Held, float] = {}
-    for column, count in counts.items():
-        for key, amount in column.use.items():
-            held[key] = held.get(key, 0.0) + count * amount
-    return held
 
 
 def _solver(name: str) -> Any:

@@ -19,6 +19,8 @@ from placer.solving import allowance
 MOST_SEARCHES = 10
 """Searches for one job at one set of prices; `MOST_SPEEDS` where speed counts."""
 MOST_SPEEDS = 3
+ENOUGH = 0.003
+"""Relative distance of a bound from the best column at which windows of slots are split no more."""
 MOST_REGIONS = 120
 """Regions of a job at one set of prices at most."""
 SLOWEST = 1e-3
@@ -86,6 +88,8 @@ class Pricing:
         dollars of its lower end.
         """
         columns, gap = self.columns, self.search.options.gap
+        if columns.portfolio.slots is not None:
+            gap = max(gap, ENOUGH)
         ranges = columns.portfolio.objective != "cost"
         left = MOST_SPEEDS if ranges else MOST_SEARCHES
         heap = [(self._relaxed(group, duals, r), r) for r in self._whole(group, floor)]
