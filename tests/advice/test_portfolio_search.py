@@ -151,8 +151,8 @@ def test_what_is_proved_of_a_slow_job_holds_for_faster_ones() -> None:
     is never searched where that bound is as good as its best column.
     """
     state = Generation.of(families((200.0, 300.0, 400.0)), EXACT)
-    state._begin()
-    _, _, bounds = state.tried[-1]
+    state.begin()
+    bounds = state.bounds.tried[-1].each
     assert bounds == sorted(bounds)
     for group, bound in zip(state.columns.groups, bounds, strict=True):
         assert bound <= state.columns.least(group, Duals()) * (1 + 1e-6)

@@ -178,7 +178,7 @@ class Pricing:
         alike = self.columns.portfolio.slots is None and self.columns.portfolio.objective == "cost"
         return self.search.family(group.job.problem) if alike else group.number
 
-    def lagrange_usd(self, group: Group, duals: Duals, floor: float) -> float:
+    def least_usd(self, group: Group, duals: Duals, floor: float) -> float:
         """Return a bound on the dollars and prices of columns that reach a speed, side by side."""
         surcharges, factor = self._surcharges(group, duals, self._whole(group, floor)[0])
         return factor * self.search.relaxed(group.job.problem, surcharges, floor)

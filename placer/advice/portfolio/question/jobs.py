@@ -144,11 +144,6 @@ class Portfolio:
         return usd
 
     @property
-    def slot_count(self) -> int:
-        """Slots of time; 1 where all jobs run side by side."""
-        return 1 if self.slots is None else self.slots.count
-
-    @property
     def unit(self) -> str:
         """Unit of all dollars of the portfolio."""
         return "USD/h" if self.slots is None else "USD"

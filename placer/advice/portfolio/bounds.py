@@ -1,0 +1,186 @@
+"""Bounds on a portfolio by prices of what is shared: Lagrange's, whatever produced the prices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from placer.advice.portfolio.pricing.price import Pricing
+from placer.advice.portfolio.program import relaxed
+from placer.advice.portfolio.question.columns import Column, Columns, Duals, Group
+from placer.advice.portfolio.question.jobs import Portfolio
+from placer.records import replace
+
+OUT = 10.0
+"""Leaving out a job costs so many times what all jobs are worth: any job is worth its place."""
+FLAT = 1e-3
+"""Least price of a dollar where speed counts, as a share of the mean value of a dollar."""
+HALVINGS = 12
+"""Halvings of the least share that is proved to be out of reach."""
+SAME = 1e-9
+"""Relative slack of a share."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Priced:
+    """What was proved at some prices.
+
+    Notes
+    -----
+    ``each``: no column of a group that gives its job a share of at least ``share`` has a smaller
+    reduced value.
+    """
+
+    duals: Duals
+    share: float
+    each: list[float]
+
+
+@dataclass(kw_only=True)
+class Bounds:
+    """Prices, and what is proved at them.
+
+    Notes
+    -----
+    Mutable. ``alone`` is the fastest known column of each group for all of the budget, where speed
+    counts.
+    """
+
+    columns: Columns
+    pricing: Pricing
+    alone: dict[int, Column] = field(default_factory=dict)
+    tried: list[Priced] = field(default_factory=list)
+
+    @property
+    def portfolio(self) -> Portfolio:
+        """The question."""
+        return self.columns.portfolio
+
+    def program(self, run: Sequence[int], share: float) -> tuple[float, Duals]:
+        """Solve the program with fractions of so many jobs of each group, each with a share at
+        least; returns its value and prices.
+        """
+        kept = self.columns.kept
+        if self.portfolio.fair:
+            kept = [c for c in kept if self.share(c) >= share * (1 - SAME)]
+        return relaxed(self.columns, run, kept, self._out)
+
+    def price(self, duals: Duals, share: float, run: Sequence[int], near: float = 0.0) -> None:
+        """Ask for better columns of the jobs that run at some prices, and bound all of theirs.
+
+        Parameters
+        ----------
+        near
+            A bound that is so near to the best column of a job is enough; infinite: nothing is
+            searched.
+        """
+        if self.portfolio.objective != "cost":
+            values = (abs(column.value) for column in self.columns.kept)
+            flat = FLAT * max(values, default=0.0) / (self.portfolio.budget_usd or 1.0)
+            duals = replace(duals, budget=max(duals.budget, flat, 1e-12))
+        each, proved = [-inf] * len(run), dict[object, float]()
+        for group in sorted(self.columns.groups, key=lambda g: self.floor(g, share)):
+            if run[group.number]:
+                family, floor = self.pricing.family(group), self.floor(group, share)
+                known = proved.get(family, -inf)  # of a slower job that may have all of its columns
+                bound = max(known, self.pricing.bound(group, duals, floor, near, known))
+                each[group.number] = proved[family] = bound
+        self.tried.append(Priced(duals=duals, share=share, each=each))
+
+    def bound(self, run: Sequence[int], share: float = 0.0) -> float:
+        """Return a bound on the value of so many jobs of each group, each with a share at least."""
+        best = self.best(run, share)
+        return -inf if best is None else self.at(best, run)
+
+    def best(self, run: Sequence[int], share: float = 0.0) -> Priced | None:
+        """Return the prices that prove most of so many jobs of each group."""
+        rows = [row for row in self.tried if row.share <= share and self.at(row, run) < inf]
+        return max(rows, key=lambda row: self.at(row, run), default=None)
+
+    def at(self, row: Priced, run: Sequence[int]) -> float:
+        """Return the bound that some prices prove.
+
+        Notes
+        -----
+        Geoffrion (1974), Lagrangean relaxation for integer programming: what each job costs at
+        least at some prices, less what these are paid for. Any prices from 0 bound it.
+        """
+        return sum(n * b for n, b in zip(run, row.each, strict=True) if n) - self._paid(row.duals)
+
+    def with_jobs_out(self, run: Sequence[int]) -> float:
+        """Return a bound on the value of the program, where jobs may be left out."""
+        out = [self._out * group.job.weight for group in self.columns.groups]
+        rows = (
+            replace(row, each=[min(pair) for pair in zip(row.each, out, strict=True)])
+            for row in self.tried
+        )
+        return max((self.at(row, run) for row in rows), default=-inf)
+
+    def share(self, column: Column) -> float:
+        """Return the speed of a column as a share of what its job does alone; 0 where nothing is
+        known that it does for all of the budget.
+        """
+        alone = self.alone.get(column.group)
+        return min(1.0, column.samples_per_second / alone.samples_per_second) if alone else 0.0
+
+    def least_share(self, counts: Mapping[Column, int]) -> float:
+        """Return the least share of the jobs that run; 0 where it does not count."""
+        shares = (self.share(column) for column in counts)
+        return min(shares, default=0.0) if self.portfolio.fair else 0.0
+
+    def floor(self, group: Group, share: float) -> float:
+        """Return the least speed of a group of which each job has a share at least."""
+        if not self.portfolio.fair or group.number not in self.alone:
+            return group.job.floor
+        alone = self.alone[group.number].samples_per_second
+        return max(group.job.floor, share * alone * (1 - SAME))
+
+    def most_share(self, run: Sequence[int], reached: float, prices: Duals) -> float:
+        """Return a share that no choice gives all the jobs that run, found by halving."""
+        low, high = reached, 1.0
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            if any(self._out_of_reach(run, middle, d) for d in (prices, Duals(budget=1.0))):
+                high = middle
+            else:
+                low = middle
+        return high
+
+    def _out_of_reach(self, run: Sequence[int], share: float, duals: Duals) -> bool:
+        """Tell whether the jobs that run cost more than the budget where each has a share at least;
+        by Lagrange's bound on their dollars.
+        """
+        factor = duals.budget + (1.0 if self.portfolio.objective == "cost" else 0.0)
+        if not factor:
+            return False
+        usd = -self._paid(replace(duals, budget=0.0))
+        for group, count in zip(self.columns.groups, run, strict=True):
+            floor = self.floor(group, share)
+            if count and floor > self.pricing.tops[group.number] * (1 + SAME):
+                return True
+            usd += count * self.pricing.least_usd(group, duals, floor) if count else 0.0
+        return usd / factor > (self.portfolio.budget_usd or inf) * (1 + SAME)
+
+    @property
+    def _out(self) -> float:
+        """The value of leaving out a job of weight 1: more than any choice is worth."""
+        pick = max if self.portfolio.by_speed else min
+        values = (
+            group.count * pick((abs(c.value) for c in self.columns.of(group)), default=0.0)
+            for group in self.columns.groups
+        )
+        return OUT * max(1e-6, sum(values))
+
+    def _paid(self, duals: Duals) -> float:
+        """Return what prices are paid for: all that there is of each resource, and the budget."""
+        limits, blocks = self.columns.limits, self.portfolio.blocks
+        total = duals.budget * (self.portfolio.budget_usd or 0.0)
+        for held, price in duals.prices.items():
+            if held[0] not in limits.blocks:
+                total += price * limits.capacity(held)
+        for resource, numbers in limits.blocks.items():
+            for block in (blocks[i] for i in numbers):
+                prices = sum(duals.prices.get((resource, s), 0.0) for s in block.slots)
+                total += max(0.0, block.machines * prices - block.usd * (1 + duals.budget))
+        return total
