@@ -80,13 +80,24 @@ class Bounds:
             flat = FLAT * max(values, default=0.0) / (self.portfolio.budget_usd or 1.0)
             duals = replace(duals, budget=max(duals.budget, flat, 1e-12))
         each, proved = [-inf] * len(run), dict[object, float]()
-        for group in sorted(self.columns.groups, key=lambda g: self.floor(g, share)):
+        for group in sorted(
+            self.columns.groups, key=lambda g: (self._hope(g), self.floor(g, share))
+        ):
             if run[group.number]:
                 family, floor = self.pricing.family(group), self.floor(group, share)
                 known = proved.get(family, -inf)  # of a slower job that may have all of its columns
                 bound = max(known, self.pricing.bound(group, duals, floor, near, known))
                 each[group.number] = proved[family] = bound
         self.tried.append(Priced(duals=duals, share=share, each=each))
+
+    def _hope(self, group: Group) -> float:
+        """Return by how much a job may cost less than its best column, at the latest prices, times
+        -1; 0 where jobs have families, of which slow ones come first.
+        """
+        if not self.tried or self.portfolio.slots is None:
+            return 0.0
+        duals, least = self.tried[-1].duals, self.tried[-1].each[group.number]
+        return group.count * (least - self.columns.least(group, duals))
 
     def bound(self, run: Sequence[int], share: float = 0.0) -> float:
         """Return a bound on the value of so many jobs of each group, each with a share at least."""
@@ -136,12 +147,13 @@ class Bounds:
         alone = self.alone[group.number].samples_per_second
         return max(group.job.floor, share * alone * (1 - SAME))
 
-    def most_share(self, run: Sequence[int], reached: float, prices: Duals) -> float:
+    def most_share(self, run: Sequence[int], reached: float) -> float:
         """Return a share that no choice gives all the jobs that run, found by halving."""
         low, high = reached, 1.0
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            if any(self._out_of_reach(run, middle, d) for d in (prices, Duals(budget=1.0))):
+            prices = self.program(run, middle)[1], Duals(budget=1.0)
+            if any(self._out_of_reach(run, middle, duals) for duals in prices):
                 high = middle
             else:
                 low = middle

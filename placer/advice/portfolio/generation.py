@@ -42,9 +42,9 @@ ROUNDS_GAP = 0.75
 """Gap of the program with fractions over the gap that is asked for: whole jobs may cost more."""
 SHARE = 3.0
 """One search to the end takes no more than the time that is left over this."""
-ALONE_TIME, ROUNDS_TIME, CLOSING_TIME = 0.3, 0.7, 0.9
-"""Shares of the time that is left for the jobs alone where speed counts, for the first rounds, and
-for all columns.
+ALONE_TIME, ROUNDS_TIME, CLOSING_TIME, EXACT_TIME = 0.3, 0.7, 0.4, 0.9
+"""Shares of the time that is left for the jobs alone where speed counts, for rounds, and for all
+columns (the last where the gap is small).
 """
 CHOOSING_S, WHOLE_S = 0.8, 5.0
 """Seconds after the end in which a choice among the known columns is made, and of one program."""
@@ -154,7 +154,7 @@ class Generation:
             counts = self._best(counts, self._whole().counts)
         closed = False
         if self.small and not self._enough(counts):
-            with part(CLOSING_TIME):
+            with part(CLOSING_TIME if self.gap >= ROUGH_GAP else EXACT_TIME):
                 closed = self._all_columns(counts)
             again = self._whole()
             counts, closed = self._best(counts, again.counts), closed and again.proved
@@ -172,7 +172,7 @@ class Generation:
         if not closed and (self.small or bounds.tried):
             bounds.price(prices, share, run, inf)
         bound = value - self.closing_gap * abs(value) if closed else bounds.bound(run, share)
-        top = share if closed or not fair else bounds.most_share(run, share, prices)
+        top = share if closed or not fair else bounds.most_share(run, share)
         cheapest = ((g.number, self.columns.cheapest(g)) for g in self.columns.groups)
         return Found(
             columns=self.columns,
@@ -288,7 +288,7 @@ class Generation:
         their end, the weakest proof first; returns the best choice.
         """
         run, value, share = self._state(counts)
-        if run != self.everyone or self.portfolio.fair:
+        if run != self.everyone or self.portfolio.by_speed:
             with part(ROUNDS_TIME):
                 self._rounds(run, share)
             counts = self._best(counts, self._whole().counts)
