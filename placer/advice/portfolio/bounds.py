@@ -80,9 +80,7 @@ class Bounds:
             flat = FLAT * max(values, default=0.0) / (self.portfolio.budget_usd or 1.0)
             duals = replace(duals, budget=max(duals.budget, flat, 1e-12))
         each, proved = [-inf] * len(run), dict[object, float]()
-        for group in sorted(
-            self.columns.groups, key=lambda g: (self._hope(g), self.floor(g, share))
-        ):
+        for group in self._order(share):
             if run[group.number]:
                 family, floor = self.pricing.family(group), self.floor(group, share)
                 known = proved.get(family, -inf)  # of a slower job that may have all of its columns
@@ -90,14 +88,20 @@ class Bounds:
                 each[group.number] = proved[family] = bound
         self.tried.append(Priced(duals=duals, share=share, each=each))
 
-    def _hope(self, group: Group) -> float:
-        """Return by how much a job may cost less than its best column, at the latest prices, times
-        -1; 0 where jobs have families, of which slow ones come first.
+    def _order(self, share: float) -> list[Group]:
+        """Return the groups in the order in which they are asked about: slow jobs before others of
+        their family; with slots, where there are no families, by what they may gain.
         """
-        if not self.tried or self.portfolio.slots is None:
-            return 0.0
-        duals, least = self.tried[-1].duals, self.tried[-1].each[group.number]
-        return group.count * (least - self.columns.least(group, duals))
+        if self.portfolio.slots is None or not self.tried:
+            return sorted(self.columns.groups, key=lambda g: self.floor(g, share))
+        last = self.tried[-1]
+        return sorted(self.columns.groups, key=lambda g: -g.count * self.hope(g, last))
+
+    def hope(self, group: Group, row: Priced) -> float:
+        """Return by how much a job may be better than its best column, at some prices."""
+        proved = row.each[group.number]
+        least = self.columns.least(group, row.duals, self.floor(group, row.share))
+        return 0.0 if proved == inf else least - proved  # no placement keeps its own limits
 
     def bound(self, run: Sequence[int], share: float = 0.0) -> float:
         """Return a bound on the value of so many jobs of each group, each with a share at least."""

@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import inf
 
-from placer.advice.portfolio.bounds import Bounds, Priced
+from placer.advice.portfolio.bounds import Bounds
 from placer.advice.portfolio.closing import all_columns
 from placer.advice.portfolio.greedy import one_by_one, running, worth
 from placer.advice.portfolio.pricing.price import Pricing
 from placer.advice.portfolio.pricing.search import Search
 from placer.advice.portfolio.pricing.seeds import seeds
-from placer.advice.portfolio.program import Chosen, whole
+from placer.advice.portfolio.program import whole
 from placer.advice.portfolio.question.columns import Column, Columns, Duals, Group
 from placer.advice.portfolio.question.jobs import Portfolio
 from placer.records import replace
@@ -147,17 +147,17 @@ class Generation:
             with part(ROUNDS_TIME):
                 self._rounds(self.everyone)
         counts = greedy = one_by_one(self.pricing, searched=False)
-        counts = self._best(counts, self._whole().counts)
+        counts = self._best(counts, self._whole()[0])
         if not self._enough(counts):
             greedy = self._best(greedy, one_by_one(self.pricing))
             counts = self._best(counts, greedy, one_by_one(self.pricing, counts))
-            counts = self._best(counts, self._whole().counts)
+            counts = self._best(counts, self._whole()[0])
         closed = False
         if self.small and not self._enough(counts):
             with part(CLOSING_TIME if self.gap >= ROUGH_GAP else EXACT_TIME):
                 closed = self._all_columns(counts)
-            again = self._whole()
-            counts, closed = self._best(counts, again.counts), closed and again.proved
+            again, proved = self._whole()
+            counts, closed = self._best(counts, again), closed and proved
         if not closed and not self._enough(counts):
             counts = self._proved(counts)
         return self._found(counts, self._best(greedy), closed=closed)
@@ -264,8 +264,8 @@ class Generation:
 
         return min(choices, key=key)
 
-    def _whole(self) -> Chosen:
-        """Choose among the known columns."""
+    def _whole(self) -> tuple[dict[Column, int], bool]:
+        """Choose among the known columns; tells whether none of them do better."""
         with allowance.closing(CHOOSING_S):
             seconds = min(WHOLE_S, max(0.2, allowance.current().seconds_left / 2))
             return whole(self.columns, seconds, self.bounds.share if self.portfolio.fair else None)
@@ -291,7 +291,7 @@ class Generation:
         if run != self.everyone or self.portfolio.by_speed:
             with part(ROUNDS_TIME):
                 self._rounds(run, share)
-            counts = self._best(counts, self._whole().counts)
+            counts = self._best(counts, self._whole()[0])
             run, value, share = self._state(counts)
         best = self.bounds.best(run, share)
         if best is None:
@@ -299,7 +299,7 @@ class Generation:
         known, done = len(self.columns), set[int]()
         while not allowance.current().spent:
             hopes = [
-                (run[g.number] * (self._least(g, best) - best.each[g.number]), -g.number)
+                (run[g.number] * self.bounds.hope(g, best), -g.number)
                 for g in self.columns.groups
                 if run[g.number] and g.number not in done
             ]
@@ -311,11 +311,7 @@ class Generation:
             self.pricing.search.most_s = max(1.0, allowance.current().seconds_left / SHARE)
             found = self.pricing.bound(group, best.duals, self.bounds.floor(group, best.share))
             best.each[group.number] = max(best.each[group.number], found)
-        return self._best(counts, self._whole().counts) if len(self.columns) > known else counts
-
-    def _least(self, group: Group, row: Priced) -> float:
-        floor = self.bounds.floor(group, row.share)
-        return self.columns.least(group, row.duals, floor)
+        return self._best(counts, self._whole()[0]) if len(self.columns) > known else counts
 
 
 def part(share: float) -> AbstractContextManager[Allowance]:

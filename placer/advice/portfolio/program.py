@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -24,14 +23,6 @@ LP_S = 60.0
 """Seconds of a program with fractions at most: it takes hundredths."""
 Terms = Sequence[tuple[Any, float]]
 """Variables with their factors."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chosen:
-    """Which columns are taken, how often each; ``proved``: none of the columns do better."""
-
-    counts: dict[Column, int]
-    proved: bool
 
 
 class Program:
@@ -162,7 +153,7 @@ def relaxed(
 
 def whole(
     columns: Columns, seconds: float, share: Callable[[Column], float] | None = None
-) -> Chosen:
+) -> tuple[dict[Column, int], bool]:
     """Choose a whole number of each column: the most weight of the highest priority runs, then of
     the next, then the least share of any job is as large as possible, and then the value is the
     least.
@@ -173,6 +164,11 @@ def whole(
         For each of these steps.
     share
         Of what its job would have alone; None: shares do not count.
+
+    Returns
+    -------
+    tuple[dict[Column, int], bool]
+        Which columns are taken, how often each; and whether it is proved that none do better.
     """
     choices = columns.kept
     program = Program(columns, [group.count for group in columns.groups], choices, whole=True)
@@ -184,14 +180,14 @@ def whole(
         for priority in sorted({g.job.priority for g in columns.groups}, reverse=True):
             solved, ended = program.minimise(program.missed(priority), seconds)
             if not solved:
-                return Chosen(counts={}, proved=False)
+                return {}, False
             program.keep(program.missed(priority))
             proved = proved and ended
         solved, ended = program.minimise(program.value, seconds)
         proved = proved and ended
     counts = program.counts() if solved else {}
     if share is None:
-        return Chosen(counts=counts, proved=proved)
+        return counts, proved
     shares = [round(share(column), SHARE_DIGITS) for column in choices]
     levels = sorted(set(shares))
     low, high, barred = 0, len(levels) - 1, program.limit([], 0)
@@ -205,7 +201,7 @@ def whole(
             counts, low = program.counts(), middle + 1
         else:
             high = middle - 1
-    return Chosen(counts=counts, proved=proved)
+    return counts, proved
 
 
 def _solver(name: str) -> Any:

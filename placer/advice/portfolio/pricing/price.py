@@ -122,7 +122,7 @@ class Pricing:
         gap: float | None = None,
         known: float = inf,
         start: Placement | None = None,
-    ) -> tuple[float, list[Column]]:
+    ) -> tuple[float, tuple[Column, ...]]:
         """Add the columns of the placement of least dollars with surcharges.
 
         Parameters
@@ -134,7 +134,7 @@ class Pricing:
 
         Returns
         -------
-        tuple[float, list[Column]]
+        tuple[float, tuple[Column, ...]]
             A bound on these dollars, and the columns: one for each slot that it may begin in.
         """
         per_sample, scale = self._scale(group)
@@ -148,10 +148,10 @@ class Pricing:
             known=known / scale,
             start=start,
         )
-        made = [] if found.placement is None else self.keep(group, found.placement)
+        made = () if found.placement is None else self.keep(group, found.placement)
         return found.bound * scale, made
 
-    def keep(self, group: Group, placement: Placement) -> list[Column]:
+    def keep(self, group: Group, placement: Placement) -> tuple[Column, ...]:
         """Keep the columns of a placement, and those of the same machines in other places; returns
         the former.
         """

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 
 from placer.advice.portfolio.question.jobs import HOUR_S, Job, Portfolio
 from placer.advice.portfolio.question.resources import Held, Limits
-from placer.cost_model.estimate import Outcome
 from placer.cost_model.limits import evaluated
 from placer.problem.placement import Placement
 
@@ -68,8 +67,7 @@ class Columns:
     """Makes columns of placements, and keeps them group by group."""
 
     portfolio: Portfolio
-    _kept: dict[int, dict[tuple[Placement, int], Column]] = field(default_factory=dict)
-    _outcomes: dict[tuple[object, ...], Outcome | None] = field(default_factory=dict)
+    _kept: dict[int, dict[Placement, tuple[Column, ...]]] = field(default_factory=dict)
 
     @cached_property
     def limits(self) -> Limits:
@@ -91,40 +89,45 @@ class Columns:
     @property
     def kept(self) -> list[Column]:
         """All columns."""
-        return [column for own in self._kept.values() for column in own.values()]
+        return [column for group in self.groups for column in self.of(group)]
 
     def __len__(self) -> int:
-        return sum(map(len, self._kept.values()))
+        return sum(len(made) for own in self._kept.values() for made in own.values())
 
     def of(self, group: Group) -> list[Column]:
         """List the columns of a group."""
-        return list(self._kept.get(group.number, {}).values())
+        return [column for made in self._kept.get(group.number, {}).values() for column in made]
 
-    def add(self, group: Group, placement: Placement) -> list[Column]:
+    def add(self, group: Group, placement: Placement) -> tuple[Column, ...]:
         """Add the columns of a placement, from each slot on in which it may begin.
 
         Returns
         -------
-        list[Column]
+        tuple[Column, ...]
             Those that its job may have; empty if it breaks a limit of the job.
         """
         own = self._kept.setdefault(group.number, {})
-        outcome = self.outcome(group, placement)
-        if outcome is None:
-            return []
-        slots, seconds, held = self.portfolio.slots, HOUR_S, 1
+        if placement not in own:
+            own[placement] = tuple(self._made(group, placement))
+        return own[placement]
+
+    def _made(self, group: Group, placement: Placement) -> Iterator[Column]:
+        job, slots = group.job, self.portfolio.slots
+        outcome, broken = evaluated(placement, job.problem)
+        if outcome is None or broken:
+            return
+        seconds, held = HOUR_S, 1
         if slots is not None:
-            seconds = group.job.seconds(outcome.samples_per_second)
+            seconds = job.seconds(outcome.samples_per_second)
             held = slots.needed(seconds)
-        window = self.portfolio.window(group.job)
-        use = self.limits.use(placement, group.job.problem)
-        usd = outcome.usd.total * seconds / HOUR_S
+        window, usd = self.portfolio.window(job), outcome.usd.total * seconds / HOUR_S
+        use = self.limits.use(placement, job.problem)
         for start in range(window.start, window.stop - held + 1):
-            own[placement, start] = own.get((placement, start)) or Column(
+            yield Column(
                 group=group.number,
                 placement=placement,
                 usd=usd,
-                value=self.portfolio.value(group.job, usd, outcome.samples_per_second),
+                value=self.portfolio.value(job, usd, outcome.samples_per_second),
                 samples_per_second=outcome.samples_per_second,
                 use={
                     (resource, slot): amount
@@ -134,15 +137,6 @@ class Columns:
                 start=start,
                 slots=held,
             )
-        return [own[key] for key in own if key[0] == placement]
-
-    def outcome(self, group: Group, placement: Placement) -> Outcome | None:
-        """Return what a placement does and costs; None if it breaks a limit of the job."""
-        key = group.job.kind, placement
-        if key not in self._outcomes:
-            outcome, broken = evaluated(placement, group.job.problem)
-            self._outcomes[key] = None if broken else outcome
-        return self._outcomes[key]
 
     def cheapest(self, group: Group) -> Column | None:
         """Return the column of a group of least dollars; None if it has none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -81,9 +81,6 @@ class Limits:
     """The limited sums of a portfolio."""
 
     portfolio: Portfolio
-    _used: dict[tuple[int, Placement], dict[Resource, float]] = field(
-        default_factory=dict, repr=False
-    )
 
     @cached_property
     def _joint(self) -> dict[Resource, int]:
@@ -139,14 +136,8 @@ class Limits:
                 gpus = row.most
         return NO_QUOTA_GPUS if gpus is None else gpus
 
-    def use(self, placement: Placement, problem: Problem) -> Mapping[Resource, float]:
+    def use(self, placement: Placement, problem: Problem) -> dict[Resource, float]:
         """Return what a placement takes of each limited resource while it runs."""
-        key = id(problem.catalog), placement
-        if key not in self._used:
-            self._used[key] = self._use(placement, problem)
-        return self._used[key]
-
-    def _use(self, placement: Placement, problem: Problem) -> dict[Resource, float]:
         used: dict[Resource, float] = {}
         for bucket, gpus in quota_use(placement, problem).items():
             own = Resource("quota", *bucket)
