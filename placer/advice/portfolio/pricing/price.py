@@ -91,10 +91,15 @@ class Pricing:
         if columns.portfolio.slots is not None:
             gap = max(gap, ENOUGH)
         ranges = columns.portfolio.objective != "cost"
-        left = MOST_SPEEDS if ranges else MOST_SEARCHES
+        left, raised = MOST_SPEEDS if ranges else MOST_SEARCHES, list[tuple[float, float]]()
         heap = [(self._relaxed(group, duals, r), r) for r in self._whole(group, floor)]
         while heap:
             bound, region = heap[0]
+            low, gain = region.speeds[0], self._gain(group, region)
+            slower = max((usd for speed, usd in raised if speed <= low), default=-inf)
+            if gain + slower > bound:  # what is as fast costs no less than what is slower
+                heapq.heapreplace(heap, (gain + slower, region))
+                continue
             best = columns.least(group, duals, floor)
             if max(bound, proved) >= best - max(near, gap * abs(best)) or allowance.current().spent:
                 break
@@ -103,6 +108,7 @@ class Pricing:
                 left -= 1
                 bound = max(bound, self._searched(group, duals, region, best))
                 heapq.heapreplace(heap, (bound, replace(region, searched=True)))
+                raised += [(low, bound - gain)] if ranges and -inf < gain <= bound < inf else []
             elif halves and left and len(heap) < MOST_REGIONS:
                 heapq.heappop(heap)
                 for half in halves:
