@@ -14,7 +14,7 @@ from placer.errors import PlacerError
 from placer.version import install_line
 
 EXTRAS = {
-    "milp": ("pulp", "highspy", "scipy"),
+    "milp": ("pulp", "highspy"),
     "cpsat": ("ortools",),
     "calibrate": ("scipy",),
     "aws": ("boto3",),
