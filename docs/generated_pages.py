@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from gallery import gallery_files
 
 import placer
 from placer.cli import ROOMS, cli
+from placer.documents.schemas import SCHEMA_NAMES, schema_document
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -156,24 +156,19 @@ def schema_pages() -> dict[str, str]:
         "| document | |",
         "|---|---|",
     ]
-    folder = resources.files("placer.documents.schemas")
-    for file in sorted(folder.iterdir(), key=lambda file: file.name):
-        if not file.name.endswith(".json"):
-            continue
-        name = file.name.removesuffix(".json")
-        schema = json.loads(file.read_text(encoding="utf-8"))
-        index.append(
-            f"| [{schema.get('$id', name)}]({name}.md) | {schema.get('description', '')} |"
-        )
-        pages[f"schemas/{name}.md"] = schema_page(schema, name)
+    for kind in SCHEMA_NAMES:
+        schema = schema_document(kind)
+        name = schema["$id"].removeprefix("placer.").replace("/", "-")
+        index.append(f"| [{schema['$id']}]({name}.md) | {schema['description']} |")
+        pages[f"schemas/{name}.md"] = schema_page(schema)
     index += [""]
     pages["schemas/index.md"] = "\n".join(index)
     return pages
 
 
-def schema_page(schema: dict[str, Any], name: str) -> str:
+def schema_page(schema: dict[str, Any]) -> str:
     """Return the page of a schema: a table of its keys, one of each definition, and its text."""
-    lines = [f"# {schema.get('$id', name)}", "", schema.get("description", ""), ""]
+    lines = [f"# {schema['$id']}", "", schema["description"], ""]
     lines += key_table(schema)
     for part, definition in sorted(schema.get("$defs", {}).items()):
         rows = key_table(definition)

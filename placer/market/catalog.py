@@ -18,6 +18,7 @@ import msgspec
 from placer.errors import unknown
 from placer.market.accelerators import FIGURES, accelerator_figures
 from placer.market.capacity_table import CapacityRow
+from placer.records import Amount
 
 FREE = ("owned", "reserved")
 """Bases of a price that may be 0: the machine is paid for whether it works or not."""
@@ -144,7 +145,7 @@ class VmOffer(Placed, msgspec.Struct, frozen=True):
     fabric: str = ""
     max_island_machines: int | None = None
     local_disk_gb: float | None = None
-    nvlink_gb_per_s: float | None = None
+    nvlink_gb_per_s: Amount | None = None
 
     @property
     def usd_per_gpu_hour(self) -> float:

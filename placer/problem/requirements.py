@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Protocol
+from typing import Annotated, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
@@ -16,7 +16,7 @@ from placer.problem.data.datasets import Dataset, needs_place
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import WorkerGroup
 from placer.problem.shares import ShareLimit, SpeedCap
-from placer.records import replace
+from placer.records import Amount, Count, one_of, replace
 from placer.units import format_duration, format_usd
 from placer.workload.data_loading import CACHES
 from placer.workload.inner_plan import (
@@ -126,10 +126,12 @@ class Quota(Struct, frozen=True, kw_only=True, omit_defaults=True):
     place: str
     gpu: str
     market: str
-    gpus: int | None = None
-    scope: str = field(default_factory=lambda: "each")  # so written even where it is the default
+    gpus: Count | None = None
+    scope: Annotated[str, one_of("each", "together")] = field(
+        default_factory=lambda: "each"
+    )  # so written even where it is the default
     machine: str = "*"
-    vcpus: int | None = None
+    vcpus: Count | None = None
 
     def __post_init__(self) -> None:
         """Refuse rows of no amount or two, and of machines that are not counted together."""
@@ -318,7 +320,7 @@ class Requirements(Struct, frozen=True, kw_only=True):
     qlora: int | None = None
     deadline_s: float | None = None
     budget_usd: float | None = None
-    startup_s: float = 0.0
+    startup_s: Amount = 0.0
     most_usd_per_million_samples: float | None = None
     max_carbon_g_per_hour: float | None = None
     gpus: tuple[str, ...] = ()

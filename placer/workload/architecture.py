@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from placer.errors import PlacerError
-from placer.records import replace
+from placer.records import Natural, replace
 
 LARGEST = 10**15
 """Figures above are slips of the keyboard."""
@@ -49,20 +51,20 @@ class Architecture(Struct, frozen=True, kw_only=True):
         positions are computed (rotary, ALiBi), which any length may be.
     """
 
-    layers: int
-    width: int
-    kv_width: int
-    mlp_width: int
-    mlp_matrices: int
-    vocabulary: int
+    layers: Natural
+    width: Natural
+    kv_width: Natural
+    mlp_width: Natural
+    mlp_matrices: Natural
+    vocabulary: Natural
     tied: bool
-    sequence_length: int
-    parameters: int
-    active_parameters: int
-    computed_parameters: int
-    trainable_parameters: int
-    frozen_bytes_per_parameter: float = 2.0
-    positions: int | None = None
+    sequence_length: Natural
+    parameters: Natural
+    active_parameters: Natural
+    computed_parameters: Natural
+    trainable_parameters: Natural
+    frozen_bytes_per_parameter: Annotated[float, Meta(gt=0, le=4)] = 2.0
+    positions: Natural | None = None
 
     def __post_init__(self) -> None:
         """Refuse dimensions that are not positive and counts that contradict each other."""

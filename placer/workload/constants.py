@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from placer.errors import PlacerError
 from placer.market.words.own_places import SITES
+from placer.records import Amount
 from placer.workload.peer import peer_of
 
 NINETY_PERCENT = 1.645
@@ -47,12 +48,12 @@ class HostConstants(Struct, frozen=True):
     is the least from the end of one average among all peers to the beginning of the next.
     """
 
-    base_s: float
-    s_per_gb: float
-    s_per_peer: float
-    s_per_tensor: float = 0.0
-    s_per_gb_sent: float = 0.0
-    least_period_s: float = 0.0
+    base_s: Amount
+    s_per_gb: Amount
+    s_per_peer: Amount
+    s_per_tensor: Amount = 0.0
+    s_per_gb_sent: Amount = 0.0
+    least_period_s: Amount = 0.0
 
     def __post_init__(self) -> None:
         """Refuse negative and infinite times."""

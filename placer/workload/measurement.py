@@ -4,9 +4,12 @@ memory, by batch size.
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from placer.errors import PlacerError, unknown
+from placer.records import Amount, Count, Natural, Positive, Share, one_of
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 """Precisions of a training step: plain, TensorFloat-32 products, and autocast to two halves."""
@@ -22,9 +25,9 @@ MAY_BE_EMPTY = ("command", "driver", "failure")
 class Seconds(Struct, frozen=True, kw_only=True):
     """Seconds of one phase of a step: median and quartiles over steps."""
 
-    median: float
-    low: float
-    high: float
+    median: Amount
+    low: Amount
+    high: Amount
 
     def __post_init__(self) -> None:
         """Refuse quartiles out of order."""
@@ -60,20 +63,20 @@ class Point(Struct, frozen=True, kw_only=True):
         Interrupted before the interval was as narrow as asked for.
     """
 
-    batch_size: int
-    accumulation: int
+    batch_size: Natural
+    accumulation: Natural
     step: Seconds
     forward: Seconds | None
     backward: Seconds | None
     optimizer: Seconds | None
-    samples_per_second: float
-    low: float
-    high: float
-    confidence: float
-    steps: int
-    device_memory_bytes: int | None
-    host_memory_bytes: int | None
-    fraction_of_peak: float | None
+    samples_per_second: Positive
+    low: Positive
+    high: Positive
+    confidence: Share
+    steps: Natural
+    device_memory_bytes: Count | None
+    host_memory_bytes: Count | None
+    fraction_of_peak: Positive | None
     partial: bool
 
     def __post_init__(self) -> None:
@@ -142,21 +145,21 @@ class Measurement(Struct, frozen=True, kw_only=True):
     device: str
     device_name: str
     driver: str | None
-    clock_mhz: float | None
-    memory_clock_mhz: float | None
-    threads: int
-    precision: str
+    clock_mhz: Positive | None
+    memory_clock_mhz: Positive | None
+    threads: Natural
+    precision: Annotated[str, one_of(*PRECISIONS)]
     torch: str
     date: str
     command: str
-    points: tuple[Point, ...]
-    knee_batch_size: int
-    largest_batch_size: int
-    failed_batch_size: int | None
+    points: Annotated[tuple[Point, ...], Meta(min_length=1)]
+    knee_batch_size: Natural
+    largest_batch_size: Natural
+    failed_batch_size: Natural | None
     failure: str | None
-    flops_per_sample: float | None
-    loading_seconds_per_sample: float | None
-    loading_share: float | None
+    flops_per_sample: Positive | None
+    loading_seconds_per_sample: Amount | None
+    loading_share: Share | None
     partial: bool
 
     def __post_init__(self) -> None:

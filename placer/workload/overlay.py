@@ -15,7 +15,7 @@ from placer.files.bounded_file import bounded
 from placer.files.json_text import parse_json
 from placer.market.catalog import Catalog, MeasuredLink
 from placer.market.network.graph import network_of
-from placer.records import replace
+from placer.records import Positive, replace
 from placer.workload.constants import (
     NO_SITE_KAPPA,
     PUBLISHED,
@@ -73,9 +73,9 @@ class LinkSpeed(Struct, frozen=True, kw_only=True):
 
     src: str
     dst: str
-    gbps_one_stream: float
-    gbps_low: float
-    gbps_high: float
+    gbps_one_stream: Positive
+    gbps_low: Positive
+    gbps_high: Positive
     source: str
     as_of: str
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import bounded
 from placer.files.json_text import parse_json
 from placer.market.books.folders import shipped_folder
 from placer.market.catalog import Catalog, Gpu
-from placer.records import replace
+from placer.records import Natural, Positive, one_of, replace
 from placer.workload.architecture import Architecture
 from placer.workload.measurement import Measurement
 from placer.workload.profile_rows import build, check_measurements
@@ -59,16 +59,19 @@ DEVICE_ESTIMATE_SPREAD = (0.5, 1.6)
 BASES = ("measured", "published", "estimated", "assumed")
 
 
+PositiveShare = Annotated[float, Meta(gt=0, le=1)]
+
+
 class Rate(Struct, frozen=True, kw_only=True):
     """Samples per second of one machine, with an interval and where it comes from."""
 
     gpu: str
-    gpu_count: int
+    gpu_count: Natural
     framework: str
-    value: float
-    low: float
-    high: float
-    basis: str
+    value: Positive
+    low: Positive
+    high: Positive
+    basis: Annotated[str, one_of(*BASES)]
     source: str
 
     def __post_init__(self) -> None:
@@ -86,10 +89,10 @@ class Efficiency(Struct, frozen=True, kw_only=True):
     """Local rate under a framework over the rate of the same device alone."""
 
     framework: str
-    value: float
-    low: float
-    high: float
-    basis: str
+    value: PositiveShare
+    low: PositiveShare
+    high: PositiveShare
+    basis: Annotated[str, one_of(*BASES)]
     source: str
 
     def __post_init__(self) -> None:
@@ -105,7 +108,7 @@ class OutOfMemory(Struct, frozen=True, kw_only=True):
     """Machine on which somebody saw the model run out of memory, by device and number of them."""
 
     gpu: str
-    gpu_count: int
+    gpu_count: Natural
     source: str
 
     def __post_init__(self) -> None:
@@ -130,18 +133,18 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
     name: str
     title: str
     family: str
-    parameters: int
-    tensors: int | None
-    gradient_bytes_fp32: int
+    parameters: Natural
+    tensors: Natural | None
+    gradient_bytes_fp32: Natural
     gradient_source: str
-    device_memory_bytes: int
-    host_memory_bytes: int
+    device_memory_bytes: Natural
+    host_memory_bytes: Natural
     memory_source: str
-    bytes_per_sample: int | None
+    bytes_per_sample: Natural | None
     bytes_per_sample_source: str | None
-    target_batch_size: int
-    microbatch: int
-    compression: str
+    target_batch_size: Natural
+    microbatch: Natural
+    compression: Annotated[str, one_of(*COMPRESSION_BYTES)]
     efficiency: tuple[Efficiency, ...]
     rates: tuple[Rate, ...]
     measurements: tuple[Measurement, ...] = ()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from placer.cost_model.capacity.forecast import forecast
 from placer.cost_model.capacity.scenarios import RESIDUAL, latent, launchable, unlike_day
 from placer.cost_model.capacity.zone_sets import best_sets
 from placer.errors import PlacerError
 from placer.market.launch_log import LaunchLog
+from placer.records import Count, Share
 
 DRAWS = 8_192
 """Scenarios; a chance of 95 % is known to 0.3 points then."""
@@ -30,11 +33,11 @@ class ZoneForecast:
 
     zone: str
     region: str
-    observations: int
-    last: int | None
-    usual: float | None
-    chance: float | None
-    chance_any: float
+    observations: Count
+    last: Count | None
+    usual: Share | None
+    chance: Share | None
+    chance_any: Share
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,10 +50,10 @@ class SetForecast:
     scenarios.
     """
 
-    zones: tuple[str, ...]
-    together: float
-    planned: float
-    one_zone: float
+    zones: Annotated[tuple[str, ...], Meta(min_length=1)]
+    together: Share
+    planned: Share
+    one_zone: Share
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

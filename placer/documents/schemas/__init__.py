@@ -1,13 +1,16 @@
-"""The JSON Schemas of the documents that placer writes and reads: one ``NAME-v1.json`` each, beside
-this file; a later version is named whole.
+"""The documents that placer writes and reads, as types, one module for each group of commands.
 
-A file may refer to a part of another one (``result-v1.json#/$defs/placement``). What is printed or
-served stands alone: `schema_document` puts such parts into its own ``$defs``.
+Annotations give kinds and bounds of fields. The docstring of a type says what it is; its section
+``Parameters`` says what its fields are. JSON Schemas are made from these, so nothing stands twice.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 RESULT_SCHEMA = "placer.result/v1"
@@ -16,60 +19,72 @@ PARETO_SCHEMA = "placer.pareto/v1"
 """What ``placer pareto`` writes."""
 CONFIG_SCHEMA = "placer.config/v1"
 """What ``placer config show`` writes."""
-SCHEMA_NAMES = (
-    "result",
-    "manifest",
-    "manifest-v2",
-    "estimate",
-    "comparison",
-    "diff",
-    "simulation",
-    "explanation",
-    "pareto",
-    "robust",
-    "sweep",
-    "sweep-points",
-    "whatif",
-    "portfolio",
-    "replan",
-    "replay",
-    "watch",
-    "models",
-    "profile",
-    "profile-estimate",
-    "calibration",
-    "reproduction",
-    "run",
-    "rehearsal",
-    "export",
-    "offers",
-    "offer-groups",
-    "network",
-    "network-check",
-    "capacity",
-    "capacity-check",
-    "capacity-forecast",
-    "catalogs",
-    "coverage",
-    "catalog-diff",
-    "catalog-validation",
-    "catalog-export",
-    "pin",
-    "refresh",
-    "import",
-    "import-quotas",
-    "import-blocks",
-    "origin",
-    "problem",
-    "certificate",
-    "validation",
-    "doctor",
-    "config",
-    "error",
-)
+KINDS: Mapping[str, tuple[str, str]] = {
+    "result": ("result:Result", "Answer of placer recommend"),
+    "manifest": ("manifest:Manifest", "Launch manifest of placer"),
+    "manifest-v2": ("manifest:IslandManifest", "Launch manifest of placer, with islands"),
+    "estimate": ("by_hand:Estimated", "Answer of placer estimate"),
+    "comparison": ("by_hand:Comparison", "Answer of placer compare"),
+    "diff": ("by_hand:Difference", "Answer of placer diff"),
+    "simulation": ("by_hand:Simulation", "Answer of placer simulate"),
+    "explanation": ("explanation:Explanation", "Answer of placer explain"),
+    "pareto": ("result:Frontier", "Answer of placer pareto"),
+    "robust": ("worlds:Robust", "Answer of placer robust"),
+    "sweep": ("worlds:Sweep", "Answer of placer sweep"),
+    "sweep-points": ("worlds:SweepLine", "Line of a file of points"),
+    "whatif": ("worlds:WhatIf", "Answer of placer whatif"),
+    "portfolio": ("portfolio:Portfolio", "Answer of placer portfolio"),
+    "replan": ("worlds:Replan", "Answer of placer replan"),
+    "replay": ("worlds:Replay", "Answer of placer replay"),
+    "watch": ("worlds:Watch", "Line of placer replan --watch"),
+    "models": ("measured:Models", "Answer of placer models"),
+    "profile": ("measured:Profile", "Model profile of placer"),
+    "profile-estimate": ("measured:ProfileEstimate", "Estimate of placer profile"),
+    "calibration": ("measured:CalibrationFile", "Calibration of placer"),
+    "reproduction": ("measured:Reproduction", "A paper worked out again by placer reproduce"),
+    "run": ("run:RunLine", "Line of the log of placer run"),
+    "rehearsal": ("run:Rehearsal", "Answer of placer rehearse"),
+    "export": ("manifest:Export", "Answer of placer export"),
+    "offers": ("books:Offers", "Answer of placer offers"),
+    "offer-groups": ("books:OfferGroups", "Answer of placer offers --group-by"),
+    "network": ("books:Links", "Answer of placer network show"),
+    "network-check": ("books:NetworkCheck", "Answer of placer network check"),
+    "capacity": ("books:Capacity", "Answer of placer capacity show"),
+    "capacity-check": ("books:CapacityCheck", "Answer of placer capacity check"),
+    "capacity-forecast": ("books:CapacityForecast", "Answer of placer capacity forecast"),
+    "catalogs": ("books:Catalogs", "Answer of placer catalog list"),
+    "coverage": ("books:Coverage", "Answer of placer catalog show"),
+    "catalog-diff": ("books:CatalogDiff", "Answer of placer catalog diff"),
+    "catalog-validation": ("books:CatalogValidation", "Answer of placer catalog validate"),
+    "catalog-export": ("books:CatalogExport", "Answer of placer catalog export"),
+    "pin": ("books:Pin", "Pinned catalogs"),
+    "refresh": ("books:Refresh", "Answer of placer catalog refresh"),
+    "import": ("books:Import", "Answer of the imports"),
+    "import-quotas": (
+        "books:ImportQuotas",
+        "Answer of placer capacity import aws-quotas, gcp-quotas and azure-quotas",
+    ),
+    "import-blocks": (
+        "books:ImportBlocks",
+        "Answer of placer capacity import aws-blocks and aws-plans",
+    ),
+    "origin": ("books:BookOrigin", "Origin of a book"),
+    "problem": ("result:SavedProblem", "Problem"),
+    "certificate": ("certificate:Certificate", "Certificate of a saved result"),
+    "validation": ("by_hand:Validation", "Answer of placer validate"),
+    "doctor": ("by_hand:Doctor", "Answer of placer doctor"),
+    "config": ("by_hand:Config", "Answer of placer config show"),
+    "error": ("by_hand:Failure", "Error"),
+}
+"""Module and type of each document, and its title."""
+SCHEMA_NAMES = tuple(KINDS)
 """Names that ``placer schema`` takes."""
 LATER_SCHEMAS = {"placer.manifest/v2": "manifest-v2"}
 """Names of the schemas of later versions."""
+CLOSED = ("profile", "models", "calibration")
+"""Documents whose parts of other rooms have no further keys: people write such files."""
+REFERENCE = "#/$defs/{name}"
+PARAMETER = re.compile(r"^(\w+(?:, \w+)*)\n((?:    .*\n?)+)", re.MULTILINE)
 
 
 def schema_name(version: object) -> str | None:
@@ -91,53 +106,92 @@ def schema_text(name: str) -> str:
     return json.dumps(schema_document(name), indent=2) + "\n"
 
 
+def document_type(name: str) -> Any:
+    """Return the type of a document of `SCHEMA_NAMES`."""
+    module, _, kind = KINDS[name][0].partition(":")
+    return getattr(import_module(f"{__name__}.{module}"), kind)
+
+
 def schema_document(name: str) -> dict[str, Any]:
-    """Read a JSON Schema of `SCHEMA_NAMES`, with what it takes from others in its own ``$defs``."""
-    file = _file(name)
-    document = _read(file)
-    parts: dict[str, Any] = {}
-    whole: dict[str, Any] = _inlined(document, file, parts, own=True)
-    return {**whole, "$defs": {**whole.get("$defs", {}), **parts}} if parts else whole
+    """Build a JSON Schema of `SCHEMA_NAMES`, with all its parts in its own ``$defs``."""
+    import msgspec  # most commands make no schema
+
+    from placer.documents.schemas.parts import Part
+
+    found = document_type(name)
+    kinds = found if isinstance(found, tuple) else (found,)
+    wholes, parts = msgspec.json.schema_components(kinds, ref_template=REFERENCE)
+    types = {kind.__name__: kind for kind in _structs(msgspec.inspect.multi_type_info(kinds), {})}
+    for part, schema in parts.items():
+        parts[part] = _described(schema, types[part])
+        if name in CLOSED and not issubclass(types[part], Part):
+            parts[part]["additionalProperties"] = False
+    whole = dict(wholes[0])
+    own = parts[whole["$ref"].rpartition("/")[2]] if "$ref" in whole else {}
+    if len(wholes) > 1:
+        whole = {"description": own["description"], "anyOf": list(wholes)}
+        own = {}
+    elif own:
+        del parts[whole.pop("$ref").rpartition("/")[2]]
+    version = name.replace("-v", "/v") if name in LATER_SCHEMAS.values() else f"{name}/v1"
+    said = whole.get("description") or own["description"]
+    more = f"Within {version.rpartition('/')[2]} keys are only added."
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"placer.{version}",
+        "title": KINDS[name][1],
+        "description": f"{said} {more}",
+        **{key: value for key, value in (own | whole).items() if key != "description"},
+        **({"$defs": parts} if parts else {}),
+    }
 
 
-def _file(name: str) -> str:
-    return f"{name}.json" if name.endswith("-v2") else f"{name}-v1.json"
+def _structs(info: Any, seen: dict[int, Any]) -> Iterator[type[Any]]:
+    """List the types of all objects inside a type."""
+    if isinstance(info, tuple):
+        for part in info:
+            yield from _structs(part, seen)
+    elif hasattr(info, "__struct_fields__") and id(info) not in seen:
+        seen[id(info)] = info
+        if hasattr(info, "cls"):
+            yield info.cls
+        for field in info.__struct_fields__:
+            yield from _structs(getattr(info, field), seen)
 
 
-def _read(file: str) -> dict[str, Any]:
-    from importlib.resources import files  # most commands read no schema
+def _described(schema: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
+    """Put what the docstrings of a type and of its bases say into its schema."""
+    said: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        said |= field_words(base.__doc__ or "")
+    properties = {
+        key: {**value, **({"description": said[key]} if key in said else {})}
+        for key, value in schema.get("properties", {}).items()
+    }
+    built = {key: value for key, value in schema.items() if key not in ("title", "description")}
+    words = inspect.cleandoc(kind.__doc__ or "").partition("\n\nParameters\n")[0]
+    words = " ".join(words.replace("Notes\n-----\n", "").split())
+    described = {"description": words} if words else {}
+    return {**described, **built, **({"properties": properties} if properties else {})}
 
-    document: dict[str, Any] = json.loads(files(__name__).joinpath(file).read_text("utf-8"))
-    return document
 
+def field_words(docstring: str) -> dict[str, str]:
+    """Return what the section ``Parameters`` of a docstring says of each field.
 
-def _inlined(part: Any, file: str, parts: dict[str, Any], *, own: bool) -> Any:
-    """Return a part of a schema whose references all point into ``parts`` or, of one's own file,
-    into that file.
+    Examples
+    --------
+    >>> field_words(field_words.__doc__), field_words('''A row.
+    ...
+    ... Parameters
+    ... ----------
+    ... low, high
+    ...     Ends, in USD.
+    ... ''')
+    ({}, {'low': 'Ends, in USD.', 'high': 'Ends, in USD.'})
     """
-    if isinstance(part, list):
-        return [_inlined(item, file, parts, own=own) for item in part]
-    if not isinstance(part, dict):
-        return part
-    built = {key: _inlined(value, file, parts, own=own) for key, value in part.items()}
-    target = part.get("$ref")
-    if isinstance(target, str) and not (own and target.startswith("#")):
-        built["$ref"] = f"#/$defs/{_taken(target, file, parts)}"
-    return built
-
-
-def _taken(target: str, file: str, parts: dict[str, Any]) -> str:
-    """Put the part that a reference names into ``parts``, and return its name there."""
-    other, _, pointer = target.partition("#")
-    file = other or file
-    steps = [step for step in pointer.split("/") if step]
-    named = (step for step in steps if step not in ("$defs", "properties"))
-    name = ".".join((file.removesuffix(".json").removesuffix("-v1"), *named))
-    if name not in parts:
-        parts[name] = {}  # so that a part that names itself is read once
-        part: Any = _read(file)
-        for step in steps:
-            part = part[step]
-        kept = {key: value for key, value in part.items() if key not in ("$schema", "$id", "$defs")}
-        parts[name] = _inlined(kept, file, parts, own=False)
-    return name
+    section = inspect.cleandoc(docstring).partition("Parameters\n----------\n")[2]
+    return {
+        name: " ".join(words.split())
+        for names, words in PARAMETER.findall(section.partition("\n\n")[0] + "\n")
+        for name in names.split(", ")
+    }

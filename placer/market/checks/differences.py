@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from placer.market.books.csv_rows import KEYS
 from placer.market.catalog import Catalog
@@ -20,11 +20,11 @@ class Change:
     """
 
     file: str
-    kind: str
+    kind: Literal["new", "gone", "changed"]
     key: tuple[str, ...]
     field: str = ""
-    before: Any = None
-    after: Any = None
+    before: str | float | bool | None = None
+    after: str | float | bool | None = None
 
     @property
     def ratio(self) -> float:
@@ -80,7 +80,10 @@ def _by_key(file: str, rows: Iterable[Any]) -> dict[tuple[str, ...], Any]:
 
 
 def _only(
-    kind: str, file: str, here: Mapping[tuple[str, ...], Any], there: Mapping[tuple[str, ...], Any]
+    kind: Literal["new", "gone"],
+    file: str,
+    here: Mapping[tuple[str, ...], Any],
+    there: Mapping[tuple[str, ...], Any],
 ) -> list[Change]:
     return [Change(file=file, kind=kind, key=key) for key in here if key not in there]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from typing import Literal
 
 from placer.errors import PlacerError
 from placer.market.catalog import FREE, Catalog, VmOffer
@@ -38,7 +39,7 @@ def is_slip(price: float, usual: float) -> bool:
 class Finding:
     """One doubt; ``level`` is error or warning, ``where`` the file and line, or the catalog."""
 
-    level: str
+    level: Literal["error", "warning"]
     where: str
     message: str
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placer.market.sources.harvest import Row
+from placer.records import Count
 
 Key = tuple[str, str, str]
 
@@ -33,12 +34,12 @@ class Changes:
     largest move.
     """
 
-    up: int
-    down: int
-    same: int
-    new: int
-    gone: int
-    not_asked: int
+    up: Count
+    down: Count
+    same: Count
+    new: Count
+    gone: Count
+    not_asked: Count
     largest: Change | None
 
 

@@ -1,0 +1,126 @@
+"""The part ``certificate`` of a saved result; see `placer.documents.certificate`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, field
+
+from placer.documents.schemas.parts import Closed, Digest, Maybe, Part, Plan
+from placer.problem.problem import PARTS
+from placer.records import Amount, Count, Natural, Share
+
+
+class MachineSpeed(Part, frozen=True):
+    """Speeds of a machine of the answer: alone, and in a group.
+
+    Parameters
+    ----------
+    free_share
+        Share of the time behind which an exchange may hide that those inside the worker leave to
+        one between workers; 1 where it is left out.
+    """
+
+    place: str
+    offer: str
+    market: str
+    gpu: str
+    gpu_count: Natural
+    alone: float
+    in_group: float
+    basis: str
+    free_share: Maybe[Share] = UNSET
+    machines: Maybe[Natural] = UNSET
+    inner: Maybe[Plan | None] = UNSET
+
+
+class LinkSpeed(Part, frozen=True):
+    """A directed link as the model has it."""
+
+    from_: str = field(name="from")
+    to: str
+    bytes_per_second: float
+    cap: float
+    rtt_s: float
+    basis: str
+
+
+class Figures(Part, frozen=True):
+    """Speeds of the machines and links of the answer."""
+
+    machines: list[MachineSpeed]
+    links: list[LinkSpeed]
+
+
+class IslandKind(Closed, frozen=True):
+    """A kind of machine of which islands were searched, and of how many."""
+
+    gpu: str
+    gpu_count: Natural
+    network_gbps: Amount
+    fabric: str
+    machines: list[Natural]
+
+
+class Searched(Part, frozen=True):
+    """Which workers with a plan the proof is about: how many, and of how many machines of each
+    kind; of each the fastest of all plans and microbatches.
+    """
+
+    workers: list[Natural]
+    islands: list[IslandKind]
+
+
+class DeviceSpeed(Part, frozen=True):
+    """Speeds of an admitted device: alone, and in a group."""
+
+    gpu: str
+    gpu_count: Natural
+    alone: float
+    in_group: float
+    basis: str
+    machines: Maybe[Natural] = UNSET
+    inner: Maybe[Plan | None] = UNSET
+    network_gbps: Maybe[float | None] = UNSET
+    fabric: Maybe[str] = UNSET
+
+
+class Mode(Part, frozen=True):
+    """The bound of one strategy."""
+
+    strategy: str
+    local_steps: Count
+    samples_to_target: float
+    bound: float | None
+
+
+class Relaxation(Part, frozen=True):
+    """What the bounds of whole strategies are checked with."""
+
+    speeds: list[DeviceSpeed]
+    multipliers: list[float]
+    modes: list[Mode]
+
+
+class Certificate(Part, frozen=True, tag_field="schema", tag="placer.certificate/v1"):
+    """The part certificate of a file of placer recommend -o: digests (SHA-256 of canonical JSON) of
+    what the answer rests on, and what placer validate works its bounds out with.
+
+    Parameters
+    ----------
+    whole
+        Whether the file has the whole market; missing in files of early versions.
+    """
+
+    placer: str
+    solver: str
+    gap: float
+    time_limit_s: float
+    node_limit: int | None
+    seed: int
+    book: str
+    inputs: Annotated[dict[str, Digest], Meta(extra_json_schema={"required": list(PARTS)})]
+    figures: Figures | None
+    relaxation: Relaxation | None
+    whole: Maybe[bool] = UNSET
+    searched: Maybe[Searched] = UNSET

@@ -1,0 +1,390 @@
+"""The documents of ``placer recommend`` and ``placer pareto``, with the problem of saved ones."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta
+
+from placer.documents.schemas.certificate import Certificate
+from placer.documents.schemas.parts import (
+    BookData,
+    Closed,
+    EstimatePart,
+    Maybe,
+    Message,
+    Objective,
+    Option,
+    Outlook,
+    Part,
+    Placement,
+    Range,
+    Solved,
+    Some,
+    every_key,
+)
+from placer.documents.schemas.request import Request, Wishes
+from placer.market.checks.outliers import Outlier
+from placer.market.price_interval import PriceInterval
+from placer.problem.problem import SCHEMA as PROBLEM_SCHEMA
+from placer.problem.problem import Problem
+from placer.records import Amount, Count, Natural, Positive, Share
+
+
+class ProblemFile(
+    Problem, frozen=True, kw_only=True, dict=True, tag_field="schema", tag=PROBLEM_SCHEMA
+):
+    """A question with everything that its answer depends on: what saved results keep as problem."""
+
+
+SavedProblem = Annotated[ProblemFile, every_key(ProblemFile)]
+
+
+class Search(Part, frozen=True):
+    """Which solver answered, in what time; nodes of the search tree."""
+
+    name: str
+    seconds: Amount
+    candidates: Count
+    nodes: Maybe[Count] = UNSET
+
+
+class SecondOpinion(Part, frozen=True):
+    """What a second solver (--verify) says; only there if one was asked.
+
+    Parameters
+    ----------
+    left_open
+        Strategies that the second solver did not finish.
+    """
+
+    solver: str
+    verdict: Literal["agree", "disagree", "open"]
+    status: str
+    value: float | None
+    bound: float | None
+    seconds: float
+    left_open: Maybe[list[str]] = UNSET
+
+
+class BreakEven(Closed, frozen=True):
+    """Prices at which a sample costs as much on own machines as on those of the row ``rented``, all
+    other figures as they are: of one own machine, and of all rented ones. 0: at no price.
+    """
+
+    own_usd_per_machine_hour: Amount
+    most_own_usd_per_machine_hour: Amount
+    rented_usd_per_hour: Amount
+    least_rented_usd_per_hour: Amount
+    rented: str
+
+
+class OwnMachines(Closed, frozen=True):
+    """Own machines alone, with rented ones of the same devices, and rented ones alone; only where
+    the question names own machines.
+
+    Parameters
+    ----------
+    idle
+        Why own machines stay idle; empty where all of them work.
+    """
+
+    rows: list[Option]
+    break_even: BreakEven | None
+    idle: str
+
+
+class PriceRow(Part, frozen=True):
+    """A row of the price book."""
+
+    place: str
+    offer: str
+    gpu: str
+    gpu_count: Natural
+    market: str
+    price_basis: str
+    source: str
+    as_of: str
+
+
+class RegionPrice(Part, frozen=True):
+    """The price of the same machine elsewhere."""
+
+    place: str
+    usd_per_hour: Amount
+
+
+class PriceCase(Part, frozen=True):
+    """What is best if the price is another one."""
+
+    case: Literal["high", "usual", "without"]
+    usd_per_hour: float | None
+    same: bool
+    proved: bool
+    on_outlier: bool
+    placement: Placement | None
+    estimate: EstimatePart | None
+
+
+class PriceRisk(Part, frozen=True):
+    """The price row whose rise inside its interval changes the answer the soonest, and what is best
+    then; null where none does.
+
+    Parameters
+    ----------
+    usd_per_hour
+        Price of one machine, where it is expected for 30 days (4 times in 5), and what the ends
+        come from.
+    changes_at_usd_per_hour
+        Price of one machine from which the answer is another one.
+    usual_usd_per_hour
+        On-demand times the median share over the provider's regions.
+    """
+
+    row: PriceRow
+    usd_per_hour: PriceInterval
+    changes_at_usd_per_hour: float
+    on_demand_usd_per_hour: float | None
+    usual_usd_per_hour: float | None
+    next_region: RegionPrice | None
+    outlier: Outlier | None
+    cases: list[PriceCase]
+
+
+class Totals(Part, frozen=True):
+    """Time and money for all samples of the request; null where it gives none."""
+
+    samples: Natural
+    seconds: Range
+    usd: Range
+    tokens: Maybe[Natural] = UNSET
+
+
+class BatchProof(Part, frozen=True):
+    """What is proved of every whole number of a range of target batch sizes: none has a better
+    value than the bound. Null where one batch was given, or only the rows of batches are proved.
+    """
+
+    low: Natural
+    high: Natural
+    bound: float | None
+    searches: Count
+    finished: bool
+
+
+class BatchRow(Part, frozen=True):
+    """One target batch size of a range that was solved by itself."""
+
+    target_batch_size: Natural
+    value: float | None
+    bound: float | None
+    status: str
+
+
+class ModeProof(Part, frozen=True):
+    """What was proved about one strategy."""
+
+    strategy: str
+    local_steps: Natural
+    method: Literal["alone", "root", "search", "stopped"]
+    bound: float | None
+    root_bound: float | None
+    nodes: Count
+    priced: Count
+
+
+class Rank(Part, frozen=True):
+    """A placement of a plan with fallbacks."""
+
+    placement: Placement
+    estimate: EstimatePart
+    chance_alone: Share
+    mean_hours: Amount
+    certain: bool
+
+
+class Confidence(Part, frozen=True):
+    """The plan with fallbacks that holds in the share of scenarios that was asked for; null where
+    nobody asked.
+
+    Parameters
+    ----------
+    status
+        Of the plan; the status of the result is that of the best placement where every machine is
+        there. holds: `assured` is at least `asked`. not-assured: `reached` is, which may be chance.
+        over-budget: `tail_usd` is above the budget in total. not-reached: `reached` is below
+        `asked`, in the best of the plans that were tried before the time was up; it is not proved
+        that no plan reaches it. Without a stopped search the last two are errors with exit code 3.
+    assured
+        Share of the scenarios that is reached in the long run: the lower end of a 95 % score
+        interval around `reached`.
+    usd
+        Mean cost of a run, finished or not.
+    usd_per_finished_run
+        Mean cost of a run over the share of runs that finish: plans are compared by it. Null
+        without a deadline, or where none finishes.
+    least_usd
+        Proved: no run that finishes costs less, whatever the capacity; null where nothing is
+        proved.
+    gap
+        Relative distance of `usd_per_finished_run` from `least_usd`: what a plan that nobody tried
+        may save at most.
+    carbon_g
+        Mean emissions of a run, grams of CO2e; null without a deadline, or where nobody knows.
+    """
+
+    asked: Share
+    reached: Share
+    reached_in_fresh_scenarios: Share
+    holds: bool
+    scenarios: Natural
+    seed: int
+    ranks: Some[Rank]
+    status: Maybe[Literal["holds", "not-assured", "over-budget", "not-reached"]] = UNSET
+    assured: Maybe[Annotated[float, Meta(le=1)]] = UNSET
+    ladders_tried: Maybe[Count] = UNSET
+    deadline_hours: Maybe[float | None] = UNSET
+    mean_hours: Maybe[float | None] = UNSET
+    mean_starts: Maybe[float | None] = UNSET
+    usd: Maybe[float | None] = UNSET
+    usd_per_finished_run: Maybe[float | None] = UNSET
+    tail_usd: Maybe[float | None] = UNSET
+    least_usd: Maybe[float | None] = UNSET
+    gap: Maybe[float | None] = UNSET
+    carbon_g: Maybe[float | None] = UNSET
+    mean_samples_per_second: Maybe[float | None] = UNSET
+
+
+class Result(Part, frozen=True, tag_field="schema", tag="placer.result/v1"):
+    """Units stand in the names; prices are USD.
+
+    Parameters
+    ----------
+    speed_interval_level
+        Share of runs within low and high of a speed, at least.
+    batches
+        One row for each target batch size of a range that was solved by itself; empty where one was
+        given.
+    proof
+        What was proved about each strategy; empty where the solver proves nothing that way.
+    certificate
+        Only in saved files.
+    problem
+        Only in saved files with a placement.
+    question
+        Only in saved files without a placement.
+    """
+
+    request: Request
+    data: BookData
+    status: Solved
+    objective: Objective
+    solver: Search
+    placement: Placement | None
+    estimate: EstimatePart | None
+    alternatives: list[Option]
+    baselines: list[Option]
+    near_misses: list[Option]
+    nearest: list[Option]
+    verdict: list[str]
+    warnings: list[Message]
+    outlook: Outlook | None
+    notes: list[Message]
+    speed_interval_level: Maybe[Annotated[Positive, Meta(le=1)]] = UNSET
+    verification: Maybe[SecondOpinion] = UNSET
+    own_machines: Maybe[OwnMachines] = UNSET
+    price_risk: Maybe[PriceRisk | None] = UNSET
+    totals: Maybe[Totals | None] = UNSET
+    batch_proof: Maybe[BatchProof | None] = UNSET
+    batches: Maybe[list[BatchRow]] = UNSET
+    proof: Maybe[list[ModeProof]] = UNSET
+    certificate: Maybe[Certificate] = UNSET
+    confidence: Maybe[Confidence | None] = UNSET
+    problem: Maybe[SavedProblem] = UNSET
+    question: Maybe[SavedProblem] = UNSET
+
+
+class Axes(Part, frozen=True):
+    """Keys of a point that are plotted against each other."""
+
+    cost: str
+    gain: str
+
+
+class Solves(Part, frozen=True):
+    """Which solver answered, in what time and how many questions."""
+
+    name: str
+    seconds: Amount
+    solves: Count
+
+
+class FrontierPoint(Part, frozen=True):
+    """One placement of a frontier.
+
+    Parameters
+    ----------
+    samples_per_second
+        Samples/s that count towards the target.
+    marginal_usd_per_million_samples
+        Price of a million samples more than the point before gives; null for the first.
+    least_usd_per_hour
+        No placement that is as fast costs less; null: not proved.
+    most_samples_per_second
+        No placement that costs as much or less is faster; null: not proved.
+    gap
+        Larger relative distance of the two figures from their bounds.
+    """
+
+    usd_per_hour: Amount
+    samples_per_second: Amount
+    usd_per_million_samples: Amount
+    marginal_usd_per_million_samples: Amount | None
+    least_usd_per_hour: Amount | None
+    most_samples_per_second: Amount | None
+    gap: Amount | None
+    status: Literal["optimal", "time_limit", "memory_limit", "feasible"]
+    placement: Placement
+    estimate: EstimatePart
+
+
+class Frontier(Part, frozen=True, tag_field="schema", tag="placer.pareto/v1"):
+    """The frontier of cost against throughput; units stand in the names; prices are USD.
+
+    Parameters
+    ----------
+    status
+        Why there are no more points; complete: it is proved that there are none.
+    knee
+        Position in points.
+    best_value
+        Position in points of the lowest price of a sample.
+    points
+        From the cheapest to the fastest.
+    problem
+        Only in saved files.
+    """
+
+    request: Wishes
+    data: BookData
+    axes: Axes
+    status: Literal[
+        "complete",
+        "points",
+        "open",
+        "time_limit",
+        "memory_limit",
+        "interrupted",
+        "nothing",
+        "infeasible",
+        "unknown",
+    ]
+    proved: bool
+    gap: Amount
+    solver: Solves
+    knee: Count | None
+    best_value: Count | None
+    points: list[FrontierPoint]
+    nearest: list[Option]
+    warnings: list[Message]
+    problem: Maybe[SavedProblem] = UNSET
