@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from placer.cost_model.estimate import estimate
 from placer.documents.certificate_check import Checked, check_certificate
 from placer.documents.manifest.manifest_document import build_manifest
@@ -15,14 +17,24 @@ from placer.documents.manifest.versions import SCHEMA as MANIFEST_SCHEMA
 from placer.documents.many.frontier_check import check_frontier, frontier_words
 from placer.documents.many.portfolio_check import PORTFOLIO_SCHEMA, check_portfolio
 from placer.documents.saved_result import check_result, placement_from
-from placer.documents.schemas import PARETO_SCHEMA, RESULT_SCHEMA
+from placer.documents.schemas import (
+    PARETO_SCHEMA,
+    RESULT_SCHEMA,
+    document_type,
+    schema_name,
+)
 from placer.errors import PlacerError, unknown
+from placer.files.json_text import misfit
 from placer.problem.problem import SCHEMA as PROBLEM_SCHEMA
 from placer.problem.problem import Problem
 from placer.workload.overlay import FAMILY, overlay_from
 from placer.workload.overlay import SCHEMA as CALIBRATION_SCHEMA
 from placer.workload.profile import SCHEMA as PROFILE_SCHEMA
 from placer.workload.profile import profile_from_json
+
+
+SAVED = (RESULT_SCHEMA, PARETO_SCHEMA, PORTFOLIO_SCHEMA)
+"""Documents of answers; the readers of the others check the types of what they read."""
 
 
 def check_document(document: Any, where: str) -> str:
@@ -55,6 +67,8 @@ def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
     check = _check_manifest if str(schema).startswith(MANIFEST_FAMILY) else check
     if check is None:
         raise unknown("schema", str(schema), checks)
+    if str(schema) in SAVED:
+        _check_types(document, where)
     try:
         kind = check(document, where)
         confirms = {RESULT_SCHEMA: check_certificate, PARETO_SCHEMA: frontier_words}
@@ -72,6 +86,18 @@ def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
         raise PlacerError(
             f"{where}: not a complete {schema} document ({type(error).__name__}: {error})",
             "write it again with placer",
+        ) from None
+
+
+def _check_types(document: Mapping[str, Any], where: str) -> None:
+    """Refuse a document that lacks a key, or has a value of another kind or out of range."""
+    name = schema_name(document["schema"])
+    assert name is not None
+    try:
+        msgspec.convert(document, document_type(name))
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise PlacerError(
+            f"{where}: {misfit(error, document)}", "the file was edited, or made by another version"
         ) from None
 
 

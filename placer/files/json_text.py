@@ -53,5 +53,28 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return built
 
 
+def misfit(error: Exception, document: Any) -> str:
+    """Say where a document does not fit its type, by an error of msgspec, and what stands there.
+
+    Examples
+    --------
+    >>> misfit(ValueError("Expected `int` >= 1 - at `$.rows[0].count`"), {"rows": [{"count": 0}]})
+    'rows[0].count is 0: expected `int` >= 1'
+    >>> misfit(ValueError("Object missing required field `count` - at `$.rows[0]`"), {})
+    'rows[0]: object missing required field `count`'
+    """
+    words, _, path = str(error).partition(" - at `$")
+    words, path = words[:1].lower() + words[1:], path.rstrip("`")
+    value = document
+    try:
+        for index, key in re.findall(r"\[(\d+)\]|\.([^.\[]+)", path):
+            value = value[int(index)] if index else value[key]
+        named = isinstance(value, dict) or words.startswith("invalid")
+        shown = "" if named else f" is {json.dumps(value)[:40]}"
+    except (KeyError, IndexError, TypeError, ValueError):
+        shown = ""
+    return f"{path.lstrip('.')}{shown}: {words}" if path else words
+
+
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number")

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import bounded
-from placer.files.json_text import parse_json
+from placer.files.json_text import misfit, parse_json
 from placer.market.catalog import Catalog, MeasuredLink
 from placer.market.network.graph import network_of
 from placer.records import Positive, replace
@@ -365,7 +365,7 @@ def _made(kind: type[Any], values: dict[str, Any], where: str) -> Any:
     except PlacerError as error:
         raise PlacerError(f"{where}: {error.message}", error.hint) from None
     except (msgspec.ValidationError, OverflowError) as error:
-        raise PlacerError(f"{where}: {error}", WRITE_AGAIN) from None
+        raise PlacerError(f"{where}: {misfit(error, values)}", WRITE_AGAIN) from None
 
 
 def _rate_key(rate: Rate) -> tuple[str, int, str]:

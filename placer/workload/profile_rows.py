@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from placer.errors import PlacerError, unknown
+from placer.files.json_text import misfit
 from placer.workload.measurement import Measurement, Point
 
 
@@ -50,4 +51,6 @@ def build(kind: type[msgspec.Struct], raw: Any, where: str) -> Any:
     except PlacerError as error:
         raise PlacerError(f"{where}: {error.message}", error.hint) from None
     except (msgspec.ValidationError, OverflowError) as error:
-        raise PlacerError(f"{where}: {error}", "see profiles/roberta-xlm.json") from None
+        raise PlacerError(
+            f"{where}: {misfit(error, raw)}", "see profiles/roberta-xlm.json"
+        ) from None

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import PROCESS_TIMEOUT_S, ROOT, Run, in_fresh_python
 from placer.cli import COMMANDS
-from placer.documents.schemas import SCHEMA_NAMES, schema_text
+from placer.documents.schemas import SCHEMA_NAMES, schema_document, schema_text
 from placer.problem.exchange import STRATEGIES
 
 ERBEN = ("--model", "roberta-xlm", "--catalog", "erben-2023")
@@ -409,8 +409,6 @@ def test_documents_of_every_exchange_follow_their_schemas(
 
 def test_schemas_name_every_strategy() -> None:
     """A new strategy needs a word in both schemas."""
-    result, manifest = json.loads(schema_text("result")), json.loads(schema_text("manifest"))
-    assert set(result["$defs"]["placement"]["properties"]["exchange"]["enum"]) == {*STRATEGIES}
-    assert set(manifest["properties"]["exchange"]["properties"]["strategy"]["enum"]) == {
-        *STRATEGIES
-    }
+    result, manifest = schema_document("result")["$defs"], schema_document("manifest")["$defs"]
+    assert {*result["Placement"]["properties"]["exchange"]["enum"]} == {*STRATEGIES}
+    assert {*manifest["ExchangeSettings"]["properties"]["strategy"]["enum"]} == {*STRATEGIES}

@@ -293,7 +293,7 @@ TAMPERS: dict[str, tuple[Callable[[dict[str, Any]], None], str, str]] = {
         "that the answer is optimal",
     ),
     "factor": (other_factor, "samples_to_target of", ""),
-    "unknown method": (at("proof/1/method", "guess"), "is said to end by 'guess'", ""),
+    "unknown method": (at("proof/1/method", "guess"), "invalid enum value 'guess'", ""),
     "alone": (at("proof/1/method", "alone"), "is said to end by 'alone'", ""),
 }
 """Edit, what it is refused with, and else what is said not to be covered."""

@@ -23,7 +23,7 @@ from placer.advice.worlds.scenario import apply
 from placer.cli.ask import estimate, explain, pareto, recommend, robust, simulate, sweep, whatif
 from placer.documents.request import request_document
 from placer.documents.saved_result import check_result
-from placer.documents.schemas import schema_text
+from placer.documents.schemas import schema_document
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.problem.contradictions import INSIDE
@@ -337,7 +337,7 @@ def test_the_request_document_has_every_wish() -> None:
     the catalog, and spot is short for a market.
     """
     document = request_document(asked({}))
-    schema = json.loads(schema_text("result"))["properties"]["request"]
+    schema = schema_document("result")["$defs"]["Request"]
     of_rows = {key for wish in WISHES.values() for key in wish.keys}
     assert {name for name, wish in WISHES.items() if not wish.keys} == {
         "figures",

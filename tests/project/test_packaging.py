@@ -64,7 +64,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_and_sdist_hold_the_data(built: Path) -> None:
-    """Books, profiles, schemas, the licence and every module of placer and its solvers are
+    """Books, profiles, the licence and every module of placer and its solvers are
     inside.
     """
     names = zipfile.ZipFile(next(built.glob("*.whl"))).namelist()

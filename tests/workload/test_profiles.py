@@ -308,7 +308,10 @@ def test_more_devices_of_a_kind_that_failed_do_not_help() -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"gpu": "T4", "gpu_count": 0, "source": "s"}, "0 x T4"),
+        (
+            {"gpu": "T4", "gpu_count": 0, "source": "s"},
+            "out_of_memory[0]: gpu_count is 0",
+        ),
         ({"gpu": "T4", "source": "s"}, "'gpu_count' is missing"),
         ({"gpu": "T4", "gpu_count": 4, "source": "s", "sps": 2}, "unknown key 'sps'"),
     ],

@@ -15,12 +15,12 @@ def command(name: str, listed: bool) -> None:
     """Print the JSON Schema of NAME: one for every document that a command prints or writes, such
     as result, manifest, profile, pareto, offers or error.
     """
-    from placer.documents.schemas import SCHEMA_NAMES, schema_document
+    from placer.documents.schemas import KINDS, SCHEMA_NAMES, schema_document
 
     if listed:
         width = max(map(len, SCHEMA_NAMES))
-        for each in SCHEMA_NAMES:
-            click.echo(f"{each:{width}}  {schema_document(each)['title']}")
+        for each, (_, title) in KINDS.items():
+            click.echo(f"{each:{width}}  {title}")
         return
     if name not in SCHEMA_NAMES:
         raise unknown("schema", name, SCHEMA_NAMES, "placer schema --list names them")

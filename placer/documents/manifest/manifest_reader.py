@@ -15,6 +15,7 @@ from placer.documents.manifest.rendezvous import STORE_TRANSPORTS, plain_name
 from placer.documents.manifest.types import Manifest
 from placer.documents.manifest.versions import migrated, version_of
 from placer.errors import PlacerError
+from placer.files.json_text import misfit
 from placer.problem.exchange import goes_on_without, strategy, traits
 from placer.problem.exchange.central import gradients_held
 from placer.problem.requirements import MOST_STREAMS
@@ -74,7 +75,7 @@ def read_manifest(document: Any, where: str, *, allow_edits: bool = False) -> Ma
         check_inner_keys(document["groups"])
         manifest = msgspec.convert(migrated(document, where), Manifest)
     except msgspec.ValidationError as error:
-        raise PlacerError(f"{where}: {error}", AGAIN) from None
+        raise PlacerError(f"{where}: {misfit(error, document)}", AGAIN) from None
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise PlacerError(
             f"{where}: not a complete manifest ({type(error).__name__}: {error})", AGAIN

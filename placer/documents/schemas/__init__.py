@@ -165,7 +165,11 @@ def _described(schema: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
     for base in reversed(kind.__mro__):
         said |= field_words(base.__doc__ or "")
     properties = {
-        key: {**value, **({"description": said[key]} if key in said else {})}
+        key: {
+            # What a reader takes where a key is missing is no promise of a document.
+            **{word: part for word, part in value.items() if word != "default"},
+            **({"description": said[key]} if key in said else {}),
+        }
         for key, value in schema.get("properties", {}).items()
     }
     built = {key: value for key, value in schema.items() if key not in ("title", "description")}

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, field
 
 from placer.cost_model.capacity.launch_forecast import SetForecast, ZoneForecast
-from placer.documents.schemas.parts import Anything, Day, Maybe, Part, every_key
+from placer.documents.schemas.parts import Anything, Day, Maybe, Named, Part, every_key
 from placer.market.capacity_table import CapacityRow
 from placer.market.catalog import VmOffer
 from placer.market.checks.coverage import Age, Cited, Covered, Unsure
@@ -240,7 +240,7 @@ class BookOrigin(Part, frozen=True, tag_field="schema", tag="placer.origin/v1"):
     notes: list[str]
 
 
-class Layer(Part, frozen=True):
+class Layer(Named, frozen=True):
     """A book of a catalog.
 
     Parameters
@@ -249,8 +249,6 @@ class Layer(Part, frozen=True):
         What the command that wrote the book recorded; null of other books.
     """
 
-    name: str
-    digest: str
     origin: BookOrigin | None
 
 
@@ -337,19 +335,12 @@ class CatalogExport(Part, frozen=True, tag_field="schema", tag="placer.catalog-e
     left_out: LeftOut
 
 
-class PinnedBook(Part, frozen=True):
-    """A book by its digest."""
-
-    name: str
-    digest: str
-
-
 class Pin(Part, frozen=True, tag_field="schema", tag="placer.pin/v1"):
     """Answer of placer catalog pin, and the file pin.json: the books of requests that name none,
     lowest first.
     """
 
-    catalogs: list[PinnedBook]
+    catalogs: list[Named]
 
 
 class Refresh(Part, frozen=True, tag_field="schema", tag="placer.refresh/v1"):

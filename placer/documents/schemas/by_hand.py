@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from placer.documents.schemas.parts import (
     BookData,
-    EstimatePart,
+    Estimate,
     Maybe,
     Message,
     Outlook,
@@ -27,7 +27,7 @@ class Estimated(Part, frozen=True, tag_field="schema", tag="placer.estimate/v1")
     request: Request
     data: BookData
     placement: Placement
-    estimate: EstimatePart
+    estimate: Estimate
     outlook: Outlook | None
     notes: list[Message]
     violations: list[Message]
@@ -43,7 +43,7 @@ class Compared(Part, frozen=True):
     """
 
     placement: Placement
-    estimate: EstimatePart
+    estimate: Estimate
     violations: list[str]
     outlook: Maybe[Outlook | None] = UNSET
 

@@ -11,7 +11,19 @@ from placer.problem.problem import PARTS
 from placer.records import Amount, Count, Natural, Share
 
 
-class MachineSpeed(Part, frozen=True):
+class DeviceSpeed(Part, frozen=True):
+    """Speeds of a device: alone, and in a group."""
+
+    gpu: str
+    gpu_count: Natural
+    alone: float
+    in_group: float
+    basis: str
+    machines: Maybe[Natural] = UNSET
+    inner: Maybe[Plan | None] = UNSET
+
+
+class MachineSpeed(DeviceSpeed, frozen=True, kw_only=True):
     """Speeds of a machine of the answer: alone, and in a group.
 
     Parameters
@@ -24,14 +36,7 @@ class MachineSpeed(Part, frozen=True):
     place: str
     offer: str
     market: str
-    gpu: str
-    gpu_count: Natural
-    alone: float
-    in_group: float
-    basis: str
     free_share: Maybe[Share] = UNSET
-    machines: Maybe[Natural] = UNSET
-    inner: Maybe[Plan | None] = UNSET
 
 
 class LinkSpeed(Part, frozen=True):
@@ -71,16 +76,9 @@ class Searched(Part, frozen=True):
     islands: list[IslandKind]
 
 
-class DeviceSpeed(Part, frozen=True):
+class AdmittedSpeed(DeviceSpeed, frozen=True):
     """Speeds of an admitted device: alone, and in a group."""
 
-    gpu: str
-    gpu_count: Natural
-    alone: float
-    in_group: float
-    basis: str
-    machines: Maybe[Natural] = UNSET
-    inner: Maybe[Plan | None] = UNSET
     network_gbps: Maybe[float | None] = UNSET
     fabric: Maybe[str] = UNSET
 
@@ -97,7 +95,7 @@ class Mode(Part, frozen=True):
 class Relaxation(Part, frozen=True):
     """What the bounds of whole strategies are checked with."""
 
-    speeds: list[DeviceSpeed]
+    speeds: list[AdmittedSpeed]
     multipliers: list[float]
     modes: list[Mode]
 

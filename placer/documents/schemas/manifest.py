@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta
 
 from placer.cost_model.convergence import Multiplier
-from placer.documents.manifest.types import Inputs, Server
+from placer.documents.manifest.types import Server
 from placer.documents.manifest.versions import ISLANDS_SCHEMA, SCHEMA
 from placer.documents.schemas.parts import (
     Closed,
@@ -169,7 +169,7 @@ class DataPlan(Part, frozen=True):
 
 
 class Expected(Part, frozen=True):
-    """What the estimate says; see `EstimatePart`."""
+    """What the estimate says; see `Estimate`."""
 
     samples_per_second: Range
     effective_samples_per_second: Range
@@ -214,6 +214,19 @@ class Bucket(Part, frozen=True):
     name: Name
 
 
+class PlanInputs(Part, frozen=True):
+    """What the plan was made from."""
+
+    catalog: str
+    digest: str
+    profile_digest: str
+    as_of: Maybe[str | None] = UNSET
+    oldest: Maybe[str] = UNSET
+    egress_as_of: Maybe[str] = UNSET
+    egress_oldest: Maybe[str] = UNSET
+    changes: Maybe[list[str]] = UNSET
+
+
 class AnyManifest(Part, frozen=True):
     """What manifests of all versions have.
 
@@ -232,7 +245,7 @@ class AnyManifest(Part, frozen=True):
     data: DataPlan
     expected: Expected
     drift: Drift
-    inputs: Inputs
+    inputs: PlanInputs
     digest: Digest
     rendezvous: Maybe[Rendezvous] = UNSET
     buckets: Maybe[list[Bucket]] = UNSET

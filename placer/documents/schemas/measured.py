@@ -6,7 +6,16 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta
 
-from placer.documents.schemas.parts import Anything, Closed, Day, Digest, Maybe, Part, Some
+from placer.documents.schemas.parts import (
+    NOT_NULL,
+    Anything,
+    Closed,
+    Day,
+    Digest,
+    Maybe,
+    Part,
+    Some,
+)
 from placer.records import Amount, Count, Natural, Positive, Share, one_of
 from placer.workload.architecture import Architecture
 from placer.workload.constants import HostConstants
@@ -15,7 +24,6 @@ from placer.workload.overlay import LinkSpeed
 from placer.workload.profile import LONGEST_SAMPLE, Efficiency, ModelProfile, Rate
 from placer.workload.profile import SCHEMA as PROFILE_SCHEMA
 
-NOT_NULL = Meta(extra_json_schema={"not": {"type": "null"}})
 SHORT = Meta(extra_json_schema={"maxLength": LONGEST_SAMPLE})
 SOME_TEXT = Meta(extra_json_schema={"type": "string", "minLength": 1})
 NEEDS_TENSORS = Meta(extra_json_schema={"required": ["s_per_tensor"]})  # older than other defaults

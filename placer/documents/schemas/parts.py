@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from placer.cost_model.convergence import Multiplier
 from placer.cost_model.outlook.outlook import MonthOutlook, SpotOutlook
+from placer.cost_model.outlook.risk import Risk
 from placer.market.catalog import MARKETS
 from placer.problem.exchange import STRATEGIES
 from placer.problem.requirements import TRANSPORTS
@@ -27,6 +28,7 @@ def every_key(kind: type[Any]) -> Meta:
     return Meta(extra_json_schema={"required": list(names)})
 
 
+NOT_NULL = Meta(extra_json_schema={"not": {"type": "null"}})  # missing, where there is none
 Day = Annotated[str, Meta(extra_json_schema={"format": "date"})]
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Basis = Annotated[str, one_of(*BASES)]
@@ -51,6 +53,13 @@ class Part(Struct, frozen=True):
 
 class Closed(Part, frozen=True, forbid_unknown_fields=True):
     """An object without other keys."""
+
+
+class Named(Part, frozen=True):
+    """What another file says, by its name and digest."""
+
+    name: str
+    digest: str
 
 
 class Range(Part, frozen=True):
@@ -227,7 +236,7 @@ class DataPasses(Part, frozen=True):
     later_samples_per_second: Amount
 
 
-class EstimatePart(Part, frozen=True):
+class Estimate(Part, frozen=True):
     """What a placement does and costs. ``samples_per_second`` pass through the workers; effective
     ones count towards the target, and ``usd_per_million_samples`` is per million of these.
     ``step_seconds`` and the bytes of links are those of one round: from exchange to exchange,
@@ -265,7 +274,13 @@ class Option(Part, frozen=True):
     label: str
     note: str
     placement: Placement
-    estimate: EstimatePart
+    estimate: Estimate
+
+
+class Spot(SpotOutlook, frozen=True, kw_only=True):
+    """What spot machines do to a run; risk came later."""
+
+    risk: Annotated[Risk | None, NOT_NULL] = None
 
 
 class Outlook(Part, frozen=True):
@@ -274,10 +289,10 @@ class Outlook(Part, frozen=True):
     Parameters
     ----------
     spot
-        Null without spot machines. Its ``risk`` came later.
+        Null without spot machines.
     """
 
-    spot: SpotOutlook | None
+    spot: Spot | None
     month: MonthOutlook
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET
 
-from placer.documents.schemas.parts import Closed, EstimatePart, Maybe, Part, Placement
+from placer.documents.schemas.parts import Closed, Estimate, Maybe, Part, Placement
 from placer.documents.schemas.result import Result
 
 
@@ -133,7 +133,7 @@ class PortfolioJob(Part, frozen=True):
     alone_workers: list[str]
     displaced: list[Displaced]
     placement: Placement | None
-    estimate: EstimatePart | None
+    estimate: Estimate | None
     result: Maybe[Result] = UNSET
     alone_samples_per_second: Maybe[float | None] = UNSET
     share: Maybe[float | None] = UNSET
@@ -172,4 +172,4 @@ class Portfolio(Closed, frozen=True, tag_field="schema", tag="placer.portfolio/v
     giving_way: list[str]
     left_out_proved: bool
     solver: PortfolioSearch
-    fair: Maybe[Fairness] = UNSET
+    fair: Maybe[Fairness | None] = UNSET

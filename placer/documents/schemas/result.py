@@ -10,7 +10,7 @@ from placer.documents.schemas.certificate import Certificate
 from placer.documents.schemas.parts import (
     BookData,
     Closed,
-    EstimatePart,
+    Estimate,
     Maybe,
     Message,
     Objective,
@@ -123,7 +123,7 @@ class PriceCase(Part, frozen=True):
     proved: bool
     on_outlier: bool
     placement: Placement | None
-    estimate: EstimatePart | None
+    estimate: Estimate | None
 
 
 class PriceRisk(Part, frozen=True):
@@ -197,7 +197,7 @@ class Rank(Part, frozen=True):
     """A placement of a plan with fallbacks."""
 
     placement: Placement
-    estimate: EstimatePart
+    estimate: Estimate
     chance_alone: Share
     mean_hours: Amount
     certain: bool
@@ -281,7 +281,7 @@ class Result(Part, frozen=True, tag_field="schema", tag="placer.result/v1"):
     objective: Objective
     solver: Search
     placement: Placement | None
-    estimate: EstimatePart | None
+    estimate: Estimate | None
     alternatives: list[Option]
     baselines: list[Option]
     near_misses: list[Option]
@@ -345,7 +345,7 @@ class FrontierPoint(Part, frozen=True):
     gap: Amount | None
     status: Literal["optimal", "time_limit", "memory_limit", "feasible"]
     placement: Placement
-    estimate: EstimatePart
+    estimate: Estimate
 
 
 class Frontier(Part, frozen=True, tag_field="schema", tag="placer.pareto/v1"):

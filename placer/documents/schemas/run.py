@@ -6,15 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta
 
-from placer.documents.schemas.parts import Anything, Closed, Maybe, Part
+from placer.documents.schemas.parts import Anything, Closed, Maybe, Named, Part
 from placer.records import Amount, Count, Natural, Positive
-
-
-class PlanName(Part, frozen=True):
-    """The manifest that was run."""
-
-    name: str
-    digest: str
 
 
 class RunGroup(Part, frozen=True):
@@ -51,7 +44,7 @@ class RunStart(Line, frozen=True, tag="run"):
     """
 
     schema: Literal["placer.run/v1"]
-    manifest: PlanName
+    manifest: Named
     model: str
     gradient_bytes: Amount
     groups: list[RunGroup]

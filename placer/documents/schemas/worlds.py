@@ -9,8 +9,9 @@ from msgspec import UNSET, Meta, field
 from placer.documents.schemas.parts import (
     BookData,
     Digest,
-    EstimatePart,
+    Estimate,
     Maybe,
+    Named,
     Objective,
     Part,
     Placement,
@@ -23,7 +24,16 @@ from placer.problem.words.changes import Change
 from placer.records import Amount, Count, Natural, Positive, Share
 
 Figure = Literal["price", "bandwidth", "rate", "phi"]
-Named = Annotated[Change, every_key(Change)]
+Changed = Annotated[Change, every_key(Change)]
+
+
+class Answered(Part, frozen=True):
+    """What is best in a world."""
+
+    status: Solved
+    objective: Objective
+    placement: Placement | None
+    estimate: Estimate | None
 
 
 class Factor(Part, frozen=True):
@@ -78,19 +88,14 @@ class Steadiest(Part, frozen=True):
     expected_loss: float
 
 
-class MeasuringWorth(Part, frozen=True):
+class MeasuringWorth(Factor, frozen=True):
     """What it is worth to measure a figure."""
 
-    kind: Figure
-    figure: str
-    low: float
-    high: float
-    basis: str
     expected_loss_saved: float
     measure: str
 
 
-class Robust(Part, frozen=True, tag_field="schema", tag="placer.robust/v1"):
+class Robust(Answered, frozen=True, kw_only=True, tag_field="schema", tag="placer.robust/v1"):
     """What a recommendation loses against the best placement if figures are not what the book says.
 
     Parameters
@@ -102,10 +107,6 @@ class Robust(Part, frozen=True, tag_field="schema", tag="placer.robust/v1"):
 
     request: Request
     data: BookData
-    status: Solved
-    objective: Objective
-    placement: Placement | None
-    estimate: EstimatePart | None
     factors: list[Factor]
     regret: Regret | None
     worst: WorstWorld | None
@@ -192,14 +193,10 @@ class SweepHeader(SweepQuestion, frozen=True, tag_field="schema", tag="placer.sw
 SweepLine = (SweepHeader, SweepRow)
 
 
-class WhatIfSide(Part, frozen=True):
+class WhatIfSide(Answered, frozen=True):
     """The question and its answer, before or after the change."""
 
     request: Request
-    status: Solved
-    objective: Objective
-    placement: Placement | None
-    estimate: EstimatePart | None
 
 
 class WhatIfDifference(Part, frozen=True):
@@ -221,7 +218,7 @@ class KeptValue(Part, frozen=True):
 class KeptPlacement(Part, frozen=True):
     """The old placement in the changed world."""
 
-    estimate: EstimatePart | None
+    estimate: Estimate | None
     objective: KeptValue
     violations: list[str]
     relative_regret: float | None
@@ -232,19 +229,12 @@ class WhatIf(Part, frozen=True, tag_field="schema", tag="placer.whatif/v1"):
 
     request: Request
     data: BookData
-    changes: list[Named]
+    changes: list[Changed]
     before: WhatIfSide
     after: WhatIfSide
     difference: WhatIfDifference | None
     same_placement: bool
     kept: KeptPlacement | None
-
-
-class ManifestName(Part, frozen=True):
-    """A launch manifest."""
-
-    name: str
-    digest: str
 
 
 class ObservedSpeed(Part, frozen=True):
@@ -281,18 +271,9 @@ class Running(Part, frozen=True):
     """The plan without lost workers in the observed world; null if all are lost."""
 
     placement: Placement | None
-    estimate: EstimatePart | None
+    estimate: Estimate | None
     value: float | None
     violations: list[str]
-
-
-class NewAnswer(Part, frozen=True):
-    """What is best in the observed world."""
-
-    status: Solved
-    objective: Objective
-    placement: Placement | None
-    estimate: EstimatePart | None
 
 
 class Replan(Part, frozen=True, tag_field="schema", tag="placer.replan/v1"):
@@ -306,13 +287,13 @@ class Replan(Part, frozen=True, tag_field="schema", tag="placer.replan/v1"):
         Seconds from the beginning of a move until it has paid off: move_seconds / gain.
     """
 
-    manifest: ManifestName
+    manifest: Named
     request: Request
     data: BookData
     observed: Observed
-    changes: list[Named]
+    changes: list[Changed]
     running: Running | None
-    answer: NewAnswer
+    answer: Answered
     verdict: Literal["keep", "restore", "move", "nothing"]
     gain: float | None
     move_seconds: float
