@@ -33,73 +33,6 @@ from placer.records import replace
 from placer.units import format_plain
 from placer.workload.inner_plan import InnerPlan
 
-RESULT_KEYS = (
-    "schema",
-    "request",
-    "data",
-    "status",
-    "objective",
-    "solver",
-    "placement",
-    "estimate",
-    "totals",
-    "outlook",
-    "alternatives",
-    "baselines",
-    "near_misses",
-    "nearest",
-    "verdict",
-    "notes",
-    "warnings",
-    "batches",
-)
-"""Keys of a result document."""
-LATER_KEYS = (
-    "proof",
-    "problem",
-    "question",
-    "certificate",
-    "verification",
-    "batch_proof",
-    "price_risk",
-    "confidence",
-    "own_machines",
-    "speed_interval_level",
-)
-"""Keys that not every result document has."""
-LATER_WISHES = frozenset(
-    {
-        "sample",
-        "confidence",
-        "expected",
-        "max_share",
-        "on_demand_floor",
-        "oldest_price",
-        "tokens",
-        "sequence_length",
-        "lora",
-        "qlora",
-        "transport",
-        "max_machines",
-        "machines_per_island",
-        "sharding",
-        "tensor_parallel",
-        "checkpointing",
-        "microbatch",
-        "precision",
-        "quorum",
-        "grace_seconds",
-        "data_bytes",
-        "data_cache",
-        "budget_rate",
-        "uniform",
-        "batch_assumed",
-        "trainable_parameters",
-        "supply",
-        "startup_seconds",
-    }
-)
-"""Keys of the request that files of older versions lack."""
 MOST_GAP = 0.5
 """Largest gap that can be asked for."""
 LARGEST = 1e300
@@ -200,7 +133,9 @@ def check_result(document: Mapping[str, Any], where: str) -> str:
     PlacerError
         If a key is unknown, a limit is broken, or a figure differs from what is written.
     """
-    extra = sorted(set(document) - {*RESULT_KEYS, *LATER_KEYS})
+    from placer.documents.schemas.result import Result
+
+    extra = sorted(set(document) - {"schema", *Result.__struct_fields__})
     if extra:
         raise PlacerError(
             f"{where}: unknown key '{extra[0]}'", "the file was edited, or made by another version"
@@ -266,11 +201,16 @@ def priced_again(placement: Placement, problem: Problem, written: Mapping[str, A
 
 
 def is_request(written: Any, request: Mapping[str, Any]) -> bool:
-    """Tell whether a request is that of the problem; keys that came later may be missing."""
+    """Tell whether a request is that of the problem; keys that came later may be missing, but not
+    that of a quota, which means another one where it is missing.
+    """
+    from placer.documents.schemas.request import Request
+
     if not isinstance(written, Mapping):
         return False
+    optional = {field.name for field in msgspec.structs.fields(Request) if not field.required}
     missing = {*request} - {*written}
-    return missing <= LATER_WISHES and written == {
+    return missing <= optional - {"quota_gpus"} and written == {
         key: value for key, value in request.items() if key not in missing
     }
 

@@ -32,7 +32,6 @@ from placer.workload.overlay import SCHEMA as CALIBRATION_SCHEMA
 from placer.workload.profile import SCHEMA as PROFILE_SCHEMA
 from placer.workload.profile import profile_from_json
 
-
 SAVED = (RESULT_SCHEMA, PARETO_SCHEMA, PORTFOLIO_SCHEMA)
 """Documents of answers; the readers of the others check the types of what they read."""
 

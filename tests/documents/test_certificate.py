@@ -459,7 +459,7 @@ EDITS: dict[str, tuple[str, Any, str]] = {
     "odd figure": (
         "certificate/figures/machines/0",
         {},
-        "not a complete placer.result/v1 document",
+        "figures.machines.0.: object missing required field `gpu`",
     ),
     "link": (
         "certificate/figures/links/0/bytes_per_second",
@@ -481,7 +481,7 @@ EDITS: dict[str, tuple[str, Any, str]] = {
         lambda v: v * 0.5,
         "not those of the profile",
     ),
-    "version": ("certificate/schema", "placer.certificate/v9", "unknown certificate"),
+    "version": ("certificate/schema", "placer.certificate/v9", "certificate.schema: invalid value"),
 }
 """Path, new value, and what the error must name."""
 

@@ -72,7 +72,7 @@ def test_version_1_does_not_know_islands() -> None:
     [
         (("groups", 0, "machines"), 0, "an island of group workers-0 has 0 machines"),
         (("groups", 0, "machines"), 10**9, "an island of group workers-0 has 1,000,000,000"),
-        (("groups", 0, "machines"), "two", "Expected `int`, got `str`"),
+        (("groups", 0, "machines"), "two", "machines is .two.: expected `int`"),
         (("groups", 0, "machines"), 1, "group workers-1 starts at rank 4, but 2 machines stand"),
         (("groups", 1, "rank_offset"), 2, "starts at rank 2, but 4 machines stand before it"),
         (("world_size",), 3, "5 machines in groups, world_size 3"),
@@ -85,8 +85,8 @@ def test_version_1_does_not_know_islands() -> None:
         (("groups", 0, "inner", "tensor_parallel"), 8, "8 GPUs of group workers-0 share each"),
         (("groups", 0, "inner", "microbatch"), 0, "microbatch 0"),
         (("groups", 0, "inner", "microbatch"), 10**9, "microbatch 1000000000"),
-        (("groups", 0, "inner", "microbatch"), 1.5, "Expected `int`, got `float`"),
-        (("groups", 0, "inner"), "zero-3", "Expected `object | null`, got `str`|key of an inner"),
+        (("groups", 0, "inner", "microbatch"), 1.5, "inner.microbatch is 1.5: expected `int`"),
+        (("groups", 0, "inner"), "zero-3", "expected `object | null`, got `str`|key of an inner"),
         (("groups", 0, "inner"), {"shardings": "none"}, "key of an inner plan 'shardings'"),
     ],
 )

@@ -607,7 +607,7 @@ def broken(
         (lambda d: d.update(kapa=1), "a similar key exists: 'kappa'"),
         (lambda d: d.pop("hosts"), "'hosts' is missing"),
         (lambda d: d["hosts"]["t4"].update(base_s=-1), "base_s of a host is -1"),
-        (lambda d: d["hosts"]["t4"].update(base_s="much"), "Expected `float`"),
+        (lambda d: d["hosts"]["t4"].update(base_s="much"), "expected `float`"),
         (lambda d: d["hosts"].update(t5=d["hosts"]["t4"]), "unknown host class 't5'"),
         (lambda d: d["hosts"].update(t4=3), "not an object"),
         (lambda d: d["kappa"].update(slow=0.1), "kappa is"),

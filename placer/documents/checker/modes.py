@@ -39,7 +39,8 @@ def required_modes(problem: Mapping[str, Any]) -> set[tuple[str, int]]:
     Notes
     -----
     Single machines are required where the request surely admits them: rules about machines and data
-    that name several places ask for several machines.
+    that name several places ask for several machines, and one machine has all of the speed, which
+    no share below 100 % allows.
     """
     wish = problem["requirements"]
     strategies = [name for name in _named(problem) if _able(name, problem)]
@@ -55,7 +56,7 @@ def required_modes(problem: Mapping[str, Any]) -> set[tuple[str, int]]:
     }
     alone = wish["min_workers"] == 1 and wish["min_regions"] <= 1
     staying = {data["place"] for data in wish["datasets"] if not data["may_move"]}
-    if alone and not wish["used"] and len(staying) < 2:
+    if alone and not wish["used"] and not wish.get("max_shares") and len(staying) < 2:
         modes.add(("none", 1))
     return modes
 

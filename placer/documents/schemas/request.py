@@ -72,10 +72,18 @@ class Wishes(Part, frozen=True):
     calibration: str
     interruption: float | None
     unavailable: float | None
+    use: list[str]
+    samples: Natural | None
+    deadline_seconds: float | None
+    budget_usd: float | None
+    batch_range: tuple[Natural, Natural] | None
+    critical_batch: Natural | None
+    max_carbon_g_per_hour: float | None
+    min_regions: Natural
+    max_regions: Natural
     sample: Maybe[str | None] = UNSET
     batch_assumed: Maybe[bool] = UNSET
     trainable_parameters: Maybe[int | None] = UNSET
-    use: Maybe[list[str]] = UNSET
     quota_gpus: Maybe[int | None] = UNSET
     uniform: Maybe[bool] = UNSET
     supply: Maybe[int | None] = UNSET
@@ -84,16 +92,8 @@ class Wishes(Part, frozen=True):
     grace_seconds: Maybe[Positive | None] = UNSET
     data_bytes: Maybe[float | None] = UNSET
     data_cache: Maybe[Annotated[str, one_of(*CACHES)] | None] = UNSET
-    samples: Maybe[Natural | None] = UNSET
-    deadline_seconds: Maybe[float | None] = UNSET
-    budget_usd: Maybe[float | None] = UNSET
     budget_rate: Maybe[str | None] = UNSET
-    batch_range: Maybe[tuple[Natural, Natural] | None] = UNSET
-    critical_batch: Maybe[Natural | None] = UNSET
-    max_carbon_g_per_hour: Maybe[float | None] = UNSET
     oldest_price: Maybe[Day | None] = UNSET
-    min_regions: Maybe[Natural] = UNSET
-    max_regions: Maybe[Natural] = UNSET
     tokens: Maybe[Natural | None] = UNSET
     sequence_length: Maybe[Natural | None] = UNSET
     lora: Maybe[Natural | None] = UNSET
