@@ -51,14 +51,21 @@ def wrong_proof(document: Mapping[str, Any], whole: Problem | None) -> Iterator[
         where neither has it.
     """
     if "proof" in document:
-        yield from _wrong_modes(document)
-        yield from _wrong_bounds(document)
+        if batch_range_of(document) is None:  # else the modes are those of one batch or span
+            yield from _wrong_modes(document)
+            yield from _wrong_bounds(document)
         yield from _wrong_methods(document)
         if document.get("certificate") is not None:
             yield from _wrong_gap(document)
     yield from _wrong_relaxation(document)
     yield from _wrong_search(document, whole)
     yield from _refuted(document, whole)
+
+
+def batch_range_of(document: Mapping[str, Any]) -> Any:
+    """Return the range of batches that the question of a result leaves open; None of one batch."""
+    question = document.get("problem", document.get("question"))
+    return None if question is None else question["requirements"].get("batch_range")
 
 
 def _wrong_modes(document: Mapping[str, Any]) -> Iterator[str]:
@@ -147,7 +154,7 @@ def _reached(document: Mapping[str, Any]) -> float | None:
 
 def _wrong_gap(document: Mapping[str, Any]) -> Iterator[str]:
     """Check that the gap which was asked for can be that of the proof."""
-    if _reached(document) is None or not document["proof"] or document["batches"]:
+    if _reached(document) is None or not document["proof"] or batch_range_of(document):
         return
     if not (_shows_gap(document) or any(_rests_on_root(m, document) for m in document["proof"])):
         yield (
@@ -289,6 +296,11 @@ def proof_words(document: Mapping[str, Any], whole: Problem | None) -> tuple[lis
     if can_refute(whole) and (bound is not None or document["status"] == "infeasible"):
         beaten = "keep every limit" if bound is None else "beat the claimed bound"
         confirmed.append(f"no equal machines in one place {beaten}")
+    batches = batch_range_of(document)
+    if batches is not None:
+        low, high = batches
+        what = f"{UNCOVERED} that no batch from {low:,} to {high:,} is better"
+        return confirmed, [f"{what}: that rests on the solver's word; --again solves again"]
     if not modes:
         words = (
             "nothing is proved"
@@ -339,7 +351,7 @@ def proof_words(document: Mapping[str, Any], whole: Problem | None) -> tuple[lis
             f"{UNCOVERED} that {what}: that rests on the solver's word for {len(trusted)} of "
             f"{len(modes)} strategies; --again solves again",
         )
-    if _reached(document) is not None and not document["batches"] and not _shows_gap(document):
+    if _reached(document) is not None and not _shows_gap(document):
         gap_asked = 100 * document["certificate"]["gap"]
         trusted.append(f"{UNCOVERED} the gap of {gap_asked:.3g} % that was asked for")
     if not holds_market(document["certificate"]):

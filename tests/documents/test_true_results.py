@@ -1,0 +1,55 @@
+"""What a command writes is valid, whatever was asked: questions whose files were once refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+import placer
+from placer.documents.validate import examine_document
+from placer.errors import PlacerError
+
+ERBEN: dict[str, Any] = {"catalog": "erben-2023"}
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "shares": {**ERBEN, "budget": "5/h", "max_share": "50%/region", "time_limit": "2s"},
+    "range by price": {
+        **ERBEN,
+        "gpu": "T4",
+        "budget": "2/h",
+        "tbs": "16Ki..32Ki",
+        "objective": "cost-per-sample",
+    },
+    "range by time": {
+        **ERBEN,
+        "gpu": "T4",
+        "budget": "2/h",
+        "tbs": "16Ki..32Ki",
+        "objective": "time",
+        "samples": "100M",
+    },
+    "community": {"budget": "3/h", "market": "community", "gpu": "RTX4090", "workers": "1"},
+}
+"""One machine has all of the speed; the modes of a range are those of one batch; machines of a
+community are looked up among spot ones.
+"""
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_true_result_is_valid(name: str) -> None:
+    """With and without the market."""
+    result = placer.recommend("roberta-xlm", **QUESTIONS[name])
+    assert result.placement is not None
+    for whole in (False, True):
+        document = json.loads(json.dumps(result.to_saved(whole=whole)))
+        _, checked = examine_document(document, "r.json")
+        assert checked is not None
+        if "range" in name:
+            assert "no batch from 16,384 to 32,768 is better" in " ".join(checked.trusted)
+
+
+def test_a_value_of_another_kind_is_named_with_its_path() -> None:
+    """Before anything is priced again."""
+    document = placer.recommend("roberta-xlm", gpu="T4", budget="1/h", **ERBEN).to_saved()
+    document["placement"]["workers"][0]["count"] = "two"
+    with pytest.raises(PlacerError, match=r'workers\[0\]\.count is "two": expected `int`'):
+        examine_document(document, "r.json")
