@@ -312,14 +312,10 @@ def proof_words(document: Mapping[str, Any], whole: Problem | None) -> tuple[lis
     if searched is not None and whole is not None:
         confirmed.append(searched_words(searched))
     if bound is not None:
-        gap = (
-            f", {100 * objective['gap']:.3g} % from the value"
-            if objective["gap"] > SAME
-            else ", and the value reaches it"
-        )
         many = f"best of the {len(modes)} bounds" if len(modes) > 1 else "only bound"
         confirmed.append(
-            f"the bound of {format_number(bound)} {asked.unit} is the {many} claimed{gap}"
+            f"the bound of {format_number(bound)} {asked.unit} is the {many} "
+            f"claimed{_gap_words(objective['gap'])}"
         )
     relaxation = document["certificate"]["relaxation"]
     closed = (
@@ -360,6 +356,13 @@ def proof_words(document: Mapping[str, Any], whole: Problem | None) -> tuple[lis
             "out again"
         )
     return confirmed, trusted
+
+
+def _gap_words(gap: float | None) -> str:
+    """Say how far a bound is from the value; nothing where no placement was found in time."""
+    if gap is None:
+        return ""
+    return f", {100 * gap:.3g} % from the value" if gap > SAME else ", and the value reaches it"
 
 
 def searched_words(searched: Mapping[str, Any]) -> str:

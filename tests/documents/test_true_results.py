@@ -12,6 +12,20 @@ from placer.errors import PlacerError
 ERBEN: dict[str, Any] = {"catalog": "erben-2023"}
 QUESTIONS: dict[str, dict[str, Any]] = {
     "shares": {**ERBEN, "budget": "5/h", "max_share": "50%/region", "time_limit": "2s"},
+    "shares of four": {
+        **ERBEN,
+        "gpu": "T4",
+        "workers": "4",
+        "max_share": "60%/region",
+        "time_limit": "3s",
+    },
+    "nothing yet": {
+        **ERBEN,
+        "gpu": "T4",
+        "workers": "4",
+        "max_share": "40%/provider",
+        "time_limit": "2s",
+    },
     "range by price": {
         **ERBEN,
         "gpu": "T4",
@@ -29,8 +43,8 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     },
     "community": {"budget": "3/h", "market": "community", "gpu": "RTX4090", "workers": "1"},
 }
-"""One machine has all of the speed; the modes of a range are those of one batch; machines of a
-community are looked up among spot ones.
+"""One machine has all of the speed; a search may end with a bound and no placement; the modes of a
+range are those of one batch; machines of a community are looked up among spot ones.
 """
 
 
@@ -38,7 +52,7 @@ community are looked up among spot ones.
 def test_a_true_result_is_valid(name: str) -> None:
     """With and without the market."""
     result = placer.recommend("roberta-xlm", **QUESTIONS[name])
-    assert result.placement is not None
+    assert (result.placement is None) == (name == "nothing yet")
     for whole in (False, True):
         document = json.loads(json.dumps(result.to_saved(whole=whole)))
         _, checked = examine_document(document, "r.json")

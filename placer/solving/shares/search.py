@@ -424,7 +424,7 @@ class _Search:
         return tuple(
             replace(
                 rows[-1],
-                method=max((row.method for row in rows), key=_METHODS.index),
+                method=self._method(rows),
                 bound=bound,
                 root_bound=None,
                 nodes=sum(row.nodes for row in rows),
@@ -432,6 +432,15 @@ class _Search:
             )
             for rows in self.modes.values()
         )
+
+    def _method(self, rows: Sequence[ModeProof]) -> str:
+        """Return how a strategy was ruled out; a range whose search was stopped was closed in parts
+        where nothing is left.
+        """
+        method = max((row.method for row in rows), key=_METHODS.index)
+        if method != "stopped" or self.left:
+            return method
+        return "search" if any(row.nodes or row.priced for row in rows) else "root"
 
 
 _METHODS = ("alone", "root", "search", "stopped")
