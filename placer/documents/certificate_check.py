@@ -123,7 +123,9 @@ def _uncovered(document: Mapping[str, Any], whole: Problem | None) -> Iterator[s
     parts += [name for name in ("price_risk", "confidence") if document.get(name)]
     if whole is None:
         parts += [part for part in CONSIDERED if document[part]]
-    parts += ["solver.seconds", "solver.candidates"]
+    parts += ["labels", "speed_interval_level", "solver.seconds", "solver.candidates"]
+    if document.get("proof"):
+        parts += ["root_bound, nodes and priced of the proof"]
     if document.get("certificate") is not None:
         parts += ["time_limit_s", "node_limit", "seed"]
     yield f"{UNCOVERED} {', '.join(parts)}"

@@ -15,7 +15,11 @@ from placer.documents.manifest.manifest_reader import read_manifest
 from placer.documents.manifest.versions import FAMILY as MANIFEST_FAMILY
 from placer.documents.manifest.versions import SCHEMA as MANIFEST_SCHEMA
 from placer.documents.many.frontier_check import check_frontier, frontier_words
-from placer.documents.many.portfolio_check import PORTFOLIO_SCHEMA, check_portfolio
+from placer.documents.many.portfolio_check import (
+    PORTFOLIO_SCHEMA,
+    check_portfolio,
+    portfolio_words,
+)
 from placer.documents.saved_result import check_result, placement_from
 from placer.documents.schemas import (
     PARETO_SCHEMA,
@@ -42,7 +46,7 @@ def check_document(document: Any, where: str) -> str:
 
 
 def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
-    """Check a document by its schema; say what it is and, of a result or a frontier, what is
+    """Check a document by its schema; say what it is and, of a saved answer, what is
     confirmed and what is taken on trust.
 
     Raises
@@ -70,7 +74,11 @@ def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
         _check_types(document, where)
     try:
         kind = check(document, where)
-        confirms = {RESULT_SCHEMA: check_certificate, PARETO_SCHEMA: frontier_words}
+        confirms = {
+            RESULT_SCHEMA: check_certificate,
+            PARETO_SCHEMA: frontier_words,
+            PORTFOLIO_SCHEMA: portfolio_words,
+        }
         confirm = confirms.get(str(schema))
         return kind, None if confirm is None else confirm(document, where)
     except (

@@ -1,11 +1,14 @@
 """What a command writes is valid, whatever was asked: questions whose files were once refused."""
 
+import copy
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import placer
+from conftest import ROOT, Run
 from placer.documents.validate import examine_document
 from placer.errors import PlacerError
 
@@ -67,3 +70,30 @@ def test_a_value_of_another_kind_is_named_with_its_path() -> None:
     document["placement"]["workers"][0]["count"] = "two"
     with pytest.raises(PlacerError, match=r'workers\[0\]\.count is "two": expected `int`'):
         examine_document(document, "r.json")
+
+
+def test_a_portfolio_holds_and_names_what_nobody_checks(run: Run, tmp_path: Path) -> None:
+    """Figures that follow from others are worked out again."""
+    path = tmp_path / "jobs.json"
+    assert run("portfolio", str(ROOT / "examples" / "jobs.toml"), "-o", str(path)).returncode == 0
+    document = json.loads(path.read_text(encoding="utf-8"))
+    _, checked = examine_document(document, "jobs.json")
+    assert checked is not None
+    for words in ("objective.bound", "worth", "that what is shared was asked so"):
+        assert words in checked.trusted[0]
+    for edit, message in (
+        (lambda d: d["objective"].update(value=1.0), "the objective is 1, but"),
+        (lambda d: d["objective"].update(gap=0.3), "gap, bound and value do not fit"),
+        (lambda d: d["objective"].update(bound=9.0), "do not fit|is beaten by the value"),
+        (lambda d: d["one_by_one"].update(saving=0.5), "saved is 0"),
+        (lambda d: d["jobs"][0].update(model="niser"), "the model of job"),
+        (lambda d: d["jobs"][0].update(slots="one"), r'jobs\[0\].slots is "one"'),
+        (
+            lambda d: d["jobs"][0]["result"]["certificate"].update(book="0" * 16),
+            "book|digest",
+        ),
+    ):
+        forged = copy.deepcopy(document)
+        edit(forged)
+        with pytest.raises(PlacerError, match=message):
+            examine_document(forged, "jobs.json")

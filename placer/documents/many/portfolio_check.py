@@ -7,7 +7,10 @@ from fnmatch import fnmatchcase
 from math import fsum
 from typing import Any
 
-from placer.documents.saved_result import check_result
+from placer.cost_model.objective import gap_between
+from placer.documents.certificate_check import Checked, check_certificate
+from placer.documents.proof_check import UNCOVERED
+from placer.documents.saved_result import check_result, first_difference
 from placer.errors import PlacerError
 from placer.units import counted
 
@@ -16,6 +19,20 @@ PORTFOLIO_SCHEMA = "placer.portfolio/v1"
 SAME = 1e-6
 """Relative slack of a sum against its limit."""
 Row = Mapping[str, Any]
+NEVER_COVERED = (
+    "objective.bound",
+    "per_dollar",
+    "fair.bound",
+    "one_by_one",
+    "that what is shared was asked so",
+    "name, priority, weight, max_share, start and reason of a job",
+    "what it has alone and what displaced it",
+    "worth",
+    "giving_way",
+    "left_out_proved",
+    "solver",
+)
+"""What a portfolio says and nothing works out again."""
 EDITED = "the file was edited, or made by another version"
 
 
@@ -35,8 +52,9 @@ def check_portfolio(document: Mapping[str, Any], where: str) -> str:
                 "save it with placer portfolio -o FILE",
             )
         check_result(job["result"], f"{where}: job '{job['name']}'")
-        for key in ("placement", "estimate"):
-            if job[key] != job["result"][key]:
+        own = {**job["result"], "model": job["result"]["request"]["model"]}
+        for key in ("model", "placement", "estimate"):
+            if job[key] != own[key]:
                 raise PlacerError(
                     f"{where}: the {key} of job '{job['name']}' is not that of its result", EDITED
                 )
@@ -44,6 +62,25 @@ def check_portfolio(document: Mapping[str, Any], where: str) -> str:
     if wrong:
         raise PlacerError(f"{where}: {wrong}", EDITED)
     return f"portfolio: {len(running)} of {counted(len(document['jobs']), 'job')} run"
+
+
+def portfolio_words(document: Mapping[str, Any], where: str) -> Checked:
+    """Price every job of a portfolio that adds up by the second implementation too; say what is
+    confirmed and what is taken on trust.
+
+    Raises
+    ------
+    PlacerError
+        Names the first job that is wrong.
+    """
+    for job in document["jobs"]:
+        if job["runs"]:
+            check_certificate(job["result"], f"{where}: job '{job['name']}'")
+    confirmed = (
+        "every job is priced again, by two implementations, within all limits",
+        "quotas, budget, machines and totals follow from the jobs",
+    )
+    return Checked(confirmed=confirmed, trusted=(f"{UNCOVERED} {', '.join(NEVER_COVERED)}",))
 
 
 def wrong_sums(document: Mapping[str, Any]) -> str:
@@ -90,10 +127,31 @@ def _wrong_value(document: Row, jobs: list[Row]) -> Iterator[str]:
         )
         if abs(objective["value"] - total) > SAME * max(1.0, total):
             yield f"all jobs do {total:g} weighted samples/s, not {objective['value']:g}"
+    yield from _wrong_bound(document)
+    if document["status"] == "all_run" and len(jobs) < len(document["jobs"]):
+        yield "all jobs are said to run"
     shares = [job["share"] for job in jobs if job.get("share") is not None]
     fair = document.get("fair")
     if fair is not None and shares and abs(fair["least_share"] - min(shares)) > SAME:
         yield f"the least share is {min(shares):g}, not {fair['least_share']:g}"
+
+
+def _wrong_bound(document: Row) -> Iterator[str]:
+    """Yield where value, bound, gap and saving of a portfolio contradict each other."""
+    objective, one = document["objective"], document["one_by_one"]
+    bound, value = objective["bound"], objective["value"]
+    sign = -1 if objective["name"] == "throughput" else 1
+    if objective["name"] == "cost" and abs(value - document["usd"]) > SAME * max(1.0, value):
+        yield f"the objective is {value:g}, but all jobs cost {document['usd']:g}"
+    if bound is not None:
+        if first_difference(gap_between(value, bound), objective["gap"], "objective.gap"):
+            yield "gap, bound and value do not fit each other"
+        if sign * (bound - value) > SAME * abs(bound):
+            yield f"the bound {bound:g} is beaten by the value {value:g}"
+    if one["saving"] is not None:
+        saving = sign * (one["value"] - value) / one["value"]
+        if first_difference(saving, one["saving"], "one_by_one.saving"):
+            yield f"saved is {saving:.3g}, not {one['saving']:.3g}"
 
 
 def _wrong_slot(jobs: list[Row], shared: Row, slot: int, when: str) -> Iterator[str]:
