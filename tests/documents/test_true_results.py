@@ -2,6 +2,7 @@
 
 import copy
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from conftest import ROOT, Run
 from placer.documents.validate import examine_document
 from placer.errors import PlacerError
 
+Edit = Callable[[dict[str, Any]], None]
 ERBEN: dict[str, Any] = {"catalog": "erben-2023"}
 QUESTIONS: dict[str, dict[str, Any]] = {
     "shares": {**ERBEN, "budget": "5/h", "max_share": "50%/region", "time_limit": "2s"},
@@ -81,7 +83,7 @@ def test_a_portfolio_holds_and_names_what_nobody_checks(run: Run, tmp_path: Path
     assert checked is not None
     for words in ("objective.bound", "worth", "that what is shared was asked so"):
         assert words in checked.trusted[0]
-    for edit, message in (
+    edits: tuple[tuple[Edit, str], ...] = (
         (lambda d: d["objective"].update(value=1.0), "the objective is 1, but"),
         (lambda d: d["objective"].update(gap=0.3), "gap, bound and value do not fit"),
         (lambda d: d["objective"].update(bound=9.0), "do not fit|is beaten by the value"),
@@ -92,7 +94,8 @@ def test_a_portfolio_holds_and_names_what_nobody_checks(run: Run, tmp_path: Path
             lambda d: d["jobs"][0]["result"]["certificate"].update(book="0" * 16),
             "book|digest",
         ),
-    ):
+    )
+    for edit, message in edits:
         forged = copy.deepcopy(document)
         edit(forged)
         with pytest.raises(PlacerError, match=message):
