@@ -12,7 +12,14 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from conftest import ROOT, Run
-from placer.documents.schemas import SCHEMA_NAMES, schema_document, schema_name
+from placer.documents.schemas import (
+    SCHEMA_NAMES,
+    document_type,
+    field_words,
+    schema_document,
+    schema_name,
+)
+from placer.documents.schemas.parts import Part
 
 SAVED = ROOT / "tests" / "fixtures" / "saved-2026-11"
 LINKS = ROOT / "tests" / "fixtures" / "links"
@@ -240,3 +247,17 @@ def test_every_schema_is_tried_and_stands_alone() -> None:
         assert {*re.findall(r'"\$ref": "([^"]*)"', json.dumps(schema))} <= parts
     for name, test in ELSEWHERE.items():
         assert name in (ROOT / "tests" / test).read_text(encoding="utf-8")
+
+
+def test_docstrings_describe_fields_that_exist() -> None:
+    """Else a word about a field that was renamed would be lost without a sound."""
+    for name in SCHEMA_NAMES:
+        document_type(name)
+    kinds, found = [Part], 0
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        said = field_words(kind.__doc__ or "")
+        assert {*said} <= {*kind.__struct_encode_fields__}, kind
+        found += len(said)
+    assert found > 150

@@ -10,6 +10,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -101,6 +102,7 @@ def schema_name(version: object) -> str | None:
     return name if known else None
 
 
+@cache
 def schema_text(name: str) -> str:
     """Return the text of a JSON Schema of `SCHEMA_NAMES`."""
     return json.dumps(schema_document(name), indent=2) + "\n"
