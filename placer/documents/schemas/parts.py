@@ -12,7 +12,7 @@ from placer.cost_model.outlook.risk import Risk
 from placer.market.catalog import MARKETS
 from placer.problem.exchange import STRATEGIES
 from placer.problem.requirements import TRANSPORTS
-from placer.records import Amount, Count, Natural, Share, one_of
+from placer.records import Amount, Count, Natural, one_of
 from placer.units import Interval
 from placer.workload.inner_plan import CHECKPOINTING, PRECISIONS, SHARDINGS, TENSOR_DEGREES
 from placer.workload.profile import BASES, COMPRESSION_BYTES
@@ -258,7 +258,7 @@ class Estimate(Part, frozen=True):
     usd_per_hour: UsdPerHour
     usd_per_hour_interval: Interval
     usd_per_million_samples: Amount
-    shares: dict[str, Share]
+    shares: dict[str, Amount]
     moves: list[Move]
     links: list[LinkUse]
     provenance: list[str]

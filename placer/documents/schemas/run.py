@@ -235,7 +235,7 @@ class MeanLoss(Part, frozen=True):
     """The mean loss of a step."""
 
     step: Count
-    loss: float
+    loss: float | None
 
 
 class Summary(Line, frozen=True, tag="summary"):
