@@ -118,24 +118,6 @@ class NetworkCheck(Part, frozen=True, tag_field="schema", tag="placer.network-ch
     factors: Maybe[list[Refit]] = UNSET
 
 
-class ProbeLine(Part, frozen=True):
-    """The most that a pair of places can cost."""
-
-    host: str
-    src: str
-    dst: str
-    most_bytes: float
-    usd_per_gib: float
-    usd: float
-
-
-class ProbeBill(Part, frozen=True, tag_field="schema", tag="placer.probe-bill/v1"):
-    """The most that a probe can cost."""
-
-    most_usd: float
-    lines: list[ProbeLine]
-
-
 class Capacity(Part, frozen=True, tag_field="schema", tag="placer.capacity/v1"):
     """Rows of the table of capacity that fit."""
 
