@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from placer.cli.report.recommend.sentences import brief, machines_words
 from placer.cost_model.outlook.shown_speed import speed_between, unmeasured
+from placer.records import replace
 from placer.solving.confident_plan import ConfidentPlan
 from placer.solving.result import Option, Result
 from placer.units import (
@@ -18,7 +19,10 @@ from placer.units import (
 
 def proof_words(result: Result) -> str:
     """Say in one line what is proved."""
-    admitted = len({id(pool.offer) for pool in result.problem.pools})
+    asked = result.problem
+    if result.older is not None:  # its bound is on prices of every age
+        asked = replace(asked, requirements=replace(asked.requirements, oldest_price=None))
+    admitted = len({id(pool.offer) for pool in asked.pools})
     over = f"over {counted(admitted, 'offer')}"
     took = f"({format_seconds(result.seconds)})"
     known = unmeasured(result.estimate.provenance) if result.estimate is not None else {}
