@@ -32,7 +32,7 @@ from placer.cost_model.estimate import evaluate, pool_of
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
 from placer.cost_model.reduced_problem import used_problem
-from placer.documents.certificate import device_speeds, figures
+from placer.documents.certificate import device_speeds, figures, mode_factor
 from placer.documents.checker.bound import Relaxed
 from placer.documents.checker.case import Case
 from placer.documents.checker.dollars import dollars_of
@@ -47,6 +47,7 @@ from placer.documents.checker.market import (
 )
 from placer.documents.checker.queue import last_arrival
 from placer.documents.checker.seconds import round_of
+from placer.documents.checker.witness import witness
 from placer.documents.result_parts import placement_document
 from placer.documents.schemas import schema_text
 from placer.documents.validate import check_document, examine_document
@@ -355,6 +356,27 @@ def test_the_same_question_has_the_same_certificate(
     )
     assert again.proof == searched.proof
     assert again.to_saved(whole=True)["certificate"] == saved["certificate"]
+
+
+def test_equal_machines_refute_a_bound_on_local_steps() -> None:
+    """The best T4 of one place calculate eight batches between two averages: a bound a thousandth
+    below what they reach is refuted, the proved one is not.
+    """
+    problem = placer.Advisor("erben-2023").problem(
+        "roberta-xlm",
+        gpu="T4",
+        places="gcp/us-central1",
+        market="spot",
+        exchange="local-sgd",
+        local_steps="8",
+        workers="4",
+    )
+    found = solve(problem, "exact", PROOF)
+    assert found.value is not None
+    document, modes = problem.to_dict(), [mode_factor("local-sgd", 8, problem)]
+    machines = machines_of(document, device_speeds(problem))
+    assert witness(document, machines, modes, found.value * 0.999)
+    assert not witness(document, machines, modes, found.bound)
 
 
 def test_unproved_answers_have_no_proof_and_old_files_are_read(saved: dict[str, Any]) -> None:

@@ -19,7 +19,8 @@ from conftest import ROOT, Run
 from placer.cli.report.recommend.default_screen import speed_words
 from placer.cost_model.outlook.shown_speed import speed_between
 from placer.errors import PlacerError
-from placer.report.blocks import Chart, Report, Table
+from placer.interface.by_hand import comparison_document, side_by_side
+from placer.report.blocks import Chart, Report, Table, Text
 from placer.report.charts.drawing import drawn, fixed_colours
 from placer.report.figures import speed_of
 from placer.report.kinds.parts import PARTS_OF_PRICE, option_cells
@@ -247,6 +248,21 @@ def test_a_drawing_of_its_own_has_the_light_colours() -> None:
     assert "#0b5cad" in svg
     assert drawn(chart.draw(), "png").startswith(b"\x89PNG")
     assert fixed_colours("var(--ink)", {"ink": "#000"}) == "#000"
+
+
+def test_a_comparison_says_how_far_the_others_are_from_the_fastest() -> None:
+    """150 samples/s against 200 are a quarter less, and 6 USD/h against 4 half as much again."""
+    problem = placer.Advisor("erben-2023").problem("roberta-xlm")
+    spots = ["gcp/us-central1=2xT4:spot", "gcp/us-central1=4xT4:spot"]
+    document = comparison_document(problem, side_by_side(problem, spots, every=False))
+    figures = ((150.0, 6.0), (200.0, 4.0))
+    for row, (speed, usd) in zip(document["placements"], figures, strict=True):
+        row["estimate"]["effective_samples_per_second"]["value"] = speed
+        row["estimate"]["usd_per_hour"]["total"] = usd
+    report = contents(document, today=TODAY)
+    (text,) = next(p.blocks for p in report.sections if p.title == "Against the fastest")
+    assert isinstance(text, Text)
+    assert [line.partition(": ")[2] for line in text.lines] == ["-25 % speed, +50 % cost"]
 
 
 def test_kinds_are_modules() -> None:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_export import changed, plan_of
+from test_export import changed, plan, plan_of
 
 import placer
 from placer.launch.export import export
-from placer.launch.export.targets.hivemind import AVERAGE_STATE_EVERY
+from placer.launch.export.targets.hivemind import AVERAGE_STATE_EVERY, batch_size_per_step
 
 PORT = 24_700
 """Scripts look whether it is taken on this machine, so not the usual 29400."""
@@ -132,3 +132,10 @@ def test_arguments_cost_the_bytes_that_the_plan_has(launch: Path) -> None:
     assert found["next_chunk_timeout"] >= max(15.0, found["matchmaking_time"])
     assert found["averaging_timeout"] >= 60
     assert found["averager_opts"] == {"target_group_size": 2}
+
+
+def test_a_peer_hands_over_a_micro_batch_of_each_device() -> None:
+    """Four devices hand over four micro-batches."""
+    some = plan("all-reduce")
+    each = some.manifest.exchange.microbatch
+    assert [batch_size_per_step(some, devices) for devices in (1, 4)] == [each, 4 * each]
