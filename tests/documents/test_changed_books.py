@@ -94,7 +94,7 @@ def test_a_doctored_one_is_refused() -> None:
         (["tbs=1024"], "changes no price book"),
         (["price"], "gives no new value"),
         (["price:gcp/*:T4=x2"] * 101, "more than 100 changes"),
-        (["x" * 1001], "very long"),
+        (["x" * 1001, "x"], "very long"),
     ],
 )
 def test_changes_that_do_not_make_the_digest_are_not_believed(words: list[str], said: str) -> None:

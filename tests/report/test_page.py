@@ -24,7 +24,7 @@ from placer.report.blocks import Chart, Report, Table, Text
 from placer.report.charts.drawing import drawn, fixed_colours
 from placer.report.figures import speed_of
 from placer.report.kinds.parts import PARTS_OF_PRICE, option_cells
-from placer.report.kinds.result import figures_of
+from placer.report.kinds.result import figures_of, spot_facts
 from placer.report.page import KINDS, contents, page
 from placer.report.question import command_of, wish_words
 from report_documents import SMALL, saved
@@ -263,6 +263,21 @@ def test_a_comparison_says_how_far_the_others_are_from_the_fastest() -> None:
     (text,) = next(p.blocks for p in report.sections if p.title == "Against the fastest")
     assert isinstance(text, Text)
     assert [line.partition(": ")[2] for line in text.lines] == ["-25 % speed, +50 % cost"]
+
+
+def test_the_chance_that_all_machines_launch_is_said() -> None:
+    """Where it was observed; else that it was not."""
+    document = deepcopy(saved("one"))
+    speed = {"expected_samples_per_second": document["estimate"]["samples_per_second"]}
+    risk = {"machines": 4, "median_hours": None, **speed}
+    spot = {"chance_per_month": 0.1, "unavailable": 0.2, "all_lost": 0.01, "risk": risk, **speed}
+    document["outlook"] = {"spot": spot}
+    chances = {"90 % of the time": {"value": 0.9, "low": 0.8, "high": 1.0}, "not observed": None}
+    for words, chance in chances.items():
+        risk["chance_all"] = chance
+        facts = spot_facts(document)
+        assert facts is not None
+        assert facts.rows[-2][:2] == ("all 4 machines launch", words)
 
 
 def test_kinds_are_modules() -> None:

@@ -61,6 +61,14 @@ def test_every_address_is_described(client: httpx2.Client) -> None:
     assert set(DOCUMENT["paths"]) == here | made
 
 
+def test_parameters_of_lists_keep_their_schemas() -> None:
+    """Words of a list are described beside their schema, which says what they may be."""
+    for name, words in LISTS.items():
+        for row in DOCUMENT["paths"][f"/v1/{name}"]["get"]["parameters"]:
+            schema = row["schema"].get("items", row["schema"])
+            assert {**schema, "description": row["description"]} == words[row["name"]]
+
+
 @pytest.mark.timeout(170)
 def test_made_up_requests_find_no_failure(service: Served) -> None:
     """Requests that follow the document, and some that do not: no 5xx, and answers as described.

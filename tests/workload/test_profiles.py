@@ -252,6 +252,14 @@ def test_bad_profiles_are_refused(change: dict[str, object], says: str) -> None:
     assert "mine.json" in caught.value.message or "mine.json" in str(caught.value)
 
 
+def test_two_rates_of_one_device_are_refused() -> None:
+    """The message names the device that is there twice."""
+    profile = load_profile("roberta-xlm")
+    twice = next(rate for rate in profile.rates if rate.gpu == "T4")
+    with pytest.raises(PlacerError, match=f"two rates for {twice.gpu_count} x T4"):
+        replace(profile, rates=(*profile.rates, twice))
+
+
 @pytest.mark.parametrize("text", ["", "{", '{"schema": NaN}', "[]", "[" * 100_000])
 def test_files_that_are_not_json_objects_are_refused(text: str) -> None:
     """Empty, cut off, NaN, a list, nested too deep."""

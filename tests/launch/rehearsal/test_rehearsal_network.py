@@ -23,7 +23,7 @@ from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.errors import PlacerError
 from placer.launch.shaped_network import Shape, open_network
 from placer.launch.shaped_network.packets.router import Outlet
-from placer.launch.shaped_network.shaping.queues import Link, Queues
+from placer.launch.shaped_network.shaping.queues import MOST_QUEUED_BYTES, Link, Queues
 from placer.launch.shaped_network.shaping.shape import shapes_between
 from placer.records import replace
 
@@ -136,6 +136,15 @@ def test_one_stream_does_not_wait_for_the_queue_of_another() -> None:
     queues.accept(link, b"b", 100, 99, 0.95)
     sent(queues, 2.1)
     assert 99 in came
+
+
+def test_a_full_queue_drops_what_comes() -> None:
+    """And takes more of the stream when its packet has left."""
+    link, queues = Link(1000.0, 2500.0, 0.5, [].append), Queues()
+    for at in (0.0, 1.0, 1.0 + MOST_QUEUED_BYTES / 1000.0):
+        sent(queues, at)
+        queues.accept(link, b"a", MOST_QUEUED_BYTES, 1, at)
+    assert queues.dropped == 1
 
 
 def tcp_packet(ack: int, payload: bytes = b"", flags: int = 0x10) -> bytes:
