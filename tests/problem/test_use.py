@@ -18,7 +18,8 @@ from placer.cost_model.limits import violations
 from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
-from placer.problem.requirements import Requirements, Used
+from placer.problem.required_machines import unusable
+from placer.problem.requirements import Quota, Requirements, Used
 from placer.problem.words.machines import parse_used
 from placer.records import replace
 from placer.solving.answer import SolveOptions, Status
@@ -91,6 +92,23 @@ def test_rules_that_nothing_can_keep_are_refused_before_the_search(
     """One line that names the rule and what stands against it."""
     with pytest.raises(PlacerError, match=says):
         placer.recommend("resnet50", catalog="erben-2023", **words)
+
+
+@pytest.mark.parametrize(
+    ("place", "device", "scope"),
+    [("gcp/us-central1", "T4*", "each"), ("gcp/*", "T4", "together")],
+)
+def test_offers_of_a_rule_share_its_quota(
+    erben: Catalog, place: str, device: str, scope: str
+) -> None:
+    """Eight GPUs are eight machines, not eight of each size, and not eight in each region."""
+    quota = Quota(place="gcp/*", gpu="*", market="*", gpus=8, scope=scope)
+    asked = Advisor(erben).problem("convnext-large", places=place, market="spot")
+    for count, says in ((8, []), (9, ["the quota allows only 8 of them"])):
+        rule = Used(place=place, device=device, count=count)
+        wish = replace(asked.requirements, quotas=(quota,), used=(rule,))
+        found = unusable(replace(asked, requirements=wish))
+        assert [text.removeprefix(f"--use {rule.spec}: ") for text in found] == says
 
 
 def test_owned_machines_come_with_their_site(erben: Catalog) -> None:
