@@ -2,7 +2,7 @@
 
 import importlib
 import time
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
 from placer.interface.advisor import Advisor
+from placer.market.catalog import MeasuredLink
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
@@ -201,6 +202,54 @@ def test_trees_find_what_enumeration_finds(strategy: str) -> None:
         if judged >= LEAST_JUDGED / 3:
             return
     assert judged >= LEAST_JUDGED / 3
+
+
+def test_the_tree_of_hubs_reaches_the_regions_of_every_improvement() -> None:
+    """Where the links between places are as fast as a machine, so that the hub's own card is what
+    most rounds wait for.
+    """
+    judged = 0
+    for seed in range(20, 50):
+        drawn = exchange_problem(seed)
+        places = {pool.offer.place for pool in drawn.pools}
+        links = tuple(fast_link(a, b) for a, b in product(sorted(places), repeat=2))
+        drawn = replace(drawn, catalog=replace(drawn.catalog, links=links))
+        problem = asking(drawn, "model-averaging")
+        if not problem.modes or not problem.pools:
+            continue
+        market = EXACT.Market.of(problem)
+        target = EXACT.Target.of(problem, gap=0.0, deadline=time.monotonic() + 1e6)
+        searches = EXACT.Prepared(market).searches(market, target)
+        by_steps = {search.mode.local_steps: search for search in searches}
+        for (steps, _), (value, placement) in best_by_shape(problem).items():
+            beyond(target, value, placement)
+            search, reached = by_steps[steps], list[tuple[int, ...]]()
+            for family in search.relaxation.families:
+                tree = HUB_TREE.HubTree(
+                    search._levels(family),
+                    target,
+                    lambda used: reached.append(used) or (),  # noqa: B023
+                )
+                assert not [*tree.improvements(np.array(search.ranges.regions))]
+            used = tuple(sorted(market.places.index(place) for place in placement.places))
+            assert used in reached, (seed, placement)
+            judged += 1
+    assert judged >= 3 * LEAST_JUDGED
+
+
+def fast_link(src: str, dst: str) -> MeasuredLink:
+    """3 Gb/s."""
+    return MeasuredLink(
+        src=src,
+        dst=dst,
+        gbps_one_stream=3.0,
+        gbps_low=None,
+        gbps_high=None,
+        rtt_ms=1.0,
+        basis="assumed",
+        source="a test",
+        as_of="2026-11-01",
+    )
 
 
 def settled_by_enumeration(
