@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import csv
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import placer
 from placer.cost_model.convergence import samples_to_target
 from placer.cost_model.diloco_losses import (
     PARAMETERS,
@@ -19,11 +21,13 @@ from placer.cost_model.diloco_losses import (
     times_samples,
     times_samples_of,
 )
+from placer.cost_model.estimate import estimate
 from placer.errors import PlacerError
 from placer.market.books.folders import shipped_folder
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.placement import Exchange
 from placer.records import replace
+from placer.solving.by_hand import place_by_hand
 from placer.workload.architecture import Architecture
 from placer.workload.profile import ModelProfile, load_profile
 
@@ -160,6 +164,19 @@ def test_streaming_costs_little_more_than_waiting() -> None:
         for name in ("diloco", "streaming-diloco")
     )
     assert streams.value / waits.value == pytest.approx(math.exp(0.001 / TOKEN_EXPONENT))
+
+
+def test_the_factor_of_so_many_workers_is_said() -> None:
+    """For an outer optimizer whose factor nobody gave; not for an exchange in each step."""
+
+    def said(**words: Any) -> int:
+        problem = placer.Advisor("erben-2023").problem("roberta-xlm", **words)
+        found = estimate(place_by_hand("gcp/us-central1=4xT4:spot", problem), problem)
+        return sum("samples to target with 4 workers" in line for line in found.provenance)
+
+    assert said(exchange="diloco", local_steps="32") == 1
+    assert said(exchange="diloco", local_steps="32", samples_to_target="diloco=1.4") == 0
+    assert said(exchange="all-reduce") == 0
 
 
 def test_beyond_512_steps_the_user_has_to_say_it() -> None:

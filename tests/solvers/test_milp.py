@@ -446,7 +446,7 @@ def test_rounding_keeps_every_point(
     rows: list[tuple[float, float, float, bool]], slack: float
 ) -> None:
     """Whatever keeps a row keeps the rounded row in whole numbers: costs were rounded down, the
-    limit up.
+    limit up. No term is larger than the scale of rows.
     """
     model = linear.Model()
     for _, _, high, whole in rows:
@@ -460,6 +460,9 @@ def test_rounding_keeps_every_point(
         int(x) if w else int(x / step) for x, step, w in zip(point, steps, model.whole, strict=True)
     ]
     assert sum(value * whole_point[n] for n, value in row.items()) <= most
+    for value, high, step in zip(row.values(), model.high, steps, strict=True):
+        # Rounding down adds at most one for each step.
+        assert abs(value) * high / step <= cpsat.SCALE + 2 * cpsat.STEPS
 
 
 @pytest.mark.parametrize(("name", "package"), [("milp", "highspy"), ("cpsat", "ortools")])
