@@ -32,9 +32,8 @@ import networkx as nx
 
 from structure import SOURCES, imports_of, module_of, read_structure
 
-TIME_LIMIT_S = 120
-TEST_TIME_LIMIT_S = 60
-"""Longest time of one test: a fault that never ends is found by it."""
+TIME_LIMIT_S, TEST_TIME_LIMIT_S = 120, 60
+"""Of all tests, and of one: a fault that never ends is found by it."""
 NO_TESTS, LATE = 5, -1
 """Exit codes: of pytest that finds no test, and of one that was ended for its time."""
 MOST_MODULES = 3
@@ -44,12 +43,9 @@ LEFT_OUT = ("build", "dist", ".git", ".venv", ".hypothesis", ".*_cache", "__pyca
 UNSEEN = (ast.arguments, ast.Raise, ast.Assert)
 """Defaults and messages: what no plain run depends on."""
 UNSEEN_FIELDS = ("annotation", "returns", "decorator_list", "format_spec")
-PAIRS = "Lt Gt, LtE GtE, Eq NotEq, Is IsNot, In NotIn, Add Sub, Mult Div, And Or"
-SWAPS = {
-    getattr(ast, one): getattr(ast, other)
-    for pair in PAIRS.split(", ")
-    for one, other in (pair.split(), pair.split()[::-1])
-}
+PAIRS = ["Lt Gt", "LtE GtE", "Eq NotEq", "Is IsNot", "In NotIn", "Add Sub", "Mult Div", "And Or"]
+BOTH_WAYS = [pair.split()[::way] for pair in PAIRS for way in (1, -1)]
+SWAPS = {getattr(ast, one): getattr(ast, other) for one, other in BOTH_WAYS}
 NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum"}
 JOINED = (ast.JoinedStr, ast.List, ast.Tuple, ast.ListComp)
 """What is joined by a plus, so that a minus would fail at once."""
@@ -106,8 +102,8 @@ def changed(node: ast.AST, function: Function) -> dict[str, Any] | None:
         case ast.BoolOp(op=op) | ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in SWAPS:
             joins = any(_joined(child) for child in ast.iter_child_nodes(node))
             return None if joins else {"op": SWAPS[type(op)]()}
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return {"operand": ast.UnaryOp(op=ast.Not(), operand=operand)}
+        case ast.UnaryOp(op=ast.Not() as op, operand=operand):
+            return {"operand": ast.UnaryOp(op=op, operand=operand)}
         case ast.UnaryOp(op=ast.USub()):
             return {"op": ast.UAdd()}
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
