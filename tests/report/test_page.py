@@ -265,6 +265,13 @@ def test_a_comparison_says_how_far_the_others_are_from_the_fastest() -> None:
     assert [line.partition(": ")[2] for line in text.lines] == ["-25 % speed, +50 % cost"]
 
 
+def test_emissions_are_said_in_kilograms() -> None:
+    """2,500 g an hour are 2.5 kg."""
+    carbon = {"value": 2500.0, "low": 2000.0, "high": 3000.0}
+    rows = figures_of({**saved("one")["estimate"], "carbon_g_per_hour": carbon})
+    assert rows[-1] == ("2.5", "kg CO2e per hour", "2 to 3")
+
+
 def test_the_chance_that_all_machines_launch_is_said() -> None:
     """Where it was observed; else that it was not."""
     document = deepcopy(saved("one"))
