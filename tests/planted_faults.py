@@ -175,16 +175,19 @@ class Nearest:
     def __init__(self, root: Path) -> None:
         self.root, structure = root, read_structure(root)
         tests = [*(root / "tests").glob("*.py"), *(root / "tests").rglob("test_*.py")]
-        self.tests = {path.stem: path for path in tests if path.stem != "conftest"}
+        # Tests of the whole project name many modules and run few.
+        unfit = {"conftest", *(path.stem for path in (root / "tests" / "project").glob("*.py"))}
+        self.tests = {path.stem: path for path in tests if path.stem not in unfit}
         files = {**structure.files, **self.tests}
         self.texts = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
         rows = [row for name, path in self.tests.items() for row in imports_of(name, path, files)]
         # Solvers, commands and targets are loaded by their name, which stands in a string.
+        commands = {name.split(".")[-1]: name for name in files if name.startswith("placer.cli.")}
         named = (
             (target, name)
             for name, text in self.texts.items()
             for word in re.findall(r'"([\w.]+)"', text)
-            for target in (word, f"placer.solvers.{word}")
+            for target in (word, f"placer.solvers.{word}", commands.get(word))
             if target in files
         )
         imported = ((row.target, row.source) for row in (*structure.imports, *rows))

@@ -165,6 +165,7 @@ def test_regional_aggregators_are_slower_for_few_workers_and_cheaper_for_more(st
     assert findings["P24"].verdict == Verdict.REPRODUCED
     assert findings["P26"].verdict == Verdict.UNDECIDED
     assert findings["P26"].ours.startswith("0.91 with one worker in each city")
+    assert "; 0.91 to 2.99 with one to 8" in findings["P26"].ours
 
 
 def test_regional_aggregators_send_one_gradient_a_city(study: Study) -> None:
