@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -300,3 +301,13 @@ def test_wrong_words_are_named(
         run(["replan", plan, *words])
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_line_of_a_pipe_ends_within_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of eight bytes, its end included: seven digits are read whole, eight are refused."""
+    monkeypatch.setattr("placer.files.growing_file.MOST_LINE_BYTES", 8)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1234567\n12345678\n")))
+    lines = follow("-", None)
+    assert next(lines).text == "1234567"
+    with pytest.raises(PlacerError, match="standard input:2: over 8 bytes in one line"):
+        next(lines)
