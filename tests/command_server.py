@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-COLD = ("completion", "doctor", "profile", "rehearse", "run", "serve", "sweep")
+COLD = ("--completion", "doctor", "profile", "rehearse", "run", "serve", "sweep")
 """Commands that load PyTorch or start processes, which would begin as this module."""
 SHARED = ("--jobs", "--dask")
 """Options with which alone a sweep starts processes."""

@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from placer.cli.group import LazyGroup
+from placer.cli.group import COMPLETION, LazyGroup
 from placer.errors import PlacerError
 from placer.version import __version__
 
@@ -50,11 +50,9 @@ COMMANDS = {
     "serve": "Answer questions over HTTP, with a page for browsers.",
     "diff": "Show what changes between two saved results.",
     "validate": "Check a result, manifest, profile, price book or other file.",
-    "init": "Write placer.toml, a file of defaults.",
-    "config": "Show the defaults of the options, and where they come from.",
+    "config": "Write and show the defaults of the options, and where they come from.",
     "doctor": "Show what is installed, and test the optional solvers.",
     "schema": "Print the JSON Schema of a document.",
-    "completion": "Print the completion script of a shell.",
 }
 """Commands in the order of --help, with their short help: no command is imported for --help."""
 ROOMS = {
@@ -75,10 +73,7 @@ ROOMS = {
     "book": ("models", "offers", "network", "capacity", "catalog"),
     "measure": ("profile", "calibrate", "reproduce"),
     "launch": ("rehearse", "run", "export"),
-    "files": (
-        *("report", "diff", "serve", "validate", "init", "config"),
-        *("doctor", "schema", "completion"),
-    ),
+    "files": ("report", "diff", "serve", "validate", "config", "doctor", "schema"),
 }
 """Subpackage of each command: by what a user does with it."""
 
@@ -90,6 +85,16 @@ cost a twentieth of the main job.
 EPILOG = "Start with: placer recommend --model roberta-xlm --budget 5/h"
 
 
+def _print_completion(ctx: click.Context, param: click.Parameter, shell: str | None) -> None:
+    """Print the script by which a shell completes commands, options and values."""
+    from click.shell_completion import get_completion_class
+
+    complete = get_completion_class(shell or "")
+    if complete is not None and not ctx.resilient_parsing:
+        click.echo(complete(cli, {}, "placer", COMPLETION).source())
+        ctx.exit()
+
+
 @click.group(
     cls=LazyGroup,
     package="placer.cli",
@@ -99,6 +104,14 @@ EPILOG = "Start with: placer recommend --model roberta-xlm --budget 5/h"
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="placer")
+@click.option(
+    "--completion",
+    type=click.Choice(["bash", "zsh", "fish"]),
+    is_eager=True,
+    expose_value=False,
+    callback=_print_completion,
+    help="Print the completion script of a shell and exit.",
+)
 def cli() -> None:
     """Decide where a model is trained: regions, machines, markets and gradient exchange, proved and
     explained.

@@ -1,4 +1,4 @@
-"""Commands of neighbouring tools, with what to type instead."""
+"""Commands of neighbouring tools and of earlier versions, with what to type instead."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "placer replan": ("migrate", "move", "failover", "recover", "resume"),
     "placer doctor": ("check", "info", "env", "diagnose"),
     "placer models": ("model", "list-models", "zoo"),
-    "placer init": ("setup", "configure", "new", "create"),
+    "placer config init": ("init", "setup", "configure", "new", "create"),
     "placer config show --origin": ("settings", "options", "preferences"),
     "placer serve": ("server", "ui", "web", "dashboard", "gui", "api", "mcp"),
     "placer report": ("html", "plot", "visualize", "visualise", "map", "export-report"),
     "placer --help": ("help", "commands", "usage"),
     "placer --version": ("version",),
+    "placer --completion bash|zsh|fish": ("completion", "completions"),
     f"{STARTS_NOTHING}placer export TARGET plan.json writes launch files for the tool that does, "
     "placer run plan.json executes a plan on machines that are there": (
         *("deploy", "launch", "up", "start", "apply", "submit", "provision", "exec", "rent"),
@@ -49,7 +50,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
         *("status", "logs", "queue", "ps", "tail", "ssh", "attach"),
     ),
 }
-"""Commands of other tools by what to type, or to know, instead."""
+"""Commands of others by what to type, or to know, instead."""
 
 
 def unknown_command(name: str, known: Collection[str]) -> PlacerError:

@@ -23,7 +23,7 @@ PREFIX = "PLACER_DEFAULT_"
 """Before the name of an option in the environment: ``PLACER_DEFAULT_BUDGET``. Other variables that
 begin with ``PLACER_`` belong to the jobs that placer starts.
 """
-GIVE = 'write options without their dashes, such as budget = "5/h"; see placer init'
+GIVE = 'write options without their dashes, such as budget = "5/h"; see placer config init'
 NAMES: Mapping[str, str] = {
     **{wish.word: wish.name for wish in WISHES.values()},
     **{word: word.replace("-", "_") for word in ("model", "solver", "gap", "time-limit")},

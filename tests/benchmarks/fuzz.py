@@ -71,7 +71,7 @@ COMMANDS = (
     "models roberta-xlm", "offers --catalog erben-2023 --gpu T4", "catalog list",
     "catalog show erben-2023", "catalog diff erben-2023 phalak-2023",
     "network show gcp/us-west1 aws/us-west-2 --catalog erben-2023",
-    "schema result", "completion bash", "reproduce nothing", "validate result.json",
+    "schema result", "--completion bash", "reproduce nothing", "validate result.json",
     "run manifest.json --train a:b --rank 99999", "rehearse manifest.json --kill 99@99",
     "export manifest.json --to torchrun --dir out", "export manifest.json --to env --dir out",
 )  # fmt: skip

@@ -30,7 +30,7 @@ ASKED = [
     ("catalog show int", ["intellect-1"]),
     ("models llama-3.1-7", ["llama-3.1-70b"]),
     ("reproduce ph", ["phalak"]),
-    ("completion z", ["zsh"]),
+    ("--completion z", ["zsh"]),
 ]
 
 
@@ -76,7 +76,7 @@ def test_the_script_of_bash_completes(tmp_path: Path) -> None:
     shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m placer "$@"\n')
     shim.chmod(0o755)
     script = (
-        'eval "$(placer completion bash)"; COMP_WORDS=(placer recommend --market s); '
+        'eval "$(placer --completion bash)"; COMP_WORDS=(placer recommend --market s); '
         'COMP_CWORD=3; _placer_completion placer; echo "${COMPREPLY[@]}"'
     )
     environment = {
@@ -99,7 +99,7 @@ def test_the_script_of_bash_completes(tmp_path: Path) -> None:
 def test_scripts_of_other_shells_are_read_by_them(run: Run, shell: str, tmp_path: Path) -> None:
     """Their own parser finds no error, where they are installed."""
     script = tmp_path / f"placer.{shell}"
-    script.write_text(run("completion", shell).stdout)
+    script.write_text(run("--completion", shell).stdout)
     assert "_PLACER_COMPLETE" in script.read_text()
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")

@@ -95,13 +95,13 @@ def test_values_are_those_of_the_table(place: Path, monkeypatch: pytest.MonkeyPa
         ('gpu = "T4"\n[recommend]\nbudget = 5', "placer.toml:3: budget 5", "5/h"),
         ('gpu = "T4"\n[sweep]\ngpus = "T4"', "placer.toml:3: unknown option 'gpus'", "'gpu'"),
         ("recommend.seed = 1\ngpu = 5", "placer.toml:2: gpu 5", "T4"),
-        ("recommend = 5", "placer.toml:1: unknown option 'recommend'", "placer init"),
+        ("recommend = 5", "placer.toml:1: unknown option 'recommend'", "placer config init"),
         ('api-key = "x"', "unknown option 'api-key'", ""),
         ("budget = 5", "placer.toml:1: budget 5", "5/h"),
         ("spot = 1", "placer.toml:1: spot 1", "True or False"),
         ("catalog = 5", "placer.toml:1: catalog 5", "text"),
         ("model = [1]", "placer.toml:1: model [1]", "text"),
-        ('budget = "5', "not valid TOML", "placer init"),
+        ('budget = "5', "not valid TOML", "placer config init"),
     ],
 )
 def test_files_that_say_nothing_sensible(text: str, message: str, hint: str, place: Path) -> None:
@@ -184,15 +184,15 @@ def test_the_template_has_every_option_and_asks_for_nothing(
 
 
 def test_commands_use_and_show_them(run: Run, tmp_path: Path) -> None:
-    """`init` writes the file, `config show` lists it, and a flag wins over it."""
+    """`config init` writes the file, `config show` lists it, and a flag wins over it."""
     home = {"PLACER_HOME": str(tmp_path / "home")}
     (tmp_path / "home").mkdir()
-    done = run("init", cwd=tmp_path, **home)
+    done = run("config", "init", cwd=tmp_path, **home)
     assert (done.returncode, "placer.toml" in done.stderr) == (0, True)
-    again = run("init", cwd=tmp_path, **home)
+    again = run("config", "init", cwd=tmp_path, **home)
     assert (again.returncode, "--force" in again.stderr) == (2, True)
-    assert run("init", "--force", cwd=tmp_path, **home).returncode == 0
-    assert run("init", "--user", cwd=tmp_path, **home).returncode == 0
+    assert run("config", "init", "--force", cwd=tmp_path, **home).returncode == 0
+    assert run("config", "init", "--user", cwd=tmp_path, **home).returncode == 0
     assert "no defaults" in run("config", "show", cwd=tmp_path, **home).stderr
     text = 'budget = "5/h"\ncatalog = "erben-2023"\ngpu = "T4"\nspot = true\n'
     (tmp_path / "placer.toml").write_text(text, "utf-8")

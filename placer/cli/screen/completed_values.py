@@ -93,10 +93,6 @@ def _papers(ctx: click.Context) -> Iterable[str]:
     return ("erben", "phalak", "cloudless", "intellect-1")
 
 
-def _shells(ctx: click.Context) -> Iterable[str]:
-    return ("bash", "zsh", "fish")
-
-
 VALUES: dict[str, Names] = {
     "model": _models,
     "catalog": _catalogs,
@@ -124,7 +120,6 @@ ARGUMENTS: dict[tuple[str, str], Names] = {
     ("diff", "new"): _catalogs,
     ("schema", "name"): _schemas,
     ("reproduce", "paper"): _papers,
-    ("completion", "shell"): _shells,
 }
 """The same of arguments, by the names of the command and of the argument."""
 

@@ -1,4 +1,4 @@
-"""``placer config``: the defaults of the options."""
+"""``placer config``: the defaults of the options; one file a command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import click
 
 from placer.cli.group import LazyGroup
 
-COMMANDS = {"show": "List the defaults that hold, and where each comes from."}
+COMMANDS = {
+    "init": "Write placer.toml, a file of defaults.",
+    "show": "List the defaults that hold, and where each comes from.",
+}
 
 
 @click.group(
@@ -17,4 +20,4 @@ COMMANDS = {"show": "List the defaults that hold, and where each comes from."}
     epilog="Example: placer config show --origin",
 )
 def command() -> None:
-    """Show the defaults of the options, and where they come from."""
+    """Write and show the defaults of the options, and where they come from."""

@@ -33,7 +33,7 @@ def command(origin: bool, as_json: bool) -> None:
     if not found:
         console(stderr=True).print(
             f"no defaults: neither {PREFIX}... in the environment, nor a placer.toml from here "
-            f"upward, nor {user_file()}; placer init writes one"
+            f"upward, nor {user_file()}; placer config init writes one"
         )
         return
     tables = any(setting.command for setting in found)

@@ -1,4 +1,4 @@
-"""``placer init``: a file of defaults."""
+"""``placer config init``: a file of defaults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from placer.cli.output import console
 from placer.errors import PlacerError, writing_hint
 
 
-@click.command("init", epilog="Example: placer init --user")
+@click.command("init", epilog="Example: placer config init --user")
 @click.option("--user", is_flag=True, help="Write the user's file instead of ./placer.toml.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 def command(user: bool, force: bool) -> None:
