@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "placer catalog list": ("catalogs", "books", "sources"),
     "placer network show": ("links", "bandwidth", "egress", "latency", "ping"),
     "placer capacity show": ("availability", "quota", "quotas", "spot"),
+    "placer capacity replay": ("replay", "backtest"),
     "placer portfolio": ("jobs", "schedule", "batch", "queue-jobs"),
     "placer replan": ("migrate", "move", "failover", "recover", "resume"),
     "placer doctor": ("check", "info", "env", "diagnose"),

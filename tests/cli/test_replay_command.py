@@ -1,4 +1,4 @@
-"""``placer replay`` on the terminal, as JSON, in a file, and from Python."""
+"""``placer capacity replay`` on the terminal, as JSON, in a file, and from Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEAD = "utc,gcp/us-central1-a,gcp/us-east4-a"
 def ran(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     """Exit code, output and errors of the command."""
     with pytest.raises(SystemExit) as ended:
-        run(["replay", *words])
+        run(["capacity", "replay", *words])
     printed = capsys.readouterr()
     return int(ended.value.code or 0), printed.out, printed.err
 

@@ -27,8 +27,8 @@ XLM = "--model roberta-xlm --catalog erben-2023"
 ISLANDS = "--model llama-3.2-1b --workers aws/us-east-1=2x(2xH100:8):spot"
 T4 = "gcp/us-central1=4xT4:spot"
 REPLAY = (
-    f"replay {ROOT}/examples/capacity-trace.csv --machines 4 --work 4h --deadline 8h --gpu H100 "
-    "--tick 30min"
+    f"capacity replay {ROOT}/examples/capacity-trace.csv --machines 4 --work 4h --deadline 8h "
+    "--gpu H100 --tick 30min"
 )
 PRINTED = {
     "result": [

@@ -39,6 +39,7 @@ def test_every_command_named_instead_exists() -> None:
         ("show-gpus", "placer offers"),
         ("show_gpus", "placer offers"),
         ("cost", "placer estimate"),
+        ("replay", "placer capacity replay"),
         ("init", "placer config init"),
         ("completion", "placer --completion"),
         ("deploy", "placer export"),

@@ -362,7 +362,7 @@ POLICIES = (
         rule=lambda zone: span,
     ),
 )
-"""What ``placer replay`` compares."""
+"""What ``placer capacity replay`` compares."""
 
 
 def policy_named(name: str) -> Policy:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from placer.cli.ask.replay import job_options, price_options
+from placer.cli.book.capacity.replay import job_options, price_options
 from placer.cli.options import catalog_option, solve_options, table_option
 from placer.cli.output import check_targets, console, print_json, write_json
 from placer.cli.screen.option_groups import GroupedCommand
@@ -32,8 +32,8 @@ than 2 %.
 
 \b
 --watch reads a log of launches as it is written: a file, a folder of files, or - for the output of
-a command. It holds spot machines in up to four zones as 'placer replay --policy span' does, and
-prints what each action costs. Nothing is rented: it says what to do.
+a command. It holds spot machines in up to four zones as 'placer capacity replay --policy
+span' does, and prints what each action costs. Nothing is rented: it says what to do.
 """
 
 

@@ -1,4 +1,4 @@
-"""The terminal view of ``placer replay``."""
+"""The terminal view of ``placer capacity replay``."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def report(document: Document, today: date) -> Report:
     return Report(
         title=f"{counted(job['machines'], 'machine')} over a trace of "
         f"{counted(len(trace['zones']), 'zone')}",
-        subtitle=f"placer replay, {starts} from {trace['first']}",
+        subtitle=f"placer capacity replay, {starts} from {trace['first']}",
         verdict=f"The policy {best['policy']} pays {format_usd(best['usd'])} on average, "
         f"{percent(saved)} less than the most expensive, and misses {best['missed']} of "
         f"{counted(len(document['starts']), 'deadline')}.",

@@ -1,4 +1,4 @@
-"""``placer replay``: policies over a trace of capacity, and what each pays to finish in time."""
+"""``placer capacity replay``: policies over a trace, and what each pays to finish in time."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from placer.cli.screen.option_groups import GroupedCommand
 
 EPILOG = """\b
 Examples:
-  placer replay trace.csv --machines 16 --work 24h --slack 25% --gpu H100
-  placer replay trace.csv --machines 16 --work 24h --deadline 30h --prices prices.csv
-  placer replay trace.csv --machines 8 --work 2d --slack 10% --gpu V100 --policy span
+  placer capacity replay trace.csv --machines 16 --work 24h --slack 25% --gpu H100
+  placer capacity replay trace.csv --machines 16 --work 24h --deadline 30h --prices prices.csv
+  placer capacity replay trace.csv --machines 8 --work 2d --slack 10% --gpu V100 --policy span
 
 \b
 TRACE is a log of launches as in 'placer capacity forecast': a column utc and one for each zone.
