@@ -25,9 +25,8 @@ from placer.version import __version__
 COMMANDS = {
     "recommend": "Find, prove and explain the best placement for a model.",
     "pareto": "Show what each budget buys: the frontier of cost and speed.",
-    "estimate": "Time and price a placement given by hand, without a search.",
+    "estimate": "Time, price or simulate a placement given by hand, without a search.",
     "explain": "Explain what binds an answer, or why nothing fits.",
-    "simulate": "Simulate a placement given by hand, with jitter and stragglers.",
     "compare": "Compare placements given by hand.",
     "whatif": "Solve a question under changed prices, links or wishes.",
     "sweep": "Solve a question over ranges of prices, speeds and wishes.",
@@ -60,7 +59,6 @@ ROOMS = {
         "pareto",
         "estimate",
         "explain",
-        "simulate",
         "compare",
         "whatif",
         "sweep",

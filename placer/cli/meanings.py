@@ -17,6 +17,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
         *("instances", "instance-types", "list", "ls", "regions", "zones", "show", "search-offers"),
     ),
     "placer estimate": ("cost", "costs", "quote", "time", "predict", "breakdown"),
+    "placer estimate --simulate": ("simulate", "simulation"),
     "placer pareto": ("frontier", "tradeoff", "trade-off", "curve", "budgets"),
     "placer explain": ("why", "why-not", "reason", "debug"),
     "placer whatif": ("what-if", "scenario", "change", "set"),

@@ -66,7 +66,7 @@ COMMANDS = (
     f"pareto {ASK} --points 3", f"explain {ASK}", f"robust {ASK} --worlds 2",
     f"whatif {ASK} --set price:gcp/*:T4=x2", f"sweep {ASK} --over budget=1/h,2/h",
     "estimate --model roberta-xlm --catalog erben-2023 --workers gcp/us-west1=2xT4:spot",
-    "simulate --model roberta-xlm --catalog erben-2023 --workers gcp/us-west1=2xT4:spot",
+    "estimate --simulate --model roberta-xlm --catalog erben-2023 --workers gcp/us-west1=2xT4:spot",
     "compare --model roberta-xlm --catalog erben-2023 gcp/us-west1=2xT4 gcp/us-west1=4xT4",
     "models roberta-xlm", "offers --catalog erben-2023 --gpu T4", "catalog list",
     "catalog show erben-2023", "catalog diff erben-2023 phalak-2023",

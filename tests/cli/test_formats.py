@@ -132,7 +132,15 @@ def test_an_answer_has_its_considered_table(run: Run, tmp_path: Path) -> None:
         (("offers", "--format", "cvs"), "similar format exists: 'csv'"),
         (("offers", "--format", "csv", "--json"), "--json together with --format csv"),
         (
-            ("simulate", *ERBEN, "--workers", "gcp/us-central1=8xT4:spot", "--format", "md"),
+            (
+                "estimate",
+                "--simulate",
+                *ERBEN,
+                "--workers",
+                "gcp/us-central1=8xT4:spot",
+                "--format",
+                "md",
+            ),
             "there is no table to print as md",
         ),
         (("offers", "--format", "csv", "-o", "none/there.csv"), "cannot write 'none/there.csv'"),

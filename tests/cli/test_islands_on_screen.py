@@ -123,11 +123,13 @@ def test_a_longer_sequence_may_need_another_plan(run: Run) -> None:
 
 def test_simulate_in_tokens(run: Run) -> None:
     """Without jitter the replay of an island is the closed form."""
-    done = run("simulate", *MODEL, "--workers", ISLAND)
+    done = run("estimate", "--simulate", *MODEL, "--workers", ISLAND)
     assert done.returncode == 0, done.stderr
     assert "(+0.0%)" in done.stdout
     assert done.stdout.count("tokens/s") == 2
-    document = json.loads(run("simulate", *MODEL, "--workers", ISLAND, "--json").stdout)
+    document = json.loads(
+        run("estimate", "--simulate", *MODEL, "--workers", ISLAND, "--json").stdout
+    )
     assert document["tokens_per_sample"] == 8192
 
 

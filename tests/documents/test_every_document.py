@@ -53,7 +53,7 @@ PRINTED = {
         f"diff {SAVED}/result.json {SAVED}/wishes.json",
         f"diff {SAVED}/nothing.json {SAVED}/result.json",
     ],
-    "simulation": [f"simulate {XLM} --workers {T4}", f"simulate {ISLANDS}"],
+    "simulation": [f"estimate --simulate {words}" for words in (f"{XLM} --workers {T4}", ISLANDS)],
     "explanation": [
         f"explain {SAVED}/result.json --why-not T4",
         f"explain {XLM} --budget 0.05/h",

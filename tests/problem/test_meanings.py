@@ -40,6 +40,7 @@ def test_every_command_named_instead_exists() -> None:
         ("show_gpus", "placer offers"),
         ("cost", "placer estimate"),
         ("replay", "placer capacity replay"),
+        ("simulate", "placer estimate --simulate"),
         ("init", "placer config init"),
         ("completion", "placer --completion"),
         ("deploy", "placer export"),

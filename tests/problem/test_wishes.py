@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import placer
 from placer.advice.worlds.scenario import apply
-from placer.cli.ask import estimate, explain, pareto, recommend, robust, simulate, sweep, whatif
+from placer.cli.ask import estimate, explain, pareto, recommend, robust, sweep, whatif
 from placer.documents.request import request_document
 from placer.documents.saved_result import check_result
 from placer.documents.schemas import schema_document
@@ -36,7 +36,7 @@ from placer.problem.words.wishes import CHANGES, TRAINING, WISHES, Wish
 from placer.report.question import NO_WISH
 
 SEARCHES = [command.command for command in (recommend, explain, pareto, whatif, sweep, robust)]
-BY_HAND = [estimate.command, simulate.command]
+BY_HAND = [estimate.command]
 QUESTION = {"model": "resnet50", "catalog": "erben-2023"}
 CENTRAL = {"model": "niser", "catalog": "phalak-2023"}
 LANGUAGE = {"model": "llama-3.2-1b", "catalog": "default"}

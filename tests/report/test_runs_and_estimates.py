@@ -73,11 +73,11 @@ def test_an_estimate_equals_its_figures_and_travels() -> None:
 
 
 def test_live_estimates_and_simulations_show_themselves(command: Run) -> None:
-    """A page, a card, and for the simulation the document of `placer simulate --json`."""
+    """A page, a card, and for the simulation the document that `--simulate --json` prints."""
     words = {"catalog": "erben-2023", "rounds": 2}
     simulated = placer.simulate("roberta-xlm", TWO, **words)  # type: ignore[arg-type]
     options = ("--workers", TWO, "--catalog", "erben-2023", "--rounds", "2", "--json")
-    done = command("simulate", "--model", "roberta-xlm", *options)
+    done = command("estimate", "--simulate", "--model", "roberta-xlm", *options)
     assert json.loads(done.stdout) == json.loads(json.dumps(simulated.to_dict()))
     for one in (estimated(), simulated):
         assert one.report().startswith("<!doctype html>")

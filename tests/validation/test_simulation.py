@@ -257,7 +257,8 @@ def test_too_many_workers_are_refused(erben: Catalog) -> None:
 def test_the_command_prints_text_and_json(run: Run) -> None:
     """Prediction, simulation, spread and who waits; JSON with its schema."""
     words = (
-        "simulate",
+        "estimate",
+        "--simulate",
         "--model",
         "roberta-xlm",
         "--catalog",
@@ -278,7 +279,8 @@ def test_the_command_prints_text_and_json(run: Run) -> None:
 def test_the_command_refuses_bad_values(run: Run) -> None:
     """In one line, with exit code 2."""
     done = run(
-        "simulate",
+        "estimate",
+        "--simulate",
         "--model",
         "roberta-xlm",
         "--workers",

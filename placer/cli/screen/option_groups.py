@@ -22,6 +22,7 @@ SHARED = {
     "Exchange": (),
     "Data": (),
     "Risk": ("interruption", "unavailable"),
+    "Simulation": ("simulate", "rounds", "draw", "jitter", "stragglers", "straggler_factor"),
     "Solver": ("solver", "verify", "gap", "time_limit", "memory_limit", "seed"),
     "Output": (
         "top",

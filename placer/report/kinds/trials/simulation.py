@@ -39,8 +39,8 @@ def report(document: Document, today: date) -> Report:
     )
     return Report(
         title=f"Simulation of {document['workers'].replace(',', ' + ')}",
-        subtitle=f"placer simulate, {document['strategy']}, jitter {document['jitter']:g}, "
-        f"stragglers {document['stragglers']:g}",
+        subtitle=f"placer estimate --simulate, {document['strategy']}, "
+        f"jitter {document['jitter']:g}, stragglers {document['stragglers']:g}",
         verdict=f"{counted(document['rounds'], 'round')}: "
         f"{format_speed(document['samples_per_second'], document.get('tokens_per_sample'))}, "
         f"{percent(document['difference'], signed=True)} against the closed form.",

@@ -6,15 +6,18 @@ from typing import Any
 
 import click
 
+from placer.cli.ask.estimate.simulation import chances_of, simulation_lines, simulation_options
 from placer.cli.options import groups_option, request_options, table_option, wish_option
 from placer.cli.output import check_targets, console, print_json, write_json
 from placer.cli.screen.option_groups import GroupedCommand
+from placer.cli.screen.plot import check_plot, plot_option, write_plot
 from placer.problem.words.wishes import WISHES
 
 EXAMPLE = """\b
-Example:
+Examples:
   placer estimate --model roberta-xlm --catalog erben-2023 --exchange all-reduce \\
     --workers gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot --manifest plan.json
+  placer estimate --model roberta-xlm --workers gcp/us-central1=8xT4:spot --simulate --jitter 0.2
 """
 
 
@@ -25,6 +28,8 @@ Example:
     "--manifest", metavar="FILE", help="Write the launch manifest of the placement as JSON."
 )
 @wish_option(WISHES["quota"])
+@simulation_options
+@plot_option
 @table_option
 @click.pass_context
 def command(
@@ -34,6 +39,8 @@ def command(
     workers: str,
     catalog: tuple[str, ...],
     manifest: str | None,
+    simulate: bool,
+    plot: str | None,
     as_json: bool,
     **words: Any,
 ) -> None:
@@ -48,14 +55,27 @@ def command(
     from placer.solving.by_hand import place_by_hand
 
     check_targets(manifest)
+    check_plot(plot)
+    chances = chances_of(ctx, words)
     problem = Advisor(catalog).problem(model, mixed=True, supply="any", **words)
     placement = place_by_hand(workers, problem)
     broken = violations(placement, problem)
     figures = estimate(placement, problem)
     if manifest and not broken:
         write_json(manifest, build_manifest(problem, placement, figures, "feasible", None))
+    document: Any
+    if simulate:
+        from placer.validation.simulation.replay import replay
+
+        simulation = replay(placement, problem, **chances)
+        document = {**simulation.to_dict(), "workers": workers}
+    else:
+        document = estimate_document(problem, placement, figures, broken)
+    write_plot(plot, document)
     if as_json:
-        print_json(estimate_document(problem, placement, figures, broken))
+        print_json(document)
+    elif simulate:
+        click.echo("\n".join(simulation_lines(simulation)))
     else:
         out, err = console(), console(stderr=True)
         out.print(terminal.context(problem))
