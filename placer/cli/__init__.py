@@ -25,9 +25,8 @@ from placer.version import __version__
 COMMANDS = {
     "recommend": "Find, prove and explain the best placement for a model.",
     "pareto": "Show what each budget buys: the frontier of cost and speed.",
-    "estimate": "Time, price or simulate a placement given by hand, without a search.",
+    "estimate": "Time, price, compare or simulate placements given by hand.",
     "explain": "Explain what binds an answer, or why nothing fits.",
-    "compare": "Compare placements given by hand.",
     "whatif": "Solve a question under changed prices, links or wishes.",
     "sweep": "Solve a question over ranges of prices, speeds and wishes.",
     "robust": "Show how much an answer loses if its figures are wrong.",
@@ -59,7 +58,6 @@ ROOMS = {
         "pareto",
         "estimate",
         "explain",
-        "compare",
         "whatif",
         "sweep",
         "robust",

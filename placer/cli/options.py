@@ -220,14 +220,6 @@ def _request(function: F, model_required: bool) -> F:
     return _add([model, catalog_option, *map(wish_option, TRAINING.values())], function)
 
 
-groups_option = click.option(
-    "--workers",
-    required=True,
-    multiple=True,
-    callback=lambda ctx, param, given: ",".join(given),
-    metavar="GROUPS",
-    help="place=COUNTxGPU[:GPUS][:MARKET], comma between groups; given again, groups add up.",
-)
 memory_option = click.option(
     "--memory-limit",
     metavar="SIZE",

@@ -97,6 +97,12 @@ def check_every(exchange: str, *, every: bool) -> None:
         )
 
 
+def unlimited(problem: Problem) -> Problem:
+    """Allow unlike machines in any number: who places by hand knows what there is."""
+    wishes = replace(problem.requirements, uniform=False, supply=None)
+    return replace(problem, requirements=wishes)
+
+
 def side_by_side(
     problem: Problem, placements: Sequence[str | Placement], *, every: bool
 ) -> list[Option]:
@@ -114,9 +120,7 @@ def side_by_side(
     PlacerError
         If a placement is not understood.
     """
-    problem = replace(
-        problem, requirements=replace(problem.requirements, uniform=False, supply=None)
-    )
+    problem = unlimited(problem)
     options: list[Option] = []
     for given in placements:
         if every:

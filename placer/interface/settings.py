@@ -45,7 +45,7 @@ GIVES_WAY: Mapping[str, tuple[str, ...]] = {
 }
 """Names of defaults that a flag of another option replaces, because both cannot hold."""
 COMMANDS = (
-    *("recommend", "pareto", "estimate", "explain", "compare", "whatif", "sweep"),
+    *("recommend", "pareto", "estimate", "explain", "whatif", "sweep"),
     *("robust", "portfolio", "replan"),
 )
 """Commands that take defaults, and may have a table of their own in a file."""

@@ -67,7 +67,7 @@ COMMANDS = (
     f"whatif {ASK} --set price:gcp/*:T4=x2", f"sweep {ASK} --over budget=1/h,2/h",
     "estimate --model roberta-xlm --catalog erben-2023 --workers gcp/us-west1=2xT4:spot",
     "estimate --simulate --model roberta-xlm --catalog erben-2023 --workers gcp/us-west1=2xT4:spot",
-    "compare --model roberta-xlm --catalog erben-2023 gcp/us-west1=2xT4 gcp/us-west1=4xT4",
+    "estimate --model resnet50 --catalog erben-2023 --every-exchange --workers gcp/us-west1=2xT4",
     "models roberta-xlm", "offers --catalog erben-2023 --gpu T4", "catalog list",
     "catalog show erben-2023", "catalog diff erben-2023 phalak-2023",
     "network show gcp/us-west1 aws/us-west-2 --catalog erben-2023",

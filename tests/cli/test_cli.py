@@ -100,14 +100,6 @@ def test_links_are_followed_and_the_mode_kept(run: Run, tmp_path: Path) -> None:
     )
 
 
-def test_groups_of_workers_that_are_given_one_by_one_add_up(run: Run) -> None:
-    """As with a comma between them; the last one alone was left."""
-    one, other = "gcp/us-central1=4xT4:spot", "gcp/europe-west1=4xT4:spot"
-    together = run("estimate", *ERBEN, "--workers", f"{one},{other}", "--json")
-    apart = run("estimate", *ERBEN, "--workers", one, "--workers", other, "--json")
-    assert (apart.returncode, apart.stdout) == (0, together.stdout)
-
-
 def test_a_closed_pipe_is_no_error(run: Run) -> None:
     """``placer offers | head -1`` ends well."""
     command = f"{sys.executable} -m placer offers --limit 500 | head -1; exit ${{PIPESTATUS[0]}}"
@@ -284,7 +276,10 @@ def test_schemas_are_printed_and_valid(run: Run, name: str) -> None:
         ),
         (("network", "show", "gcp/us-central1", "aws/us-west-2"), "* first paid price of a month"),
         (("catalog", "list"), "erben-2023"),
-        (("compare", *ERBEN, "lambda/us-west-1=8xA10", "gcp/us-central1=8xT4:spot"), "8 x T4"),
+        (
+            ("estimate", *ERBEN, "--workers", "lambda/us-west-1=8xA10", "--every-exchange"),
+            "8 x A10",
+        ),
         (
             (
                 "estimate",

@@ -33,7 +33,7 @@ def sheet() -> Sheet:
         ("offers", "--catalog", "erben-2023"),
         ("offers", "--gpu", "T4", "--limit", "9"),
         ("pareto", *ERBEN, "--budget", "2/h", "--points", "3"),
-        ("compare", *ERBEN, "gcp/us-central1=8xT4:spot", "lambda/us-west-1=8xA10"),
+        ("estimate", *ERBEN, "--workers", "gcp/us-central1=8xT4:spot", "--every-exchange"),
         ("models",),
         ("catalog", "list"),
         ("network", "show", "gcp/us-central1", "gcp/us-west1", "--catalog", "erben-2023"),

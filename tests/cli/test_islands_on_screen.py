@@ -65,9 +65,12 @@ def test_an_estimate_document_has_islands(run: Run) -> None:
     assert document["placement"]["transport"] == "nccl"
 
 
-def test_compare_puts_one_island_beside_several(run: Run) -> None:
+def test_a_comparison_puts_one_island_beside_several(run: Run) -> None:
     """The same machines: nearly the same speed, the same price."""
-    done = run("compare", *MODEL, ISLAND, f"{EAST}=8xH100:8:spot+zero-3+mb=1", "--json")
+    done = run(
+        *("estimate", *MODEL, "--workers", ISLAND),
+        *("--workers", f"{EAST}=8xH100:8:spot+zero-3+mb=1", "--json"),
+    )
     assert done.returncode == 0, done.stderr
     one, other = (
         row["estimate"]["tokens_per_second"]["value"]

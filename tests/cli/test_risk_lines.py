@@ -11,22 +11,25 @@ ERBEN = ("--model", "roberta-xlm", "--catalog", "erben-2023")
 A10, T4 = "lambda/us-west-1=8xA10", "gcp/us-central1=8xT4:spot"
 
 
-def test_compare_says_the_risk_of_each_placement(run: Run) -> None:
+def test_a_comparison_says_the_risk_of_each_placement(run: Run) -> None:
     """One line a row; the document has the whole outlook."""
-    done = run("compare", *ERBEN, A10, T4)
+    done = run("estimate", *ERBEN, "--workers", A10, "--workers", T4)
     lines = [line for line in done.stdout.splitlines() if line.startswith("risk of ")]
     assert lines[0] == "risk of 1  none of it spot"
     assert lines[1].startswith("risk of 2  spot: ")
     assert "all 8 launch" in " ".join(done.stdout.split())
-    document = json.loads(run("compare", *ERBEN, A10, T4, "--json").stdout)
+    document = json.loads(
+        run("estimate", *ERBEN, "--workers", A10, "--workers", T4, "--json").stdout
+    )
     one, two = (row["outlook"]["spot"] for row in document["placements"])
     assert one is None
     assert [stock["market"] for stock in two["risk"]["stocks"]] == ["spot"]
 
 
-def test_compare_is_silent_where_nothing_is_spot(run: Run) -> None:
+def test_a_comparison_is_silent_where_nothing_is_spot(run: Run) -> None:
     """On-demand machines are assumed to be there."""
-    assert "risk of" not in run("compare", *ERBEN, A10, "lambda/us-west-1=4xA10").stdout
+    words = ("--workers", A10, "--workers", "lambda/us-west-1=4xA10")
+    assert "risk of" not in run("estimate", *ERBEN, *words).stdout
 
 
 def test_explain_says_the_risk_of_the_answer(run: Run) -> None:

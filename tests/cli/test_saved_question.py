@@ -20,7 +20,7 @@ SEARCHES = {
     "robust": ("--worlds", "8"),
 }
 """Commands that search, with what keeps them short."""
-COMMANDS = {**SEARCHES, "compare": ("gcp/us-central1=4xT4:spot",)}
+COMMANDS = {**SEARCHES, "estimate": ("--workers", "gcp/us-central1=4xT4:spot")}
 
 
 @pytest.fixture(scope="module")
@@ -50,21 +50,20 @@ def test_a_saved_question_has_the_answer_of_its_words(run: Run, file: str, name:
 
 def test_the_saved_answer_is_the_first_row_of_a_comparison(run: Run, file: str) -> None:
     """Eight A10 before what is given by hand; a row that costs more than 5 USD/h says so."""
-    done = run("compare", file, "lambda/us-west-1=9xA10", "--json")
+    done = run("estimate", file, "--workers", "lambda/us-west-1=9xA10", "--json")
     document, saved = json.loads(done.stdout), json.loads(Path(file).read_text(encoding="utf-8"))
     rows = document["placements"]
     assert rows[0]["placement"] == saved["placement"]
     assert [row["violations"] for row in rows] == [[], ["$5.40/h is above the budget of $5.00/h"]]
     assert document["request"] == saved["request"]
-    every = json.loads(run("compare", file, "--every-exchange", "--json").stdout)["placements"]
+    every = json.loads(run("estimate", file, "--every-exchange", "--json").stdout)["placements"]
     assert len({row["placement"]["exchange"] for row in every}) == len(every) > 1
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_changed_book_is_announced(run: Run, name: str) -> None:
     """The file is of an earlier edition of its book."""
-    words = ("lambda/us-west-1=4xA10",) if name == "compare" else SEARCHES[name]
-    done = run(name, str(OLD), *words)
+    done = run(name, str(OLD), *COMMANDS[name])
     assert done.returncode == 0, done.stderr
     assert "catalog erben-2023 differs from the one of the plan" in " ".join(done.stderr.split())
 
@@ -147,7 +146,23 @@ def test_files_that_cannot_be_asked_are_refused(
     assert says in done.stderr
 
 
-def test_a_comparison_needs_a_placement(run: Run) -> None:
-    """A result in which nothing fits has no row."""
-    done = run("compare", str(OLD.with_name("nothing.json")), columns=300)
-    assert (done.returncode, "has no placement to compare" in done.stderr) == (2, True)
+def test_a_saved_answer_is_estimated_and_simulated(run: Run, file: str) -> None:
+    """With no placement beside it, if it has one itself."""
+    saved = json.loads(Path(file).read_text(encoding="utf-8"))
+    document = json.loads(run("estimate", file, "--json").stdout)
+    assert document["estimate"]["usd_per_hour"] == saved["estimate"]["usd_per_hour"]
+    assert "0.0%)" in run("estimate", file, "--simulate").stdout
+    done = run("estimate", str(OLD.with_name("nothing.json")), columns=300)
+    assert (done.returncode, "has no placement" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("words", [("--simulate",), ("--manifest", "plan.json")])
+def test_one_placement_is_simulated_or_launched(
+    run: Run, file: str, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Not the saved one and another."""
+    done = run("estimate", file, *COMMANDS["estimate"], *words, cwd=tmp_path)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        2,
+        f"error: {words[0]} of several placements",
+    )

@@ -46,8 +46,8 @@ PRINTED = {
         f"estimate {XLM} --workers {T4} --quota quota.csv",
     ],
     "comparison": [
-        f"compare {XLM} {T4} gcp/us-central1=9xT4:spot",
-        f"compare {XLM} {T4} --every-exchange",
+        f"estimate {XLM} --workers {T4} --workers gcp/us-central1=9xT4:spot",
+        f"estimate {XLM} --workers {T4} --every-exchange",
     ],
     "diff": [
         f"diff {SAVED}/result.json {SAVED}/wishes.json",

@@ -142,7 +142,7 @@ def test_a_table_of_a_command_wins_over_what_stands_above_it(
     """
     (place / "placer.toml").write_text(
         'budget = "1/h"\nspot = true\n\n[recommend]\nbudget = "5/h"\nmarket = "any"\n'
-        'catalog = "own.csv"\n\n[compare]\nbudget = "5/h"\n',
+        'catalog = "own.csv"\n\n[estimate]\nbudget = "5/h"\n',
         "utf-8",
     )
     every = [*NAMES.values()]
@@ -153,8 +153,8 @@ def test_a_table_of_a_command_wins_over_what_stands_above_it(
         "catalog": [str(place / "own.csv")],
     }
     assert [s.value for s in defaults_for(every, [], "pareto")] == ["1/h", True]
-    with pytest.raises(PlacerError, match=r":10: placer compare takes no default of 'budget'"):
-        defaults_for(["model"], [], "compare")
+    with pytest.raises(PlacerError, match=r":10: placer estimate takes no default of 'budget'"):
+        defaults_for(["model"], [], "estimate")
     shown = run("config", "show", "--origin", cwd=place, PLACER_HOME=str(place))
     assert re.search(r"budget +5/h +recommend +placer.toml:5", shown.stdout)
     assert re.search(r"budget +1/h +all +placer.toml:1", shown.stdout)

@@ -199,7 +199,7 @@ def test_every_exchange_stands_alone_and_knows_one_worker(run: Run) -> None:
     """One row for one machine; not together with --exchange; what cannot keep a wish is left
     out.
     """
-    base = ("compare", "--model", "resnet50", "--every-exchange")
+    base = ("estimate", "--model", "resnet50", "--every-exchange", "--workers")
     one = run(*base, "aws/us-east-1=1xT4:spot", "--json")
     assert len(json.loads(one.stdout)["placements"]) == 1
     assert run(*base, "aws/us-east-1=2xT4:spot", "--exchange", "central").returncode == 2

@@ -41,6 +41,7 @@ def test_every_command_named_instead_exists() -> None:
         ("cost", "placer estimate"),
         ("replay", "placer capacity replay"),
         ("simulate", "placer estimate --simulate"),
+        ("compare", "placer estimate"),
         ("init", "placer config init"),
         ("completion", "placer --completion"),
         ("deploy", "placer export"),

@@ -144,7 +144,7 @@ def test_an_owned_device_of_several_kinds_is_written_out() -> None:
 
 
 def test_places_are_compared_by_a_sweep(run: Run) -> None:
-    """`compare` takes placements, and names the command for places."""
-    done = run("compare", "--model", "resnet50", "aws", "gcp")
+    """`estimate` takes placements, and names the command for places."""
+    done = run("estimate", "--model", "resnet50", "--workers", "aws", "--workers", "gcp")
     assert done.returncode == 2
     assert "placer sweep --over in=aws,gcp" in done.stderr

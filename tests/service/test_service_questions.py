@@ -25,7 +25,7 @@ ASKED: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "compare": (
         {"model": "roberta-xlm", "placements": [PLACED], "catalog": BOOK, "every_exchange": True},
-        ["compare", "--model", "roberta-xlm", "--every-exchange", PLACED],
+        ["estimate", "--model", "roberta-xlm", "--every-exchange", "--workers", PLACED],
     ),
     "explain": (
         {**QUESTION, "budget": "0.01/h"},

@@ -739,8 +739,7 @@ def test_command_line_from_runs_to_recommendation(run: Run, tmp_path: Path) -> N
     ]
     for arguments in (
         ["validate", "calibration.json"],
-        ["estimate", *words, "--workers", "gcp/us-central1=4xT4:spot"],
-        ["compare", *words, "gcp/us-central1=4xT4:spot", "gcp/us-central1=2xT4:spot"],
+        ["estimate", *words, *("--workers", "gcp/us-central1=4xT4:spot") * 2],
         ["recommend", *words, "--budget", "1/h", "--gpu", "T4", "-o", "plan.json"],
         ["validate", "plan.json"],
     ):

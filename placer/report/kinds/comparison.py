@@ -23,7 +23,7 @@ def report(document: Document, today: date) -> Report:
     speed, unit = speed_of(best["estimate"])
     return Report(
         title=f"{counted(len(rows), 'placement')} for {document['request']['model']}",
-        subtitle=f"placer compare, prices of {document['data']['oldest']} to "
+        subtitle=f"placer estimate, prices of {document['data']['oldest']} to "
         f"{document['data']['as_of']} ({document['data']['catalog']})",
         verdict=f"The fastest is {placement_words(best['placement'])}: "
         f"{format_number(speed['value'])} {unit} for "

@@ -1,33 +1,55 @@
-"""``placer estimate``: a placement given by hand."""
+"""``placer estimate``: placements given by hand."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from placer.cli.ask.estimate.simulation import chances_of, simulation_lines, simulation_options
-from placer.cli.options import groups_option, request_options, table_option, wish_option
+from placer.cli.options import open_request_options, table_option, wish_option
 from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.saved_question import read_question
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.plot import check_plot, plot_option, write_plot
+from placer.errors import PlacerError
 from placer.problem.words.wishes import WISHES
 
-EXAMPLE = """\b
+if TYPE_CHECKING:
+    from placer.cost_model.estimate import Estimate
+    from placer.problem.placement import Placement
+    from placer.problem.problem import Problem
+
+EXAMPLES = """\b
 Examples:
   placer estimate --model roberta-xlm --catalog erben-2023 --exchange all-reduce \\
     --workers gcp/us-central1=4xT4:spot,gcp/europe-west1=4xT4:spot --manifest plan.json
+  placer estimate --model roberta-xlm --catalog erben-2023 --workers lambda/us-west-1=8xA10 \\
+    --workers gcp/us-central1=8xT4:spot
+  placer estimate result.json --workers gcp/us-central1=8xT4:spot
+  placer estimate --model roberta-xlm --workers gcp/us-central1=8xT4:spot --every-exchange
   placer estimate --model roberta-xlm --workers gcp/us-central1=8xT4:spot --simulate --jitter 0.2
 """
 
 
-@click.command("estimate", cls=GroupedCommand, epilog=EXAMPLE)
-@groups_option
-@request_options
+@click.command("estimate", cls=GroupedCommand, epilog=EXAMPLES)
+@click.argument("result", required=False, metavar="[RESULT]")
+@click.option(
+    "--workers",
+    multiple=True,
+    metavar="GROUPS",
+    help="place=COUNTxGPU[:GPUS][:MARKET], comma between groups; given again, placements stand "
+    "side by side.",
+)
+@open_request_options
 @click.option(
     "--manifest", metavar="FILE", help="Write the launch manifest of the placement as JSON."
 )
 @wish_option(WISHES["quota"])
+@click.option(
+    "--every-exchange", "every", is_flag=True, help="One row for each exchange that can run."
+)
 @simulation_options
 @plot_option
 @table_option
@@ -35,58 +57,90 @@ Examples:
 def command(
     ctx: click.Context,
     /,
-    model: str,
-    workers: str,
-    catalog: tuple[str, ...],
+    result: str | None,
+    workers: tuple[str, ...],
+    model: str | None,
     manifest: str | None,
+    every: bool,
     simulate: bool,
     plot: str | None,
     as_json: bool,
     **words: Any,
 ) -> None:
-    """Time and price a placement given by hand; nothing is searched, limits are reported."""
-    from placer.advice.recommendation.notes import notes_of, warnings_of
-    from placer.cli.report.recommend import sentences, terminal
-    from placer.cost_model.estimate import estimate
-    from placer.cost_model.limits import violations
-    from placer.documents.manifest import build_manifest
+    """Time and price a placement given by hand, or several side by side; nothing is searched,
+    limits are reported.
+
+    RESULT is a file that 'placer recommend -o' wrote: its answer is the first placement, and its
+    question that of all. Words of a request beside it change the question.
+    """
     from placer.interface.advisor import Advisor
-    from placer.interface.by_hand import estimate_document
+    from placer.interface.by_hand import check_every, comparison_document, side_by_side, unlimited
     from placer.solving.by_hand import place_by_hand
 
     check_targets(manifest)
     check_plot(plot)
     chances = chances_of(ctx, words)
-    problem = Advisor(catalog).problem(model, mixed=True, supply="any", **words)
-    placement = place_by_hand(workers, problem)
+    check_every(words["exchange"], every=every)
+    _check_workers(workers, result)
+    question = read_question(ctx, result, model, words)
+    problem = Advisor().problem(question.asked, **question.words)
+    placements = (*(() if question.answer is None else (question.answer,)), *workers)
+    if not placements:
+        raise PlacerError(f"{result}: has no placement", "add --workers GROUPS")
+    several = every or len(placements) > 1
+    if several and (simulate or manifest):
+        one = "--simulate" if simulate else "--manifest"
+        raise PlacerError(f"{one} of several placements", "give one placement, in one exchange")
+    question.tell()
+    if several:
+        options = side_by_side(problem, placements, every=every)
+        document = comparison_document(problem, options)
+        write_plot(plot, document)
+        if as_json:
+            print_json(document)
+        else:
+            from placer.cli.ask.estimate.side_by_side import print_options
+
+            print_options(options, problem)
+        return
+    problem, (given,) = unlimited(problem), placements
+    placement = place_by_hand(given, problem) if isinstance(given, str) else given
+    ctx.exit(_one(problem, placement, manifest, chances if simulate else None, plot, as_json))
+
+
+def _one(
+    problem: Problem,
+    placement: Placement,
+    manifest: str | None,
+    chances: dict[str, Any] | None,
+    plot: str | None,
+    as_json: bool,
+) -> int:
+    """Write a placement in full, or with chances its simulation; return the exit code."""
+    from placer.cost_model.estimate import estimate
+    from placer.cost_model.limits import violations
+    from placer.documents.manifest import build_manifest
+    from placer.interface.by_hand import estimate_document
+
     broken = violations(placement, problem)
     figures = estimate(placement, problem)
     if manifest and not broken:
         write_json(manifest, build_manifest(problem, placement, figures, "feasible", None))
     document: Any
-    if simulate:
+    if chances is not None:
         from placer.validation.simulation.replay import replay
 
         simulation = replay(placement, problem, **chances)
-        document = {**simulation.to_dict(), "workers": workers}
+        document = simulation.to_dict()
     else:
         document = estimate_document(problem, placement, figures, broken)
     write_plot(plot, document)
     if as_json:
         print_json(document)
-    elif simulate:
+    elif chances is not None:
         click.echo("\n".join(simulation_lines(simulation)))
     else:
-        out, err = console(), console(stderr=True)
-        out.print(terminal.context(problem))
-        out.print(f"\n{sentences.headline(placement)}", style="bold")
-        out.print(
-            terminal.estimate_lines(
-                placement, figures, problem, notes=notes_of(problem, placement, figures)
-            )
-        )
-        for line in terminal.warning_lines(warnings_of(problem, placement, figures)):
-            err.print(line, style="yellow")
+        _print_estimate(problem, placement, figures)
     for number, violation in enumerate(broken):
         click.echo(f"{'   also' if number else 'error'}: {violation.message}", err=True)
     if manifest and not broken:
@@ -97,4 +151,36 @@ def command(
             "FILE",
             err=True,
         )
-    ctx.exit(2 if broken else 0)
+    return 2 if broken else 0
+
+
+def _print_estimate(problem: Problem, placement: Placement, figures: Estimate) -> None:
+    from placer.advice.recommendation.notes import notes_of, warnings_of
+    from placer.cli.report.recommend import sentences, terminal
+
+    out, err = console(), console(stderr=True)
+    out.print(terminal.context(problem))
+    out.print(f"\n{sentences.headline(placement)}", style="bold")
+    out.print(
+        terminal.estimate_lines(
+            placement, figures, problem, notes=notes_of(problem, placement, figures)
+        )
+    )
+    for line in terminal.warning_lines(warnings_of(problem, placement, figures)):
+        err.print(line, style="yellow")
+
+
+def _check_workers(workers: Sequence[str], result: str | None) -> None:
+    """Refuse no placement, and several places with the command that compares the best of each."""
+    if not (workers or result):
+        raise PlacerError(
+            "--workers is missing", "such as --workers gcp/us-central1=4xT4:spot, or a saved result"
+        )
+    places = [text for text in workers if "=" not in text]
+    if places and len(workers) > 1:
+        raise PlacerError(
+            f"'{places[0]}' names no machines: --workers takes placements, such as "
+            "gcp/us-central1=4xT4:spot",
+            f"for the best of each place: placer sweep --over in={','.join(places)} with the same "
+            "words",
+        )
