@@ -58,7 +58,7 @@ def write_pages(app: Sphinx) -> None:
 def command_pages() -> dict[str, str]:
     """Return a page for each command, and one that lists them by room."""
     pages = {}
-    index = ["# Commands", "", "`--help` of a command prints the same on the terminal.", ""]
+    index = ["# Commands", "", "`--help all` of a command prints the same on the terminal.", ""]
     context = click.Context(cli, info_name="placer")
     for room, names in ROOMS.items():
         index += [

@@ -16,9 +16,8 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
         *("price", "prices", "pricing", "show-gpus", "list-gpus", "gpus", "gpu", "machines"),
         *("instances", "instance-types", "list", "ls", "regions", "zones", "show", "search-offers"),
     ),
-    "placer estimate": (
-        *("cost", "costs", "quote", "time", "predict", "breakdown", "compare", "comparison"),
-    ),
+    "placer estimate": ("cost", "costs", "quote", "time", "predict", "breakdown"),
+    "placer estimate --workers A --workers B": ("compare", "comparison"),
     "placer estimate --simulate": ("simulate", "simulation"),
     "placer pareto": ("frontier", "tradeoff", "trade-off", "curve", "budgets"),
     "placer explain": ("why", "why-not", "reason", "debug"),

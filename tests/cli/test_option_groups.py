@@ -1,4 +1,4 @@
-"""``--help`` with options in groups."""
+"""``--help`` with the most common options, and ``--help all`` with every one in groups."""
 
 import re
 
@@ -7,7 +7,7 @@ import pytest
 
 from conftest import Run
 from placer.cli import COMMANDS, cli
-from placer.cli.screen.option_groups import NAMED, SHARED, group_of
+from placer.cli.screen.option_groups import COMMON, NAMED, SHARED, GroupedCommand, group_of
 from placer.problem.words.wishes import WISHES
 
 ORDER = ["Goal", "Where", "Machines", "Model", "Exchange", "Data", "Risk", "Solver", "Output"]
@@ -21,7 +21,7 @@ def sections(text: str) -> list[str]:
 
 def test_the_main_command_has_the_nine_groups(run: Run) -> None:
     """All its options are shared ones, so it has none of its own."""
-    shown = run("recommend", "--help").stdout
+    shown = run("recommend", "--help", "all").stdout
     assert [name for name in sections(shown) if name in ORDER] == ORDER
     assert "Options" not in sections(shown)
     assert all(len(line) <= 80 for line in shown.split("Examples:")[0].splitlines())
@@ -33,9 +33,26 @@ def test_the_main_command_has_the_nine_groups(run: Run) -> None:
 )
 def test_options_of_a_command_come_first(run: Run, verb: str, own: str) -> None:
     """Before those that many commands share."""
-    shown = run(verb, "--help").stdout
+    shown = run(verb, "--help", "all").stdout
     assert sections(shown)[0] == "Options"
     assert shown.index(own) < shown.index("Goal options:")
+
+
+@pytest.mark.parametrize("name", COMMON)
+def test_ten_common_options_come_first(run: Run, name: str) -> None:
+    """In a flat list that has what must be given, and says how to see the others."""
+    words = ("capacity", name) if name == "replay" else (name,)
+    context, command = click.Context(cli), cli
+    for word in words:
+        command = command.get_command(context, word)  # type: ignore[assignment]
+    assert isinstance(command, GroupedCommand)
+    options = [p for p in command.params if isinstance(p, click.Option)]
+    assert len(COMMON[name]) == len({*COMMON[name]}) == 10
+    assert {p.name for p in options if p.required} <= {*COMMON[name]} <= {p.name for p in options}
+    shown = run(*words, "--help").stdout
+    common = shown.partition("Common options:")[2].partition("more options")[0]
+    assert len(re.findall(r"^  (?:-\w, )?--[a-z0-9-]+", common, re.MULTILINE)) == 10
+    assert f"{len(options) - 10} more options: placer {' '.join(words)} --help all" in shown
 
 
 def test_every_option_is_shown_once(run: Run) -> None:
@@ -44,7 +61,7 @@ def test_every_option_is_shown_once(run: Run) -> None:
     for verb in ("recommend", "pareto", "portfolio", "estimate", "whatif"):
         command = cli.get_command(context, verb)
         assert command is not None
-        shown = run(verb, "--help").stdout
+        shown = run(verb, "--help", "all").stdout
         rows = re.findall(r"^  (?:-\w, )?(--[a-z0-9-]+)", shown, re.MULTILINE)
         options = [p for p in command.params if isinstance(p, click.Option)]
         assert len(rows) == len(options) + 1

@@ -18,6 +18,7 @@ from test_every_document import BLOCKS, PRINTED, QUOTAS, WRITTEN
 import placer
 from goldens.commands import FIXTURES, folder, laid_out, screen, short_digest
 from goldens.measures import STARTS, modules
+from placer.cli.screen.option_groups import COMMON
 from placer.launch.export import TARGETS
 from placer.solving.answer import SolveOptions
 
@@ -230,9 +231,15 @@ def help_pages() -> dict[str, list[str]]:
 
 
 def help_of(name: str) -> str:
-    """Show the help of a command and its sub-commands."""
+    """Show the help of a command and its sub-commands, in two levels where there are two."""
     pages = help_pages()[name] if name else [""]
-    return "\n".join(screen(f"{page} --help".strip(), 100) for page in pages)
+    levels = [f"{page} --help{more}".strip() for page in pages for more in levels_of(page)]
+    return "\n".join(screen(line, 100) for line in levels)
+
+
+def levels_of(page: str) -> tuple[str, ...]:
+    """Return what follows ``--help`` of a command."""
+    return ("", " all") if page.rpartition(" ")[2] in COMMON else ("",)
 
 
 def signatures() -> str:

@@ -1,6 +1,10 @@
-"""``--help`` with the options in groups: a command's own first, then what many commands share."""
+"""``--help`` in two levels: the most common options, and with ``--help all`` every one in groups, a
+command's own first, then what many commands share.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import click
 
@@ -30,6 +34,7 @@ SHARED = {
         "output",
         "manifest",
         "certificate",
+        "plot",
         "as_json",
         "no_cache",
         "verbose",
@@ -50,6 +55,34 @@ GROUPS = {
 NAMED = {name: title for title, names in SHARED.items() for name in names}
 FEW = 12
 """Options that need no groups."""
+ALL = "placer.help_all"
+"""Key in a context's ``meta`` of whether ``--help`` shows everything."""
+ASKING = ("model", "budget", "min_throughput", "deadline", "samples", "tokens", "places", "gpu")
+COMMON: Mapping[str, tuple[str, ...]] = {
+    "recommend": (*ASKING, "market", "output"),
+    "pareto": ("points", *ASKING, "output"),
+    "estimate": (
+        *("workers", "model", "exchange", "tbs", "catalog", "quota", "every", "simulate"),
+        *("manifest", "as_json"),
+    ),
+    "explain": ("why_not", *ASKING, "as_json"),
+    "whatif": ("sets", "drop", *ASKING),
+    "sweep": ("over", "jobs", *ASKING),
+    "robust": ("box", "exact", *ASKING),
+    "replan": (
+        *("observed", "sets", "drop", "catalog", "feed", "machines", "work", "deadline"),
+        *("gpu", "output"),
+    ),
+    "replay": (
+        *("machines", "work", "deadline", "slack", "gpu", "policy", "prices", "on_demand"),
+        *("jobs", "output"),
+    ),
+    "profile": (
+        *("builtin", "batch_sizes", "device", "precisions", "quick", "thorough", "estimate"),
+        *("name", "out", "as_json"),
+    ),
+}
+"""The ten most common options of the commands that have many, in the order of ``--help``."""
 
 
 def group_of(option: click.Parameter) -> str:
@@ -62,10 +95,30 @@ def group_of(option: click.Parameter) -> str:
 
 
 class GroupedCommand(click.Command):
-    """A command whose ``--help`` lists its options in groups, its own first."""
+    """A command whose ``--help`` lists its most common options, and ``--help all`` every one in
+    groups, its own first.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep whether ``all`` was typed, which matters for ``--help`` alone."""
+        ctx.meta[ALL] = "all" in args
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options of each group that has any."""
+        """Write the most common options, or those of each group that has any."""
+        common = COMMON.get(self.name or "", ())
+        if not common or ctx.meta.get(ALL):
+            self._format_groups(ctx, formatter)
+            return
+        options = {p.name: p for p in self.params if isinstance(p, click.Option)}
+        rows = [options[name].get_help_record(ctx) for name in common]
+        with formatter.section("Common options"):
+            formatter.write_dl([row for row in rows if row is not None])
+        more = len(options) - len(common)
+        formatter.write_paragraph()
+        formatter.write_text(f"{more} more options: {ctx.command_path} --help all")
+
+    def _format_groups(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows: dict[str, list[tuple[str, str]]] = {"": [], **{title: [] for title in SHARED}}
         options = [(option, option.get_help_record(ctx)) for option in self.get_params(ctx)]
         shown = [(option, record) for option, record in options if record is not None]
