@@ -7,7 +7,7 @@ import pytest
 
 from conftest import Run
 from placer.cli import COMMANDS, cli
-from placer.cli.screen.option_groups import COMMON, NAMED, SHARED, GroupedCommand, group_of
+from placer.cli.screen.option_groups import COMMON, NAMED, SHARED, LargeCommand, group_of
 from placer.problem.words.wishes import WISHES
 
 ORDER = ["Goal", "Where", "Machines", "Model", "Exchange", "Data", "Risk", "Solver", "Output"]
@@ -45,7 +45,7 @@ def test_ten_common_options_come_first(run: Run, name: str) -> None:
     context, command = click.Context(cli), cli
     for word in words:
         command = command.get_command(context, word)  # type: ignore[assignment]
-    assert isinstance(command, GroupedCommand)
+    assert isinstance(command, LargeCommand)
     options = [p for p in command.params if isinstance(p, click.Option)]
     assert len(COMMON[name]) == len({*COMMON[name]}) == 10
     assert {p.name for p in options if p.required} <= {*COMMON[name]} <= {p.name for p in options}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from placer.cli.options import catalog_option
+from placer.cli.screen.option_groups import LargeCommand
 from placer.errors import PlacerError
 from placer.files.bounded_file import read_file
 from placer.version import install_line
@@ -24,7 +25,7 @@ Examples:
 """
 
 
-@click.command("serve", epilog=EPILOG)
+@click.command("serve", cls=LargeCommand, epilog=EPILOG)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",

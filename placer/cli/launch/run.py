@@ -13,6 +13,7 @@ import click
 
 from placer.cli.options import Range, json_option
 from placer.cli.output import console, new_table, print_json
+from placer.cli.screen.option_groups import LargeCommand
 from placer.cost_model.timing.store import POLL_SECONDS
 from placer.errors import PlacerError
 from placer.units import counted, format_plain
@@ -37,7 +38,7 @@ function has the last rank. 'placer calibrate' and 'placer replan' read the log,
 """
 
 
-@click.command("run", epilog=EPILOG)
+@click.command("run", cls=LargeCommand, epilog=EPILOG)
 @click.argument("manifest")
 @click.option(
     "--train",

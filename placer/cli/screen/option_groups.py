@@ -81,6 +81,14 @@ COMMON: Mapping[str, tuple[str, ...]] = {
         *("builtin", "batch_sizes", "device", "precisions", "quick", "thorough", "estimate"),
         *("name", "out", "as_json"),
     ),
+    "run": (
+        *("train", "local", "rank", "steps", "tbs", "microbatch", "out", "checkpoint_every"),
+        *("resume", "resume_if_any"),
+    ),
+    "serve": (
+        *("host", "port", "token_file", "hosts", "catalog", "workers", "waiting", "time_limit"),
+        *("memory_limit", "jobs"),
+    ),
 }
 """The ten most common options of the commands that have many, in the order of ``--help``."""
 
@@ -94,10 +102,8 @@ def group_of(option: click.Parameter) -> str:
     return NAMED.get(name) or ("" if wish is None else GROUPS[wish.group])
 
 
-class GroupedCommand(click.Command):
-    """A command whose ``--help`` lists its most common options, and ``--help all`` every one in
-    groups, its own first.
-    """
+class LargeCommand(click.Command):
+    """A command whose ``--help`` lists its most common options, and ``--help all`` every one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep whether ``all`` was typed, which matters for ``--help`` alone."""
@@ -105,10 +111,10 @@ class GroupedCommand(click.Command):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the most common options, or those of each group that has any."""
+        """Write the most common options, or all."""
         common = COMMON.get(self.name or "", ())
         if not common or ctx.meta.get(ALL):
-            self._format_groups(ctx, formatter)
+            self.format_all(ctx, formatter)
             return
         options = {p.name: p for p in self.params if isinstance(p, click.Option)}
         rows = [options[name].get_help_record(ctx) for name in common]
@@ -118,7 +124,16 @@ class GroupedCommand(click.Command):
         formatter.write_paragraph()
         formatter.write_text(f"{more} more options: {ctx.command_path} --help all")
 
-    def _format_groups(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_all(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write every option."""
+        super().format_options(ctx, formatter)
+
+
+class GroupedCommand(LargeCommand):
+    """A large command whose ``--help all`` lists its options in groups, its own first."""
+
+    def format_all(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options of each group that has any."""
         rows: dict[str, list[tuple[str, str]]] = {"": [], **{title: [] for title in SHARED}}
         options = [(option, option.get_help_record(ctx)) for option in self.get_params(ctx)]
         shown = [(option, record) for option, record in options if record is not None]
