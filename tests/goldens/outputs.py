@@ -231,15 +231,10 @@ def help_pages() -> dict[str, list[str]]:
 
 
 def help_of(name: str) -> str:
-    """Show the help of a command and its sub-commands, in two levels where there are two."""
+    """Show the whole help of a command and its sub-commands."""
     pages = help_pages()[name] if name else [""]
-    levels = [f"{page} --help{more}".strip() for page in pages for more in levels_of(page)]
-    return "\n".join(screen(line, 100) for line in levels)
-
-
-def levels_of(page: str) -> tuple[str, ...]:
-    """Return what follows ``--help`` of a command."""
-    return ("", " all") if page.rpartition(" ")[2] in COMMON else ("",)
+    more = {page: " all" * (page.rpartition(" ")[2] in COMMON) for page in pages}
+    return "\n".join(screen(f"{page} --help{more[page]}".strip(), 100) for page in pages)
 
 
 def signatures() -> str:

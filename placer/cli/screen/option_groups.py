@@ -4,41 +4,21 @@ command's own first, then what many commands share.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import click
 
 from placer.problem.words.wishes import WISHES
 
 SHARED = {
-    "Goal": ("samples", "tokens"),
-    "Where": ("places", "not_places", "regions", "zones", "links"),
-    "Machines": ("catalog",),
-    "Model": (
-        "model",
-        "tbs",
-        "critical_batch",
-        "seq_len",
-        "lora",
-        "qlora",
-        "calibration",
-    ),
-    "Exchange": (),
-    "Data": (),
-    "Risk": ("interruption", "unavailable"),
-    "Simulation": ("simulate", "rounds", "draw", "jitter", "stragglers", "straggler_factor"),
-    "Solver": ("solver", "verify", "gap", "time_limit", "memory_limit", "seed"),
-    "Output": (
-        "top",
-        "format",
-        "output",
-        "manifest",
-        "certificate",
-        "plot",
-        "as_json",
-        "no_cache",
-        "verbose",
-    ),
+    "Goal": "samples tokens",
+    "Where": "places not_places regions zones links",
+    "Machines": "catalog",
+    "Model": "model tbs critical_batch seq_len lora qlora calibration",
+    "Exchange": "",
+    "Data": "",
+    "Risk": "interruption unavailable",
+    "Simulation": "simulate rounds draw jitter stragglers straggler_factor",
+    "Solver": "solver verify gap time_limit memory_limit seed",
+    "Output": "top format output manifest certificate plot as_json no_cache verbose",
 }
 """Options of each group by name, beside the wishes of its groups below; in the order of --help."""
 GROUPS = {
@@ -52,43 +32,25 @@ GROUPS = {
     "risk": "Risk",
 }
 """Group on the screen of each group of the table of wishes."""
-NAMED = {name: title for title, names in SHARED.items() for name in names}
+NAMED = {name: title for title, names in SHARED.items() for name in names.split()}
 FEW = 12
 """Options that need no groups."""
 ALL = "placer.help_all"
 """Key in a context's ``meta`` of whether ``--help`` shows everything."""
-ASKING = ("model", "budget", "min_throughput", "deadline", "samples", "tokens", "places", "gpu")
-COMMON: Mapping[str, tuple[str, ...]] = {
-    "recommend": (*ASKING, "market", "output"),
-    "pareto": ("points", *ASKING, "output"),
-    "estimate": (
-        *("workers", "model", "exchange", "tbs", "catalog", "quota", "every", "simulate"),
-        *("manifest", "as_json"),
-    ),
-    "explain": ("why_not", *ASKING, "as_json"),
-    "whatif": ("sets", "drop", *ASKING),
-    "sweep": ("over", "jobs", *ASKING),
-    "robust": ("box", "exact", *ASKING),
-    "replan": (
-        *("observed", "sets", "drop", "catalog", "feed", "machines", "work", "deadline"),
-        *("gpu", "output"),
-    ),
-    "replay": (
-        *("machines", "work", "deadline", "slack", "gpu", "policy", "prices", "on_demand"),
-        *("jobs", "output"),
-    ),
-    "profile": (
-        *("builtin", "batch_sizes", "device", "precisions", "quick", "thorough", "estimate"),
-        *("name", "out", "as_json"),
-    ),
-    "run": (
-        *("train", "local", "rank", "steps", "tbs", "microbatch", "out", "checkpoint_every"),
-        *("resume", "resume_if_any"),
-    ),
-    "serve": (
-        *("host", "port", "token_file", "hosts", "catalog", "workers", "waiting", "time_limit"),
-        *("memory_limit", "jobs"),
-    ),
+ASKING = "model budget min_throughput deadline samples tokens places gpu"
+COMMON = {
+    "recommend": f"{ASKING} market output",
+    "pareto": f"points {ASKING} output",
+    "estimate": "workers model exchange tbs catalog quota every simulate manifest as_json",
+    "explain": f"why_not {ASKING} as_json",
+    "whatif": f"sets drop {ASKING}",
+    "sweep": f"over jobs {ASKING}",
+    "robust": f"box exact {ASKING}",
+    "replan": "observed sets drop catalog feed machines work deadline gpu output",
+    "replay": "machines work deadline slack gpu policy prices on_demand jobs output",
+    "profile": "builtin batch_sizes device precisions quick thorough estimate name out as_json",
+    "run": "train local rank steps tbs microbatch out checkpoint_every resume resume_if_any",
+    "serve": "host port token_file hosts catalog workers waiting time_limit memory_limit jobs",
 }
 """The ten most common options of the commands that have many, in the order of ``--help``."""
 
@@ -112,7 +74,7 @@ class LargeCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the most common options, or all."""
-        common = COMMON.get(self.name or "", ())
+        common = COMMON.get(self.name or "", "").split()
         if not common or ctx.meta.get(ALL):
             self.format_all(ctx, formatter)
             return

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,7 @@ from placer.problem.words.wishes import WISHES
 
 if TYPE_CHECKING:
     from placer.cost_model.estimate import Estimate
+    from placer.cost_model.limits import Violation
     from placer.problem.placement import Placement
     from placer.problem.problem import Problem
 
@@ -73,14 +75,17 @@ def command(
     RESULT is a file that 'placer recommend -o' wrote: its answer is the first placement, and its
     question that of all. Words of a request beside it change the question.
     """
+    from placer.cost_model.estimate import estimate
+    from placer.cost_model.limits import violations
+    from placer.documents.manifest import build_manifest
+    from placer.interface import by_hand
     from placer.interface.advisor import Advisor
-    from placer.interface.by_hand import check_every, comparison_document, side_by_side, unlimited
     from placer.solving.by_hand import place_by_hand
 
     check_targets(manifest)
     check_plot(plot)
     chances = chances_of(ctx, words)
-    check_every(words["exchange"], every=every)
+    by_hand.check_every(words["exchange"], every=every)
     _check_workers(workers, result)
     question = read_question(ctx, result, model, words)
     problem = Advisor().problem(question.asked, **question.words)
@@ -89,68 +94,51 @@ def command(
         raise PlacerError(f"{result}: has no placement", "add --workers GROUPS")
     several = every or len(placements) > 1
     if several and (simulate or manifest):
-        one = "--simulate" if simulate else "--manifest"
-        raise PlacerError(f"{one} of several placements", "give one placement, in one exchange")
+        raise PlacerError(
+            f"{'--simulate' if simulate else '--manifest'} of several placements",
+            "give one placement, in one exchange",
+        )
     question.tell()
-    if several:
-        options = side_by_side(problem, placements, every=every)
-        document = comparison_document(problem, options)
-        write_plot(plot, document)
-        if as_json:
-            print_json(document)
-        else:
-            from placer.cli.ask.estimate.side_by_side import print_options
-
-            print_options(options, problem)
-        return
-    problem, (given,) = unlimited(problem), placements
-    placement = place_by_hand(given, problem) if isinstance(given, str) else given
-    ctx.exit(_one(problem, placement, manifest, chances if simulate else None, plot, as_json))
-
-
-def _one(
-    problem: Problem,
-    placement: Placement,
-    manifest: str | None,
-    chances: dict[str, Any] | None,
-    plot: str | None,
-    as_json: bool,
-) -> int:
-    """Write a placement in full, or with chances its simulation; return the exit code."""
-    from placer.cost_model.estimate import estimate
-    from placer.cost_model.limits import violations
-    from placer.documents.manifest import build_manifest
-    from placer.interface.by_hand import estimate_document
-
-    broken = violations(placement, problem)
-    figures = estimate(placement, problem)
-    if manifest and not broken:
-        write_json(manifest, build_manifest(problem, placement, figures, "feasible", None))
     document: Any
-    if chances is not None:
-        from placer.validation.simulation.replay import replay
+    show: Callable[[], None]
+    broken: Sequence[Violation] = ()
+    if several:
+        from placer.cli.ask.estimate.side_by_side import print_options
 
-        simulation = replay(placement, problem, **chances)
-        document = simulation.to_dict()
+        options = by_hand.side_by_side(problem, placements, every=every)
+        document = by_hand.comparison_document(problem, options)
+        show = partial(print_options, options, problem)
     else:
-        document = estimate_document(problem, placement, figures, broken)
+        problem, (given,) = by_hand.unlimited(problem), placements
+        placement = place_by_hand(given, problem) if isinstance(given, str) else given
+        broken, figures = violations(placement, problem), estimate(placement, problem)
+        if manifest and not broken:
+            write_json(manifest, build_manifest(problem, placement, figures, "feasible", None))
+            click.echo(f"wrote manifest to {manifest}", err=True)
+        if simulate:
+            from placer.validation.simulation.replay import replay
+
+            simulation = replay(placement, problem, **chances)
+            document = simulation.to_dict()
+            show = partial(click.echo, "\n".join(simulation_lines(simulation)))
+        else:
+            document = by_hand.estimate_document(problem, placement, figures, broken)
+            show = partial(_print_estimate, problem, placement, figures)
     write_plot(plot, document)
     if as_json:
         print_json(document)
-    elif chances is not None:
-        click.echo("\n".join(simulation_lines(simulation)))
     else:
-        _print_estimate(problem, placement, figures)
+        show()
+    ctx.exit(_say_limits(broken))
+
+
+def _say_limits(broken: Sequence[Violation]) -> int:
+    """Say on stderr which limits are broken; return the exit code."""
     for number, violation in enumerate(broken):
         click.echo(f"{'   also' if number else 'error'}: {violation.message}", err=True)
-    if manifest and not broken:
-        click.echo(f"wrote manifest to {manifest}", err=True)
     if broken:
-        click.echo(
-            "  tip: the estimate above ignores these limits; change --workers or raise --quota "
-            "FILE",
-            err=True,
-        )
+        tip = "the estimate above ignores these limits; change --workers or raise --quota FILE"
+        click.echo(f"  tip: {tip}", err=True)
     return 2 if broken else 0
 
 
