@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import placer
-from conftest import Run
 from placements import random_placement
 from placer.cost_model.estimate import exchange_phases
 from placer.cost_model.timing.round_seconds import TRANSPORTS
@@ -252,43 +251,3 @@ def test_too_many_workers_are_refused(erben: Catalog) -> None:
     """Flows are followed pair by pair: 200 workers are not simulated."""
     with pytest.raises(PlacerError, match="200 workers are too many to simulate"):
         placer.simulate("roberta-xlm", "gcp/us-central1=200xT4:spot", catalog=erben)
-
-
-def test_the_command_prints_text_and_json(run: Run) -> None:
-    """Prediction, simulation, spread and who waits; JSON with its schema."""
-    words = (
-        "estimate",
-        "--simulate",
-        "--model",
-        "roberta-xlm",
-        "--catalog",
-        "erben-2023",
-        "--workers",
-        TWO_CONTINENTS,
-        "--rounds",
-        "5",
-        "--jitter",
-        "0.2",
-    )
-    said = run(*words).stdout
-    assert all(word in said for word in ("predicted", "simulated", "spread", "waiting"))
-    document = json.loads(run(*words, "--json").stdout)
-    assert (document["schema"], len(document["round_seconds"])) == ("placer.simulation/v1", 5)
-
-
-def test_the_command_refuses_bad_values(run: Run) -> None:
-    """In one line, with exit code 2."""
-    done = run(
-        "estimate",
-        "--simulate",
-        "--model",
-        "roberta-xlm",
-        "--workers",
-        "gcp/us-central1=2xT4:spot",
-        "--jitter",
-        "9",
-    )
-    assert (done.returncode, done.stderr.splitlines()[0]) == (
-        2,
-        "error: jitter 9.0 is out of range",
-    )
