@@ -112,7 +112,6 @@ MODEL = ("--model", "roberta-xlm", "--catalog", "erben-2023")
         ("network", "import", "iperf3", "FILE", "--from", "gcp/us-west1", "--to", "aws/us-east-1"),
         ("calibrate", "FILE", "--catalog", "erben-2023"),
         ("sweep", "--merge", "FILE"),
-        ("network", "probe", "--hosts", "FILE"),
         ("network", "import", "csv", "FILE"),
         ("catalog", "import", "csv", "FILE", "--as", "x"),
     ],
