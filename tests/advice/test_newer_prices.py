@@ -83,6 +83,14 @@ def test_else_the_best_of_all_is(problem: Problem) -> None:
     assert result.older is None
 
 
+def test_nothing_is_given_up_for_what_is_not_proved() -> None:
+    """A heuristic has no bound that says how much newer prices cost."""
+    result = recommend(asked(1.09), "greedy", alternatives=False)
+    assert places(result) == ("aws/a",)
+    assert result.older is None
+    assert not result.proved
+
+
 def test_at_the_figures_of_the_book_no_price_is_too_old() -> None:
     """The same book, whose figures nobody defends."""
     problem = asked(1.09)

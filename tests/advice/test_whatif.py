@@ -83,6 +83,19 @@ def test_a_dearer_choice_is_left_and_keeping_it_costs_a_fifth() -> None:
     assert not got.same
 
 
+def test_a_range_of_batches_stays_open_in_the_changed_world() -> None:
+    """Both worlds choose of the same batches, each for itself."""
+    world = placer.whatif(
+        "resnet50",
+        set=["price:*:A10=x1.5"],
+        budget="5/h",
+        tbs="8192..32768",
+        catalog="erben-2023",
+    )
+    assert [row.target_batch_size for row in world.before.batches] == [8192, 16384, 32768]
+    assert [row.target_batch_size for row in world.after.batches] == [8192, 16384, 32768]
+
+
 def test_a_choice_that_stays_best_has_no_regret() -> None:
     """At 0.60 + 50 % = 0.90 USD/h it is still below 1.00."""
     got = what_if(

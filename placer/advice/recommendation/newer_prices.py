@@ -25,8 +25,8 @@ WITHIN = 0.1
 
 
 def at_newer_prices(best: Result, solver: str, options: SolveOptions) -> Result:
-    """Return the best answer whose prices are new, where the best of all rests on an older one and
-    is at most a tenth better; else the best of all.
+    """Return the best answer whose prices are new, where the proved best of all rests on an older
+    one and is at most a tenth better; else the best of all.
 
     Notes
     -----
@@ -38,6 +38,8 @@ def at_newer_prices(best: Result, solver: str, options: SolveOptions) -> Result:
     wish, value, placement = best.problem.requirements, best.value, best.placement
     chosen = wish.oldest_price is not None or wish.confidence is not None or wish.expected
     if book is None or value is None or chosen or wish.open_batches or allowance.current().spent:
+        return best
+    if best.status is not Status.OPTIMAL:  # nothing bounds what newer prices give up
         return best
     assert placement is not None
     assert best.estimate is not None
@@ -56,7 +58,7 @@ def at_newer_prices(best: Result, solver: str, options: SolveOptions) -> Result:
         placement=placement,
         estimate=best.estimate,
         label=OLDER,
-        note=f"at a price of {oldest[:7]} (a --max-price-age takes it)",
+        note=f"at a price of {oldest[:7]} (name a --max-price-age to take it)",
     )
     return replace(
         newer,

@@ -258,7 +258,8 @@ def assess(
     check_count("worlds", worlds, MOST_WORLDS)
     options = (options or SolveOptions()).deaf
     result = at_newer_prices(solve(problem, solver, options), solver, options)
-    problem = result.problem
+    if result.older is not None:  # its rivals have newer prices too
+        problem = result.problem
     if result.placement is None:
         return Robustness(result=result)
     brief = replace(options, node_limit=BASELINE_NODES, bound_if_stopped=False)

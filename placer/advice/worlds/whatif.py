@@ -191,7 +191,8 @@ def what_if(
     # One Ctrl-C ends both searches.
     with allowance.opened(memory_limit_bytes=options.memory_limit_bytes, cancel=options.cancel):
         before = at_newer_prices(solve(problem, solver, options), solver, options)
-        changed = apply(before.problem, changes)
+        if before.older is not None:  # the changed world is asked at newer prices too
+            changed = apply(before.problem, changes)
         kept = None if before.placement is None else keep(before.placement, changed)
         start = None if kept is None or kept.broken else kept.placement
         after = _at_least(kept, solve(changed, solver, replace(options, start=start)))
