@@ -189,7 +189,7 @@ def _total_violations(got: Outcome, wish: Requirements) -> Iterator[Violation]:
         text = f"{format_usd(each)} per million samples are above the limit of {format_usd(limit)}"
         yield Violation(code="total-budget", message=text)
     if wish.deadline_s is not None and wish.samples is not None:
-        seconds = wish.samples / got.samples_per_second + wish.startup_s
+        seconds = wish.samples / got.samples_per_second + wish.lead_s
         if wish.deadline_s < seconds * (1 - TOLERANCE):
             took = f"{wish.samples:,} samples take {format_duration(seconds)}"
             yield Violation(

@@ -29,8 +29,8 @@ class Objective(Struct, frozen=True, kw_only=True):
     ``unit`` is that of `value`; ``quantity`` names what more or less is wanted of, in words for a
     sentence. ``maximised`` says that a higher value is better. ``by_speed`` says that the value
     depends on samples/s alone, so that the fastest placement is the best; ``by_sample`` that it is
-    the price of a sample. ``samples`` is how many are to count, and ``startup_s`` the time before
-    the first; only ``time`` and ``total`` need them.
+    the price of a sample. ``samples`` is how many are to count, ``lead_s`` the time before the
+    first, and ``startup_s`` the paid part of it; only ``time`` and ``total`` need them.
 
     Examples
     --------
@@ -51,6 +51,7 @@ class Objective(Struct, frozen=True, kw_only=True):
     by_sample: bool = False
     samples: int | None = None
     startup_s: float = 0.0
+    lead_s: float = 0.0
 
     def value(self, outcome: Outcome | Estimate) -> float:
         """Return the value of an evaluated placement; see `value_at`."""
@@ -94,7 +95,7 @@ class Objective(Struct, frozen=True, kw_only=True):
         if self.name == "cost":
             return usd_per_hour
         if self.name == "time":
-            return (self.samples or 1) / samples_per_second + self.startup_s
+            return (self.samples or 1) / samples_per_second + self.lead_s
         if self.name == "carbon":
             return float("inf") if carbon_g_per_hour is None else carbon_g_per_hour
         each = usd_per_million_samples(usd_per_hour, samples_per_second)
@@ -229,7 +230,7 @@ class Objective(Struct, frozen=True, kw_only=True):
         """Return the value of this objective that a value of the searched one stands for."""
         if self.searched == self.name:
             return value
-        return (self.samples or 1) / value + self.startup_s
+        return (self.samples or 1) / value + self.lead_s
 
     def to_searched(self, value: float) -> float:
         """Return the value of the searched objective that a value of this one stands for: the
@@ -237,7 +238,7 @@ class Objective(Struct, frozen=True, kw_only=True):
         """
         if self.searched == self.name:
             return value
-        left_s = value - self.startup_s
+        left_s = value - self.lead_s
         return (self.samples or 1) / left_s if left_s > 0 else float("inf")
 
     def usd_per_million(self, value: float) -> float:
@@ -314,7 +315,7 @@ def objective_of(wish: Requirements) -> Objective:
     objective = objective_named(wish.objective)
     if wish.objective not in ("time", "total"):
         return objective
-    return replace(objective, samples=wish.samples, startup_s=wish.startup_s)
+    return replace(objective, samples=wish.samples, startup_s=wish.startup_s, lead_s=wish.lead_s)
 
 
 def gap_between(value: float, bound: float) -> float:

@@ -106,6 +106,8 @@ def figures(placement: Placement, problem: Problem) -> dict[str, Any]:
     pairs |= {(place, place) for place in places} | {(dst, src) for src, dst in pairs}
     if problem.data_store is not None:
         pairs |= {(problem.data_store.place, place) for place in placement.places}
+    if problem.data_copy is not None:
+        pairs.add((problem.data_copy.source.place, problem.data_copy.store.place))
     return {
         "machines": [
             {

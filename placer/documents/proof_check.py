@@ -147,8 +147,9 @@ def _reached(document: Mapping[str, Any]) -> float | None:
         return None
     slack, value = max(certificate["gap"], SAME), objective["value"]
     if objective["name"] == "time":  # searched as samples/s
-        startup_s = document["request"].get("startup_seconds", 0.0)
-        return float((value - startup_s) / (1 + slack) + startup_s)
+        request = document["request"]
+        lead_s = request.get("startup_seconds", 0.0) + request.get("copy_seconds", 0.0)
+        return float((value - lead_s) / (1 + slack) + lead_s)
     return float(objective_named(objective["name"]).ahead(value, slack))
 
 

@@ -25,6 +25,8 @@ def request_document(problem: Problem) -> dict[str, Any]:
     if problem.requirements.quota_gpus == FORMER_QUOTA_GPUS:
         keys.remove("quota_gpus")
     shape = problem.profile.architecture
+    if not problem.requirements.data_source:
+        keys = [key for key in keys if key not in WISHES["data_source"].keys]
     return {
         "model": problem.profile.name,
         "sample": problem.profile.sample_size,
@@ -58,6 +60,7 @@ _WRITTEN: Mapping[str, Callable[[Problem], Any]] = {
     "aggregator": lambda problem: problem.requirements.aggregator_words,
     "calibration": lambda problem: problem.calibration.name,
     "compression": lambda problem: problem.compression,
+    "copy_seconds": lambda problem: problem.requirements.copy_s,
     "deadline_seconds": lambda problem: problem.requirements.deadline_s,
     "grace_seconds": lambda problem: problem.requirements.grace_s,
     "keep": lambda problem: [

@@ -157,7 +157,8 @@ def _check_idle(problem: Problem) -> None:
             f"--passes {wish.passes:g} only applies with --data PLACE=N:move or --data STORE",
             "add one of them, or leave --passes out",
         )
-    for word, value in (("data-size", wish.data_bytes), ("data-cache", wish.data_cache)):
+    about = {"size": wish.data_bytes, "cache": wish.data_cache, "source": wish.data_source}
+    for word, value in ((f"data-{part}", value) for part, value in about.items()):
         if value is not None and wish.data_store is None:
             raise PlacerError(
                 f"{word} without a store that the data comes from",

@@ -36,6 +36,7 @@ from placer.market.network.graph import Network, largest_cards, network_of
 from placer.market.scaled_market import AGGREGATOR_PLACES, ONE_ROW, RowChange
 from placer.market.words.own_places import SITES, own_places
 from placer.market.words.selection import asks_for
+from placer.problem.data.copies import Copy, copies_of, least_usd_per_sample
 from placer.problem.data.datasets import bytes_of, passes_of
 from placer.problem.exchange import goes_on_without, traits
 from placer.problem.islands import IslandQuestion, StepPart
@@ -64,6 +65,7 @@ from placer.workload.constants import (
 )
 from placer.workload.data_loading import (
     CACHES,
+    LOADER_STREAMS,
     Loader,
     loader_of,
     machine_bytes_per_s,
@@ -267,6 +269,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     requirements: Requirements
     calibration: Calibration = PUBLISHED
 
+    def __post_init__(self) -> None:
+        """Set how long the data is copied, which the book says and no user."""
+        if self.requirements.copies_data:
+            seconds = min((copy.seconds for copy in self.data_copies), default=0.0)
+            wish = replace(self.requirements, copy_s=seconds)
+            msgspec.structs.force_setattr(self, "requirements", wish)
+
     def __repr__(self) -> str:
         return (
             f"<Problem {self.profile.name} on {self.catalog.name}: {self.requirements.objective}>"
@@ -320,6 +329,34 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Store of the dataset; None: the data is with the workers."""
         name = self.requirements.data_store
         return None if name is None else self.catalog.store(name)
+
+    @cached_property
+    def data_copy(self) -> Copy | None:
+        """How the data gets to its store before the run; None: it is there."""
+        return self.data_copies[0] if self.data_copies and self.data_store is not None else None
+
+    @cached_property
+    def data_copies(self) -> tuple[Copy, ...]:
+        """Copies of the data, of which one is made before the run; several only in questions that
+        bound them all, whose data is at hand everywhere.
+        """
+        wish = self.requirements
+        if not wish.copies_data:  # asked of every problem: no network is made for it
+            return ()
+        return copies_of(wish, self.catalog, self.network, self.profile.bytes_per_sample)
+
+    def least_copy(self, place: str) -> tuple[float, Copy]:
+        """Return the USD of a sample for a worker in a place from the copy that takes least."""
+        kept: dict[str, tuple[float, Copy]] = self._least_copies
+        if place not in kept:
+            wish, size = self.requirements, self.profile.bytes_per_sample or 0.0
+            passes = passes_of(wish.passes, wish.samples, wish.data_bytes, size)
+            kept[place] = least_usd_per_sample(self.data_copies, place, self.network, size, passes)
+        return kept[place]
+
+    @cached_property
+    def _least_copies(self) -> dict[str, tuple[float, Copy]]:
+        return {}
 
     @cached_property
     def joint_limits(self) -> tuple[JointLimit, ...]:
@@ -924,12 +961,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return min(found, default=None)
 
     @cached_property
-    def data_reads(self) -> tuple[str, float, float | None, str] | None:
-        """The dataset's store, how often a run reads its data, the size of the data, and where
-        later passes read from; None: the data is with the workers.
+    def data_reads(self) -> tuple[str | None, float, float | None, str] | None:
+        """The dataset's store (None: the best of all copies), how often a run reads its data, the
+        size of the data, and where later passes read from; None: the data is with the workers.
         """
         wish, size = self.requirements, self.profile.bytes_per_sample
-        if wish.data_store is None:
+        if wish.data_store is None and not self.data_copies:
             return None
         known = wish.passes, wish.samples, wish.data_bytes
         passes, data_bytes = (
@@ -962,9 +999,20 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         kind = offer.place, offer.gpu, offer.gpu_count, offer.network_gbps
         read = self._reads.get(kind)
         if read is None:
-            assert self.data_store is not None
-            read = self._reads[kind] = machine_bytes_per_s(self.data_store, offer, self.network)
+            store = self.data_store or self.fastest_copy(offer.place).store
+            read = self._reads[kind] = machine_bytes_per_s(store, offer, self.network)
         return read
+
+    def fastest_copy(self, place: str) -> Copy:
+        """Return the copy that machines of a place read the fastest."""
+        link = self.network.link
+        return max(
+            self.data_copies,
+            key=lambda copy: (
+                copy.store.place == place,
+                link(copy.store.place, place).speed(LOADER_STREAMS),
+            ),
+        )
 
     @cached_property
     def _reads(self) -> dict[tuple[object, ...], Rate]:

@@ -41,6 +41,8 @@ MOST_STREAMS = 256
 LEAST_MULTIPLIER = 0.01
 MOST_PASSES = 1e6
 """More passes over the data, or fewer than one in so many, are a slip of the keyboard."""
+NO_COPY = "none"
+"""Source of data that is read where it lies."""
 LEAST_WORK_S = 1e-6
 """Seconds of work that are left of a deadline by which machines have not started."""
 TRANSPORTS = (*RINGS, OLD_TRANSPORT)
@@ -94,6 +96,8 @@ LATER_FIELDS = (
     "uniform",
     "supply",
     "startup_s",
+    "data_source",
+    "copy_s",
 )
 """Fields that documents leave out where nothing is asked: older versions wrote none of them."""
 MOST_LAUNCHED = 16
@@ -299,8 +303,10 @@ class Requirements(Struct, frozen=True, kw_only=True):
     exchange goes on when ``quorum`` workers have answered and ``grace_s`` seconds have passed; so
     many workers are needed, and ``min_workers`` is at least as many.
     ``data_bytes`` is the size of the data in ``data_store``, and ``data_cache`` says where later
-    passes over it read from. ``max_shares`` and ``on_demand_floor`` are shares of the speed,
-    ``confidence`` is a share of the scenarios of capacity, and ``expected`` asks for the mean over
+    passes over it read from. It is copied there once from ``data_source`` ("none": it lies there),
+    in ``copy_s``, which the problem works out. ``max_shares`` and ``on_demand_floor`` are shares of
+    the speed, ``confidence`` is a share of the scenarios of capacity, and ``expected`` asks for the
+    mean over
     them;
     ``speed_caps`` and ``least_speed`` are what a search over them asks of one range of speeds, and
     ``narrowed`` what a search over numbers of workers asks of one number. They are no words of a
@@ -372,6 +378,8 @@ class Requirements(Struct, frozen=True, kw_only=True):
     grace_s: float | None = None
     data_bytes: float | None = None
     data_cache: str | None = None
+    data_source: str | None = None
+    copy_s: Amount = 0.0
     max_shares: tuple[ShareLimit, ...] = ()
     on_demand_floor: float | None = None
     confidence: float | None = None
@@ -402,7 +410,17 @@ class Requirements(Struct, frozen=True, kw_only=True):
         """Return the seconds until the deadline in which machines work; next to nothing, which no
         machine is fast enough for, where they have not started by then.
         """
-        return max(LEAST_WORK_S, (self.deadline_s or 0.0) - self.startup_s)
+        return max(LEAST_WORK_S, (self.deadline_s or 0.0) - self.lead_s)
+
+    @property
+    def lead_s(self) -> float:
+        """Return the seconds before the first step: data is copied, then machines start."""
+        return self.copy_s + self.startup_s
+
+    @property
+    def copies_data(self) -> bool:
+        """Tell whether data is copied to the store that it is read from."""
+        return self.data_source not in (None, NO_COPY)
 
     @property
     def max_usd_per_million_samples(self) -> float | None:

@@ -1,55 +1,190 @@
-"""Data that is copied once to a store beside the workers."""
+"""Data that is read where it lies, or copied once to a store beside the workers."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from placer.advice.recommendation.beside.staging import copy_usd
+import placer
+from conftest import Run
+from instances import reading_problem
+from placer.advice.recommendation.staging import at_copy
+from placer.cost_model.outlook.totals import totals_of
+from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
-from placer.solving.result import Result
+from placer.problem.contradictions import contradiction
+from placer.problem.problem import Problem
+from placer.records import replace
+from placer.solving.answer import SolveOptions, Status
+from placer.solving.solve import solve
 from placer.units import GIB
 
-BUDGET = "150/h"
+IMAGES: dict[str, Any] = {
+    "gpu": "T4",
+    "figures": "book",
+    "startup": 0,
+    "data": "backblaze/us-west",
+    "data_size": "157GB",
+}
 
 
-def asked(**words: object) -> Result:
-    """157 GB of images in Backblaze's store in California, for one kind of machine."""
-    return Advisor("default").recommend(
-        "resnet50",
-        data="backblaze/us-west",
-        data_size="157GB",
-        samples="115M",
-        budget=BUDGET,
-        gpu="H200:8",
-        figures="book",
-        **words,  # type: ignore[arg-type]
+def drawn(seed: int) -> Problem | None:
+    """Draw a question about data of a known size that may be copied to another store."""
+    problem = reading_problem(seed)
+    wish = replace(problem.requirements, data_bytes=2e9, passes=30.0, samples=None, deadline_s=None)
+    problem = replace(problem, requirements=replace(wish, budget_usd=None))
+    return problem if len({store.place for store in problem.catalog.stores}) > 1 else None
+
+
+def copied(problem: Problem, place: str) -> Problem:
+    """Return the question with the data copied to another store."""
+    wish = problem.requirements
+    return replace(
+        problem, requirements=replace(wish, data_store=place, data_source=wish.data_store)
     )
 
 
-def test_a_copy_in_the_region_of_the_workers_is_named_with_its_price() -> None:
-    """146.2 GiB leave Backblaze for 0.01 USD/GiB and stay in S3 in Mumbai for a month for 0.025:
-    5.12 USD. The machines there then read at the speed of their cards.
+def test_dollars_and_seconds_of_a_copy() -> None:
+    """146.2 GiB leave Backblaze for 0.01 USD each and stay a month in Google's store for 0.02: what
+    115 M samples share. The way has 16 streams.
     """
-    result = asked()
-    (note,) = [note for note in result.notes if note.code == "staged"]
-    assert "157 GB copied once to s3@aws/ap-south-1 for $5.12" in note.message
-    store = result.problem.catalog.store("s3@aws/ap-south-1")
-    assert copy_usd(store, result.problem) == pytest.approx(157e9 / GIB * (0.01 + 0.025), rel=1e-3)
+    words = {**IMAGES, "data": "gcp/us-central1", "data_source": "backblaze/us-west"}
+    got = placer.estimate("resnet50", workers="gcp/us-central1=4xT4:spot", samples="115M", **words)
+    problem = Advisor().problem("resnet50", samples="115M", **words)
+    copy = problem.data_copy
+    assert copy is not None
+    gib = 157e9 / GIB
+    assert copy.egress_usd == pytest.approx(0.01 * gib)
+    assert copy.kept_usd == pytest.approx(0.02 * gib)
+    assert copy.usd_per_sample * 115e6 == pytest.approx(copy.usd, rel=1e-9)
+    link = problem.network.link("backblaze/us-west", "gcp/us-central1")
+    assert copy.seconds == pytest.approx(157e9 / link.speed(16))
+    whole = totals_of(got, problem.requirements)
+    trained_s = 115e6 / got.effective_samples_per_second.value
+    assert whole.seconds.value == pytest.approx(
+        trained_s + copy.seconds + problem.requirements.startup_s
+    )
+    assert got.usd_per_hour.data * trained_s / 3600 == pytest.approx(copy.usd)
 
 
-def test_nothing_is_said_where_a_copy_buys_nothing() -> None:
-    """Machines beside their data read it fast enough; and without a size nobody knows what a copy
-    costs.
+def test_no_store_is_better_than_the_bound_and_a_limit_improves_nothing() -> None:
+    """Against all stores one by one: what is chosen is the best where it is called optimal, else
+    its bound holds; and reading where the data lies is never better.
     """
-    slow = Advisor("default").recommend(
-        "resnet50",
-        data="s3://us-east-1",
-        data_size="157GB",
-        samples="115M",
-        budget="5/h",
-        gpu="T4",
-        places="aws/us-east-1",
+    options, counted = SolveOptions(), Counter[str]()
+    for seed in range(60):
+        problem = drawn(seed)
+        if problem is None or contradiction(problem):
+            continue
+        best = solve(problem, "exact", options)
+        chosen = at_copy(best, "exact", options)
+        ahead, values = best.objective, [] if best.value is None else [best.value]
+        for place in sorted({store.place for store in problem.catalog.stores}):
+            there = copied(problem, place) if place != problem.requirements.data_store else None
+            if there is None or contradiction(there):
+                continue
+            one = solve(there, "exact", options)
+            values += [] if one.value is None else [one.value]
+        if chosen.value is None:
+            assert not values or chosen.status is not Status.INFEASIBLE
+            counted["none"] += 1
+            continue
+        assert chosen.bound is not None
+        most = max(values) if ahead.maximised else min(values)
+        assert not ahead.better(most, chosen.bound, 1e-6)
+        assert best.value is None or not ahead.better(best.value, chosen.value)
+        if chosen.status is Status.OPTIMAL:
+            assert chosen.value == pytest.approx(most, rel=2e-3)
+        counted["copied" if chosen.problem.data_copy else "read"] += 1
+        counted[str(chosen.status)] += 1
+    assert counted["copied"] >= 5, counted
+    assert counted["read"] >= 15, counted
+    assert counted["optimal"] >= 25, counted
+
+
+def test_a_search_with_a_copy_is_exact() -> None:
+    """Every placement, one by one, at the price and the time of a copy."""
+    seen = 0
+    for seed in range(100):
+        problem = drawn(seed)
+        places = [] if problem is None else [store.place for store in problem.catalog.stores]
+        others = [place for place in places if problem and place != problem.requirements.data_store]
+        if problem is None or not others:
+            continue
+        there = copied(problem, others[seed % len(others)])
+        if contradiction(there):
+            continue
+        every = solve(there, "exhaustive", SolveOptions())
+        found = solve(there, "exact", replace(SolveOptions(), gap=0.0))
+        assert (found.value is None) == (every.value is None)
+        if every.value is not None and found.value is not None:
+            assert found.value == pytest.approx(every.value, rel=1e-9)
+            seen += 1
+    assert seen >= 40, seen
+
+
+QUESTION: dict[str, Any] = {
+    "model": "resnet50",
+    "data": "2TB@s3://us-east-1",
+    "samples": "100B",
+    "budget": "50/h",
+    "gpu": "A100-40,A100-80,H100",
+}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory, run: Run) -> Path:
+    """Save the answer of a question whose data had better be copied."""
+    path = tmp_path_factory.mktemp("staged") / "answer.json"
+    words = [word for name, value in QUESTION.items() for word in (f"--{name}", value)]
+    shown = run("recommend", *words, "-o", str(path))
+    assert shown.returncode == 0
+    assert "2 TB copied once from aws/us-east-1 to gcs@gcp/europe-north1" in " ".join(
+        shown.stdout.split()
     )
-    assert all(note.code != "staged" for note in slow.notes)
-    unsized = Advisor("default").recommend(
-        "resnet50", data="backblaze/us-west", budget="20/h", gpu="H200:8"
-    )
-    assert all(note.code != "staged" for note in unsized.notes)
+    return path
+
+
+def test_a_saved_copy_is_checked(saved: Path, run: Run, tmp_path: Path) -> None:
+    """The second implementation prices it; another time, source or no source are refused."""
+    assert run("validate", str(saved)).returncode == 0
+    document = json.loads(saved.read_text())
+    assert document["request"]["data_source"] == "aws/us-east-1"
+    for name, value in (
+        ("copy_s", 1.0),
+        ("data_source", "gcp/us-central1"),
+        ("data_source", "none"),
+    ):
+        forged = json.loads(saved.read_text())
+        forged["problem"]["requirements"][name] = value
+        path = tmp_path / "forged.json"
+        path.write_text(json.dumps(forged))
+        assert run("validate", str(path)).returncode == 2, (name, value)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"data_source": "backblaze/us-west"}, "is where the data is read"),
+        (
+            {"data_source": "gcp/us-central1", "data": "backblaze/us-east", "data_size": None},
+            "how much data there is",
+        ),
+        ({"data_source": "gcp/us-central1", "data": None}, "without a store"),
+        ({"data_source": "gcp/nowhere"}, "nowhere"),
+    ],
+)
+def test_a_source_that_says_nothing_is_refused(words: dict[str, Any], message: str) -> None:
+    """The line names what is missing or wrong."""
+    asked = {name: value for name, value in {**IMAGES, **words}.items() if value is not None}
+    with pytest.raises(PlacerError, match=message):
+        placer.recommend("resnet50", budget="5/h", **asked)
+
+
+def test_data_that_must_stay_is_not_copied_away() -> None:
+    """The copy of the question above leaves Virginia for Finland."""
+    asked = {name: value for name, value in QUESTION.items() if name != "model"}
+    kept = placer.recommend("resnet50", keep="raw-data=aws/us-east-1", **asked)
+    assert kept.problem.data_copy is None

@@ -260,6 +260,7 @@ def test_the_checker_and_the_simulation_know_disks() -> None:
         alternatives=False,
         certificate=True,
         **IMAGENET,
+        data_source="none",  # what a copy would change is not the question
     )
     document: dict[str, Any] = json.loads(json.dumps(result.to_saved()))
     assert document["estimate"]["data_passes"]["passes"] == pytest.approx(90, rel=1e-3)

@@ -18,7 +18,7 @@ from placer.advice.explanation.side_questions import SIDE_NODES, Asker, require_
 from placer.advice.explanation.stay_or_leave import stay_or_leave
 from placer.advice.explanation.subject import Subject, read_subject
 from placer.advice.explanation.why_not import WhyNot, why_not
-from placer.advice.recommendation.newer_prices import at_newer_prices
+from placer.advice.recommendation.staging import preferred
 from placer.problem.contradictions import contradiction
 from placer.problem.problem import Problem
 from placer.records import replace
@@ -83,7 +83,7 @@ def _explained(
         result = _no_answer(problem, solver)
     else:
         options = replace(options, time_limit_s=min(options.time_limit_s, time_limit_s))
-        result = at_newer_prices(solve(problem, solver, options), solver, options)
+        result = preferred(solve(problem, solver, options), solver, options)
     made = Explanation(
         problem=result.problem, result=result
     )  # with a range of batches: the one that was chosen

@@ -158,7 +158,7 @@ def _data(wish: Requirements) -> Iterator[Wish]:
         yield _given(
             "data",
             f"data read from {wish.data_store}",
-            fields=("data_store", "data_bytes", "data_cache", "passes"),
+            fields=("data_store", "data_bytes", "data_cache", "data_source", "copy_s", "passes"),
         )
 
 

@@ -9,7 +9,6 @@ from typing import Literal
 
 from placer.advice.recommendation.beside.book_figures import bold_notes, bold_option
 from placer.advice.recommendation.beside.renting import check_own_pools, own_notes, with_renting
-from placer.advice.recommendation.beside.staging import staging_notes
 from placer.advice.recommendation.default_limits import MORE_WORKERS, default_limits
 from placer.advice.recommendation.nearest import (
     BASELINE_NODES,
@@ -17,7 +16,6 @@ from placer.advice.recommendation.nearest import (
     short_search,
     solve_changed,
 )
-from placer.advice.recommendation.newer_prices import at_newer_prices
 from placer.advice.recommendation.notes import (
     WORTH_A_WORD,
     leave_verdict,
@@ -27,6 +25,7 @@ from placer.advice.recommendation.notes import (
     warnings_of,
 )
 from placer.advice.recommendation.price_risk import outlier_sentences, price_risk
+from placer.advice.recommendation.staging import preferred
 from placer.advice.recommendation.wider_proofs import WiderProofs
 from placer.cost_model.convergence import multiplier_of
 from placer.cost_model.estimate import (
@@ -126,7 +125,7 @@ def recommend(
         result = solve(problem, solver, options)
         if more_workers:
             result = _grown(result, solver, options)
-        result = at_newer_prices(result, solver, options)
+        result = preferred(result, solver, options)
         return _recommended(result, solver, options, top, alternatives=alternatives)
 
 
@@ -281,9 +280,8 @@ def _with_alternatives(
     ranked = sorted(scores, key=lambda p: scores[p])
     fitting = [(p, outcome) for p, outcome, broken in considered if outcome and not broken]
     renting = with_renting(result, solver, options)
-    staged = () if stopped else tuple(staging_notes(result, solver, options))
     return replace(
-        replace(renting, notes=(*renting.notes, *bold_notes(bold), *staged)),
+        replace(renting, notes=(*renting.notes, *bold_notes(bold))),
         price_risk=price_risk(result, fitting, solver, options, cases=not short),
         options=tuple(Option(placement=p, estimate=estimate(p, problem)) for p in ranked[:top]),
         baselines=() if stopped else tuple(_baselines(problem, result, solver, options)),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from placer.advice.recommendation.nearest import BASELINE_NODES
-from placer.advice.recommendation.newer_prices import at_newer_prices
+from placer.advice.recommendation.staging import preferred
 from placer.advice.robustness.candidates import Candidate, candidates_of
 from placer.advice.robustness.competitors import (
     SolvedWorld,
@@ -257,9 +257,9 @@ def assess(
     require_pools(problem)
     check_count("worlds", worlds, MOST_WORLDS)
     options = (options or SolveOptions()).deaf
-    result = at_newer_prices(solve(problem, solver, options), solver, options)
-    if result.older is not None:  # its rivals have newer prices too
-        problem = result.problem
+    result = preferred(solve(problem, solver, options), solver, options)
+    if result.older is not None or result.problem.data_copy is not None:
+        problem = result.problem  # its rivals have newer prices and the same copy too
     if result.placement is None:
         return Robustness(result=result)
     brief = replace(options, node_limit=BASELINE_NODES, bound_if_stopped=False)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from placer.advice.recommendation.newer_prices import at_newer_prices
+from placer.advice.recommendation.staging import preferred
 from placer.advice.worlds.scenario import apply
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.limits import violations
@@ -190,8 +190,9 @@ def what_if(
     options = options or SolveOptions()
     # One Ctrl-C ends both searches.
     with allowance.opened(memory_limit_bytes=options.memory_limit_bytes, cancel=options.cancel):
-        before = at_newer_prices(solve(problem, solver, options), solver, options)
-        if before.older is not None:  # the changed world is asked at newer prices too
+        before = preferred(solve(problem, solver, options), solver, options)
+        # The changed world is asked at newer prices too, and its data lies where it was copied to.
+        if before.older is not None or before.problem.data_copy is not None:
             changed = apply(before.problem, changes)
         kept = None if before.placement is None else keep(before.placement, changed)
         start = None if kept is None or kept.broken else kept.placement

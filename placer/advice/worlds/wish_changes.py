@@ -46,6 +46,8 @@ def set_wish(
     wish, known = CHANGES[name], problem.requirements
     if name == "samples":
         known = replace(known, tokens=None)
+    if name == "data":  # it lies where the change says
+        known = replace(known, data_source=None, copy_s=0.0)
     if factor is not None:
         return replace(known, **_scaled(wish, problem, factor, text))
     assert words is not None

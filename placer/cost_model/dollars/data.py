@@ -27,7 +27,7 @@ def data_usd_per_sample(
             data.samples for data in problem.requirements.datasets
         )
         return fsum(move.usd for move in moves_of(part, problem)) / total
-    if problem.data_store is None:
+    if problem.data_store is None and not problem.data_copies:
         return 0.0
     crew = crew_of(machines, placement, (), problem, EXPECTED)
     return fsum(
@@ -37,8 +37,13 @@ def data_usd_per_sample(
 
 
 def worker_sample_usd(pool: Pool, problem: Problem) -> float:
-    """Price the way of one sample to a kind of worker, on average over all passes."""
-    return pool.streamed * sample_usd(pool.place, problem)
+    """Price the way of one sample to a kind of worker, on average over all passes, with its share
+    of what a copy of the data costs once.
+    """
+    if problem.data_store is None and problem.data_copies:
+        return problem.least_copy(pool.place)[0]
+    copied = 0.0 if problem.data_copy is None else problem.data_copy.usd_per_sample
+    return pool.streamed * sample_usd(pool.place, problem) + copied
 
 
 def sample_usd(place: str, problem: Problem) -> float:

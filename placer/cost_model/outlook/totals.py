@@ -26,7 +26,7 @@ def totals_of(got: Estimate, wish: Requirements) -> Totals:
         Estimate of a placement.
     wish
         Has the samples at equal progress: what passes through the workers, divided by the
-        samples-to-target multiplier; and the seconds in which machines start.
+        samples-to-target multiplier; and the seconds in which data is copied and machines start.
 
     Notes
     -----
@@ -47,9 +47,9 @@ def totals_of(got: Estimate, wish: Requirements) -> Totals:
     return Totals(
         samples=samples or 0,
         seconds=Interval(
-            value=work.value + wish.startup_s,
-            low=work.low + wish.startup_s,
-            high=work.high + wish.startup_s,
+            value=work.value + wish.lead_s,
+            low=work.low + wish.lead_s,
+            high=work.high + wish.lead_s,
         ),
         usd=Interval(
             **{end: getattr(usd, end) * s / SECONDS_PER_HOUR for end, s in paid_s.items()}

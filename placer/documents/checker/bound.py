@@ -55,7 +55,9 @@ class Relaxed:
         startup_s: float = wish.get("startup_s", 0.0)
         in_time = 0.0
         if wish["deadline_s"] is not None:
-            in_time = wish["samples"] / max(wish["deadline_s"] - startup_s, LEAST_WORK_S)
+            in_time = wish["samples"] / max(
+                wish["deadline_s"] - startup_s - wish.get("copy_s", 0.0), LEAST_WORK_S
+            )
         self.floor: float = max(wish["min_samples_per_second"] or 0.0, in_time) * (1 - SLACK)
         total = wish["objective"] == "total"
         self.startup_s: float = startup_s / wish["samples"] if total else 0.0  # of each sample
@@ -95,7 +97,8 @@ class Relaxed:
         if value is None:
             return None
         if self.wish["objective"] == "time":
-            return float(self.wish["samples"] / value + self.wish.get("startup_s", 0.0))
+            lead_s = self.wish.get("startup_s", 0.0) + self.wish.get("copy_s", 0.0)
+            return float(self.wish["samples"] / value + lead_s)
         return value * self.wish["samples"] / 1e6 if self.wish["objective"] == "total" else value
 
     def _alone(self, factor: float) -> float | None:

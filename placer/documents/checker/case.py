@@ -181,6 +181,12 @@ class Case:
             return float("inf")
         return float("inf") if self.object_store(name)["place"] == place else road.one
 
+    @property
+    def copy_from(self) -> str | None:
+        """Return the place that data is copied from before the run; None: nothing is copied."""
+        source = self.wish.get("data_source")
+        return None if source in (None, "none") else str(self.object_store(source)["place"])
+
     def reading(self, row: Mapping[str, Any]) -> Reading | None:
         """Return how a worker of a group reads its samples; None where the data is with the
         workers, or over a link that the file does not name.

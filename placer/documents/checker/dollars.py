@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import ceil, fsum
 
 from placer.documents.checker.case import BUTTERFLIES, EQUAL_PARTS, GIB, Case
+from placer.documents.checker.loading import passes_of
 from placer.documents.checker.seconds import Bill
 from placer.documents.checker.shares import moves
 
@@ -158,4 +159,19 @@ def _per_sample(case: Case) -> float:
         * size
         * case.usd_per_byte(source, crew.place, zonal=False)
         for part, crew in zip(parts, case.crews, strict=True)
+    ) + _copied(case, size)
+
+
+def _copied(case: Case, bytes_per_sample: float) -> float:
+    """Return the USD of each sample for a copy of the data before the run, and for the months that
+    its store keeps it.
+    """
+    wish = case.wish
+    if case.copy_from is None:
+        return 0.0
+    source, store = case.object_store(wish["data_source"]), case.object_store(wish["data_store"])
+    months = max(1, ceil((wish["deadline_s"] or 0) / HOUR / MONTH_HOURS))
+    usd_per_byte = case.usd_per_byte(case.copy_from, store["place"], zonal=False) + (
+        (source["usd_per_gib_retrieved"] + months * store["usd_per_gib_month"]) / GIB
     )
+    return float(usd_per_byte * bytes_per_sample / passes_of(wish, bytes_per_sample))

@@ -16,6 +16,7 @@ from placer.documents.checker.islands import (
     unread,
     wrong_islands,
 )
+from placer.documents.checker.loading import LOADER_STREAMS
 from placer.documents.checker.seconds import Bill
 from placer.documents.checker.shares import moves
 
@@ -44,7 +45,7 @@ def broken_limits(
         case.wish,
         [
             *(*_machines(case), *_wishes(case), *_quotas(case), *_exchange(case, bill)),
-            *(*_unlike(case), *_data(case), *wrong_islands(case), *unread(case)),
+            *(*_unlike(case), *_data(case), *_copied(case), *wrong_islands(case), *unread(case)),
         ],
     )
     for what, count, low, high in (
@@ -71,7 +72,7 @@ def _totals(case: Case, samples_per_second: float, usd: Mapping[str, float]) -> 
     """Check time and money for all samples."""
     wish, each = case.wish, usd["total"] / 3600 / samples_per_second
     startup_s, samples = wish.get("startup_s", 0.0), wish["samples"] or 0
-    seconds = samples / samples_per_second + startup_s
+    seconds = samples / samples_per_second + startup_s + wish.get("copy_s", 0.0)
     if wish["deadline_s"] is not None and seconds > wish["deadline_s"] * (1 + SLACK):
         yield f"{wish['samples']:,} samples take longer than the deadline"
     paid = each * samples + usd["compute"] / 3600 * startup_s
@@ -80,6 +81,19 @@ def _totals(case: Case, samples_per_second: float, usd: Mapping[str, float]) -> 
     limit = wish["most_usd_per_million_samples"]
     if limit is not None and each * 1e6 > limit * (1 + SLACK):
         yield "a million samples cost more than their limit"
+
+
+def _copied(case: Case) -> Iterator[str]:
+    """Check how long the data is copied before the run."""
+    said, seconds = case.wish.get("copy_s", 0.0), 0.0
+    if case.copy_from is not None:
+        road = case.roads.get((case.copy_from, case.object_store(case.wish["data_store"])["place"]))
+        if road is None:
+            yield "no link between the stores of a copy of the data"
+            return
+        seconds = case.wish["data_bytes"] / road.rate(LOADER_STREAMS)
+    if abs(said - seconds) > SLACK * max(1.0, seconds):
+        yield f"data is said to be copied in {said:.6g} s, not {seconds:.6g} s"
 
 
 def _machines(case: Case) -> Iterator[str]:
@@ -297,9 +311,10 @@ def _data(case: Case) -> Iterator[str]:
             else []
         )
         if rule["kind"] == "raw-data" and wish["data_store"] is not None:
-            ways += [
-                (case.object_store(wish["data_store"])["place"], place) for place in case.counts
-            ]
+            store = case.object_store(wish["data_store"])["place"]
+            ways += [(store, place) for place in case.counts]
+            if case.copy_from is not None:
+                ways.append((case.copy_from, store))
         if rule["kind"] == "raw-data" and any(d["may_move"] for d in datasets):
             ways += [(src, dst) for src, dst, _, _ in moves(case)]
         if any(a in rule["places"] and b not in rule["places"] for a, b in ways):

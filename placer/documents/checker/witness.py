@@ -117,7 +117,7 @@ def _objective(
     if wish["objective"] == "throughput":
         return samples_per_second
     if wish["objective"] == "time":
-        return samples / samples_per_second + startup_s
+        return samples / samples_per_second + startup_s + float(wish.get("copy_s", 0.0))
     if wish["objective"] == "total":
         return (samples / samples_per_second * usd + startup_s * compute) / 3600
     return usd if wish["objective"] == "cost" else usd / 3600 / samples_per_second * 1e6

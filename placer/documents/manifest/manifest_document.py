@@ -213,6 +213,7 @@ def _data(estimate: Estimate, problem: Problem) -> dict[str, Any]:
     return {
         "store": wish.data_store,
         "assumption": None if wish.data_store or wish.datasets else "with the workers",
+        **({"copied_from": wish.data_source} if wish.copies_data else {}),
         **placed,
     }
 

@@ -164,6 +164,7 @@ class DataPlan(Part, frozen=True):
 
     store: str | None
     assumption: str | None
+    copied_from: Maybe[str] = UNSET
     shares: Maybe[dict[str, Share]] = UNSET
     moves: Maybe[list[Move]] = UNSET
 

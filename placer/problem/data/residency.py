@@ -25,6 +25,8 @@ def leaks(
     sends = [(t.src, t.dst) for phase in phases for t in phase.transfers if t.src != t.dst]
     store = problem.data_store
     reads = [] if store is None else [(store.place, place) for place in placement.places]
+    if problem.data_copy is not None and store is not None:
+        reads.append((problem.data_copy.source.place, store.place))
     payload = traits(placement.exchange.strategy).payload
     ways = {"raw-data": [*((move.src, move.dst) for move in moved), *reads], payload: sends}
     for rule in problem.requirements.kept:

@@ -17,7 +17,7 @@ from placer.market.words.selection import devices_of, patterns_of, words
 from placer.problem.exchange import traits
 from placer.problem.placement import LARGEST_ISLAND
 from placer.problem.problem import MOST_KNOWN_LOCAL_STEPS
-from placer.problem.requirements import ALL_REGIONS, EXCHANGES, OBJECTIVES
+from placer.problem.requirements import ALL_REGIONS, EXCHANGES, NO_COPY, OBJECTIVES
 from placer.problem.shares import AREAS, ShareLimit
 from placer.problem.words.budget import read_budget
 from placer.problem.words.data import parse_datasets, parse_kept, parse_multipliers, store_named
@@ -306,6 +306,9 @@ READERS: Mapping[str, Reader] = {
     "share": lambda value, asked: (parse_fraction(value, asked.wish.word, MOST_SHARE),),
     "store": lambda value, asked: (store_named(value, asked.catalog).place,),
     "supply": _supply,
+    "source": lambda value, asked: (
+        value if value == NO_COPY else store_named(value, asked.catalog).place,
+    ),
     "text": lambda value, asked: (value,),
     "tokens": lambda value, asked: (parse_tokens(value, asked.wish.word),),
     "used": lambda value, asked: (

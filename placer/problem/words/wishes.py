@@ -467,6 +467,18 @@ class TrainingWishes(TypedDict, total=False):
             removable=True,
         ),
     ]
+    data_source: Annotated[
+        str | None,
+        Wish(
+            group="data",
+            reader="source",
+            metavar="STORE|none",
+            example="none",
+            help="Store that the data of --data is copied from once, before the run; none: it is "
+            "read where it lies. Default: copied to where that is better, if its size is known.",
+            keys=("data_source", "copy_seconds"),
+        ),
+    ]
     keep: Annotated[
         Names | Mapping[str, str] | None,
         Wish(

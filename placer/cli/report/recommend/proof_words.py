@@ -37,6 +37,10 @@ def proof_words(result: Result) -> str:
     if result.older is not None and result.gap is not None:
         worse = f"at most {_gap(result.gap)} from the best {over}"
         return f"{worse}, which is {result.older.note} {took}; speeds {bases}"
+    staged = any(note.code == "staged" for note in result.notes)
+    if result.status == "feasible" and staged and result.gap is not None:
+        stores = "with the data in any store"
+        return f"at most {_gap(result.gap)} from the best {over}, {stores} {took}; speeds {bases}"
     if result.status == "feasible":
         tried = f"best of {result.candidates:,} that were tried"
         return f"not proved: {tried} {took}; --solver exact proves it or finds a better one"

@@ -1,0 +1,125 @@
+"""Whether data is read where it lies, or copied once to a store beside the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placer.advice.recommendation.newer_prices import at_newer_prices
+from placer.market.catalog import StoreOffer
+from placer.problem.contradictions import contradiction
+from placer.records import replace
+from placer.solving import allowance
+from placer.solving.answer import SolveOptions, Status, Warn
+from placer.solving.result import Result
+from placer.solving.solve import solve
+from placer.units import format_bytes, format_duration, format_speed, format_usd
+
+PROVED = 1e-6
+"""Relative gap below which a bound on all copies says that an answer is the best."""
+
+UNPROVED = (
+    "no copy of the data is known to be better than reading it where it lies, but one may be "
+)
+
+
+def preferred(best: Result, solver: str, options: SolveOptions) -> Result:
+    """Return what is answered in place of the best that reads data where it lies, at prices of any
+    age: with a copy of the data, and at newer prices, where these are better.
+    """
+    return at_newer_prices(at_copy(best, solver, options), solver, options)
+
+
+def at_copy(best: Result, solver: str, options: SolveOptions) -> Result:
+    """Return the best answer with a copy of the data beside the workers, where that is better than
+    reading it where it lies; else the answer as it is.
+
+    Notes
+    -----
+    Only for data of a known size, whose source the request leaves open, and a proved answer about
+    one batch. A question whose workers read in each place the copy that is fastest there, and pay
+    for the one that is cheapest, after the least time, bounds every copy. The copies that its
+    answer would read are tried, and those in the places of the answer as it is. The bound of what
+    is returned holds for all stores.
+    """
+    problem, wish = best.problem, best.problem.requirements
+    asked = problem.data_store is not None and wish.data_source is None and wish.data_bytes
+    range_of_batches = wish.batch_range is not None or wish.confidence is not None or wish.expected
+    proved = best.status in (Status.OPTIMAL, Status.INFEASIBLE)
+    if not asked or range_of_batches or not proved or allowance.current().spent:
+        return best
+    ahead, fresh = best.objective, replace(options, start=None)
+    anywhere = replace(
+        problem, requirements=replace(wish, data_store=None, data_source=wish.data_store)
+    )
+    least = solve(anywhere, solver, replace(fresh, beat=best.value))
+    if least.placement is None or least.value is None:
+        return _bounded(best, least, options.gap)
+    if best.value is not None and not ahead.better(least.value, best.value, options.gap):
+        return _bounded(best, least, options.gap)
+    found = best
+    for store in _stores(best, least):
+        kept = replace(wish, data_store=store.place, data_source=wish.data_store)
+        there = replace(problem, requirements=kept)
+        if contradiction(there):
+            continue
+        one = solve(there, solver, replace(fresh, beat=found.value))
+        if one.value is not None and (found.value is None or ahead.better(one.value, found.value)):
+            found = one
+    if found is best:
+        return _bounded(best, least, options.gap)
+    return replace(_bounded(found, least, options.gap), notes=(*found.notes, _staged(found, best)))
+
+
+def _bounded(found: Result, least: Result, gap: float) -> Result:
+    """Return an answer with the bound on all copies, where that is the weaker one."""
+    value, bound = found.value, least.bound
+    if value is None or bound is None:
+        return found
+    if not found.objective.better(bound, value, max(gap, PROVED) * (1 + PROVED)):
+        return found
+    optimal = found.status is Status.OPTIMAL
+    bounded = replace(
+        found,
+        status=Status.FEASIBLE if optimal else found.status,
+        bound=bound,
+        proof=(),
+        nodes=found.nodes + least.nodes,
+    )
+    if bounded.problem.data_copy is not None or bounded.gap is None:
+        return bounded
+    most = f"at most {100 * bounded.gap:.2g} % better"
+    return replace(bounded, notes=(*found.notes, Warn(code="staged", message=f"{UNPROVED}{most}")))
+
+
+def _stores(best: Result, least: Result) -> Iterator[StoreOffer]:
+    """Yield the stores to copy to: those that are cheapest and fastest in the places of the answer
+    with the best of all copies, and those in the places of the answer as it is.
+    """
+    assert least.placement is not None
+    problem, stores = least.problem, []
+    for place in least.placement.places:
+        stores += [problem.fastest_copy(place).store, problem.least_copy(place)[1].store]
+    if best.placement is not None:
+        there = set(best.placement.places)
+        stores += [copy.store for copy in problem.data_copies if copy.store.place in there]
+    yield from {store.place: store for store in stores}.values()
+
+
+def _staged(found: Result, best: Result) -> Warn:
+    """Say what the copy costs, and what is best without it."""
+    copied = found.problem.data_copy
+    assert copied is not None
+    without = "nothing fits"
+    if best.estimate is not None and best.placement is not None:
+        got = best.estimate
+        speed = format_speed(got.effective_samples_per_second.value, got.tokens_per_sample)
+        usd = format_usd(got.usd_per_hour.total)
+        without = f"{best.placement.in_words}, {speed} for {usd}/h"
+    return Warn(
+        code="staged",
+        message=f"{format_bytes(copied.bytes)} copied once from {copied.source.place} to "
+        f"{copied.store.store}@{copied.store.place} before the start: "
+        f"{format_usd(copied.egress_usd)} of egress, {format_usd(copied.kept_usd)} of storage, "
+        f"about {format_duration(copied.seconds)}, all counted; read where it lies "
+        f"(--data-source none): {without}",
+    )
