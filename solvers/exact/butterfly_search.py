@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,21 +20,13 @@ from .._mode import Mode
 from .._target import Target
 from .bounds.meeting import Meeting
 from .bounds.relaxation import Family, Node, Relaxation
-from .leaves.interleaving import Tree, in_turns, interleave
+from .leaves.interleaving import Tree, interleave
 from .leaves.leaf import Leaf
 from .leaves.leaf_bound import LeafBound
 from .search import Ranges
 from .tree.first_placements import FirstPlacements
 from .tree.places_alone import still_open
 from .tree.region_tree import RegionTree
-
-if TYPE_CHECKING:  # where a question is closed without them, they are not loaded
-    from .frames.spread import Frame, Spread
-
-SPLITS, RARE = 3, 12
-"""Nodes of the trees of splits for each of those by region; where workers take local steps, and
-exchanges are too rare for links to decide.
-"""
 
 
 class ButterflySearch:
@@ -57,7 +48,6 @@ class ButterflySearch:
         self.first, self.most = self.ranges.fewest_workers, self.ranges.most_workers
         self.fewest_regions = self.ranges.fewest_regions
         self.relaxation = Relaxation(market, target, mode, self.first, self.most)
-        self._spreads: dict[frozenset[str], Spread] = {}
 
     def aim(self, target: Target) -> None:
         """Search for another target in the same market."""
@@ -103,7 +93,7 @@ class ButterflySearch:
         opened = (family for family in self.relaxation.families if len(self._open(family)))
         if self.target.rough:
             return any(True for _ in opened)
-        return any(self._alone_open(family) or self._spread_open(family) for family in opened)
+        return any(self._alone_open(family) or self._promising(family) for family in opened)
 
     def _alone_open(self, family: Family) -> bool:
         """Return whether a placement within one region may be an improvement."""
@@ -113,13 +103,6 @@ class ButterflySearch:
         workers = np.arange(self.first, self.most + 1)
         return bool(np.any(self.relaxation.margins_alone(places, workers, family) >= 0))
 
-    def _spread_open(self, family: Family) -> bool:
-        """Return whether a placement over several regions may be an improvement."""
-        workers = self._promising(family)
-        if self.target.short:
-            return bool(workers)
-        return any(frame is not None for frame in self._frames(workers, family))
-
     def _promising(self, family: Family) -> list[int]:
         """List the numbers of workers of possible improvements over several regions, the most
         promising first.
@@ -127,19 +110,6 @@ class ButterflySearch:
         margins = self._spread_margins(family) if self.ranges.most_regions > 1 else []
         left = sorted((pair for pair in margins if pair[1] >= 0), key=lambda pair: -pair[1])
         return [n for n, _ in left]
-
-    def _frames(self, workers: list[int], family: Family) -> Iterator[Frame | None]:
-        """Yield what may be an improvement over several regions; see `Spread.frames`."""
-        if workers:
-            yield from self._spread(family).frames(self.target, np.array(workers))
-
-    def _spread(self, family: Family) -> Spread:
-        if family.hosts not in self._spreads:
-            from .frames.spread import Spread  # few questions need it
-
-            grid = grid_of(self.market, family.hosts, self.most)
-            self._spreads[family.hosts] = Spread(self.relaxation, grid, family)
-        return self._spreads[family.hosts]
 
     def may_spread(self) -> bool:
         """Return whether the bound of placements over several regions allows an improvement."""
@@ -182,28 +152,13 @@ class ButterflySearch:
             yield
 
     def _several_regions(self, family: Family) -> Iterator[None]:
-        """Search one tree for each number of workers, and one for each frame in turn with them, the
-        most promising first: where links decide the first ones end soon, where egress does the
-        others.
-        """
+        """Search one tree for each number of workers, the most promising first."""
         workers = self._promising(family)
         # Short searches ask for no more machines than these; others have the grid for all modes.
         most = max(workers, default=self.most) if self.target.short else self.most
-        by_region = interleave(
+        yield from interleave(
             (partial(self._region_tree, n, most, family) for n in workers), self._offer
         )
-        if self.target.short:
-            yield from by_region
-            return
-        by_split = interleave(
-            (
-                None if frame is None else partial(self._split_tree, frame, family)
-                for frame in self._frames(workers, family)
-            ),
-            self._offer,
-        )
-        weight = SPLITS if self.mode.local_steps == 1 else RARE
-        yield from in_turns(by_region, by_split, lambda: self.target.work, weight)
 
     def _spread_margins(self, family: Family) -> list[tuple[int, float]]:
         """Return each number of workers with its margin over several regions; none where these are
@@ -227,13 +182,6 @@ class ButterflySearch:
         grid = grid_of(self.market, family.hosts, most)
         meeting, leaf = self._meeting(workers, family), partial(self._leaf, family)
         return RegionTree(self.relaxation, grid, meeting, leaf).improvements()
-
-    def _split_tree(self, frame: Frame, family: Family) -> Tree:
-        """Search the placements of a frame, group by group."""
-        from .tree.split_tree import SplitTree  # short searches do without
-
-        meeting, leaf = self._meeting(frame.workers, family), partial(self._leaf, family)
-        return SplitTree(self._spread(family), meeting, frame, leaf).improvements()
 
     def _meeting(self, workers: int, family: Family) -> Meeting:
         """Describe how all workers average with all others."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
@@ -16,7 +15,7 @@ from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Exchange, Placement, WorkerGroup
 from placer.units import SECONDS_PER_HOUR
 
-from .._market.arrays import Array, Indices, Mask
+from .._market.arrays import Array, Indices
 from .._market.grid import grid_of
 from .._market.market import Market
 from .._market.required_machines import with_required_places
@@ -25,20 +24,12 @@ from .._target import Target
 from .bounds.meeting import Meeting
 from .bounds.region_rounds import RegionRounds
 from .bounds.relaxation import Family, Node, Relaxation, margin, near_rows
-from .leaves.interleaving import Tree, in_turns, interleave
+from .leaves.interleaving import Tree, interleave
 from .leaves.leaf import Leaf
 from .leaves.region_leaf_bound import RegionLeafBound
 from .search import Ranges
 from .tree.first_placements import FirstPlacements
 from .tree.region_tree import RegionTree
-
-if TYPE_CHECKING:
-    from .bounds.hub_levels import HubLevels
-    from .frames.leader_frames import LeaderFrame, LeaderFrames
-
-
-FRAMES = 3
-"""Nodes of the trees of frames for each of those of a number of workers."""
 
 
 class LeastRounds(Struct, frozen=True, dict=True):
@@ -77,9 +68,6 @@ class RegionSearch:
         self._least: dict[frozenset[str], LeastRounds | None] = {}
         self._roots: dict[tuple[int, frozenset[str]], Array] = {}
         self._rough_margins: dict[tuple[int, frozenset[str]], Array] = {}
-        self._frames: dict[frozenset[str], LeaderFrames] = {}
-        self._hub_levels: dict[frozenset[str], HubLevels] = {}
-        self._hub_regions: dict[frozenset[str], Mask] = {}
 
     def aim(self, target: Target) -> None:
         """Search for another target in the same market."""
@@ -106,84 +94,14 @@ class RegionSearch:
         ]
         FirstPlacements(self.relaxation, self._offer).run(open_, self.ranges.fewest_regions)
         if self.transport != "region-hub":
-            yield from self._trees(open_)
+            yield from self._by_workers(open_)
             return
-        wish = self.problem.requirements
-        named = wish.required_places or self.market.required_machines.rules
         for family in open_:
-            if not named and not self.target.short:
-                yield from self._around_hubs(family)
-                continue
             for regions in self.ranges.regions:
                 alive = self._open(regions, family)
                 if len(alive):
                     places = self.relaxation.places(family)
                     yield from self._grow((), places, alive, regions, family)
-
-    def _around_hubs(self, family: Family) -> Iterator[None]:
-        """Search the hubs of a family of hosts."""
-        regions = [r for r in self.ranges.regions if len(self._open(r, family))]
-        if regions:
-            leaf = partial(self._known, family)
-            from .tree.hub_tree import HubTree  # short searches do without
-
-            tree = HubTree(self._levels(family), self.target, leaf)
-            for groups in tree.improvements(np.array(regions)):
-                if groups:
-                    self._offer(groups)
-                else:
-                    yield
-
-    def _known(self, family: Family, used: tuple[int, ...]) -> Tree:
-        """Enumerate the machines of some regions."""
-        alive = self._open(len(used), family)
-        for n in alive[self._margins(used, (), alive, len(used), family) >= 0].tolist():
-            yield from self._leaf(family, Node(used, (), np.array([n]), 0.0)).improvements()
-
-    def _trees(self, families: list[Family]) -> Iterator[None]:
-        """Search one tree for each family of hosts, number of regions and number of workers, the
-        most promising first; where speed and price decide in turn with one for each frame.
-        """
-        problem = self.problem
-        # What breaks a tie is rare, and its nodes are counted.
-        short = self.target.short or self.target.tied is not None
-        if short or not self.mode.speed_and_price_decide or problem.requirements.required_places:
-            yield from self._by_workers(families)
-            return
-        by_workers, by_frames = self._by_workers(families), self._by_frames(families)
-        yield from in_turns(by_workers, by_frames, lambda: self.target.work, FRAMES)
-
-    def _by_frames(self, families: list[Family]) -> Iterator[None]:
-        """Search the regions of each frame, whatever the number of workers is, the most promising
-        frame first.
-        """
-        trees = []
-        for family in families:
-            open_ = [(r, self._open(r, family)) for r in self.ranges.regions]
-            most = {r: int(workers.max()) for r, workers in open_ if len(workers)}
-            if not most:
-                continue
-            frames = self._leader_frames(family)
-            for frame in frames.frames(self.target, np.array([*most]), np.array([*most.values()])):
-                if frame is None:
-                    yield
-                    continue
-                trees.append((frame.margin, partial(self._leader_tree, frames, frame, family)))
-        trees.sort(key=lambda tree: -tree[0])
-        yield from interleave((begin for _, begin in trees), self._offer)
-
-    def _leader_tree(self, frames: LeaderFrames, frame: LeaderFrame, family: Family) -> Tree:
-        from .tree.leader_tree import LeaderTree  # short searches do without
-
-        return LeaderTree(frames, frame, partial(self._known, family)).improvements()
-
-    def _leader_frames(self, family: Family) -> LeaderFrames:
-        if family.hosts not in self._frames:
-            from .frames.leader_frames import LeaderFrames  # short searches do without
-
-            grid = grid_of(self.market, family.hosts, self.most)
-            self._frames[family.hosts] = LeaderFrames(self.rounds, grid, family)
-        return self._frames[family.hosts]
 
     def _by_workers(self, families: list[Family]) -> Iterator[None]:
         """Search one tree for each family of hosts, number of regions and number of workers."""
@@ -332,7 +250,6 @@ class RegionSearch:
         limits = self.target.limits
         if limits != self._limits:
             self._limits, self._roots, self._rough_margins = limits, {}, {}
-            self._hub_regions = {}
 
     def _fewest(self, regions: int) -> int:
         """Return the fewest workers over so many regions."""
@@ -367,27 +284,7 @@ class RegionSearch:
             return margins
         if self.transport != "region-hub":
             return np.where(open_, self._fixed_margins(places, workers, regions, family), margins)
-        if self.target.short or self._through_hubs(family)[regions]:
-            return margins
-        return np.full(len(margins), -np.inf)
-
-    def _through_hubs(self, family: Family) -> Mask:
-        """Return whether a placement over so many regions may improve, with every hub looked at by
-        itself; shape (regions + 1,).
-        """
-        if family.hosts not in self._hub_regions:
-            self._hub_regions[family.hosts] = self._levels(family).regions(
-                self.target, self.ranges.most_regions
-            )
-        return self._hub_regions[family.hosts]
-
-    def _levels(self, family: Family) -> HubLevels:
-        if family.hosts not in self._hub_levels:
-            from .bounds.hub_levels import HubLevels  # short searches do without
-
-            grid = grid_of(self.market, family.hosts, self.most)
-            self._hub_levels[family.hosts] = HubLevels(self.rounds, grid, family)
-        return self._hub_levels[family.hosts]
+        return margins
 
     def _fixed_margins(
         self, places: tuple[int, ...], workers: Indices, regions: int, family: Family

@@ -168,8 +168,6 @@ def test_recommend_loads_no_solver_package_pandas_or_networkx() -> None:
         "placer.launch",
         "placer.profiler",
         "placer.solvers.exact.gossip.tree",
-        "placer.solvers.exact.tree.hub_tree",
-        "placer.solvers.exact.tree.split_tree",
         "placer.solving.batches.search",
         "placer.solving.by_hand",
         "placer.solving.cross_check",
@@ -188,10 +186,8 @@ def test_recommend_loads_no_solver_package_pandas_or_networkx() -> None:
     }
 
 
-def test_the_short_answer_loads_neither_gossip_nor_frames_nor_folders_of_the_system() -> None:
-    """Only local steps may have gossip, only a question that its regions do not close has frames,
-    and where ``PLACER_HOME`` is set nobody asks the system for folders.
-    """
+def test_the_short_answer_loads_neither_gossip_nor_folders_of_the_system() -> None:
+    """Only local steps may have gossip, and nobody asks the system for folders that are given."""
     code = (
         "import os, tempfile\n"
         "os.environ['PLACER_HOME'] = tempfile.gettempdir()\n"
@@ -202,7 +198,6 @@ def test_the_short_answer_loads_neither_gossip_nor_frames_nor_folders_of_the_sys
     assert not loaded_by(code) & {
         "html",
         "importlib.resources",
-        "placer.solvers.exact.frames.spread",
         "placer.solvers.exact.gossip_search",
         "platformdirs",
     }

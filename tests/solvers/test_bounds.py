@@ -18,13 +18,11 @@ from placer.cost_model.timing.averaging import wan_seconds
 from placer.cost_model.timing.lanes import lanes
 from placer.problem.exchange.allreduce import butterfly, pair_bytes
 from placer.problem.problem import groups_of
-from placer.solving import allowance
 
 relaxation, meeting, leader_pairs = (
     importlib.import_module(f"placer.solvers.exact.bounds.{name}")
     for name in ("relaxation", "meeting", "leader_pairs")
 )
-dendrogram = importlib.import_module("placer.solvers.exact.bounds.dendrogram")
 conjugate, increments, place_units, required = (
     importlib.import_module(f"placer.solvers._market.{name}")
     for name in ("conjugate", "increments", "place_units", "required_machines")
@@ -190,79 +188,6 @@ def test_a_price_for_workers_never_loses_the_best_regions() -> None:
         tight += bound <= best * 1.1
     assert judged == DRAWS
     assert tight >= DRAWS / 4
-
-
-CHARGE = 0.7
-"""What a byte each way between two workers takes off their worth."""
-
-
-def best_split(worth: Sequence[np.ndarray], usd: np.ndarray, workers: int) -> float:
-    """The largest worth of workers by place less what their pairs pay, by plain enumeration."""
-    reached = [
-        float(sum(own[count] for own, count in zip(worth, split, strict=True)))
-        - CHARGE * float(np.array(split) @ usd @ np.array(split)) / 2
-        for split in splits(workers, [len(own) - 1 for own in worth])
-    ]
-    return max(reached)
-
-
-def test_the_limit_holds_while_two_large_groups_are_joined() -> None:
-    """Each number of workers of the second group is a look at the clock: two groups of 1,000 end at
-    the third look. With one look for each pair a search of 100,000 workers took 6 s of 1 s.
-    """
-    worth, looks = [np.arange(1_001.0)] * 2, 0
-    real = allowance.Allowance.check
-
-    def check(this: allowance.Allowance) -> None:
-        nonlocal looks
-        looks += 1
-        if looks == 3:
-            this.stop(allowance.Reason.TIME)
-        real(this)
-
-    tree = dendrogram.Dendrogram(np.array([[0.0, 1.0], [1.0, 0.0]]))
-    with pytest.MonkeyPatch.context() as patch, allowance.opened():
-        patch.setattr(allowance.Allowance, "check", check)
-        with pytest.raises(allowance.OutOfTimeError):
-            tree.all_together(worth, np.array(1.0), 2_000)
-    assert looks == 3
-
-
-def test_a_dendrogram_bounds_what_pairs_of_places_pay() -> None:
-    """No split of workers over places is worth more than the best sums of the dendrogram, and with
-    its own prices some split is worth as much. Prices: those of blocks, some dearer.
-    """
-    draw, judged, tight = np.random.default_rng(5), 0, 0
-    for _ in range(DRAWS // 2):
-        places, most = int(draw.integers(2, 5)), int(draw.integers(1, 4))
-        worth = [
-            np.concatenate([[0.0], np.cumsum(draw.uniform(-1, 5, size=most))])
-            for _ in range(places)
-        ]
-        block = draw.integers(0, 2, size=places)
-        usd = np.where(block[:, None] == block, 0.1, 1.0) + draw.choice([0, 0.4], (places, places))
-        usd = (usd + usd.T) * (1 - np.eye(places))
-        tree = dendrogram.Dendrogram(usd)
-        assert len(tree.merges) == places - 1
-        joined = np.zeros((places, places))
-        members = [[at] for at in range(places)]
-        for merge in tree.merges:
-            for one, other in product(members[merge.one], members[merge.other]):
-                joined[one, other] = joined[other, one] = merge.usd
-            members.append(members[merge.one] + members[merge.other])
-        assert np.all(joined <= usd)
-        charge = np.array(CHARGE)
-        workers = int(draw.integers(1, places * most + 1))
-        bound = tree.all_together(worth, charge, workers)[workers]
-        assert tree.best(worth, charge, workers)[-1][workers] == bound
-
-        assert bound == pytest.approx(best_split(worth, joined, workers))
-        best = best_split(worth, usd, workers)
-        assert bound >= best - 1e-9
-        judged += 1
-        tight += bound <= best + 0.5
-    assert judged == DRAWS // 2
-    assert tight >= judged / 4
 
 
 def best_of_mixes(

@@ -1,1 +1,0 @@
-"""Frames: places that are all near each other, and the whole machines that may be chosen there."""
