@@ -79,14 +79,6 @@ class HubSearch:
         """Search for another target in the same market."""
         self.target = target
 
-    def proved(self) -> float | None:
-        """Return None: nothing is known before the search ends."""
-        return None
-
-    def gradual(self) -> bool:
-        """Return False: nothing is known before the search ends."""
-        return False
-
     def turns(self) -> Iterator[None]:
         """Search all hubs and numbers of workers; raises StoppedError if it is stopped."""
         if self.ranges.empty or not self.places:

@@ -73,14 +73,6 @@ class RegionSearch:
         """Search for another target in the same market."""
         self.target = self.relaxation.target = target
 
-    def proved(self) -> float | None:
-        """Return None: nothing is known before the search ends."""
-        return None
-
-    def gradual(self) -> bool:
-        """Return False: nothing is known before the search ends."""
-        return False
-
     def turns(self) -> Iterator[None]:
         """Search all numbers of regions; raises StoppedError if it is stopped."""
         if self.ranges.empty:

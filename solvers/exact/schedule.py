@@ -12,7 +12,6 @@ from contextlib import contextmanager
 
 from msgspec import Struct, field
 
-from placer.records import replace
 from placer.solving.answer import total_bound
 
 from .._target import STRICT, Target
@@ -86,7 +85,7 @@ class Schedule:
         self.target, self.ledger, self.searches = target, ledger, searches
         self._draft, self._redraft = draft, redraft
         self._open_at: dict[tuple[str, int], float] = {}
-        self._stage = self._last = Stage(target.gap)
+        self._stage = Stage(target.gap)
         self._tell_at = 0.0
 
     def run(self) -> bool:
@@ -134,10 +133,6 @@ class Schedule:
         nodes find more in one mode to its end than in a little of each.
         """
         last = self.target.ticks + nodes
-        gradual = [search for search in self.searches if search.gradual()]
-        if gradual:
-            # With most local steps: what its bound chooses is often better than all drafts.
-            self._turn(max(gradual, key=lambda search: search.mode.local_steps), nodes // 4)
         for search in self.searches:
             if self._done(search):
                 continue
@@ -145,16 +140,7 @@ class Schedule:
                 return
 
     def _turn(self, search: Search, nodes: float) -> bool:
-        """Search a mode for so many nodes, where it paused last; return whether it has ended.
-
-        Notes
-        -----
-        A search that lowers its bound on the way has one tree for all stages, at the gap that is
-        asked for.
-        """
-        if search.gradual() and self._stage is not self._last:
-            with self._within(self._last):
-                return self._turn(search, nodes)
+        """Search a mode for so many nodes, where it paused last; return whether it has ended."""
         mode, target, pending = _key(search), self.target, self._stage.pending
         last = target.ticks + nodes
         own = pending.setdefault(mode, Pending(search.turns()))
@@ -165,12 +151,9 @@ class Schedule:
                 for _ in own.turns:
                     if target.ticks > last:
                         return False
-                    self._tell(search)
+                    self._tell()
         finally:
             own.skipped = entry.skipped
-            proved = search.proved()
-            if proved is not None:
-                self.ledger.root(mode, proved)
         self.ledger.end(mode)
         del pending[mode]
         self._tell()
@@ -350,33 +333,14 @@ class Schedule:
             self._tell()
         return allowed
 
-    def _tell(self, search: Search | None = None) -> None:
-        """Tell the bound of the question to whoever listens, a few times a second at most.
-
-        Parameters
-        ----------
-        search
-            One that is under way, whose own bound is not in the ledger yet.
-        """
+    def _tell(self) -> None:
+        """Tell the bound of the question to whoever listens, a few times a second at most."""
         if self.target.on_bound is None or time.monotonic() < self._tell_at:
             return
-        objective, proofs = self.target.objective, self.ledger.proofs()
-        proved = None if search is None else search.proved()
-        if search is not None and proved is not None:  # not noted: clocks must not steer a search
-            proofs = tuple(
-                replace(proof, bound=self._tighter(proof.bound, proved))
-                if proof.method == "stopped" and _key(search) == (proof.strategy, proof.local_steps)
-                else proof
-                for proof in proofs
-            )
-        bound = total_bound(proofs, objective)
+        bound = total_bound(self.ledger.proofs(), self.target.objective)
         if bound is not None:
             self.target.on_bound(bound)
         self._tell_at = time.monotonic() + TELL_EVERY_S
-
-    def _tighter(self, known: float | None, proved: float) -> float:
-        better = known is not None and self.target.objective.better(proved, known)
-        return known if known is not None and better else proved
 
     def _slack(self, factor: float) -> float:
         return factor - 1 if self.target.objective.maximised else 1 - 1 / factor

@@ -48,14 +48,6 @@ class Search(Protocol):
         the workers of one region meet elsewhere.
         """
 
-    def proved(self) -> float | None:
-        """Return a value that no placement of the mode beats, by what its search has left open;
-        None where a search says nothing before it ends.
-        """
-
-    def gradual(self) -> bool:
-        """Return whether `proved` gets ever closer to the best while the search goes on."""
-
     def turns(self) -> Iterator[None]:
         """Offer every placement of the mode that may be an improvement; yield now and then, so that
         another search may have its turn.

@@ -167,7 +167,7 @@ def test_recommend_loads_no_solver_package_pandas_or_networkx() -> None:
         "placer.documents.manifest",
         "placer.launch",
         "placer.profiler",
-        "placer.solvers.exact.gossip.tree",
+        "placer.solvers.exact.gossip_search",
         "placer.solving.batches.search",
         "placer.solving.by_hand",
         "placer.solving.cross_check",

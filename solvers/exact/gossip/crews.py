@@ -69,11 +69,6 @@ class Crews(Struct, frozen=True, kw_only=True, dict=True):
         built -= price * self.tables[1][at]
         return built
 
-    def best(self, weight: Array, price: float) -> tuple[Array, Array]:
-        """Return samples/s and USD/h of what `values` chooses; shape (crews,)."""
-        at = self._rows + self._steps(weight, np.array(price))
-        return self.tables[0][at], self.tables[1][at]
-
     def _steps(self, weight: Array, price: Array) -> Indices:
         """Return at which of the prices the machines of each crew are chosen."""
         last, step = len(self.prices) - 1, np.log(STEP)
@@ -89,20 +84,6 @@ class Crews(Struct, frozen=True, kw_only=True, dict=True):
         """Where the row of each crew begins in the tables."""
         begins: Indices = self.row * len(self.prices)
         return begins
-
-    def among(self, crews: Indices) -> Crews:
-        """Return some of the crews, in their order."""
-        return Crews(
-            place=self.place[crews],
-            machines=self.machines[crews],
-            most_machines=self.most_machines[crews],
-            averaging_s=self.averaging_s[crews],
-            host=self.host[crews],
-            hosts=self.hosts,
-            prices=self.prices,
-            row=self.row[crews],
-            tables=self.tables,
-        )
 
 
 def crews_of(market: Market, averaging: Mapping[str, Array], most: int) -> Crews:

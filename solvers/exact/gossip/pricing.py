@@ -90,9 +90,9 @@ class Pricing:
         self.crews, self.check = crews, check
         self.starts = np.flatnonzero(np.diff(crews.place, prepend=-1))
 
-    def bounds(self, cases: Cases, needed: float, rounds: int = len(SHRINKS)) -> Array:
-        """Return the most weighted speed of each case, refined in so many rounds while it is not
-        below ``needed``; shape (cases,).
+    def bounds(self, cases: Cases, needed: float) -> Array:
+        """Return the most weighted speed of each case, refined while it is not below ``needed``;
+        shape (cases,).
         """
         count = len(cases.fewest)
         reached: Array = cases.most_speed * cases.weight.max(axis=1, initial=0.0)
@@ -103,7 +103,7 @@ class Pricing:
             middle = np.full(count, needed / max(cases.most_usd, 1e-9))
         speed, first = np.zeros(count), True
         most = np.maximum(cases.weight.max(axis=1, initial=0.0), 1e-9)
-        for shrink in SHRINKS[:rounds]:
+        for shrink in SHRINKS:
             if len(alive) == 0:
                 break
             prices = (

@@ -16,7 +16,7 @@ from ..._target import Target
 from ..bounds.relaxation import Relaxation
 from ..search import Ranges
 from .crews import Crews, crews_of
-from .pricing import SHRINKS, Cases, Pricing
+from .pricing import Cases, Pricing
 from .sends import Partners, Sends
 
 SLICE = 1.15
@@ -111,16 +111,12 @@ class GossipRoot:
         """Cheapest partners of each place."""
         return Partners(self.sends.usd)
 
-    def bound(self) -> float | None:
-        """Return a value of samples/s that no improvement exceeds; None if there is no
-        improvement.
+    def bound(self) -> float:
+        """Return samples/s that count which no improvement exceeds; below what one needs there is
+        none.
         """
         slices = self.slices()
-        if not slices:
-            return None
-        reached = float(self.reached(slices).max())
-        needed = self.target.min_speed
-        return reached if reached >= needed else None
+        return float(self.reached(slices).max()) if slices else 0.0
 
     def slices(self) -> list[Slice]:
         """Cover what an improvement may be."""
@@ -167,14 +163,9 @@ class GossipRoot:
                 return True
         return False
 
-    def reached(self, slices: list[Slice], rounds: int = len(SHRINKS)) -> Array:
+    def reached(self, slices: list[Slice]) -> Array:
         """Return what no improvement in a slice exceeds, in samples/s that count; below what an
         improvement needs there is none; shape (slices,).
-
-        Parameters
-        ----------
-        rounds
-            How often the prices are refined.
         """
         low, high = (np.array([each.speeds[k] for each in slices]) for k in (0, 1))
         fewest, most = (
@@ -189,7 +180,7 @@ class GossipRoot:
             most=most,
         )
         needed = self.mode.multiplier * self.target.min_speed * (1 - TOLERANCE)
-        built: Array = self.pricing.bounds(cases, needed, rounds) / self.mode.multiplier
+        built: Array = self.pricing.bounds(cases, needed) / self.mode.multiplier
         return built
 
     def weights(self, speed: Array, partners: Indices) -> Array:

@@ -9,14 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from placer.cost_model.timing.plain_streams import seconds_over
-from placer.solving import allowance
 
 from ..._market.arrays import Array, Indices
 from ..._market.market import Market
 from ..._mode import Mode
-
-CLASSES = 7
-"""Classes at most."""
 
 
 class Sends:
@@ -110,44 +106,3 @@ class Partners:
         above = np.where(below == partners[:, None], 0.0, above)
         built: Array = (below * least + above) / partners[:, None]
         return built
-
-
-def near_classes(seconds: Array) -> Indices:
-    """Group places by the seconds of their sends; shape (places,)."""
-    apart = np.maximum(seconds, seconds.T)
-    np.fill_diagonal(apart, 0.0)
-    return _grouped(apart)
-
-
-def price_classes(usd: Array) -> Indices:
-    """Group places by what their sends cost each way; shape (places,)."""
-    both = np.concatenate([_finite(usd), _finite(usd).T], axis=1)
-    apart = np.empty((len(both), len(both)))
-    for row, own in zip(apart, both, strict=True):
-        allowance.check()
-        row[:] = np.abs(own - both).mean(axis=1)
-    return _grouped(apart)
-
-
-def _finite(figures: Array) -> Array:
-    built: Array = np.where(np.isfinite(figures), figures, 0.0)
-    return built
-
-
-def _grouped(apart: Array) -> Indices:
-    """Merge the two groups whose farthest members are nearest until few are left."""
-    count = len(apart)
-    label, between = np.arange(count), np.where(np.isfinite(apart), apart, 1e30)
-    np.fill_diagonal(between, np.inf)
-    alive = count
-    while alive > CLASSES or (alive > 1 and between.min() <= 0.0):
-        allowance.check()
-        one, other = divmod(int(np.argmin(between)), count)
-        label[label == other] = one
-        farthest = np.maximum(between[one], between[other])
-        between[one], between[:, one] = farthest, farthest
-        between[other], between[:, other] = np.inf, np.inf
-        between[one, one] = np.inf
-        alive -= 1
-    built: Indices = np.unique(label, return_inverse=True)[1]
-    return built

@@ -12,8 +12,6 @@ Tree = Iterator[Groups | None]
 `BREATH` where another mode may have its turn.
 """
 BREATH: Groups = ()
-FIRST_NODES = 100
-"""Nodes of the first turn of each of two ways."""
 
 
 def interleave(
@@ -47,34 +45,6 @@ def interleave(
                 left.append(tree)
             yield
         pauses *= 2
-
-
-def in_turns(
-    one: Iterator[None], other: Iterator[None], nodes: Callable[[], int], weight: int = 1
-) -> Iterator[None]:
-    """Search the same placements in two ways, each for twice as many nodes in every turn, until
-    either has ended: it has then found or excluded all of them.
-
-    Parameters
-    ----------
-    nodes
-        Nodes that have been searched so far, by all searches.
-    weight
-        Nodes of the other way for each of the first one.
-    """
-    turn = FIRST_NODES
-    while True:
-        for way, most in ((one, turn), (other, weight * turn)):
-            spent = 0
-            while spent < most:
-                before = nodes()
-                try:
-                    next(way)
-                except StopIteration:
-                    return
-                spent += max(1, nodes() - before)
-                yield
-        turn *= 2
 
 
 def _ended(tree: Tree, pauses: int, offer: Callable[[Groups], None]) -> Generator[None, None, bool]:

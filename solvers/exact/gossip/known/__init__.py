@@ -1,1 +1,0 @@
-"""Placements whose regions are known: the machines of each, then all together."""

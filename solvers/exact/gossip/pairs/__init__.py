@@ -1,1 +1,0 @@
-"""The bound of one node with what pairs of regions cost each other."""
