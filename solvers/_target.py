@@ -43,7 +43,7 @@ class Target:
     says that some part was too large to enumerate, so nothing is proved; ``first`` that any
     placement within the limits ends the search; ``rough`` that whole modes are asked for the bounds
     alone that take little time; ``beat`` is a value known without a placement.
-    ``ticks`` counts nodes, and ``tables`` work beside them, in nodes that take as long.
+    ``ticks`` counts nodes.
     """
 
     problem: Problem
@@ -67,7 +67,6 @@ class Target:
     beat: float | None = None
     tied: tuple[Objective, float] | None = None
     ticks: int = field(default=0, repr=False)
-    tables: int = field(default=0, repr=False)
 
     @staticmethod
     def of(
@@ -142,19 +141,6 @@ class Target:
             if self.first:
                 raise FirstPlacementError
 
-    def may_beat_best(self, samples_per_second: float, usd_per_hour: float) -> bool:
-        """Return whether a placement may be within the limits and better than the best so far,
-        where it has at most so many samples/s that count and costs at least so much.
-        """
-        speed, usd = samples_per_second * (1 + TOLERANCE), usd_per_hour * (1 - TOLERANCE)
-        if usd > self.budget_usd_per_hour or speed < self.floor_samples_per_second:
-            return False
-        objective = self.objective
-        value = objective.value_at(speed, usd, 0.0)  # nobody promises emissions
-        if self.beat is not None and not objective.better(value, self.beat):
-            return False
-        return ((-speed, usd) if objective.by_speed else (value, -speed)) < self.best_key
-
     def _loses_tie(self, outcome: Outcome) -> bool:
         """Return whether a placement is worse by the objective of which this search breaks ties."""
         if self.tied is None:
@@ -175,11 +161,6 @@ class Target:
             raise OutOfTimeError(Reason.NODES)
         if self.ticks % 64 == 0:
             self.check_time()
-
-    @property
-    def work(self) -> int:
-        """Nodes that have been searched, and those that take as long as the tables worked out."""
-        return self.ticks + self.tables
 
     def check_time(self) -> None:
         """Look at the clock, the memory and the caller: for nodes that take long.

@@ -426,9 +426,10 @@ def _opening(problem: Problem, options: SolveOptions) -> SolveOptions | None:
     """
     known = options.start is not None or bool(problem.requirements.used)
     early = options.node_limit is not None and options.beat is None  # see `_heuristic_start`
-    if known or options.first or early:
+    if known or (early and not options.first):
         return None
-    return options.deaf
+    # Any placement is wanted where the first one ends the search: no draft is improved.
+    return replace(options.deaf, node_limit=0) if options.first else options.deaf
 
 
 def _tie_breaker(objective: Objective) -> Objective:

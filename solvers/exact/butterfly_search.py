@@ -24,7 +24,6 @@ from .leaves.interleaving import Tree, interleave
 from .leaves.leaf import Leaf
 from .leaves.leaf_bound import LeafBound
 from .search import Ranges
-from .tree.first_placements import FirstPlacements
 from .tree.places_alone import still_open
 from .tree.region_tree import RegionTree
 
@@ -57,11 +56,7 @@ class ButterflySearch:
         """Search all families of hosts; raises StoppedError if it is stopped."""
         if self.ranges.empty:
             return
-        families = self.relaxation.families
-        FirstPlacements(self.relaxation, self._offer).run(
-            [family for family in families if len(self._open(family))], self.fewest_regions
-        )
-        for family in families:
+        for family in self.relaxation.families:
             everywhere, alive = self.relaxation.places(family), self._open(family)
             if len(alive) and self.fewest_regions <= 1:
                 yield from self._single_regions(everywhere, alive, family)

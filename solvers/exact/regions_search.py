@@ -28,7 +28,6 @@ from .leaves.interleaving import Tree, interleave
 from .leaves.leaf import Leaf
 from .leaves.region_leaf_bound import RegionLeafBound
 from .search import Ranges
-from .tree.first_placements import FirstPlacements
 from .tree.region_tree import RegionTree
 
 
@@ -84,7 +83,6 @@ class RegionSearch:
             for family in families
             if any(len(self._open(r, family)) for r in self.ranges.regions)
         ]
-        FirstPlacements(self.relaxation, self._offer).run(open_, self.ranges.fewest_regions)
         if self.transport != "region-hub":
             yield from self._by_workers(open_)
             return

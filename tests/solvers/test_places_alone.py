@@ -1,6 +1,4 @@
-"""Places alone cut in finer prices, first placements that are not priced, and searches that are
-kept for the next question.
-"""
+"""Places alone cut in finer prices, and searches that are kept for the next question."""
 
 import importlib
 import time
@@ -18,7 +16,6 @@ from placer.solving.answer import SolveOptions
 from placer.solving.solve import solve
 
 places_alone: Any = importlib.import_module("placer.solvers.exact.tree.places_alone")
-first_placements: Any = importlib.import_module("placer.solvers.exact.tree.first_placements")
 relaxations: Any = importlib.import_module("placer.solvers.exact.bounds.relaxation")
 markets: Any = importlib.import_module("placer.solvers._market.market")
 modes: Any = importlib.import_module("placer.solvers._mode")
@@ -84,28 +81,6 @@ def test_a_floor_far_below_what_the_budget_pays_costs_no_nodes(default: Catalog)
     )
     assert found.proved
     assert found.nodes < 500
-
-
-def test_what_cannot_beat_the_best_is_told_by_speed_and_price_alone() -> None:
-    """8 USD/h are over a budget of 5; the best has 100 samples/s for 4 USD/h."""
-    target = targets.Target.of(erben_problem(), gap=0.0, deadline=time.monotonic() + 60)
-    assert target.may_beat_best(50.0, 4.0)  # nothing is known yet
-    assert not target.may_beat_best(50.0, 8.0)
-    target.best_key = (-100.0, 4.0)
-    assert not target.may_beat_best(99.0, 1.0)
-    assert target.may_beat_best(101.0, 4.5)
-    assert target.may_beat_best(100.0, 3.9)  # a tie that is cheaper
-    target.beat = 110.0
-    assert not target.may_beat_best(105.0, 1.0)
-
-
-def test_the_three_best_are_those_of_a_stable_sort() -> None:
-    """With ties, and with fewer than three columns."""
-    draw = np.random.default_rng(3)
-    for columns in (1, 2, 3, 9):
-        values = draw.integers(0, 4, (6, columns)).astype(float)
-        sorted_ = np.argsort(-values, axis=1, kind="stable")[:, :3]
-        assert np.array_equal(first_placements._best_three(values), sorted_)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -15,7 +15,7 @@ BREATH: Groups = ()
 
 
 def interleave(
-    trees: Iterable[Callable[[], Tree] | None], offer: Callable[[Groups], None]
+    trees: Iterable[Callable[[], Tree]], offer: Callable[[Groups], None]
 ) -> Iterator[None]:
     """Search every tree to its end, the first for one pause each, then for twice as many in every
     turn; yield at each pause.
@@ -23,16 +23,12 @@ def interleave(
     Parameters
     ----------
     trees
-        Begin a tree when its first turn comes, the most promising first; None where only work was
-        done to find the next one.
+        Begin a tree when its first turn comes, the most promising first.
     offer
         Called with groups that may improve.
     """
     left: list[Tree] = []
     for begin in trees:
-        if begin is None:
-            yield
-            continue
         tree = begin()
         if not (yield from _ended(tree, 1, offer)):
             left.append(tree)
