@@ -4,7 +4,7 @@ every price of a dollar.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -15,9 +15,10 @@ from placer.solving import allowance
 from ..._market.arrays import Array, Indices
 from ..._market.best_sums import place_sums
 from ..._market.market import Market
+from ..bounds.relaxation import Family
 
-STEP = 1.04
-"""Ratio of neighbouring prices of a dollar in samples/s."""
+STEP = 1.15
+"""Ratio of neighbouring prices of a dollar in samples/s: a chord errs by 0.25 % at most."""
 CHEAPEST, DEAREST = 1 / 300, 1.3
 """Ends of the prices, over the most samples/s of any machine for a dollar an hour; beyond them a
 chord errs high.
@@ -38,20 +39,16 @@ class Crews(Struct, frozen=True, kw_only=True, dict=True):
     Notes
     -----
     ``tables`` hold the samples/s and USD/h of the best machines of a crew from each of ``prices``
-    (samples/s for a dollar an hour, 0 first) to the next, ``row`` by row: what speed - price x
-    USD/h reaches at most is convex in the price, and a chord of it errs high. ``machines`` to
-    ``most_machines`` are looked at together, and ``averaging_s`` is what one average of them takes
-    at least; ``host`` says of which of the sets ``hosts`` of classes they are; shape (crews,).
+    (samples/s for a dollar an hour, 0 first) to the next, crew by crew: what speed - price x
+    USD/h reaches at most is convex in the price, and a chord of it errs high. ``machines`` is the
+    fewest of those that are looked at together, and ``averaging_s`` what one average of them takes
+    at least; shape (crews,).
     """
 
     place: Indices
     machines: Indices
-    most_machines: Indices
     averaging_s: Array
-    host: Indices
-    hosts: tuple[frozenset[str], ...]
     prices: Array
-    row: Indices
     tables: tuple[Array, Array]
 
     def values(self, weight: Array, price: Array) -> Array:
@@ -82,17 +79,17 @@ class Crews(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def _rows(self) -> Indices:
         """Where the row of each crew begins in the tables."""
-        begins: Indices = self.row * len(self.prices)
+        begins: Indices = np.arange(len(self.place)) * len(self.prices)
         return begins
 
 
-def crews_of(market: Market, averaging: Mapping[str, Array], most: int) -> Crews:
+def crews_of(market: Market, families: Sequence[Family], most: int) -> Crews:
     """Gather the crews of a market.
 
     Parameters
     ----------
-    averaging
-        Seconds of an average by class of host and machines; shape (most + 1,) each.
+    families
+        Hosts that may average with each other, and the seconds that it takes at least.
     most
         Most machines of a crew.
     """
@@ -102,29 +99,23 @@ def crews_of(market: Market, averaging: Mapping[str, Array], most: int) -> Crews
     weights = np.zeros((len(prices) + 1, market.weights.shape[1]))
     weights[:-1, 0], weights[:-1, 1] = 1.0, prices
     weights[-1, 1] = 1.0  # the price alone
-    hosts = [_no_slower(averaging, slowest, most) for slowest in sorted(averaging)]
-    parts: list[tuple[int, int, int, float, int, Array]] = []
-    for host, slowest in enumerate(sorted(averaging)):
-        sums = _sums(market, weights, hosts[host], most)
+    parts: list[tuple[int, int, float, Array]] = []
+    for family in families:
+        sums = _sums(market, weights, family.hosts, most)
+        slowest = {part.own for part in family.parts or (family,)}
         for place, here in enumerate(market.hosts_at):
             allowance.check()
-            if slowest in here:
-                parts += _of_place(place, sums[:, place], averaging[slowest], host)
-    hosts.append(frozenset(averaging))
-    alone = _sums(market, weights, hosts[-1], 1)[:, :, 1]
-    last = len(hosts) - 1
-    parts += [(place, 1, 1, 0.0, last, alone[:, place]) for place in range(len(market.places))]
-    parts = sorted((part for part in parts if np.isfinite(part[5][0])), key=lambda part: part[:5])
+            if slowest & here:
+                parts += _of_place(place, sums[:, place], family.averaging_s)
+    alone = _sums(market, weights, frozenset(market.host_of), 1)[:, :, 1]
+    parts += [(place, 1, 0.0, alone[:, place]) for place in range(len(market.places))]
+    parts = sorted((part for part in parts if np.isfinite(part[3][0])), key=lambda part: part[:3])
     return Crews(
         place=np.array([part[0] for part in parts], dtype=np.intp),
         machines=np.array([part[1] for part in parts], dtype=np.intp),
-        most_machines=np.array([part[2] for part in parts], dtype=np.intp),
-        averaging_s=np.array([part[3] for part in parts]),
-        host=np.array([part[4] for part in parts], dtype=np.intp),
-        hosts=tuple(hosts),
+        averaging_s=np.array([part[2] for part in parts]),
         prices=prices,
-        row=np.arange(len(parts)),
-        tables=_tables([part[5] for part in parts], prices),
+        tables=_tables([part[3] for part in parts], prices),
     )
 
 
@@ -142,14 +133,6 @@ def _tables(sums: list[Array], prices: Array) -> tuple[Array, Array]:
     return speed.ravel(), usd.ravel()
 
 
-def _no_slower(averaging: Mapping[str, Array], slowest: str, most: int) -> frozenset[str]:
-    """Return the classes that average no slower than one of them, for any number of machines."""
-    own = averaging[slowest][2 : most + 1]
-    return frozenset(
-        host for host, other in averaging.items() if np.any(other[2 : most + 1] <= own)
-    )
-
-
 def _sums(market: Market, weights: Array, hosts: frozenset[str], most: int) -> Array:
     """Return the best sums of n machines of each place; shape (prices, places, most + 1)."""
     inside = market.of_hosts(hosts)
@@ -165,9 +148,7 @@ def _sums(market: Market, weights: Array, hosts: frozenset[str], most: int) -> A
     return built
 
 
-def _of_place(
-    place: int, sums: Array, averaging: Array, host: int
-) -> Iterator[tuple[int, int, int, float, int, Array]]:
+def _of_place(place: int, sums: Array, averaging: Array) -> Iterator[tuple[int, int, float, Array]]:
     """Yield the crews of several machines of a place: those of some sizes together, as the best of
     them and with the shortest average.
     """
@@ -176,4 +157,4 @@ def _of_place(
         end = min(following, most + 1)
         if first < end:
             least = float(averaging[first:end].min())
-            yield place, first, end - 1, least, host, sums[:, first:end].max(axis=1)
+            yield place, first, least, sums[:, first:end].max(axis=1)

@@ -71,25 +71,16 @@ class GossipRoot:
         return not self.problem.requirements.datasets
 
     @cached_property
-    def averaging(self) -> dict[str, Array]:
-        """Seconds of an average by class of host and machines; shape (machines + 1,) each."""
-        return {
-            host: seconds
-            for family in self.relaxation.families
-            for host, seconds in family.averaging_by_host.items()
-        }
-
-    @cached_property
     def crews(self) -> Crews:
         """All crews of the market."""
-        averaging = self.averaging
+        families = self.relaxation.families
         key = (
             "crews",
             self.ranges.most_workers,
-            tuple((host, averaging[host].tobytes()) for host in sorted(averaging)),
+            tuple((family.own, family.averaging_s.tobytes()) for family in families),
         )
         if key not in self.market.kept:
-            self.market.kept[key] = crews_of(self.market, averaging, self.ranges.most_workers)
+            self.market.kept[key] = crews_of(self.market, families, self.ranges.most_workers)
         crews: Crews = self.market.kept[key]
         return crews
 
