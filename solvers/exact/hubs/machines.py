@@ -7,19 +7,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from placer.units import SECONDS_PER_HOUR
-
 from ..._market.arrays import Array, Indices
 from ..._market.increments import suffix_sums
 from ..._market.required_machines import Owed
 from ..._target import Target
 from ..search import Ranges
 from .hub import Hub
-from .server_mixes import some_mix
 from .workers import HubWorkers
-
-FEW = 2
-"""With no more workers left than this their mixes are not looked at: trying them is quicker."""
 
 
 class HubMachineTree:
@@ -87,12 +81,6 @@ class HubMachineTree:
         self.calculation = calculation.tolist()
         self.soonest = [*np.minimum.accumulate(self.calculation[::-1])[::-1].tolist(), math.inf]
         self.taken_kinds: list[tuple[float, int]] = []
-        self.columns = (
-            np.array(self.calculation),
-            np.array(self.usd),
-            np.array(self.egress),
-            np.array(self.caps),
-        )
         each = np.repeat(market.usd[chosen], market.cap[chosen].astype(np.intp))
         self.usd_sums = [0.0, *np.cumsum(each).tolist()]
         self.first = [0, *np.cumsum(self.caps).tolist()]
@@ -149,8 +137,6 @@ class HubMachineTree:
         if left == 0:
             yield list(self.counts)
             return
-        if self.shared and left > FEW and not self._some_mix(at, left, so_far):
-            return
         ready, down, usd, egress = so_far
         for i in range(at, len(self.pools)):
             if not self._open(i, left, so_far):
@@ -180,25 +166,6 @@ class HubMachineTree:
                 self.taken_kinds.pop()
                 self.owed.take(i, -count)
                 self.counts[i] = 0
-
-    def _some_mix(self, at: int, left: int, so_far: tuple[float, float, float, float]) -> bool:
-        """Return whether some mix of machine speeds for the rest of the workers could be an
-        improvement.
-        """
-        calculation, usd, egress, cap = (column[at:] for column in self.columns)
-        longest = self.mode.seconds_at(self.target.min_speed)
-        per_hour = SECONDS_PER_HOUR / longest if longest < math.inf else 0.0
-        most_usd = self.target.max_usd_per_hour - so_far[2] - so_far[3] * per_hour
-        return some_mix(
-            calculation,
-            usd + per_hour * egress,
-            cap,
-            left,
-            self.shared / self.n,
-            longest - self.aggregate - self.shared,
-            most_usd,
-            self.taken_kinds,
-        )
 
     def _queued(self, at: int, left: int) -> float:
         """Return the least time until all gradients are through the hub: those that start last
