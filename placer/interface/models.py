@@ -21,6 +21,6 @@ def model_of(words: str) -> ModelProfile:
 
 
 def _counted(asked: Configuration) -> ModelProfile:
-    from placer.profiler.target.configured_profile import counted_profile
+    from placer.profiler.huggingface import counted_profile
 
     return counted_profile(asked, load_catalog(None))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
-from placer.profiler.steps.training_step import check_loss
-from placer.profiler.target.torch_import import load_torch
-from placer.profiler.workload import Workload
+from placer.profiler.torch_import import load_torch
+from placer.profiler.workload import Workload, check_loss
 from placer.records import replace
 from placer.units import counted
 
@@ -80,12 +79,8 @@ class GradientSizes:
         return self.bytes_native - self.sparse_as_dense_bytes + self.sparse_bytes
 
 
-@dataclass(frozen=True)
-class _Gradient:
-    """One gradient that arrived: its name, and bytes of indices and values if it is sparse."""
-
-    name: str
-    sparse_bytes: int | None
+Arrived = dict[str, int | None]
+"""Gradients that arrived, by name: bytes of indices and values of a sparse one, else None."""
 
 
 def gradient_sizes(workload: Workload, device: torch.device) -> GradientSizes:
@@ -116,21 +111,25 @@ def gradient_sizes(workload: Workload, device: torch.device) -> GradientSizes:
             f"model '{workload.name}' has no trainable parameter",
             "leave requires_grad of some parameters true",
         )
+    many = max(SAMPLES, workload.microbatch or 0)
     try:
         with _said_of(workload, SAMPLES, device):
-            module = _on_device(workload.module, device)
+            tensors = [*workload.module.parameters(), *workload.module.buffers()]
+            there = all(
+                t.device.type == device.type and device.index in {None, t.device.index}
+                for t in tensors
+            )
+            module = workload.module if there else twin_on(workload.module, device)
             arrived = _step(workload, module, SAMPLES, device)
-        if any(g.sparse_bytes for g in arrived) and _batch_of(workload) > SAMPLES:
-            with _said_of(workload, _batch_of(workload), device):
-                arrived = _step(workload, module, _batch_of(workload), device)
+        if many > SAMPLES and any(arrived.values()):  # sparse ones grow with the batch
+            with _said_of(workload, many, device):
+                arrived = _step(workload, module, many, device)
     except PlacerError as error:
         if device.type != "meta":
             raise
-        return replace(
-            declared,
-            notes=(f"counted by its parameters, without a step: {error.message}", *declared.notes),
-        )
-    return _counted(workload, declared, arrived)
+        why = f"counted by its parameters, without a step: {error.message}"
+        return replace(declared, notes=(why, *declared.notes))
+    return _counted(workload, declared, arrived, many)
 
 
 @contextmanager
@@ -151,36 +150,35 @@ def _said_of(workload: Workload, samples: int, device: torch.device) -> Iterator
 
 def _declared(module: torch.nn.Module) -> GradientSizes:
     """Count what the parameters declare, before a step."""
-    named = list(module.named_parameters())
-    trainable = [p for _, p in named if p.requires_grad]
-    uses = sum(1 for _ in module.named_parameters(remove_duplicate=False)) - len(named)
+    parameters = list(module.parameters())
+    trainable = [p for p in parameters if p.requires_grad]
+    frozen = [p for p in parameters if not p.requires_grad]
+    uses = sum(1 for _ in module.named_parameters(remove_duplicate=False)) - len(parameters)
     kinds = sorted({str(p.dtype).removeprefix("torch.") for p in trainable})
-    frozen = [p for _, p in named if not p.requires_grad]
     notes = []
     if uses:
         notes.append(f"{counted(uses, 'tied use')} of a tensor: each tensor is exchanged once")
     if frozen:
-        elements = sum(p.numel() for p in frozen)
         notes.append(
-            f"{counted(len(frozen), 'frozen tensor')} ({elements:,} parameters) not exchanged; "
-            f"hivemind sends what its optimizer is given"
+            f"{counted(len(frozen), 'frozen tensor')} ({_elements(frozen):,} parameters) not "
+            f"exchanged; hivemind sends what its optimizer is given"
         )
     if kinds and kinds != ["float32"]:
         notes.append(f"parameters are {', '.join(kinds)}: bytes_native counts their own sizes")
     return GradientSizes(
-        parameters=sum(p.numel() for _, p in named),
-        trainable=sum(p.numel() for p in trainable),
+        parameters=_elements(parameters),
+        trainable=_elements(trainable),
         tensors=len(trainable),
         used=None,
         used_tensors=None,
-        bytes_fp32=sum(_fp32_bytes(p) for p in trainable),
-        bytes_native=sum(_native_bytes(p) for p in trainable),
+        bytes_fp32=sum(p.numel() * FP32_BYTES * (2 if p.is_complex() else 1) for p in trainable),
+        bytes_native=sum(map(_native_bytes, trainable)),
         notes=tuple(notes),
     )
 
 
 def _counted(
-    workload: Workload, declared: GradientSizes, arrived: Sequence[_Gradient]
+    workload: Workload, declared: GradientSizes, arrived: Arrived, samples: int
 ) -> GradientSizes:
     """Add to what is declared what arrived."""
     parameters = dict(workload.module.named_parameters())
@@ -189,43 +187,33 @@ def _counted(
             f"no parameter of model '{workload.name}' gets a gradient",
             "its loss must use the module that it is given",
         )
-    sparse = [g for g in arrived if g.sparse_bytes is not None]
+    sparse = {name: size for name, size in arrived.items() if size is not None}
     notes = list(declared.notes)
     if len(arrived) < declared.tensors:
-        idle = sorted(
-            {name for name, p in parameters.items() if p.requires_grad} - {g.name for g in arrived}
-        )
-        some = ", ".join(name if name.isprintable() else ascii(name) for name in idle[:3]) + (
-            " ..." if len(idle) > 3 else ""
-        )
+        idle = sorted({n for n, p in parameters.items() if p.requires_grad} - arrived.keys())
+        some = ", ".join(name if name.isprintable() else ascii(name) for name in idle[:3])
         notes.append(
-            f"{counted(len(idle), 'tensor')} without a gradient ({some}): frameworks exchange "
-            f"zeros; "
-            "DistributedDataParallel needs find_unused_parameters=True"
+            f"{counted(len(idle), 'tensor')} without a gradient "
+            f"({some}{' ...' if len(idle) > 3 else ''}): frameworks exchange zeros; "
+            f"DistributedDataParallel needs find_unused_parameters=True"
         )
     if sparse:
-        batch = counted(_batch_of(workload), "sample")
         notes.append(
-            f"{counted(len(sparse), 'sparse gradient')} with the rows of {batch}: gloo sends these "
-            f"rows, hivemind whole tensors"
+            f"{counted(len(sparse), 'sparse gradient')} with the rows of "
+            f"{counted(samples, 'sample')}: gloo sends these rows, hivemind whole tensors"
         )
     return replace(
         declared,
-        used=sum(parameters[g.name].numel() for g in arrived),
+        used=_elements([parameters[name] for name in arrived]),
         used_tensors=len(arrived),
-        sparse_bytes=sum(g.sparse_bytes or 0 for g in sparse),
-        sparse_as_dense_bytes=sum(_native_bytes(parameters[g.name]) for g in sparse),
+        sparse_bytes=sum(sparse.values()),
+        sparse_as_dense_bytes=sum(_native_bytes(parameters[name]) for name in sparse),
         notes=tuple(notes),
     )
 
 
-def _batch_of(workload: Workload) -> int:
-    """Choose the samples of the step in which sparse gradients are counted."""
-    return max(SAMPLES, workload.microbatch or 0)
-
-
-def _fp32_bytes(tensor: torch.Tensor) -> int:
-    return int(tensor.numel()) * FP32_BYTES * (2 if tensor.is_complex() else 1)
+def _elements(tensors: list[Any]) -> int:
+    return sum(int(tensor.numel()) for tensor in tensors)
 
 
 def _native_bytes(tensor: torch.Tensor) -> int:
@@ -234,14 +222,14 @@ def _native_bytes(tensor: torch.Tensor) -> int:
 
 def _step(
     workload: Workload, module: torch.nn.Module, samples: int, device: torch.device
-) -> list[_Gradient]:
+) -> Arrived:
     """Run forward and backward; what arrived at each parameter, in the order of the module."""
     torch = load_torch()
-    arrived: dict[str, _Gradient] = {}
+    arrived: Arrived = {}
 
     def hook(name: str) -> Any:
         def note(parameter: Any) -> None:
-            arrived[name] = _Gradient(name, _sparse_bytes(parameter.grad))
+            arrived[name] = _sparse_bytes(parameter.grad)
 
         return note
 
@@ -263,7 +251,7 @@ def _step(
         finally:
             for handle in handles:
                 handle.remove()
-    return [arrived[name] for name in parameters if name in arrived]
+    return {name: arrived[name] for name in parameters if name in arrived}
 
 
 def _sparse_bytes(gradient: Any) -> int | None:
@@ -280,7 +268,6 @@ def _sparse_bytes(gradient: Any) -> int | None:
 @contextmanager
 def _unchanged(module: torch.nn.Module) -> Iterator[None]:
     """Give gradients and buffers (running statistics) back after a step."""
-    torch = load_torch()
     gradients = [(p, p.grad) for p in module.parameters()]
     buffers = [(b, b.detach().clone()) for b in module.buffers()]
     for parameter, _ in gradients:
@@ -290,28 +277,32 @@ def _unchanged(module: torch.nn.Module) -> Iterator[None]:
     finally:
         for parameter, gradient in gradients:
             parameter.grad = gradient
-        with torch.no_grad():
+        with load_torch().no_grad():
             for buffer, before in buffers:
                 buffer.copy_(before)
 
 
-def _on_device(module: torch.nn.Module, device: torch.device) -> torch.nn.Module:
-    """Give the module itself if it is there, else a copy; tied parameters stay tied, and nothing is
-    copied to the meta device.
+def twin_on(module: torch.nn.Module, device: torch.device | str) -> torch.nn.Module:
+    """Copy a model to a device; the model itself stays where and as it is. On the meta device the
+    copy has no numbers and takes no memory.
+
+    Notes
+    -----
+    `copy.deepcopy` takes tensors that its memo knows from there, so a parameter that two modules
+    share (tied weights) is shared in the twin, and no second copy of the weights is ever made.
     """
-    torch = load_torch()
-    tensors = [*module.parameters(), *module.buffers()]
-    if all(
-        t.device.type == device.type and device.index in {None, t.device.index} for t in tensors
-    ):
-        return module
-    # deepcopy takes these copies of parameters and buffers, and copies no tensor itself.
-    there: dict[int, Any] = {
-        id(p): torch.nn.Parameter(p.detach().to(device), p.requires_grad)
-        for p in module.parameters()
-    }
-    there |= {id(b): b.detach().to(device) for b in module.buffers()}
-    return copy.deepcopy(module, there)
+    torch: Any = load_torch()
+    known: dict[int, Any] = {}
+    for part in module.modules():
+        for value in [*part._parameters.values(), *part._buffers.values(), *vars(part).values()]:
+            if isinstance(value, torch.Tensor) and id(value) not in known:
+                there = value.detach().to(device)
+                if isinstance(value, torch.nn.Parameter):
+                    there = torch.nn.Parameter(there, requires_grad=value.requires_grad)
+                elif value.is_leaf:
+                    there.requires_grad_(value.requires_grad)
+                known[id(value)] = there
+    return copy.deepcopy(module, known)
 
 
 def _shape_lazy_parameters(workload: Workload) -> None:

@@ -1,5 +1,5 @@
-"""From measurements to a profile that `placer recommend --model` takes, and into one that is there
-already.
+"""From measurements and estimates to a profile that `placer recommend --model` takes, and into one
+that is there already.
 """
 
 from __future__ import annotations
@@ -8,13 +8,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from placer.errors import PlacerError
-from placer.profiler.devices.device_facts import DeviceFacts
+from placer.market.catalog import Catalog
+from placer.profiler.devices import DeviceFacts
+from placer.profiler.estimate.estimate import Estimate, estimate
 from placer.profiler.steps.batch_sizes import Findings
-from placer.profiler.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE
+from placer.profiler.workload import USUAL_COMPRESSION, USUAL_TARGET_BATCH_SIZE, Workload
 from placer.records import replace
 from placer.units import counted
-from placer.workload.measurement import Measurement, Point
+from placer.workload.measurement import Measurement
 from placer.workload.profile import Efficiency, ModelProfile, Rate
+
+USUAL_PRECISION = "fp16"
+"""Precision of rates that are worked out where no GPU was measured: that of the published rates."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +79,7 @@ def measurement_of(
     if findings.accumulated is not None and findings.accumulated.blocks:
         timings.append(findings.accumulated)
     points = tuple(timing.point(flops_per_sample, peak_flops) for timing in timings)
+    failed = findings.smallest_failed
     made = Measurement(
         gpu=facts.gpu,
         device=facts.device,
@@ -89,26 +95,18 @@ def measurement_of(
         points=points,
         knee_batch_size=findings.knee,
         largest_batch_size=max(findings.rates),
-        failed_batch_size=findings.smallest_failed,
-        failure=None
-        if findings.smallest_failed is None
-        else findings.failed[findings.smallest_failed],
+        failed_batch_size=failed,
+        failure=None if failed is None else findings.failed[failed],
         flops_per_sample=flops_per_sample,
         loading_seconds_per_sample=loading_seconds_per_sample,
         loading_share=None,
         partial=partial or any(point.partial for point in points),
     )
-    return (
-        made
-        if loading_seconds_per_sample is None
-        else replace(made, loading_share=_share(made.best, loading_seconds_per_sample))
-    )
-
-
-def _share(point: Point, seconds_per_sample: float) -> float:
-    """Share of a step that would wait for its samples, if nothing loads them beside it."""
-    loading = seconds_per_sample * point.batch_size * point.accumulation
-    return loading / (loading + point.step.median)
+    if loading_seconds_per_sample is None:
+        return made
+    # Share of a step that would wait for its samples, if nothing loads them beside it.
+    loading = loading_seconds_per_sample * made.best.batch_size * made.best.accumulation
+    return replace(made, loading_share=loading / (loading + made.best.step.median))
 
 
 def rate_of(measurements: Sequence[Measurement]) -> Rate:
@@ -120,11 +118,8 @@ def rate_of(measurements: Sequence[Measurement]) -> Rate:
     last = [m for m in measurements if m.device_name == measurements[-1].device_name]
     fastest = max(last, key=lambda m: m.best.samples_per_second)
     point = fastest.best
-    batch = (
-        f"{point.accumulation:,} x {point.batch_size:,}"
-        if point.accumulation > 1
-        else f"{point.batch_size:,}"
-    )
+    several = f"{point.accumulation:,} x " if point.accumulation > 1 else ""
+    batch = f"{several}{point.batch_size:,}"
     how = ", stopped early" if fastest.partial else ""
     threads = f" ({counted(fastest.threads, 'thread')})" if fastest.device == "cpu" else ""
     return Rate(
@@ -188,16 +183,9 @@ def known_rates(old: ModelProfile | None, measured: Sequence[Rate]) -> tuple[Rat
     """List the rates that need no estimate: the measured ones, and those of the old profile
     that they do not replace.
     """
+    kept = [rate for rate in (old.rates if old else ()) if rate.basis != "estimated"]
     again = {rate.gpu for rate in measured}
-    old_rates = () if old is None else old.rates
-    return (
-        *(
-            rate
-            for rate in old_rates
-            if rate.basis != "estimated" and not (_is_plain(rate) and rate.gpu in again)
-        ),
-        *measured,
-    )
+    return (*(r for r in kept if not (_is_plain(r) and r.gpu in again)), *measured)
 
 
 def with_estimates(known: Sequence[Rate], estimated: Iterable[Rate]) -> tuple[Rate, ...]:
@@ -232,8 +220,13 @@ def profile_of(
     """
     frameworks = {row.framework: row for row in (*(old.efficiency if old else ()), *efficiency)}
     main = main_measurement(measurements) if measurements else None
-    memory, source = (main.best.device_memory_bytes, _memory_source(main)) if main else (None, "")
-    host = main.best.host_memory_bytes if main else None
+    memory, host, source = None, None, ""
+    if main is not None:
+        memory, host = main.best.device_memory_bytes, main.best.host_memory_bytes
+        source = (
+            f"measured on {main.device_name}, {main.precision}, batch {main.knee_batch_size:,}, "
+            f"torch {main.torch}, {main.date}"
+        )
     named, stated = old or sizes, old if old and old.sample else sizes
     return ModelProfile(
         name=named.name,
@@ -266,8 +259,65 @@ def _is_plain(rate: Rate) -> bool:
     return rate.gpu_count == 1 and rate.framework == "none"
 
 
-def _memory_source(main: Measurement) -> str:
-    return (
-        f"measured on {main.device_name}, {main.precision}, batch {main.knee_batch_size:,}, "
-        f"torch {main.torch}, {main.date}"
+def worked_out(
+    workload: Workload, catalog: Catalog, main: Measurement | None, known: Sequence[Rate]
+) -> Estimate | str:
+    """Estimate a workload on the GPUs of a catalog, from rates that are known.
+
+    Parameters
+    ----------
+    workload, catalog
+        The model, and the GPUs.
+    main
+        Gives batch size and precision if it is of a GPU of the catalog; None before anything was
+        measured.
+    known
+        Rates from which others are worked out.
+
+    Returns
+    -------
+    Estimate | str
+        Or why there is none: a model that looks at values cannot run on the meta device.
+    """
+    precision, microbatch = USUAL_PRECISION, None
+    if main is not None and main.gpu in catalog.gpus:  # a CPU's batch size would leave a GPU idle
+        precision, microbatch = main.precision, main.knee_batch_size
+    try:
+        return estimate(workload, catalog, microbatch, precision, known=known)
+    except PlacerError as error:
+        return f"no rates were worked out for other devices: {error.message}"
+
+
+def with_memory(sizes: Sizes, estimated: Estimate) -> Sizes:
+    """Replace the memory of some sizes by the estimated one."""
+    source = (
+        f"estimated for {estimated.microbatch:,} at once in {estimated.precision} "
+        f"with {estimated.optimizer}"
     )
+    return replace(sizes, device_memory_bytes=estimated.device_memory_bytes, memory_source=source)
+
+
+def sizes_of(profile: ModelProfile) -> Sizes:
+    """Return the sizes that a profile has."""
+    return Sizes(**{name: getattr(profile, name) for name in Sizes.__slots__})
+
+
+def estimated_profile(
+    estimated: Estimate, old: ModelProfile | None, path: str, target_batch_size: int | None
+) -> ModelProfile:
+    """Build the profile of a model that was not measured here, or renew the estimates of an old
+    one.
+
+    Raises
+    ------
+    PlacerError
+        If the file has another model.
+    """
+    made = estimated.to_profile()
+    if old is None:
+        batch = target_batch_size or made.target_batch_size
+        return replace(made, target_batch_size=batch)
+    sizes = sizes_of(made)
+    check_same_model(sizes, old, path)
+    rates = with_estimates(known_rates(old, ()), estimated.rates)
+    return profile_of(sizes, old.measurements, rates, old=old, target_batch_size=target_batch_size)

@@ -7,13 +7,20 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
-from placer.profiler.devices.device_facts import DeviceFacts, busy_words, facts, has_nvml
-from placer.profiler.devices.gpu_driver import load_nvml
-from placer.profiler.estimated_profile import peak_flops, with_memory, worked_out
+from placer.profiler.devices import (
+    DeviceFacts,
+    busy_words,
+    device,
+    facts,
+    has_nvml,
+    load_nvml,
+)
+from placer.profiler.estimate.estimate import Estimate
+from placer.profiler.gradients import gradient_sizes
 from placer.profiler.measured_profile import (
     Sizes,
     check_same_model,
@@ -23,19 +30,17 @@ from placer.profiler.measured_profile import (
     measurement_of,
     merged_measurements,
     profile_of,
+    sizes_of,
     with_estimates,
+    with_memory,
+    worked_out,
 )
 from placer.profiler.steps import memory
-from placer.profiler.steps.failures import is_out_of_memory
 from placer.profiler.steps.session import Plan, Progress, Session
-from placer.profiler.steps.training_step import StepFunction
-from placer.profiler.target.torch_import import load_torch
-from placer.profiler.workload import SAMPLE_SOURCE, Workload
+from placer.profiler.torch_import import is_out_of_memory, load_torch
+from placer.profiler.workload import SAMPLE_SOURCE, StepFunction, Workload
 from placer.workload.measurement import Measurement
 from placer.workload.profile import Efficiency, ModelProfile, Rate
-
-if TYPE_CHECKING:
-    from placer.profiler.estimate.estimate import Estimate
 
 STATE_BYTES_PER_PARAMETER = 16
 """FP32 weights, gradients and two Adam moments."""
@@ -124,14 +129,14 @@ class Profiling:
         if self._facts is None:
             self._facts = facts(self.plan.device)
         known, today = self._facts, dt.datetime.now(dt.UTC).date().isoformat()
+        flops = None if self.estimate is None else self.estimate.flops_per_sample or None
+        sheet = device(known.gpu)
         made = [
             measurement_of(
                 findings,
                 known,
-                flops_per_sample=None
-                if self.estimate is None
-                else self.estimate.flops_per_sample or None,
-                peak_flops=peak_flops(known.gpu, findings.precision),
+                flops_per_sample=flops,
+                peak_flops=None if sheet is None else sheet.peak(findings.precision),
                 loading_seconds_per_sample=session.loading_seconds_per_sample,
                 date=today,
                 command=self.command,
@@ -145,21 +150,19 @@ class Profiling:
         """Build the profile with all that was measured so far; None if nothing was."""
         if self.sizes is None or not self.measurements:
             return None
-        rows = self._rows()
-        known, sizes = known_rates(self.old, measured_rates(rows)), self.sizes
-        estimated = [
-            rate for rate in (self.old.rates if self.old else ()) if rate.basis == "estimated"
-        ]
+        rows, sizes = self._rows(), self.sizes
+        known, old = known_rates(self.old, measured_rates(rows)), self.old.rates if self.old else ()
+        estimated: Sequence[Rate] = [rate for rate in old if rate.basis == "estimated"]
         if self.estimate is not None:
-            estimated, sizes = list(self.estimate.rates), with_memory(sizes, self.estimate)
+            estimated, sizes = self.estimate.rates, with_memory(sizes, self.estimate)
+        own = self.subject.target_batch_size if isinstance(self.subject, Workload) else None
         return profile_of(
             sizes,
             rows,
             with_estimates(known, estimated),
             efficiency=self.efficiency,
             old=self.old,
-            target_batch_size=self.plan.target_batch_size
-            or getattr(self.subject, "target_batch_size", None),
+            target_batch_size=self.plan.target_batch_size or own,
         )
 
     def _count(self) -> None:
@@ -193,38 +196,33 @@ def _sizes_of_old(subject: StepFunction, old: ModelProfile | None) -> Sizes:
             f"{subject.source} returns a step function, which shows no parameters to count",
             "give the function an attribute 'module' with the model, or --out with a profile of it",
         )
-    return Sizes(**{name: getattr(old, name) for name in Sizes.__slots__})
+    return sizes_of(old)
 
 
 def _counted(subject: Workload | StepFunction, device: Any) -> Sizes:
     """Count the sizes of a model, with memory from its parameters."""
-    from placer.profiler.gradients import gradient_sizes
-
     if isinstance(subject, Workload):
         try:
             gradients = gradient_sizes(subject, device)
         except PlacerError as error:
             if error.__cause__ is None or not is_out_of_memory(error.__cause__):
                 raise
-            gradients = gradient_sizes(
-                subject, load_torch().device("meta")
-            )  # the search over batch sizes will say what fits
+            meta = load_torch().device("meta")  # the search over batch sizes will say what fits
+            gradients = gradient_sizes(subject, meta)
         parameters, tensors, size = gradients.parameters, gradients.tensors, gradients.bytes_fp32
         source = "; ".join(("counted by hooks in a step: placer profile", *gradients.notes))
         title, family, sample = subject.title, subject.family, subject.sample(device)
     else:
         assert subject.module is not None
-        trained = [p for p in subject.module.parameters() if p.requires_grad]
-        parameters, tensors = sum(p.numel() for p in subject.module.parameters()), len(trained)
+        trained = [p.numel() for p in subject.module.parameters() if p.requires_grad]
         if not trained:
             raise PlacerError(
                 f"the module of {subject.source} has no trainable parameter",
                 "leave requires_grad of some parameters true",
             )
-        size, source = (
-            sum(p.numel() for p in trained) * 4,
-            "trainable parameters of the module of a step function x 4",
-        )
+        parameters = sum(p.numel() for p in subject.module.parameters())
+        tensors, size = len(trained), sum(trained) * 4
+        source = "trainable parameters of the module of a step function x 4"
         title, family, sample = f"step function {subject.source}", "other", None
     state = STATE_BYTES_PER_PARAMETER * parameters
     return Sizes(

@@ -1,4 +1,5 @@
-"""What the profiler measures: a model, batches for it, its loss and its optimizer.
+"""What the profiler measures: a model with batches, loss and optimizer, or a function that takes
+steps.
 
 The functions of users import `Workload` from here.
 """
@@ -9,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from placer.errors import PlacerError
+from placer.profiler.torch_import import load_torch
 from placer.workload.architecture import Architecture
 
 if TYPE_CHECKING:
@@ -82,3 +85,43 @@ class Workload:
             return None
         integers = " integers" if "int" in str(getattr(first, "dtype", "")) else ""
         return f"an input of {' x '.join(f'{size:,}' for size in shape[1:])}{integers}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepFunction:
+    """A user's function that trains one batch of n samples: only whole steps can be timed.
+
+    Parameters
+    ----------
+    name, source
+        As of a `Workload`.
+    run
+        ``step(batch_size)``; what it returns is ignored.
+    module
+        The model that it trains, if it says so in its attribute ``module``.
+    """
+
+    name: str
+    source: str
+    run: Callable[[int], Any]
+    module: Any | None = None
+
+
+def check_loss(workload: Workload, loss: Any) -> None:
+    """Refuse a loss that is no scalar, or that no gradient can be taken of.
+
+    Raises
+    ------
+    PlacerError
+        Says what it is.
+    """
+    kind = type(loss).__name__
+    if isinstance(loss, load_torch().Tensor):
+        if loss.numel() == 1 and loss.requires_grad:
+            return
+        without = "" if loss.requires_grad else " without a gradient"
+        kind = f"a tensor of shape {tuple(loss.shape)}{without}"
+    raise PlacerError(
+        f"the loss of {workload.source or workload.name} is {kind}",
+        "return a scalar that has a gradient",
+    )

@@ -17,20 +17,24 @@ from typing import Any
 from placer.records import replace
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from estimator_fit import (  # noqa: E402  # noqa: E402
+    PRECISION,
+    PUBLISHED,
+    LeftOut,
+    Point,
+    estimated_rate,
+    fit,
+    leave_one_out,
+    published_points,
+    summary,
+    with_spreads,
+)
 
 from placer.cli.output import write_json, write_text  # noqa: E402
 from placer.market.books.book_reader import load_catalog  # noqa: E402
 from placer.market.catalog import Catalog  # noqa: E402
-from placer.profiler.estimate.fit import (  # noqa: E402
-    PRECISION,
-    PUBLISHED,
-    Point,
-    estimated_rate,
-    fit,
-    published_points,
-)
-from placer.profiler.estimate.left_out_errors import LeftOut, leave_one_out, summary, with_spreads  # noqa: E402
 from placer.profiler.estimate.work import CONSTANTS, COUNTED, Constants  # noqa: E402
 from placer.workload.profile import ModelProfile, Rate, load_profile  # noqa: E402
 

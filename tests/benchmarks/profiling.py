@@ -19,7 +19,7 @@ import torch
 
 from placer.profiler.builtin import builtin
 from placer.profiler.steps.statistics import MedianInterval
-from placer.profiler.steps.stopwatch import ProcessClock, Stopwatch, stopwatch
+from placer.profiler.steps.stopwatch import Stopwatch, stopwatch
 from placer.profiler.steps.timing import Effort, Timing, measure
 from placer.profiler.steps.training_step import TrainingStep
 from placer.profiler.workload import Workload
@@ -27,7 +27,7 @@ from placer.profiler.workload import Workload
 MODELS = ("cnn-small", "transformer-small", "lstm")
 
 
-class CpuTime(ProcessClock):
+class CpuTime(Stopwatch):
     """Seconds in which this process computed: what a machine that others use takes nothing away
     from.
     """

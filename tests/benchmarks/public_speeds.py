@@ -26,15 +26,15 @@ from typing import Any
 from placer.records import replace
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
+from estimator_fit import EXPECTED, Point, estimated_rate, fit  # noqa: E402
 from reference_models import Bert, bert  # noqa: E402
 
 from placer.errors import PlacerError  # noqa: E402
 from placer.market.books.book_reader import load_catalog  # noqa: E402
-from placer.profiler.devices.peak_speeds import Device, device_of  # noqa: E402
+from placer.profiler.devices import Device, device_of  # noqa: E402
 from placer.profiler.estimate.counting import count_work  # noqa: E402
-from placer.profiler.estimate.fit import EXPECTED, Point, estimated_rate, fit  # noqa: E402
 from placer.profiler.estimate.throughput import spread  # noqa: E402
 from placer.profiler.estimate.work import Constants, Work, constants  # noqa: E402
 from placer.profiler.workload import Workload  # noqa: E402
@@ -308,7 +308,7 @@ def _workload(
 
 
 def _torch() -> Any:
-    from placer.profiler.target.torch_import import load_torch
+    from placer.profiler.torch_import import load_torch
 
     return load_torch()
 

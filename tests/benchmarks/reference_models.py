@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from placer.profiler.builtin.resnet import resnet
-from placer.profiler.target.torch_import import load_torch
+from placer.profiler.torch_import import load_torch
 from placer.profiler.workload import Workload
 
 WIDTHS, DEPTHS = (192, 384, 768, 1536), (3, 3, 27, 3)

@@ -6,10 +6,11 @@ import pytest
 
 from conftest import ROOT
 from placer.market.catalog import Catalog
-from placer.profiler.devices.peak_speeds import PRECISIONS, catalog_name, device, device_of
+from placer.profiler.devices import catalog_name, device, device_of
 from placer.units import GIB, parse_date
+from placer.workload.measurement import PRECISIONS
 
-TABLE = ROOT / "placer" / "profiler" / "devices" / "devices.csv"
+TABLE = ROOT / "placer" / "profiler" / "devices.csv"
 ROWS = list(csv.DictReader(TABLE.read_text(encoding="utf-8").splitlines()))
 GENERATIONS = {"volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna3"}
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from estimator_fit import published_works
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import to_builtins
@@ -25,12 +26,17 @@ from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.profiler.estimate.counters import Kept, flop_counter
-from placer.profiler.estimate.counting import Counts, Pass, count, count_work
+from placer.profiler.estimate.counting import Counts, count, count_work
 from placer.profiler.estimate.estimate import Estimate, estimate
-from placer.profiler.estimate.fit import published_works
-from placer.profiler.estimate.memory import ACTIVATIONS_OF_FP32, components, fits
-from placer.profiler.estimate.meta_twin import meta_twin
-from placer.profiler.estimate.optimizer_state import OptimizerState, optimizer_state
+from placer.profiler.estimate.memory import (
+    ACTIVATIONS_OF_FP32,
+    OptimizerState,
+    components,
+    fits,
+    optimizer_state,
+)
+from placer.profiler.estimate.work import Work
+from placer.profiler.gradients import twin_on
 from placer.profiler.workload import Workload
 from placer.records import replace
 from placer.units import GIB
@@ -174,7 +180,7 @@ def test_the_model_itself_is_left_alone() -> None:
     count(workload(net, (4,)))
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     assert all(p.grad is None for p in net.parameters())
-    twin: Any = meta_twin(net)
+    twin: Any = twin_on(net, "meta")
     assert twin[2].weight is twin[0].weight
     assert twin[0].weight.is_meta
     assert not twin[0].bias.requires_grad
@@ -238,9 +244,10 @@ def test_models_in_half_precision_need_half(default: Catalog) -> None:
         40,
         None,
     )
-    works = [count(w).work(4) for w in (plain, half)]
+    works = [count(w).of(4) for w in (plain, half)]
     assert works[0].flops == works[1].flops
-    assert works[0].moved_bytes == pytest.approx(works[1].moved_bytes, rel=0.1)
+    assert (works[0].half, works[1].half) == (False, True)
+    assert works[0].moved_bytes == pytest.approx(2 * works[1].moved_bytes, rel=0.1)
 
 
 def test_unknown_optimizers_are_refused(two_layers: Workload, default: Catalog) -> None:
@@ -267,12 +274,8 @@ def test_a_model_that_looks_at_values_is_refused_plainly(default: Catalog) -> No
 
 
 COUNTED = Counts(
-    per_sample=Pass(
-        flops=1, grouped_flops=0, moved_bytes=1, kernels=0, activation_bytes=2e8, largest_bytes=1e6
-    ),
-    per_step=Pass(
-        flops=0, grouped_flops=0, moved_bytes=0, kernels=1, activation_bytes=1e6, largest_bytes=0
-    ),
+    per_sample=Work(samples=1, flops=1, moved_bytes=1, activation_bytes=2e8, largest_bytes=1e6),
+    per_step=Work(samples=0, flops=0, moved_bytes=0, kernels=1, activation_bytes=1e6),
     parameter_bytes=10**9,
     buffer_bytes=10**6,
     matrix_elements=2 * 10**8,

@@ -3,20 +3,24 @@ left out.
 """
 
 import json
-import math
 
 import pytest
+from estimator_fit import (
+    estimated_rate,
+    fit,
+    leave_one_out,
+    published_points,
+    summary,
+    with_spreads,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import ROOT, in_fresh_python
-from placer.errors import PlacerError
+from conftest import ROOT
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
-from placer.profiler.devices.peak_speeds import device
-from placer.profiler.estimate.fit import estimated_rate, fit, published_points
-from placer.profiler.estimate.left_out_errors import leave_one_out, summary, with_spreads
-from placer.profiler.estimate.throughput import checks, rates_from_flops, spread, step_times
+from placer.profiler.devices import device
+from placer.profiler.estimate.throughput import checks, rates_from_work, spread, step_times
 from placer.profiler.estimate.work import (
     Constants,
     Family,
@@ -134,7 +138,8 @@ def test_rates_are_ordered_intervals(
     below those of the H100 PCIe.
     """
     catalog = load_catalog("default")
-    found = {r.gpu: r for r in rates_from_flops(family, flops, moved, catalog, precision=precision)}
+    work = Work(samples=32, flops=32 * flops, moved_bytes=32 * moved)
+    found = {r.gpu: r for r in rates_from_work(work, family, catalog, precision)}
     assert all(0 < r.low < r.value < r.high or r.high == 10**15 for r in found.values())
     assert found["H100"].value >= found["H100-PCIe"].value
     assert ("T4" in found) == (precision != "bf16")
@@ -144,10 +149,8 @@ def test_every_gpu_of_the_catalog_is_estimated(default: Catalog) -> None:
     """All GPUs, no CPUs; ResNet-50 on an A10 is published at 779 samples/s, and lies in the
     interval.
     """
-    found = {
-        r.gpu: r
-        for r in rates_from_flops("cnn", 24.3e9, 780e6, default, bytes_per_step=307e6, kernels=408)
-    }
+    work = Work(samples=32, flops=32 * 24.3e9, moved_bytes=32 * 780e6 + 307e6, kernels=408)
+    found = {r.gpu: r for r in rates_from_work(work, "cnn", default, "fp16")}
     assert set(found) == {g.gpu for g in default.gpus.values() if g.kind == "gpu"}
     assert found["A10"].low < 778.8 < found["A10"].high
     assert {r.basis for r in found.values()} == {"estimated"}
@@ -162,12 +165,15 @@ def test_a_known_rate_of_another_device_narrows_the_estimate(default: Catalog) -
         for r in load_profile("convnext-large").rates
         if (r.gpu, r.gpu_count, r.framework) == ("A10", 1, "none")
     ]
-    figures = {"bytes_per_step": 2447e6, "kernels": 758.0, "grouped_flops_per_sample": 2.06e9}
-    plain = {r.gpu: r for r in rates_from_flops("cnn", 206.1e9, 2273e6, default, **figures)}  # type: ignore[arg-type]
-    scaled = {
-        r.gpu: r
-        for r in rates_from_flops("cnn", 206.1e9, 2273e6, default, **figures, known=known)  # type: ignore[arg-type]
-    }
+    work = Work(
+        samples=32,
+        flops=32 * 206.1e9,
+        grouped_flops=32 * 2.06e9,
+        moved_bytes=32 * 2273e6 + 2447e6,
+        kernels=758,
+    )
+    plain = {r.gpu: r for r in rates_from_work(work, "cnn", default, "fp16")}
+    scaled = {r.gpu: r for r in rates_from_work(work, "cnn", default, "fp16", known)}
     assert "A10" not in scaled
     assert scaled["T4"].low < 80.78 < scaled["T4"].high
     assert scaled["T4"].high / scaled["T4"].low < plain["T4"].high / plain["T4"].low
@@ -201,28 +207,6 @@ def test_known_rates_are_checked_against_their_estimates(default: Catalog) -> No
     assert [c.gpu for c in found] == ["A10", "T4"]
     assert [c.never_measured for c in found] == pytest.approx([1.0, 1.0])
     assert [c.other_device for c in found] == pytest.approx([0.0, 0.0])
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"flops_per_sample": -1.0}, "flops of a step are -32"),
-        ({"flops_per_sample": math.nan}, "flops of a step are nan"),
-        ({"microbatch": 0}, "microbatch 0 is below 1"),
-        ({"precision": "fp8"}, "unknown precision 'fp8'"),
-    ],
-)
-def test_wrong_figures_are_refused(change: dict[str, float], says: str, default: Catalog) -> None:
-    """One line that names the figure."""
-    words = {
-        "family": "cnn",
-        "flops_per_sample": 1e9,
-        "bytes_per_sample": 1e6,
-        "catalog": default,
-        **change,
-    }
-    with pytest.raises(PlacerError, match=says):
-        rates_from_flops(**words)  # type: ignore[arg-type]
 
 
 def test_the_shipped_constants_are_those_of_the_fit(default: Catalog) -> None:
@@ -302,18 +286,6 @@ def test_published_rates_of_one_sequence_stay_below_the_peak(default: Catalog) -
         p for p in published_points(default) if p.model == "roberta-xlm" and p.device.gpu == "A10"
     )
     assert xlm.rate.value * xlm.work.flops / xlm.device.peak_flops["fp16"] > 6  # type: ignore[operator]
-
-
-def test_rates_need_no_torch() -> None:
-    """Rates from figures run without PyTorch and SciPy."""
-    code = (
-        "import sys; from placer.market.books.book_reader import load_catalog; from "
-        "placer.profiler.estimate.estimate import rates_from_flops\n"
-        "assert rates_from_flops('cnn', 1e9, 1e6, load_catalog('default'))\n"
-        "print([m for m in ('torch', 'scipy') if m in sys.modules])"
-    )
-    done = in_fresh_python(code)
-    assert done.stdout.strip() == "[]"
 
 
 def test_constants_say_where_they_come_from() -> None:

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from placer.market.books.book_reader import load_catalog  # noqa: E402
-from placer.profiler.devices.peak_speeds import Device, device  # noqa: E402
+from placer.profiler.devices import Device, device  # noqa: E402
 from placer.profiler.estimate.counting import count_work  # noqa: E402
 from placer.profiler.estimate.estimate import estimate  # noqa: E402
 from placer.profiler.estimate.work import Constants, Family, Work, constants, step_time  # noqa: E402

@@ -23,14 +23,18 @@ from hypothesis import strategies as st
 from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.errors import PlacerError
 from placer.profiler.framework import efficiency
-from placer.profiler.framework.child import Request, answer
+from placer.profiler.framework.child import (
+    CONFIDENCE,
+    LEAST_PAIRS,
+    Request,
+    answer,
+    efficiency_of,
+)
 from placer.profiler.framework.efficiency import LEAST_SILENCE_S, measured_efficiency, silence_s
-from placer.profiler.framework.measurement import efficiency_of
 from placer.profiler.framework.published import published_efficiency
-from placer.profiler.framework.ratio import CONFIDENCE, LEAST_PAIRS, Ratio, ratio_of_pairs
-from placer.profiler.steps.failures import OutOfMemory
 from placer.profiler.steps.statistics import ranks
-from placer.profiler.target.target import Target
+from placer.profiler.target import Target
+from placer.profiler.torch_import import OutOfMemory
 from placer.workload.profile import Efficiency, load_profile
 
 TIMES = st.lists(
@@ -43,12 +47,10 @@ SIOCGIFADDR = 0x8915
 
 @given(TIMES)
 def test_the_median_lies_in_its_interval(times: list[tuple[float, float]]) -> None:
-    """Whatever the times, and the other way round gives the reciprocal interval."""
+    """Whatever the times: in order, and never above 1."""
     above, below = zip(*times, strict=True)
-    there, back = ratio_of_pairs(above, below), ratio_of_pairs(below, above)
-    assert there.low <= there.value <= there.high
-    assert back.high == pytest.approx(1 / there.low)
-    assert back.low == pytest.approx(1 / there.high)
+    found = efficiency_of("ddp", above, below, what="-")
+    assert 0 < found.low <= found.value <= found.high <= 1
 
 
 @given(st.integers(LEAST_PAIRS, 200))
@@ -67,9 +69,8 @@ def test_intervals_of_the_sign_test_hold_the_median_as_often_as_they_say(count: 
 
 def test_one_disturbed_pair_hardly_moves_the_ratio() -> None:
     """Twenty pairs of 0.5, of which two took a hundred times as long: still 0.5 to 0.5."""
-    assert ratio_of_pairs([1.0] * 20, [2.0] * 18 + [200.0, 0.02]) == Ratio(
-        value=0.5, low=0.5, high=0.5, pairs=20
-    )
+    found = efficiency_of("ddp", [1.0] * 20, [2.0] * 18 + [200.0, 0.02], what="-")
+    assert (found.value, found.low, found.high) == (0.5, 0.5, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -78,30 +79,25 @@ def test_one_disturbed_pair_hardly_moves_the_ratio() -> None:
 def test_too_few_pairs_are_refused(above: list[float], below: list[float]) -> None:
     """Four pairs give 87 % at most; a time of 0 is a broken clock."""
     with pytest.raises(PlacerError, match="too few"):
-        ratio_of_pairs(above, below)
+        efficiency_of("ddp", above, below, what="-")
 
 
 def test_ratios_above_one_are_cut_and_say_so() -> None:
     """A framework cannot be faster than none: noise, cut at 1 with the measured figure kept in the
-    source.
+    source. Of five pairs the interval leaves out none.
     """
-    cut = efficiency_of(
-        "ddp", Ratio(value=1.01, low=0.98, high=1.04, pairs=9), "4 x 8 samples on cpu"
-    )
+
+    def found(*ratios: float) -> Efficiency:
+        return efficiency_of("ddp", ratios, [1.0] * 5, what="4 x 8 samples on cpu")
+
+    cut = found(0.98, 1.0, 1.01, 1.02, 1.04)
     assert (cut.value, cut.low, cut.high) == (1.0, 0.98, 1.0)
     assert "measured 1.010 (0.980 to 1.040), cut to 1" in cut.source
-    disturbed = efficiency_of(
-        "ddp", Ratio(value=1.16, low=1.125, high=1.25, pairs=26), "4 x 8 samples on cpu"
-    )
-    assert (disturbed.value, disturbed.low, disturbed.high) == (
-        1.0,
-        0.8,
-        1.0,
-    )  # 1 / 1.25: no certainty that nobody measured
+    disturbed = found(1.125, 1.14, 1.16, 1.2, 1.25)
+    # 1 / 1.25: no certainty that nobody measured
+    assert (disturbed.value, disturbed.low, disturbed.high) == (1.0, 0.8, 1.0)
     assert disturbed.source.endswith("the machine was disturbed, measure again")
-    whole = efficiency_of(
-        "ddp", Ratio(value=0.9, low=0.88, high=0.93, pairs=9), "4 x 8 samples on cpu"
-    )
+    whole = found(0.88, 0.89, 0.9, 0.91, 0.93)
     assert "cut" not in whole.source
     assert whole.basis == "measured"
 
@@ -314,7 +310,7 @@ import torch
 from framework_models import indexed, odd, tiny
 from placer.errors import PlacerError
 from placer.profiler.framework.accumulation import Accumulation
-from placer.profiler.framework.measurement import measure
+from placer.profiler.framework.child import measure
 torch.set_num_threads(1)
 cpu = torch.device("cpu")
 workload = tiny()
@@ -470,7 +466,7 @@ import os
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from placer.profiler.framework.efficiency import measured_efficiency
-from placer.profiler.target.target import Target
+from placer.profiler.target import Target
 target = Target(words="framework_models:tiny")
 row = measured_efficiency(target, "cpu", "hivemind", seconds=0.0)
 assert row.basis == "measured", row.source

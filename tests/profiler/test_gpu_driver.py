@@ -13,7 +13,7 @@ import pytest
 
 from conftest import PROCESS_TIMEOUT_S, ROOT
 from placer.errors import PlacerError
-from placer.profiler.devices.gpu_driver import GpuDriver, load_nvml, read_driver
+from placer.profiler.devices import GpuDriver, load_nvml, read_driver
 
 pytest.importorskip("pynvml")
 
@@ -42,7 +42,7 @@ int nvmlDeviceGetClockInfo(void *device, u kind, u *mhz) {
 """
 READ = """
 import json, sys
-from placer.profiler.devices.gpu_driver import read_driver
+from placer.profiler.devices import read_driver
 found = read_driver(*json.loads(sys.argv[1]))
 print(json.dumps([found.version, found.clock_mhz, found.memory_clock_mhz]))
 """

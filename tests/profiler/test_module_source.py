@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placer.errors import PlacerError
-from placer.profiler.target.module_source import check_source
+from placer.profiler.target import check_source
 
 
 def checked(folder: Path, source: str, function: str) -> None:

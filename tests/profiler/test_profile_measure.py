@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 
 from placer.errors import PlacerError
-from placer.profiler.devices.device_facts import choose_device
+from placer.profiler.devices import choose_device
 from placer.profiler.steps import memory
 from placer.profiler.steps.batch_sizes import Findings
-from placer.profiler.steps.failures import OutOfMemory, translate_failures
-from placer.profiler.steps.loading import loading_seconds_per_sample, samples_in
 from placer.profiler.steps.precision import check_precision, products
-from placer.profiler.steps.session import Plan, Session
-from placer.profiler.steps.stopwatch import DeviceEvents, phases, stopwatch
+from placer.profiler.steps.session import Plan, Session, loading_seconds_per_sample, samples_in
+from placer.profiler.steps.stopwatch import Stopwatch, phases, stopwatch
 from placer.profiler.steps.timing import Effort, Timing, measure
 from placer.profiler.steps.training_step import TrainingStep
+from placer.profiler.torch_import import OutOfMemory, translate_failures
 from placer.profiler.workload import Workload
 from placer.records import replace
 from placer.workload.measurement import Point
@@ -165,7 +164,7 @@ def test_events_of_a_device_are_read_in_seconds() -> None:
     """Marks at 10, 12.5 and 17.5 ms: 2.5 ms forward, 5 ms backward. No GPU is needed to check the
     arithmetic.
     """
-    watch = DeviceEvents(torch.cuda, FakeEvent)
+    watch = Stopwatch(torch.cuda, FakeEvent)
     found = phases(
         [("start", watch.mark()), ("forward", watch.mark()), ("backward", watch.mark())], watch
     )

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from placer.errors import PlacerError
 from placer.profiler.steps.batch_sizes import Findings, search
-from placer.profiler.steps.failures import OutOfMemory
 from placer.profiler.steps.statistics import is_flat, knee, median_interval, quartiles, ranks
+from placer.profiler.steps.stopwatch import Stopwatch
 from placer.profiler.steps.timing import Effort, Timing, measure, warm_up
+from placer.profiler.torch_import import OutOfMemory
 
 SECONDS = st.floats(min_value=1e-6, max_value=1e3, allow_nan=False)
 
@@ -201,32 +202,17 @@ class Script:
         return [("start", start), ("whole", self.now)]
 
 
-class Clock:
-    """Stopwatch over plain numbers."""
-
-    def mark(self) -> float:
-        """Not used: steps mark themselves."""
-        return 0.0
-
-    def wait(self) -> None:
-        """Nothing runs beside."""
-
-    def seconds(self, start: float, end: float) -> float:
-        """Difference."""
-        return end - start
-
-
 def test_warm_up_ends_when_two_steps_take_the_same_time() -> None:
     """5, 2, 1.2 and 1.15 s: the fourth is within 10 % of the third."""
     step = Script(5.0, 2.0, 1.2, 1.15)
-    assert warm_up(step, Clock(), 1e9, clock=lambda: step.now) == pytest.approx(1.15)
+    assert warm_up(step, Stopwatch(), 1e9, clock=lambda: step.now) == pytest.approx(1.15)
     assert step.count == 4
 
 
 def test_warm_up_is_cut_short_for_lack_of_time() -> None:
     """3 s are given: after one step of 2 s another of 2 s would not end in them."""
     step = Script(2.0)
-    warm_up(step, Clock(), 3.0, clock=lambda: step.now)
+    warm_up(step, Stopwatch(), 3.0, clock=lambda: step.now)
     assert step.count == 1
 
 
@@ -235,7 +221,7 @@ def test_equal_steps_need_six_blocks() -> None:
     width.
     """
     step, found = Script(1.0), Timing(batch_size=4)
-    measure(step, Clock(), found, Effort(half_width=0.01, seconds=1e9), clock=lambda: step.now)
+    measure(step, Stopwatch(), found, Effort(half_width=0.01, seconds=1e9), clock=lambda: step.now)
     assert (step.count, len(found.blocks), found.done) == (8, 6, True)
     assert found.samples_per_second == pytest.approx(4.0)
 
@@ -245,7 +231,7 @@ def test_time_ends_a_measurement() -> None:
     more steps.
     """
     step, found = Script(*([1.0, 2.0] * 50)), Timing(batch_size=1)
-    measure(step, Clock(), found, Effort(half_width=0.01, seconds=20.0), clock=lambda: step.now)
+    measure(step, Stopwatch(), found, Effort(half_width=0.01, seconds=20.0), clock=lambda: step.now)
     assert step.now <= 20.0
     assert len(found.blocks) >= 6
 
@@ -255,7 +241,7 @@ def test_the_number_of_steps_can_be_given() -> None:
     step, found = Script(0.001), Timing(batch_size=1)
     measure(
         step,
-        Clock(),
+        Stopwatch(),
         found,
         Effort(half_width=0.01, seconds=60.0, steps=10),
         clock=lambda: step.now,

@@ -25,7 +25,7 @@ from placer.market.catalog import Catalog  # noqa: E402
 from placer.profiler.estimate.counting import count  # noqa: E402
 from placer.profiler.estimate.estimate import estimate  # noqa: E402
 from placer.profiler.gradients import gradient_sizes  # noqa: E402
-from placer.profiler.target.huggingface import from_config  # noqa: E402
+from placer.profiler.huggingface import from_config  # noqa: E402
 from placer.workload.profile import load_profile  # noqa: E402
 
 torch.set_num_threads(1)
@@ -279,7 +279,7 @@ def test_without_transformers_the_pip_line_is_named(tmp_path: Path) -> None:
     """As where it is not installed: a process whose import of it fails."""
     script = (
         "import sys; sys.modules['transformers'] = None\n"
-        "from placer.errors import PlacerError\nfrom placer.profiler.target.huggingface "
+        "from placer.errors import PlacerError\nfrom placer.profiler.huggingface "
         "import from_config\n"
         f"try: from_config({str(write(tmp_path, **ROBERTA))!r})\nexcept PlacerError as e: print(e)"
     )

@@ -159,7 +159,7 @@ import sys
 sys.modules["torch"] = None
 from placer.errors import PlacerError
 from placer.profiler import builtin, gradients
-from placer.profiler.target import huggingface
+from placer.profiler import huggingface
 print(len(builtin.BUILTINS))
 try:
     builtin.builtin("gnn")

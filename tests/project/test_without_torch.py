@@ -124,7 +124,7 @@ def test_the_profiler_names_what_to_install() -> None:
 from placer.errors import PlacerError
 from placer.profiler.host.averaging import measure_host
 from placer.profiler.framework.efficiency import measured_efficiency
-from placer.profiler.target.target import Target
+from placer.profiler.target import Target
 target = Target(builtin="lstm")
 for call in (lambda: measure_host(), lambda: measured_efficiency(target, "cpu", "ddp")):
     try:

@@ -13,7 +13,7 @@ from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
-from placer.profiler.devices.device_facts import gpu_name
+from placer.profiler.devices import gpu_name
 from placer.profiler.measured_profile import (
     Sizes,
     check_same_model,

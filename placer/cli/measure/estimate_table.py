@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.text import Text
 
 from placer.cli.screen.tables import Sheet
-from placer.profiler.devices.peak_speeds import PRECISIONS, device_of
+from placer.profiler.devices import device_of
 from placer.profiler.estimate.work import constants_document
 from placer.units import counted, format_bytes, format_number, format_plain
+from placer.workload.measurement import PRECISIONS
 
 if TYPE_CHECKING:
     from placer.market.catalog import Catalog

@@ -20,7 +20,7 @@ from placer.workload.architecture import LONGEST_SEQUENCE
 
 if TYPE_CHECKING:
     from placer.profiler.profiling import Profiling
-    from placer.profiler.target.target import Target
+    from placer.profiler.target import Target
     from placer.workload.profile import ModelProfile
 
 EXAMPLE = """\b
@@ -146,7 +146,7 @@ def command(ctx: click.Context, /, **words: Any) -> None:
 
     One profile holds many devices: run the command elsewhere with the same file to add one.
     """
-    from placer.profiler.target.torch_import import load_torch
+    from placer.profiler.torch_import import load_torch
 
     torch = load_torch()
     if words["threads"]:
@@ -164,12 +164,12 @@ def command(ctx: click.Context, /, **words: Any) -> None:
 def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, Target, str]:
     """Check everything that can be checked before time is spent."""
     from placer.market.books.partial_books import over_default
-    from placer.profiler.devices.device_facts import choose_device
+    from placer.profiler.devices import choose_device
     from placer.profiler.framework.efficiency import FRAMEWORKS
     from placer.profiler.profiling import Profiling
     from placer.profiler.steps.precision import default_precision
     from placer.profiler.steps.session import Plan
-    from placer.profiler.target.target import Target
+    from placer.profiler.target import Target
     from placer.units import parse_count
 
     place = OutFile.of(words["out"])
@@ -253,7 +253,7 @@ def _framework(
     if framework is None or framework == "none":
         return
     from placer.profiler.framework.efficiency import measured_efficiency, silence_s
-    from placer.profiler.steps.failures import OutOfMemory
+    from placer.profiler.torch_import import OutOfMemory
     from placer.profiler.workload import Workload
 
     if not isinstance(work.subject, Workload):

@@ -25,9 +25,9 @@ def estimate(words: dict[str, Any]) -> None:
     from placer.cli.measure.estimate_table import print_estimate
     from placer.market.books.partial_books import over_default
     from placer.profiler.estimate.estimate import estimate as work_out
-    from placer.profiler.estimated_profile import USUAL_PRECISION, estimated_profile
-    from placer.profiler.target.target import load_target
-    from placer.profiler.target.torch_import import load_torch
+    from placer.profiler.measured_profile import USUAL_PRECISION, estimated_profile
+    from placer.profiler.target import load_target
+    from placer.profiler.torch_import import load_torch
     from placer.profiler.workload import Workload
     from placer.units import parse_count
     from placer.workload.profile import SCHEMA, profile_document

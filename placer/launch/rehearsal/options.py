@@ -102,7 +102,7 @@ def check_size(small: Scaled, options: RehearsalOptions) -> None:
 
 def own_elements(train: str) -> int:
     """Count the trainable parameters of a user's model."""
-    from placer.profiler.target.target import load_target
+    from placer.profiler.target import load_target
     from placer.profiler.workload import Workload
 
     workload = load_target(train, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from placer.profiler.target.torch_import import load_torch
+from placer.profiler.torch_import import load_torch
 
 if TYPE_CHECKING:
     import torch

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from placer.profiler.builtin.batches import generator
-from placer.profiler.target.torch_import import load_torch
+from placer.profiler.torch_import import load_torch
 from placer.profiler.workload import Workload
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from placer.profiler.builtin.batches import running_text
-from placer.profiler.target.torch_import import load_torch
+from placer.profiler.torch_import import load_torch
 from placer.profiler.workload import Workload
 
 WORDS, WIDTH, LAYERS, TOKENS, DROPOUT = 10_000, 650, 2, 35, 0.5

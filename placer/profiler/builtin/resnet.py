@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from placer.profiler.builtin.batches import images
-from placer.profiler.builtin.residual import residual
-from placer.profiler.target.torch_import import load_torch
+from placer.profiler.torch_import import load_torch
 from placer.profiler.workload import Workload
 
 if TYPE_CHECKING:
@@ -21,13 +20,8 @@ def resnet50_like() -> Workload:
 
     25,557,032 parameters in 161 tensors, 4.09 G multiply-adds for a picture of 224 x 224.
     """
-    return _workload(
-        "resnet50-like",
-        "ResNet-50, pictures of 224 x 224, 1,000 classes",
-        resnet((3, 4, 6, 3)),
-        224,
-        1000,
-    )
+    title, module = "ResNet-50, pictures of 224 x 224, 1,000 classes", resnet((3, 4, 6, 3))
+    return _workload("resnet50-like", title, module, 224, 1000)
 
 
 def cnn_small() -> Workload:
@@ -60,15 +54,9 @@ def resnet(blocks: Sequence[int], bottleneck: bool = True, widening: int = 1) ->
     widths = [64 * 2**stage * (4 if bottleneck else 1) for stage in range(4)]
 
     def bottleneck_body(before: int, width: int, stride: int) -> list[Any]:
-        inner = width // 4 * widening
+        inner, relu = width // 4 * widening, nn.ReLU(inplace=True)
         first, second = convolution(before, inner, 1), convolution(inner, inner, 3, stride)
-        return [
-            *first,
-            nn.ReLU(inplace=True),
-            *second,
-            nn.ReLU(inplace=True),
-            *convolution(inner, width, 1),
-        ]
+        return [*first, relu, *second, relu, *convolution(inner, width, 1)]
 
     body = bottleneck_body if bottleneck else _plain_body
     module: torch.nn.Module = nn.Sequential(
@@ -80,19 +68,13 @@ def resnet(blocks: Sequence[int], bottleneck: bool = True, widening: int = 1) ->
 def convolution(before: int, after: int, kernel: int, stride: int = 1) -> list[Any]:
     """Build a convolution without bias and its batch norm: three tensors."""
     nn: Any = load_torch().nn
-    return [
-        nn.Conv2d(before, after, kernel, stride, kernel // 2, bias=False),
-        nn.BatchNorm2d(after),
-    ]
+    conv = nn.Conv2d(before, after, kernel, stride, kernel // 2, bias=False)
+    return [conv, nn.BatchNorm2d(after)]
 
 
 def _plain_body(before: int, width: int, stride: int) -> list[Any]:
-    nn: Any = load_torch().nn
-    return [
-        *convolution(before, width, 3, stride),
-        nn.ReLU(inplace=True),
-        *convolution(width, width, 3),
-    ]
+    relu = load_torch().nn.ReLU(inplace=True)
+    return [*convolution(before, width, 3, stride), relu, *convolution(width, width, 3)]
 
 
 def _stages(blocks: Sequence[int], before: int, widths: Sequence[int], body: Any) -> list[Any]:
@@ -108,11 +90,8 @@ def _stages(blocks: Sequence[int], before: int, widths: Sequence[int], body: Any
             shortcut = (
                 nn.Identity() if same else nn.Sequential(*convolution(before, width, 1, stride))
             )
-            layers.append(
-                residual(
-                    nn.Sequential(*body(before, width, stride)), shortcut, nn.ReLU(inplace=True)
-                )
-            )
+            inner = nn.Sequential(*body(before, width, stride))
+            layers.append(residual(inner, shortcut, nn.ReLU(inplace=True)))
             before = width
     return layers
 
@@ -136,3 +115,26 @@ def _workload(name: str, title: str, module: torch.nn.Module, size: int, classes
         ),
         source=f"builtin {name}",
     )
+
+
+def residual(body: Any, shortcut: Any, after: Any) -> torch.nn.Module:
+    """Build a module that computes ``after(shortcut(x) + body(x))``.
+
+    Parameters
+    ----------
+    body, shortcut, after
+        Modules; their parameters come in this order.
+    """
+    nn: Any = load_torch().nn
+
+    class Residual(nn.Module):  # type: ignore[misc]
+        """A body beside a shortcut, and what follows their sum."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.shortcut, self.after = body, shortcut, after
+
+        def forward(self, x: Any) -> Any:
+            return self.after(self.shortcut(x) + self.body(x))
+
+    return Residual()

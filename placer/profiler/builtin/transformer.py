@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from placer.profiler.builtin.batches import IGNORED, masked_text
-from placer.profiler.builtin.residual import residual
-from placer.profiler.target.torch_import import load_torch
+from placer.profiler.builtin.resnet import residual
+from placer.profiler.torch_import import load_torch
 from placer.profiler.workload import Workload
 
 if TYPE_CHECKING:
@@ -54,28 +54,22 @@ def bert_base_like() -> Workload:
     """Build BERT base: 109,514,298 parameters in 202 tensors, word embeddings tied to the
     output.
     """
-    return _workload(
-        "bert-base-like", "BERT base, masked language model, 128 tokens", BERT_BASE, 128
-    )
+    title = "BERT base, masked language model, 128 tokens"
+    return _workload("bert-base-like", title, BERT_BASE, 128)
 
 
 def transformer_560m() -> Workload:
     """Build XLM-R large: 560,142,482 parameters in 394 tensors, of which 256 M are the
     embeddings of 250,002 words.
     """
-    return _workload(
-        "transformer-560m",
-        "encoder as XLM-R large, masked language model, 128 tokens",
-        XLM_R_LARGE,
-        128,
-    )
+    title = "encoder as XLM-R large, masked language model, 128 tokens"
+    return _workload("transformer-560m", title, XLM_R_LARGE, 128)
 
 
 def transformer_small() -> Workload:
     """Build BERT mini: 11,201,594 parameters in 74 tensors, texts of 64 tokens."""
-    return _workload(
-        "transformer-small", "BERT mini, masked language model, 64 tokens", BERT_MINI, 64
-    )
+    title = "BERT mini, masked language model, 64 tokens"
+    return _workload("transformer-small", title, BERT_MINI, 64)
 
 
 def masked_language_model(shape: Encoder) -> torch.nn.Module:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from placer.profiler.target.torch_import import load_torch
+from placer.profiler.torch_import import load_torch
 
 if TYPE_CHECKING:
     import torch
@@ -62,32 +62,12 @@ def flop_counter() -> Any:
     torch: Any = load_torch()
     from torch.utils.flop_counter import FlopCounterMode
 
-    def convolution(
-        x: Any,
-        w: Any,
-        bias: Any,
-        stride: Any,
-        pad: Any,
-        dilation: Any,
-        transposed: bool,
-        *rest: Any,
-        out_shape: Any,
-    ) -> int:
+    def convolution(x: Any, w: Any, *rest: Any, out_shape: Any) -> int:
+        transposed = rest[4]
         return int(2 * math.prod(x if transposed else out_shape) * math.prod(w[1:]))
 
-    def backward(
-        g: Any,
-        x: Any,
-        w: Any,
-        bias: Any,
-        stride: Any,
-        pad: Any,
-        dilation: Any,
-        transposed: bool,
-        *rest: Any,
-        out_shape: Any,
-    ) -> int:
-        wanted = sum(bool(w) for w in rest[2][:2])
+    def backward(g: Any, x: Any, w: Any, *rest: Any, out_shape: Any) -> int:
+        transposed, wanted = rest[4], sum(map(bool, rest[7][:2]))
         return int(2 * math.prod(x if transposed else g) * math.prod(w[1:]) * wanted)
 
     def attention_backward(g: Any, q: Any, k: Any, v: Any, *rest: Any, **_: Any) -> int:

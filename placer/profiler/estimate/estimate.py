@@ -6,16 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import Catalog
-from placer.profiler.devices.peak_speeds import PRECISIONS
-from placer.profiler.estimate.memory import Component, Fit
-from placer.profiler.estimate.throughput import Check, rates_from_flops
+from placer.profiler.estimate.counting import Counts, count, count_work
+from placer.profiler.estimate.memory import Component, Fit, components, fits, optimizer_state
+from placer.profiler.estimate.throughput import Check, checks, rates_from_work, step_times
 from placer.profiler.estimate.work import Work, between, constants_document
+from placer.profiler.gradients import gradient_sizes
+from placer.profiler.torch_import import load_torch
 from placer.profiler.workload import (
     SAMPLE_SOURCE,
     USUAL_COMPRESSION,
@@ -24,14 +26,11 @@ from placer.profiler.workload import (
 )
 from placer.version import __version__
 from placer.workload.architecture import Architecture
+from placer.workload.measurement import PRECISIONS
 from placer.workload.models.decoder import language_model
 from placer.workload.models.ladder import nearest_rung
 from placer.workload.profile import ModelProfile, Rate
 
-if TYPE_CHECKING:
-    from placer.profiler.estimate.counting import Counts
-
-__all__ = ["Estimate", "estimate", "rates_from_flops"]
 SCHEMA = "placer.profile-estimate/v1"
 USUAL_MICROBATCH = 32
 """Samples that a device takes at once where nobody has said, as in the published runs."""
@@ -62,10 +61,9 @@ class Estimate:
         Memory of a device by component, at the microbatch.
     fits
         Every GPU of the catalog, smallest first.
-    rates
-        Samples per second of every GPU of the catalog that has the precision.
-    limits
-        What takes longest on each GPU.
+    rates, limits
+        Samples per second of every GPU of the catalog that has the precision, and what takes
+        longest on each.
     checks
         Known rates of this model against what would have been estimated without them.
     notes
@@ -107,43 +105,29 @@ class Estimate:
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``--json`` document; bytes, samples/s and FLOPs."""
+
+        def own(*names: str) -> dict[str, Any]:
+            return {name: getattr(self, name) for name in names}
+
         constants = constants_document()
         return {
             "schema": SCHEMA,
             "placer_version": __version__,
-            "model": {
-                "name": self.name,
-                "title": self.title,
-                "family": self.family,
-                "source": self.source,
-            },
-            "precision": self.precision,
-            "optimizer": self.optimizer,
-            "microbatch": self.microbatch,
-            "parameters": self.parameters,
-            "trainable": self.trainable,
+            "model": own("name", "title", "family", "source"),
+            **own("precision", "optimizer", "microbatch", "parameters", "trainable"),
             "gradient": {"tensors": self.gradient_tensors, "bytes_fp32": self.gradient_bytes},
-            "flops_per_sample": self.flops_per_sample,
+            **own("flops_per_sample"),
             "kernels_per_step": self.kernels,
             "memory": {
                 "bytes": self.device_memory_bytes,
                 "components": [asdict(component) for component in self.memory],
             },
-            "fits": [
-                {
-                    "gpu": fit.gpu,
-                    "memory_bytes": fit.memory_bytes,
-                    "needed_bytes": fit.needed_bytes,
-                    "fits": fit.fits,
-                    "largest_microbatch": fit.largest_microbatch,
-                }
-                for fit in self.fits
-            ],
+            "fits": [{**asdict(fit), "fits": fit.fits} for fit in self.fits],
             "rates": [
                 {**structs.asdict(rate), "limit": self.limits.get(rate.gpu)} for rate in self.rates
             ],
             "checks": [asdict(check) for check in self.checks],
-            "constants": {"as_of": constants["as_of"], "source": constants["source"]},
+            "constants": {name: constants[name] for name in ("as_of", "source")},
             "notes": list(self.notes),
         }
 
@@ -161,7 +145,6 @@ class Estimate:
                 batch_source="assumed: the batch of the nearest published decoder",
             )
         smaller = self.microbatch - self.least_microbatch
-        memory = sum(c.bytes - smaller * c.per_sample for c in self.memory)
         return ModelProfile(
             name=self.name,
             title=self.title,
@@ -170,7 +153,7 @@ class Estimate:
             tensors=self.gradient_tensors,
             gradient_bytes_fp32=self.gradient_bytes,
             gradient_source=f"counted on the meta device: {self.source or self.name}",
-            device_memory_bytes=round(memory),
+            device_memory_bytes=round(sum(c.bytes - smaller * c.per_sample for c in self.memory)),
             host_memory_bytes=max(LEAST_HOST_BYTES, HOST_BYTES_PER_PARAMETER * self.parameters),
             memory_source=f"estimated: {self.least_microbatch} at once in {self.precision}, "
             f"{self.optimizer}; host: 50 bytes per parameter",
@@ -219,38 +202,31 @@ def estimate(
     PlacerError
         If the model cannot run on the meta device, or there is no such precision or optimizer.
     """
-    from placer.profiler.estimate.counting import count
-    from placer.profiler.estimate.memory import components, fits
-    from placer.profiler.estimate.optimizer_state import optimizer_state
-    from placer.profiler.estimate.throughput import checks, rates_from_work, step_times
-    from placer.profiler.gradients import gradient_sizes
-    from placer.profiler.target.torch_import import load_torch
-
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
-    usual = USUAL_MICROBATCH if workload.architecture is None else 1
-    samples = microbatch or workload.microbatch or usual
+    given, family = microbatch or workload.microbatch, workload.family
+    samples = given or (USUAL_MICROBATCH if workload.architecture is None else 1)
     if samples < 1:
         raise PlacerError(f"microbatch {samples} is below 1", "give a whole number from 1")
-    sizes = gradient_sizes(workload, load_torch().device("meta"))
+    meta = load_torch().device("meta")
+    sizes = gradient_sizes(workload, meta)
     counts = count(workload)
     state = optimizer_state(workload, sizes.trainable, optimizer)
     parts = components(counts, samples, precision, sizes.bytes_native, state)
     fitting = fits(parts, samples, catalog)
-    given = bool(microbatch or workload.microbatch)
     at_once = {fit.gpu: samples if given else _at_once(fit, samples) for fit in fitting}
     works = _works(workload, counts, {samples, *at_once.values()}, precision)
-    work = works[samples]
     rates = {
         rate.gpu: rate
-        for size in sorted({samples, *at_once.values()}, reverse=True)
-        for rate in rates_from_work(works[size], workload.family, catalog, precision, known)
+        for size in works
+        for rate in rates_from_work(works[size], family, catalog, precision, known)
         if at_once.get(rate.gpu, samples) == size
     }
+    times = step_times(works[samples], family, catalog, precision)
     return Estimate(
         name=workload.name,
         title=workload.title,
-        family=workload.family,
+        family=family,
         source=workload.source,
         precision=precision,
         optimizer=state.name,
@@ -261,21 +237,18 @@ def estimate(
         gradient_tensors=sizes.tensors,
         gradient_bytes=sizes.bytes_fp32,
         flops_per_sample=counts.of(samples).flops / samples,
-        kernels=work.kernels,
+        kernels=works[samples].kernels,
         memory=parts,
         fits=fitting,
         rates=tuple(rates[name] for name in catalog.gpus if name in rates),
-        checks=checks(work, workload.family, catalog, precision, known),
-        limits={
-            gpu: time.limit
-            for gpu, time in step_times(work, workload.family, catalog, precision).items()
-        },
+        checks=checks(works[samples], family, catalog, precision, known),
+        limits={gpu: time.limit for gpu, time in times.items()},
         notes=(*sizes.notes, *([LANGUAGE_MODEL] if workload.architecture else [])),
         least_microbatch=min(
             (at_once[fit.gpu] for fit in fitting if fit.largest_microbatch), default=samples
         ),
         architecture=workload.architecture,
-        sample=workload.sample(load_torch().device("meta")),
+        sample=workload.sample(meta),
     )
 
 
@@ -289,11 +262,9 @@ def _works(workload: Workload, counts: Counts, sizes: set[int], precision: str) 
     """Count the work of the smallest and the largest microbatch, and draw a line between; from the
     FP32 counts, if the model runs neither under autocast nor with so few samples.
     """
-    from placer.profiler.estimate.counting import count_work
-
-    few, many = min(sizes), max(sizes)
+    ends = sorted({min(sizes), max(sizes)})
     try:
-        ends = [count_work(workload, size, precision) for size in sorted({few, many})]
+        works = [count_work(workload, size, precision) for size in ends]
     except PlacerError:
-        return {size: counts.work(size) for size in sizes}
-    return {size: between(ends[0], ends[-1], size) for size in sizes}
+        return {size: counts.of(size) for size in sizes}
+    return {size: between(works[0], works[-1], size) for size in sizes}

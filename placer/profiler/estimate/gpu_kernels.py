@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
-from placer.profiler.target.torch_import import load_torch
+from placer.profiler.torch_import import load_torch
 
 HALF_NAMES = (
     "conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d matmul mm mv "

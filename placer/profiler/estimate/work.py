@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from placer.errors import unknown
-from placer.profiler.devices.peak_speeds import PRECISIONS, Device
+from placer.profiler.devices import Device
 from placer.records import replace
+from placer.workload.measurement import PRECISIONS
 
 CONSTANTS = Path(__file__).with_name("constants.json")
 HALF = ("fp16", "bf16")
@@ -28,7 +29,7 @@ COUNTED = (
     "relaid_bytes",
     "kernels",
 )
-"""Figures that are counted: of a pass, and of the work of a microbatch."""
+"""Figures from which seconds follow."""
 OTHER = "other"
 """Family of models like none that was published: constants of all published models together."""
 
@@ -53,8 +54,11 @@ class Work:
         cores want them so, and each is laid out anew.
     kernels
         Kernels that are launched.
+    activation_bytes, largest_bytes
+        Bytes that forward keeps for backward, and the largest result of one kernel.
     half
-        Whether bytes were counted in half precision, under autocast; else in FP32.
+        Whether bytes were counted in half precision: under autocast, or as the model is; else in
+        FP32.
     """
 
     samples: float
@@ -65,6 +69,8 @@ class Work:
     blocked_flops: float = 0.0
     product_bytes: float = 0.0
     relaid_bytes: float = 0.0
+    activation_bytes: float = 0.0
+    largest_bytes: float = 0.0
     half: bool = False
 
 
@@ -208,18 +214,12 @@ def step_time(
 def constants() -> Constants:
     """Read the shipped constants, fitted to published rates."""
     raw = constants_document()
-    return Constants(
-        families={name: Family(**row) for name, row in raw["families"].items()},
-        launch_seconds=raw["launch_seconds"],
-        grouped_flops_per_byte=raw["grouped_flops_per_byte"],
-        blocked_flops_per_byte=raw["blocked_flops_per_byte"],
-        relaying=raw["relaying"],
-        full_precision=raw["full_precision"],
-        generations=raw["generations"],
-        other_device_spread=raw["other_device_spread"],
-    )
+    families = {name: Family(**row) for name, row in raw["families"].items()}
+    names = [name for name in Constants.__slots__ if name != "families"]
+    return Constants(families=families, **{name: raw[name] for name in names})
 
 
+@lru_cache(maxsize=1)
 def constants_document() -> dict[str, Any]:
     """Return the shipped constants with their source, date and the command that made them."""
     document: dict[str, Any] = json.loads(CONSTANTS.read_text(encoding="utf-8"))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
 from placer.market.sources.reading.web_address import LOOPBACK_INTERFACE
-from placer.profiler.target.torch_import import load_torch
+from placer.profiler.torch_import import load_torch
 from placer.profiler.workload import Workload
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def hivemind(accumulation: Accumulation) -> Iterator[Cycle]:
         use_relay=False,
         use_auto_relay=False,
     )
-    optimizer = None
+    optimizer: Any = None
     try:
         optimizer = framework.Optimizer(
             dht=dht,
@@ -130,24 +130,19 @@ def hivemind(accumulation: Accumulation) -> Iterator[Cycle]:
             averaging_timeout=10.0,
             verbose=False,
         )
-        yield _hivemind_cycle(accumulation, optimizer, lambda: run(module, batch))
+
+        def cycle() -> None:
+            for _ in range(accumulation.steps):
+                run(module, batch)
+                optimizer.step()
+                optimizer.zero_grad()
+
+        yield cycle
     finally:
         if optimizer is not None:
             optimizer.shutdown()
         dht.shutdown()
         drop_gradients(module)
-
-
-def _hivemind_cycle(
-    accumulation: Accumulation, optimizer: Any, microbatch: Callable[[], None]
-) -> Cycle:
-    def cycle() -> None:
-        for _ in range(accumulation.steps):
-            microbatch()
-            optimizer.step()
-            optimizer.zero_grad()
-
-    return cycle
 
 
 def installed(framework: str) -> bool:

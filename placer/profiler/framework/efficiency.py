@@ -16,9 +16,8 @@ from typing import Any
 
 from placer.errors import PlacerError, unknown
 from placer.profiler.framework.child import LOADING_S, Request
-from placer.profiler.steps.failures import OutOfMemory
-from placer.profiler.target.target import Target
-from placer.profiler.target.torch_import import load_torch
+from placer.profiler.target import Target
+from placer.profiler.torch_import import OutOfMemory, load_torch
 from placer.workload.profile import Efficiency
 
 FRAMEWORKS = ("none", "ddp", "hivemind")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from statistics import fmean
 
+from placer.records import replace
 from placer.workload.profile import Efficiency, load_profile, profile_names
 
 UNPUBLISHED = (1.0, 0.8, 1.0)
@@ -31,49 +32,33 @@ def published_efficiency(name: str, family: str, framework: str, reason: str = "
         ``published`` if it is this model's own figure. ``assumed`` if it is a mean over other
         models: then the interval reaches from the lowest to the highest of them.
     """
-    rows = [
-        (profile.name, profile.family, row)
+    known = [
+        (profile, row)
         for profile in map(load_profile, profile_names())
         for row in profile.efficiency
-        if row.framework == framework
+        if row.framework == framework and row.basis in ("measured", "published")
     ]
-    for model, _, row in rows:
-        if model == name and row.basis == "measured":
-            return Efficiency(
-                framework=framework,
-                value=row.value,
-                low=row.low,
-                high=row.high,
-                basis="published",
-                source=f"{reason}{row.source}",
-            )
-    measured = [(kind, row) for _, kind, row in rows if row.basis in ("measured", "published")]
-    same_family = [row for kind, row in measured if kind == family]
-    return _mean(framework, family, reason, same_family, [row for _, row in measured])
-
-
-def _mean(
-    framework: str,
-    family: str,
-    reason: str,
-    same_family: list[Efficiency],
-    measured: list[Efficiency],
-) -> Efficiency:
-    """Average over the family, else over all models, else assume `UNPUBLISHED`."""
-    rows = same_family or measured
+    for profile, row in known:
+        if profile.name == name and row.basis == "measured":
+            return replace(row, basis="published", source=f"{reason}{row.source}")
+    same = [row for profile, row in known if profile.family == family]
+    rows = same or [row for _, row in known]
     if not rows:
         value, low, high = UNPUBLISHED
-        source = f"{reason}nobody published {framework}'s share: taken as {value:g}"
-        return Efficiency(
-            framework=framework, value=value, low=low, high=high, basis="assumed", source=source
+        source = f"nobody published {framework}'s share: taken as {value:g}"
+    else:
+        value = round(fmean(row.value for row in rows), 3)
+        low, high = min(row.low for row in rows), max(row.high for row in rows)
+        which = f"{len(rows)} {family} models" if same else f"all {len(rows)} models"
+        source = (
+            f"mean of {which} of Erben et al. (PVLDB 17(6), 2024) under {framework}; "
+            f"not measured for this one"
         )
-    which = f"{len(rows)} {family} models" if same_family else f"all {len(rows)} models"
     return Efficiency(
         framework=framework,
-        value=round(fmean(row.value for row in rows), 3),
-        low=min(row.low for row in rows),
-        high=max(row.high for row in rows),
+        value=value,
+        low=low,
+        high=high,
         basis="assumed",
-        source=f"{reason}mean of {which} of Erben et al. (PVLDB 17(6), 2024) under {framework}; "
-        f"not measured for this one",
+        source=f"{reason}{source}",
     )

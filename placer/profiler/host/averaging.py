@@ -5,19 +5,19 @@ it.
 from __future__ import annotations
 
 import os
-import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import product
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from placer.errors import PlacerError
+from placer.profiler.devices import cpu_name
 from placer.profiler.host.summing import SumPoint, one_thread
-from placer.profiler.target.torch_import import load_torch
+from placer.profiler.torch_import import load_torch
 
 if TYPE_CHECKING:
     import torch
@@ -118,12 +118,7 @@ def measure_host(
             "give numbers from 1, at least two of each",
         )
     torch = load_torch()
-    cases = [
-        (kind, int(size), int(count))
-        for kind in compressions
-        for size in sizes
-        for count in tensors
-    ]
+    cases = [(kind, int(size), int(n)) for kind, size, n in product(compressions, sizes, tensors)]
     rounds: list[dict[tuple[str, int, int], tuple[float, ...]]] = []
     partial = False
     start = time.perf_counter()
@@ -135,13 +130,8 @@ def measure_host(
                 for i, case in enumerate(cases):
                     rounds[-1][case] = average_once(make_gradient(torch, *case), case[0])
                     done = (len(rounds) - 1 + (i + 1) / len(cases)) / LEAST_ROUNDS
-                    progress(
-                        min(
-                            done,
-                            (time.perf_counter() - start) / seconds if seconds > 0 else 1.0,
-                            1.0,
-                        )
-                    )
+                    spent = (time.perf_counter() - start) / seconds if seconds > 0 else 1.0
+                    progress(min(done, spent, 1.0))
     except KeyboardInterrupt:
         if not rounds or len(rounds[0]) < len(cases):
             raise
@@ -152,7 +142,7 @@ def measure_host(
     return HostMeasurement(
         points=points,
         partial=partial,
-        processor=processor(),
+        processor=cpu_name(),
         logical_cpus=os.cpu_count() or 1,
         torch_version=str(torch.__version__),
     )
@@ -224,19 +214,6 @@ def make_gradient(torch: Any, compression: str, size: int, count: int) -> list[t
     """Build ``count`` equal FP32 tensors that take about ``size`` bytes in messages."""
     elements = max(1, round(size / ELEMENT_BYTES[compression] / count))
     return [torch.full((elements,), 0.01 * (1 + i % 7)) for i in range(count)]
-
-
-def processor() -> str:
-    """Name of the processor, as the system knows it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return next(
-        (name for name in names if name),
-        platform.processor() or platform.machine() or "unknown processor",
-    )
 
 
 def _point(case: tuple[str, int, int], rounds: Sequence[tuple[float, ...]]) -> HostPoint:

@@ -78,13 +78,9 @@ def fit(points: Sequence[tuple[float, float, float]]) -> HostFit:
     values = _nonnegative(rows)
     residuals = rows @ values - 1.0
     freedom = len(points) - 2
-    sigma = math.sqrt(float(residuals @ residuals) / freedom)
-    errors = (
-        sigma
-        * student(freedom)
-        * np.sqrt(np.diag(np.linalg.inv((rows / scale).T @ (rows / scale))))
-        / scale
-    )
+    sigma = math.sqrt(float(residuals @ residuals) / freedom) * student(freedom)
+    scaled = rows / scale
+    errors = sigma * np.sqrt(np.diag(np.linalg.inv(scaled.T @ scaled))) / scale
     return HostFit(
         s_per_gb=_interval(float(values[0]), float(errors[0])),
         s_per_tensor=_interval(float(values[1]), float(errors[1])),

@@ -45,7 +45,7 @@ long per GB as A10 ones.
 """
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class HostTerm:
     """One constant of a host class: published and here, with the 90 % interval of what is measured
     in it.
@@ -140,23 +140,20 @@ def host_report(measured: HostMeasurement, host: str, today: str | None = None) 
             "the published constants are of FP16: measure it as well",
         )
     terms = _terms(fits["fp16"], kind)
+    devices = sorted(device.gpu for device in catalog.gpus.values() if device.host == kind)
     constants = HostConstants(s_per_gb=0.0, **{term.name: term.value for term in terms})
-    name = (
-        f"placer profile exchange on {measured.processor}, "
-        f"{created}{' (partial)' if measured.partial else ''}"
-    )
+    partial = " (partial)" if measured.partial else ""
     calibration = replace(
         PUBLISHED,
-        name=name,
+        name=f"placer profile exchange on {measured.processor}, {created}{partial}",
         hosts={**PUBLISHED.hosts, kind: constants},
         spreads={kind: _spread(PUBLISHED, fits["fp16"])},
     )
-    devices = tuple(sorted(device.gpu for device in catalog.gpus.values() if device.host == kind))
     report = HostReport(
         measured=measured,
         fits=fits,
         host=kind,
-        devices=devices,
+        devices=tuple(devices),
         terms=terms,
         overlay=Overlay(calibration=calibration),
         created=created,
@@ -164,9 +161,8 @@ def host_report(measured: HostMeasurement, host: str, today: str | None = None) 
     summed = report.server_sum
     if summed is None:
         return report
-    services = replace(
-        PUBLISHED.services, server_sum_bytes_per_s=summed.bytes_per_s() / summed.threads
-    )
+    each = summed.bytes_per_s() / summed.threads
+    services = replace(PUBLISHED.services, server_sum_bytes_per_s=each)
     return replace(report, overlay=Overlay(calibration=replace(calibration, services=services)))
 
 
@@ -188,16 +184,15 @@ def host_document(report: HostReport) -> dict[str, Any]:
         },
         **figures,
         "report": {
-            "fitted": [
-                *(_fitted(report, term) for term in report.terms if term.basis == "estimated"),
-                *_summed(report),
-            ],
+            "fitted": [*_fitted(report), *_summed(report)],
             "not_fitted": [
-                _not_fitted(report, term) for term in report.terms if term.basis == "assumed"
+                {**_figure(report, term), "because": f"assumed: {term.source}"}
+                for term in report.terms
+                if term.basis == "assumed"
             ],
             "runs": [],
             "errors": {"before": None, "after": None, "left_out": None},
-            "warnings": [*warnings_of(report)],
+            "warnings": warnings_of(report),
             "exchange": {
                 "host": report.host,
                 "devices": list(report.devices),
@@ -238,31 +233,19 @@ def warnings_of(report: HostReport) -> list[str]:
 def _terms(fit: HostFit, kind: str) -> tuple[HostTerm, ...]:
     base, shown = PUBLISHED.hosts[BASE], PUBLISHED.hosts[kind]
 
+    def term(name: str, unit: str, here: Interval, basis: str, source: str) -> HostTerm:
+        published = getattr(shown, name)
+        return HostTerm(name, unit, published, here.value, here.low, here.high, basis, source)
+
     def scaled(name: str, unit: str, here: Interval, reference: float) -> HostTerm:
         factor = getattr(base, name) / reference
-        return HostTerm(
-            name=name,
-            unit=unit,
-            published=getattr(shown, name),
-            value=here.value * factor,
-            low=here.low * factor,
-            high=here.high * factor,
-            basis="estimated",
-            source=f"{BASE} x {here.value / reference:.2f}, the arithmetic here over the reference",
-        )
+        ends = {end: getattr(here, end) * factor for end in ("value", "low", "high")}
+        source = f"{BASE} x {here.value / reference:.2f}, the arithmetic here over the reference"
+        return term(name, unit, Interval(**ends), "estimated", source)
 
     def kept(name: str, unit: str, why: str) -> HostTerm:
-        value, source = getattr(base, name), f"as {BASE}, {why}"
-        return HostTerm(
-            name=name,
-            unit=unit,
-            published=getattr(shown, name),
-            value=value,
-            low=value,
-            high=value,
-            basis="assumed",
-            source=source,
-        )
+        same = Interval(**dict.fromkeys(("value", "low", "high"), getattr(base, name)))
+        return term(name, unit, same, "assumed", f"as {BASE}, {why}")
 
     return (
         scaled("s_per_gb_sent", "s/GB", fit.s_per_gb, REFERENCE_S_PER_GB),
@@ -284,15 +267,17 @@ def _spread(published: Calibration, fit: HostFit) -> tuple[float, float, float]:
     return 1.0, math.exp(half), math.exp(-half)
 
 
-def _fitted(report: HostReport, term: HostTerm) -> dict[str, Any]:
-    return {
-        **_figure(report, term),
-        "value": term.value,
-        "low": term.low,
-        "high": term.high,
-        "runs": len(report.measured.of("fp16")),
-        "at_limit": term.value == 0.0,
-    }
+def _fitted(report: HostReport) -> list[dict[str, Any]]:
+    return [
+        {
+            **_figure(report, term),
+            **{name: getattr(term, name) for name in ("value", "low", "high")},
+            "runs": len(report.measured.of("fp16")),
+            "at_limit": term.value == 0.0,
+        }
+        for term in report.terms
+        if term.basis == "estimated"
+    ]
 
 
 def _summed(report: HostReport) -> list[dict[str, Any]]:
@@ -300,10 +285,7 @@ def _summed(report: HostReport) -> list[dict[str, Any]]:
     point = report.server_sum
     if point is None:
         return []
-    value, low, high = (
-        point.bytes_per_s(seconds) / point.threads
-        for seconds in (point.seconds, point.most_s, point.least_s)
-    )
+    ends = {"value": point.seconds, "low": point.most_s, "high": point.least_s}
     return [
         {
             "figure": "sum of a parameter server, each vCPU",
@@ -311,17 +293,11 @@ def _summed(report: HostReport) -> list[dict[str, Any]]:
             "key": ["server_sum_bytes_per_s"],
             "unit": "bytes/s",
             "published": PUBLISHED.services.server_sum_bytes_per_s,
-            "value": value,
-            "low": low,
-            "high": high,
+            **{end: point.bytes_per_s(s) / point.threads for end, s in ends.items()},
             "runs": point.rounds,
             "at_limit": False,
         }
     ]
-
-
-def _not_fitted(report: HostReport, term: HostTerm) -> dict[str, Any]:
-    return {**_figure(report, term), "because": f"assumed: {term.source}"}
 
 
 def _figure(report: HostReport, term: HostTerm) -> dict[str, Any]:

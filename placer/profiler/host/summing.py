@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from placer.profiler.target.torch_import import load_torch
+from placer.profiler.torch_import import load_torch
 
 if TYPE_CHECKING:
     import torch

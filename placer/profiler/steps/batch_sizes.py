@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from placer.errors import PlacerError
-from placer.profiler.steps.failures import OutOfMemory
 from placer.profiler.steps.statistics import is_flat, knee
 from placer.profiler.steps.timing import Timing
+from placer.profiler.torch_import import OutOfMemory
 
 EXPECTED_SIZES = 12
 """Batch sizes among which the time is shared out at first."""
@@ -103,23 +103,16 @@ def search(
         return True
 
     asked = None if sizes is None else sorted(set(sizes))
-    for number, size in enumerate(asked if asked is not None else _doubled(most)):
-        of = (
-            len(asked) - number if asked is not None else max(LEAST_SHARES, EXPECTED_SIZES - number)
-        )
+    doubled = (1 << power for power in range(most.bit_length()))
+    for number, size in enumerate(doubled if asked is None else asked):
+        shares = len(asked or ()) - number
+        of = max(LEAST_SHARES, EXPECTED_SIZES - number) if asked is None else shares
         if not fits(size, of + 1):
             break
         if asked is None and _at_end(findings, size, most, seconds - (clock() - start)):
             break
     if findings.failed:
         _narrow(fits, findings)
-
-
-def _doubled(most: int) -> Iterable[int]:
-    size = 1
-    while size <= most:
-        yield size
-        size *= 2
 
 
 def _at_end(findings: Findings, size: int, most: int, left: float) -> bool:

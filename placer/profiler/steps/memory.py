@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from placer.profiler.target.torch_import import load_torch
+from placer.profiler.torch_import import load_torch
 
 KIB = 1024
 STATUS = Path("/proc/self/status")

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from placer.errors import PlacerError, unknown
-from placer.profiler.target.torch_import import load_torch
+from placer.profiler.torch_import import load_torch
 from placer.workload.measurement import PRECISIONS
 
 AMPERE = (8, 0)
@@ -56,22 +56,16 @@ def _has(precision: str, device: Any) -> bool:
 
 def autocast(precision: str, device: Any) -> AbstractContextManager[Any]:
     """Return the context of a forward pass."""
-    if precision in ("fp16", "bf16"):
-        made: AbstractContextManager[Any] = load_torch().autocast(
-            device.type, dtype=_half(precision)
-        )
-        return made
-    return nullcontext()
+    if precision not in ("fp16", "bf16"):
+        return nullcontext()
+    made: AbstractContextManager[Any] = load_torch().autocast(device.type, dtype=_half(precision))
+    return made
 
 
 def grad_scaler(precision: str, device: Any) -> Any | None:
     """Return loss scaling, which only fp16 needs; None elsewhere."""
-    torch = load_torch()
-    return (
-        torch.amp.GradScaler(device.type)
-        if precision == "fp16" and device.type in ("cuda", "cpu")
-        else None
-    )
+    scales = precision == "fp16" and device.type in ("cuda", "cpu")
+    return load_torch().amp.GradScaler(device.type) if scales else None
 
 
 @contextmanager

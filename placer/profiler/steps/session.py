@@ -5,22 +5,21 @@ dataset.
 from __future__ import annotations
 
 import math
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from placer.errors import PlacerError
 from placer.profiler.steps import memory
 from placer.profiler.steps.batch_sizes import LARGEST_BATCH, Findings, search
-from placer.profiler.steps.failures import OutOfMemory, translate_failures
-from placer.profiler.steps.loading import loading_seconds_per_sample
 from placer.profiler.steps.precision import check_precision, products
 from placer.profiler.steps.stopwatch import stopwatch
 from placer.profiler.steps.timing import Effort, Timing, measure
-from placer.profiler.steps.training_step import FunctionStep, StepFunction, TrainingStep
-from placer.profiler.target.torch_import import load_torch
-from placer.profiler.workload import Workload
+from placer.profiler.steps.training_step import FunctionStep, TrainingStep
+from placer.profiler.torch_import import OutOfMemory, load_torch, translate_failures
+from placer.profiler.workload import StepFunction, Workload
 from placer.records import replace
 from placer.units import format_bytes
 
@@ -33,6 +32,8 @@ MEMORY_SHARE = 0.9
 """Share of the host's free memory that a batch may be expected to take."""
 LEAST_ACCUMULATED_STEPS = 3
 SEED = 0
+MOST_BATCHES = 50
+"""Batches of a dataset after which the median is known well enough."""
 
 Progress = Callable[[str], None]
 
@@ -136,11 +137,8 @@ class Session:
         knee = findings.timings[findings.knee]
         if effort.steps is None:
             # The device may be slower by now: the interval must include that.
-            self._visit(
-                findings.precision,
-                knee,
-                replace(effort, seconds=left / (2 if accumulation > 1 else 1)),
-            )
+            again = replace(effort, seconds=left / (2 if accumulation > 1 else 1))
+            self._visit(findings.precision, knee, again)
         if accumulation > 1:
             findings.accumulated = Timing(batch_size=knee.batch_size, accumulation=accumulation)
             self._visit(findings.precision, findings.accumulated, replace(effort, seconds=left / 2))
@@ -150,10 +148,11 @@ class Session:
         device, size = self.plan.device, timing.batch_size
         timing.done = False
         with translate_failures(f"at batch size {size:,}"):
-            if isinstance(self.subject, StepFunction):
-                step: Any = FunctionStep(self.subject, size)
-            else:
-                step = TrainingStep(self.subject, device, precision, size, timing.accumulation)
+            step: TrainingStep | FunctionStep = (
+                FunctionStep(self.subject, size)
+                if isinstance(self.subject, StepFunction)
+                else TrainingStep(self.subject, device, precision, size, timing.accumulation)
+            )
             odd = step.check()
             if odd is not None:
                 self.notes.append(f"{precision}: {odd}")
@@ -164,11 +163,12 @@ class Session:
                 effort,
                 after_block=lambda: self.progress(_words(precision, timing)),
             )
-        timing.device_memory_bytes = _of_two(
-            max, timing.device_memory_bytes, memory.device_peak_bytes(device)
-        )
+        used, host = memory.device_peak_bytes(device), memory.host_peak_bytes()
+        if used is not None:
+            timing.device_memory_bytes = max(used, timing.device_memory_bytes or 0)
         # A larger batch does not give all its memory back: the visit that used less is right.
-        timing.host_memory_bytes = _of_two(min, timing.host_memory_bytes, memory.host_peak_bytes())
+        if host is not None:
+            timing.host_memory_bytes = min(host, timing.host_memory_bytes or host)
 
     def _accumulation(self, findings: Findings, seconds: float) -> int:
         """Choose the batches of an optimizer step: up to the target batch size, as many as
@@ -231,6 +231,40 @@ def _words(precision: str, timing: Timing) -> str:
     )
 
 
-def _of_two(choose: Callable[[list[int]], int], one: int | None, other: int | None) -> int | None:
-    known = [size for size in (one, other) if size is not None]
-    return choose(known) if known else None
+def loading_seconds_per_sample(samples: Iterable[Any], seconds: float) -> float | None:
+    """Measure the median seconds for a batch of a dataset over its samples; the first batch, which
+    starts workers and opens files, does not count.
+
+    Parameters
+    ----------
+    samples
+        Batches.
+    seconds
+        Stop after this long.
+
+    Returns
+    -------
+    float | None
+        None if there are fewer than two batches, or no tensor in them that tells how many samples
+        they have.
+    """
+    times: list[float] = []
+    start = last = time.perf_counter()
+    for number, batch in enumerate(samples):
+        now = time.perf_counter()
+        count = samples_in(batch)
+        if count and number:
+            times.append((now - last) / count)
+        if number >= MOST_BATCHES or now - start > seconds:
+            break
+        last = time.perf_counter()
+    return statistics.median(times) if times else None
+
+
+def samples_in(batch: Any) -> int | None:
+    """Count the samples of a batch: the first dimension of its first tensor."""
+    if isinstance(batch, load_torch().Tensor):
+        return int(batch.shape[0]) if batch.dim() else None
+    values = batch.values() if isinstance(batch, Mapping) else batch
+    parts = values if isinstance(batch, (Mapping, list, tuple)) else ()
+    return next((samples for samples in map(samples_in, parts) if samples), None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from placer.profiler.steps.statistics import FEW, STABLE, MedianInterval, median_interval, quartiles
 from placer.profiler.steps.stopwatch import Stopwatch, phases
 from placer.profiler.steps.training_step import Step
-from placer.workload.measurement import Point, Seconds
+from placer.workload.measurement import Point
 
 BLOCK_SECONDS = 0.1
 """Length of a block: short steps are measured in blocks, whose means differ less and depend less on
@@ -96,18 +96,13 @@ class Timing:
             FLOP/s of the device's data sheet, if known.
         """
         samples, step = self.batch_size * self.accumulation, self.interval
-        share = (
-            flops_per_sample * self.samples_per_second / peak_flops
-            if flops_per_sample and peak_flops
-            else None
-        )
+        flops = self.samples_per_second * (flops_per_sample or 0.0)
+        each = {name: quartiles(seconds) for name, seconds in self.steps.items()}
         return Point(
             batch_size=self.batch_size,
             accumulation=self.accumulation,
-            step=quartiles(self.steps["step"]),
-            forward=self._phase("forward"),
-            backward=self._phase("backward"),
-            optimizer=self._phase("optimizer"),
+            step=each["step"],
+            **{name: each.get(name) for name in ("forward", "backward", "optimizer")},
             samples_per_second=samples / step.value,
             low=samples / step.high,
             high=samples / step.low,
@@ -115,12 +110,9 @@ class Timing:
             steps=len(self.steps["step"]),
             device_memory_bytes=self.device_memory_bytes,
             host_memory_bytes=self.host_memory_bytes,
-            fraction_of_peak=share,
+            fraction_of_peak=flops / peak_flops if flops and peak_flops else None,
             partial=not self.done,
         )
-
-    def _phase(self, name: str) -> Seconds | None:
-        return quartiles(self.steps[name]) if name in self.steps else None
 
 
 def measure(

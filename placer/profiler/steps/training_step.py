@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from placer.errors import PlacerError
 from placer.profiler.steps.precision import autocast, grad_scaler
 from placer.profiler.steps.stopwatch import Marks, Stopwatch
-from placer.profiler.target.torch_import import load_torch
-from placer.profiler.workload import Workload
+from placer.profiler.workload import StepFunction, Workload, check_loss
 
 
 class Step(Protocol):
@@ -19,26 +15,6 @@ class Step(Protocol):
 
     def __call__(self, watch: Stopwatch) -> Marks:
         """Run once."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepFunction:
-    """A user's function that trains one batch of n samples: only whole steps can be timed.
-
-    Parameters
-    ----------
-    name, source
-        As of a `Workload`.
-    run
-        ``step(batch_size)``; what it returns is ignored.
-    module
-        The model that it trains, if it says so in its attribute ``module``.
-    """
-
-    name: str
-    source: str
-    run: Callable[[int], Any]
-    module: Any | None = None
 
 
 class TrainingStep:
@@ -68,28 +44,25 @@ class TrainingStep:
         batch_size: int,
         accumulation: int = 1,
     ) -> None:
-        self.workload, self.device, self.precision, self.accumulation = (
-            workload,
-            device,
-            precision,
-            accumulation,
-        )
-        self.batch = workload.batch(batch_size, device)
-        self.optimizer = workload.optimizer(
-            [p for p in workload.module.parameters() if p.requires_grad]
-        )
+        self.workload, self.device, self.precision = workload, device, precision
+        self.accumulation, self.batch = accumulation, workload.batch(batch_size, device)
+        trained = [p for p in workload.module.parameters() if p.requires_grad]
+        self.optimizer = workload.optimizer(trained)
         for group in self.optimizer.param_groups:
             group["lr"] = 0.0
         self.scaler = grad_scaler(precision, device)
         workload.module.train()
         self.optimizer.zero_grad(set_to_none=True)
 
+    def _loss(self) -> Any:
+        with autocast(self.precision, self.device):
+            return self.workload.loss(self.workload.module, self.batch)
+
     def __call__(self, watch: Stopwatch) -> Marks:
         """Run one optimizer step."""
         marks = [("start", watch.mark())]
         for _ in range(self.accumulation):
-            with autocast(self.precision, self.device):
-                loss = self.workload.loss(self.workload.module, self.batch)
+            loss = self._loss()
             marks.append(("forward", watch.mark()))
             loss = loss / self.accumulation if self.accumulation > 1 else loss
             (loss if self.scaler is None else self.scaler.scale(loss)).backward()
@@ -103,52 +76,23 @@ class TrainingStep:
         return [*marks, ("optimizer", watch.mark())]
 
     def check(self) -> str | None:
-        """Look at the loss once.
-
-        Returns
-        -------
-        str | None
-            What is odd about it, but does not hinder a measurement.
+        """Say what is odd about the loss.
 
         Raises
         ------
         PlacerError
             If it is no scalar that a gradient can be taken of.
         """
-        with autocast(self.precision, self.device):
-            loss = self.workload.loss(self.workload.module, self.batch)
+        loss = self._loss()
         check_loss(self.workload, loss)
-        return (
-            None
-            if math.isfinite(float(loss.detach()))
-            else f"the loss is {float(loss.detach())}: the training would learn nothing"
-        )
-
-
-def check_loss(workload: Workload, loss: Any) -> None:
-    """Refuse a loss that is no scalar, or that no gradient can be taken of.
-
-    Raises
-    ------
-    PlacerError
-        Says what it is.
-    """
-    torch = load_torch()
-    if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad:
-        return
-    kind = type(loss).__name__
-    if isinstance(loss, torch.Tensor):
-        kind = f"a tensor of shape {tuple(loss.shape)}" + (
-            "" if loss.requires_grad else " without a gradient"
-        )
-    raise PlacerError(
-        f"the loss of {workload.source or workload.name} is {kind}",
-        "return a scalar that has a gradient",
-    )
+        value = float(loss.detach())
+        if math.isfinite(value):
+            return None
+        return f"the loss is {value}: the training would learn nothing"
 
 
 class FunctionStep:
-    """A `StepFunction` at one batch size, called ``accumulation`` times."""
+    """A `StepFunction` at one batch size."""
 
     def __init__(self, function: StepFunction, batch_size: int) -> None:
         self.function, self.batch_size = function, batch_size

@@ -27,8 +27,7 @@ def load() -> None:
 
     from placer.launch.runtime.processes import rank_run  # noqa: F401 - what a rank works with
     from placer.launch.runtime.strategies import MODULES
-    from placer.profiler.devices import device_facts  # noqa: F401
-    from placer.profiler.target import target  # noqa: F401
+    from placer.profiler import devices, target  # noqa: F401
 
     torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     for name in {*MODULES.values()}:

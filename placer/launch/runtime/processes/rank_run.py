@@ -241,8 +241,8 @@ def made_trainer(
     """Make the model from the same seed everywhere; an island cuts it."""
     import torch
 
-    from placer.profiler.devices.device_facts import choose_device
-    from placer.profiler.target.target import load_target
+    from placer.profiler.devices import choose_device
+    from placer.profiler.target import load_target
     from placer.profiler.workload import Workload
 
     if settings.threads:

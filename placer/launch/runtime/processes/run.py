@@ -23,7 +23,7 @@ from placer.launch.runtime.processes.store_processes import local_object_stores
 from placer.launch.runtime.run_plan import RunPlan
 from placer.launch.runtime.training.context import Settings
 from placer.market.sources.reading.web_address import is_loopback
-from placer.profiler.target.target import check_target
+from placer.profiler.target import check_target
 from placer.records import replace
 from placer.units import counted
 

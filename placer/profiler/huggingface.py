@@ -14,13 +14,19 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from placer.errors import PlacerError
+from placer.market.catalog import Catalog
 from placer.profiler.builtin.batches import generator, images, masked_text
-from placer.profiler.target.torch_import import load_torch
+from placer.profiler.torch_import import load_torch
 from placer.profiler.workload import Workload
 from placer.version import install_line
 from placer.workload.architecture import LONGEST_SEQUENCE, Architecture
 from placer.workload.models.configuration import Configuration, read_configuration
-from placer.workload.models.configured_decoder import USUAL_TOKENS, configured_decoder
+from placer.workload.models.configured_decoder import (
+    USUAL_TOKENS,
+    configured_decoder,
+    configured_model,
+)
+from placer.workload.profile import ModelProfile
 
 if TYPE_CHECKING:
     import torch
@@ -97,6 +103,30 @@ def from_config(path: str | Path, tokens: int | None = None) -> Workload:
         _prepare_for_training(config)
         task, module = _make(transformers, config)
     return _workload(asked, config, task, module, tokens)
+
+
+def counted_profile(asked: Configuration, catalog: Catalog) -> ModelProfile:
+    """Count a model whose dimensions the configuration does not give in a known way.
+
+    Parameters
+    ----------
+    asked
+        Of any model that transformers can make without code of others.
+    catalog
+        Whose GPUs get estimated rates; language models need none.
+
+    Raises
+    ------
+    PlacerError
+        If PyTorch or transformers is missing, or cannot make the model.
+    """
+    from placer.profiler.estimate.estimate import estimate
+
+    with load_torch().device("meta"):  # no memory for weights
+        workload = from_config(asked.file)
+    if workload.architecture is not None:
+        return configured_model(asked, workload.architecture)
+    return estimate(workload, catalog).to_profile()
 
 
 def _workload(
@@ -295,6 +325,12 @@ def _text(config: Any, samples: int, tokens: int, device: torch.device) -> Any:
     )
 
 
+def _labels(config: Any, samples: int, device: torch.device) -> Any:
+    return load_torch().randint(
+        config.num_labels, (samples,), device=device, generator=generator(device)
+    )
+
+
 def _hidden(config: Any, samples: int, tokens: int, device: torch.device) -> dict[str, Any]:
     text, labels = masked_text(samples, tokens, _vocabulary(config), device)
     return {"input_ids": text, "labels": labels}
@@ -306,10 +342,8 @@ def _next(config: Any, samples: int, tokens: int, device: torch.device) -> dict[
 
 
 def _classes(config: Any, samples: int, tokens: int, device: torch.device) -> dict[str, Any]:
-    labels = load_torch().randint(
-        config.num_labels, (samples,), device=device, generator=generator(device)
-    )
-    return {"input_ids": _text(config, samples, tokens, device), "labels": labels}
+    text = _text(config, samples, tokens, device)
+    return {"input_ids": text, "labels": _labels(config, samples, device)}
 
 
 def _tags(config: Any, samples: int, tokens: int, device: torch.device) -> dict[str, Any]:
@@ -329,45 +363,20 @@ def _speech(config: Any, samples: int, tokens: int, device: torch.device) -> dic
     return {"input_features": spectra, "labels": _text(config, samples, tokens, device)}
 
 
-CAUSAL = "AutoModelForCausalLM"
-SPEECH = "AutoModelForSpeechSeq2Seq"
+CAUSAL, SPEECH = "AutoModelForCausalLM", "AutoModelForSpeechSeq2Seq"
+_GENERATING, _MASKED = ("ForConditionalGeneration",), ("ForMaskedLM", "ForPreTraining")
 TASKS = (
-    _Task(
-        ("ForMaskedLM", "ForPreTraining"),
-        "AutoModelForMaskedLM",
-        "masked language model, {tokens} tokens",
-        _hidden,
-    ),
-    _Task(("ForConditionalGeneration",), SPEECH, "speech to {tokens} tokens", _speech),
-    _Task(
-        ("ForConditionalGeneration",),
-        "AutoModelForSeq2SeqLM",
-        "{tokens} tokens to {tokens} tokens",
-        _next,
-    ),
-    _Task(
-        ("ForCausalLM", "LMHeadModel"),
-        CAUSAL,
-        "language model, {tokens} tokens",
-        _next,
-    ),
-    _Task(
-        ("ForImageClassification",),
-        "AutoModelForImageClassification",
-        "pictures of {size} x {size}",
-        _pictures,
-    ),
-    _Task(
-        ("ForSequenceClassification",),
-        "AutoModelForSequenceClassification",
-        "classes of texts of {tokens} tokens",
-        _classes,
-    ),
-    _Task(
-        ("ForTokenClassification",),
-        "AutoModelForTokenClassification",
-        "classes of {tokens} tokens",
-        _tags,
+    _Task(_MASKED, "AutoModelForMaskedLM", "masked language model, {tokens} tokens", _hidden),
+    _Task(_GENERATING, SPEECH, "speech to {tokens} tokens", _speech),
+    _Task(_GENERATING, "AutoModelForSeq2SeqLM", "{tokens} tokens to {tokens} tokens", _next),
+    _Task(("ForCausalLM", "LMHeadModel"), CAUSAL, "language model, {tokens} tokens", _next),
+    *(
+        _Task((f"For{kind}",), f"AutoModelFor{kind}", words, batch)
+        for kind, words, batch in (
+            ("ImageClassification", "pictures of {size} x {size}", _pictures),
+            ("SequenceClassification", "classes of texts of {tokens} tokens", _classes),
+            ("TokenClassification", "classes of {tokens} tokens", _tags),
+        )
     ),
 )
 """In the order in which they are tried for a configuration that names none."""

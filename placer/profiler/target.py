@@ -4,28 +4,29 @@ Hugging Face config.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec
 from types import NoneType
 from typing import Any
 
 from placer.errors import PlacerError
-from placer.profiler.steps.failures import one_line
-from placer.profiler.steps.training_step import StepFunction
-from placer.profiler.target.module_source import check_source, no_function
-from placer.profiler.target.torch_import import load_torch
-from placer.profiler.workload import Workload
+from placer.profiler.torch_import import load_torch, one_line
+from placer.profiler.workload import StepFunction, Workload
 from placer.records import replace
 
 PROTOCOL = (
     "return a placer.profiler.workload.Workload, (module, batch), (module, batch, "
     "loss) or a step function; see placer profile --help"
 )
+MADE_AS_IT_RUNS = {"*", "__getattr__", "globals", "vars", "exec", "setattr"}
+"""Names by which a module can have functions that its source does not name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,19 +109,17 @@ def load_target(
     else:
         assert target is not None
         kind, _, rest = target.partition(":")
-        subject = _hugging_face(rest, seq_len) if kind == "hf" else _made(_called(target), target)
+        if kind == "hf":
+            from placer.profiler.huggingface import from_config
+
+            subject = from_config(rest, seq_len)
+        else:
+            subject = _made(_called(target), target)
     if seq_len is not None and not (target or "").startswith("hf:"):
         raise PlacerError(
             "--seq-len is for hf:FILE", "the code of another target makes its own batches"
         )
     return subject if name is None else replace(subject, name=name)
-
-
-def _hugging_face(path: str, seq_len: int | None) -> Workload:
-    from placer.profiler.target.huggingface import from_config
-
-    workload: Workload = from_config(path, seq_len)
-    return workload
 
 
 def check_target(target: str) -> None:
@@ -150,6 +149,46 @@ def check_target(target: str) -> None:
         )
     if spec is not None:
         check_source(spec, function_name)
+
+
+def check_source(spec: ModuleSpec, function_name: str) -> None:
+    """Refuse a module whose source is no Python or names no such function; one without source, or
+    that makes names as it runs, passes.
+
+    Raises
+    ------
+    PlacerError
+        Names the functions that the source defines.
+    """
+    try:
+        source = getattr(spec.loader, "get_source", lambda name: None)(spec.name)
+        tree = ast.parse(source or "")
+    except SyntaxError as error:
+        raise PlacerError(
+            f"cannot import {spec.name}: {type(error).__name__}: {one_line(error)}",
+            "correct the module",
+        ) from None
+    except (ImportError, ValueError, RecursionError, MemoryError):
+        return
+    functions, names = (ast.FunctionDef, ast.AsyncFunctionDef), set()
+    for node in ast.walk(tree):
+        if isinstance(node, (*functions, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.alias):
+            names.add((node.asname or node.name).split(".")[0])
+        elif isinstance(node, ast.Name):
+            names.add(node.id)
+    if source is not None and function_name not in names and not names & MADE_AS_IT_RUNS:
+        defined = sorted(node.name for node in tree.body if isinstance(node, functions))
+        raise no_function(spec.name, function_name, defined)
+
+
+def no_function(module_name: str, function_name: str, defined: Sequence[str]) -> PlacerError:
+    """Build the error of a module without a function."""
+    return PlacerError(
+        f"{module_name} has no function '{function_name}'",
+        f"it has: {', '.join(defined[:8]) or 'none'}",
+    )
 
 
 def _names(target: str) -> tuple[str, str]:
@@ -251,40 +290,31 @@ def _made(returned: Any, target: str) -> Workload | StepFunction:
 
 def _check(workload: Workload, target: str) -> None:
     """Refuse a workload whose parts are of the wrong kind, before time is spent on it."""
-    wrong = [
-        *(
-            name
-            for name in ("name", "title", "family", "source")
-            if not _is_words(getattr(workload, name), empty=name == "source")
-        ),
-        *(name for name in ("batch", "loss", "optimizer") if not callable(getattr(workload, name))),
-        *(
-            name
-            for name in ("target_batch_size", "microbatch")
-            if not _is_count(getattr(workload, name))
-        ),
-        *(["module"] if not isinstance(workload.module, load_torch().nn.Module) else []),
-        *(
-            ["samples"]
-            if not isinstance(workload.samples, (Iterable, NoneType))
-            and not hasattr(workload.samples, "__getitem__")
-            else []
-        ),
-    ]
-    if wrong:
-        value = ascii(getattr(workload, wrong[0]))[:80]
-        raise PlacerError(
-            f"the Workload of {target}: {wrong[0]} is {value}",
-            "see placer.profiler.workload for what each part is",
-        )
 
+    def is_words(value: Any) -> bool:
+        return isinstance(value, str) and value.isprintable() and bool(value.strip())
 
-def _is_words(value: Any, *, empty: bool) -> bool:
-    return isinstance(value, str) and value.isprintable() and (empty or bool(value.strip()))
+    def is_count(value: Any) -> bool:
+        return value is None or (isinstance(value, int) and value >= 1)
 
+    def is_samples(value: Any) -> bool:
+        return isinstance(value, (Iterable, NoneType)) or hasattr(value, "__getitem__")
 
-def _is_count(value: Any) -> bool:
-    return value is None or (isinstance(value, int) and value >= 1)
+    right: dict[str, Callable[[Any], bool]] = {
+        **dict.fromkeys(("name", "title", "family"), is_words),
+        "source": lambda value: value == "" or is_words(value),
+        **dict.fromkeys(("batch", "loss", "optimizer"), callable),
+        **dict.fromkeys(("target_batch_size", "microbatch"), is_count),
+        "module": lambda value: isinstance(value, load_torch().nn.Module),
+        "samples": is_samples,
+    }
+    for name, ok in right.items():
+        value = getattr(workload, name)
+        if not ok(value):
+            raise PlacerError(
+                f"the Workload of {target}: {name} is {ascii(value)[:80]}",
+                "see placer.profiler.workload for what each part is",
+            )
 
 
 def _kind(returned: Any) -> str:

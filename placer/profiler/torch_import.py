@@ -1,14 +1,15 @@
-"""What can go wrong in the measured code: too little memory, which is an answer, and everything
-else, which is its author's.
+"""PyTorch, imported when it is needed, and what can go wrong in the code that it runs: too little
+memory, which is an answer, and everything else, which is its author's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 
 from placer.errors import PlacerError
-from placer.profiler.target.torch_import import load_torch
+from placer.version import install_line
 
 WORDS = (
     "out of memory",
@@ -20,6 +21,25 @@ WORDS = (
 """How PyTorch and its libraries say that memory ran out, where they raise a plain RuntimeError."""
 
 
+def load_torch() -> ModuleType:
+    """Import PyTorch.
+
+    Raises
+    ------
+    PlacerError
+        If it is not installed.
+    """
+    try:
+        import torch
+    except ImportError:
+        raise PlacerError(
+            "placer profile needs PyTorch, which is not installed",
+            f"install it: {install_line('profile')}",
+        ) from None
+    loaded: ModuleType = torch
+    return loaded
+
+
 class OutOfMemory(Exception):  # noqa: N818 - it is no error: it ends the search for the largest batch
     """A batch size does not fit."""
 
@@ -27,12 +47,7 @@ class OutOfMemory(Exception):  # noqa: N818 - it is no error: it ends the search
 @contextmanager
 def translate_failures(doing: str) -> Iterator[None]:
     """Turn what the measured code raises into `OutOfMemory`, or into one line that says what it was
-    doing.
-
-    Parameters
-    ----------
-    doing
-        Follows "the measured code fails": ``at batch size 8``.
+    doing, such as ``at batch size 8``.
 
     Raises
     ------
@@ -45,9 +60,7 @@ def translate_failures(doing: str) -> Iterator[None]:
         yield
     except (PlacerError, OutOfMemory, KeyboardInterrupt):
         raise
-    except (
-        BaseException
-    ) as error:  # sys.exit, and exceptions of the user's own, end the measured code and not placer
+    except BaseException as error:  # sys.exit, too, ends the measured code and not placer
         if is_out_of_memory(error):
             reason = one_line(error) if str(error).strip() else "out of memory"
             raise OutOfMemory(reason) from None  # without its frames, which hold the memory
@@ -57,8 +70,7 @@ def translate_failures(doing: str) -> Iterator[None]:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Tell a lack of memory from other failures."""
-    torch = load_torch()
-    if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
+    if isinstance(error, (MemoryError, load_torch().cuda.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in WORDS)
 

@@ -1,0 +1,327 @@
+"""Devices: which one this is, its driver and clocks, and the peak speeds of GPUs by data sheet."""
+
+from __future__ import annotations
+
+import csv
+import os
+import platform
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+from placer.errors import PlacerError
+from placer.market.books.csv_rows import read_rows
+from placer.market.books.folders import shipped_catalogs
+from placer.market.catalog import Gpu
+from placer.profiler.torch_import import load_torch
+from placer.units import GIB, counted
+from placer.version import install_line
+from placer.workload.measurement import PRECISIONS
+
+BUSY_SHARE = 0.5
+"""Load by other programs for each CPU above which the user gets a note."""
+_TABLE = Path(__file__).with_name("devices.csv")
+_MAKERS = re.compile(r"^((NVIDIA|Tesla|Quadro|GRID)\s+)+", re.IGNORECASE)
+_OWN_MEMORY = (0.8, 1.15)
+"""Memory that PyTorch may report over the catalog's: error correction and the driver take some, a
+slice (MIG) has much less.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Device:
+    """One device of the catalog with the peaks of its data sheet.
+
+    Parameters
+    ----------
+    generation
+        Architecture, such as ``ampere``; None where nobody has said.
+    peak_flops
+        Dense FLOP/s by precision, never the figure with sparsity; None where the hardware has no
+        units for it.
+    memory_bytes, memory_bytes_per_second
+        What a program can use, and the bandwidth.
+    source, as_of
+        Data sheets and their date.
+    """
+
+    gpu: str
+    generation: str | None
+    peak_flops: Mapping[str, float | None]
+    memory_bytes: float
+    memory_bytes_per_second: float
+    source: str
+    as_of: str
+
+    def peak(self, precision: str) -> float | None:
+        """Return FLOP/s at a precision: TF32 falls back to FP32 as PyTorch does; None
+        without BF16 units.
+        """
+        peak = self.peak_flops[precision]
+        return self.peak_flops["fp32"] if peak is None and precision == "tf32" else peak
+
+
+def device(name: str) -> Device | None:
+    """Look up the peaks of a GPU by its name in the catalog; None if the shipped table lacks it.
+
+    >>> device("A10").peak_flops["fp16"]
+    125000000000000.0
+    >>> device("T4").peak_flops["bf16"] is None
+    True
+    """
+    gpu = _shipped_gpus().get(name)
+    return None if gpu is None or gpu.kind != "gpu" else device_of(gpu)
+
+
+def device_of(gpu: Gpu) -> Device:
+    """Return the peaks of a catalog's row.
+
+    Notes
+    -----
+    FP16 FLOP/s, memory and bandwidth are the catalog's. The other precisions come from devices.csv;
+    a GPU that a user's catalog alone has lacks them.
+    """
+    row = _table().get(gpu.gpu, {})
+    tflops = {name: row.get(f"{name}_tflops") for name in PRECISIONS if name != "fp16"}
+    peaks = {name: float(value) * 1e12 if value else None for name, value in tflops.items()}
+    return Device(
+        gpu=gpu.gpu,
+        generation=row.get("generation"),
+        peak_flops=MappingProxyType({**peaks, "fp16": gpu.fp16_tflops * 1e12}),
+        memory_bytes=gpu.memory_gib * GIB,
+        memory_bytes_per_second=gpu.memory_gb_per_s * 1e9,
+        source=row.get("source", gpu.source),
+        as_of=row.get("as_of", gpu.as_of),
+    )
+
+
+def catalog_name(torch_name: str, memory_bytes: float | None = None) -> str | None:
+    """Name in the catalog of what ``torch.cuda.get_device_name()`` says; None if the catalog has no
+    such GPU, or the device has less memory (``total_memory``) as a slice of a GPU (MIG) does.
+
+    >>> catalog_name("NVIDIA A100-SXM4-40GB", 42_298_834_944), catalog_name("Tesla T4")
+    ('A100-40', 'T4')
+    >>> catalog_name("NVIDIA GeForce RTX 4080") is None
+    True
+    """
+    short = _MAKERS.sub("", torch_name.strip()).lower()
+    for name, row in _table().items():
+        if short in row["torch_names"].lower().split(";"):
+            whole = _shipped_gpus()[name].memory_gib * GIB
+            low, high = _OWN_MEMORY
+            return name if memory_bytes is None or low <= memory_bytes / whole <= high else None
+    return None
+
+
+def gpu_name(device_name: str, memory_bytes: int | None = None) -> str:
+    """Name of a GPU in rates: the catalog's, else its own without the maker's.
+
+    >>> gpu_name("Tesla T4"), gpu_name("NVIDIA GeForce RTX 4080")
+    ('T4', 'GeForce-RTX-4080')
+    """
+    own = re.sub(r"[^A-Za-z0-9.]+", "-", re.sub(r"^((NVIDIA|Tesla)\s+)+", "", device_name))
+    return catalog_name(device_name, memory_bytes) or own.strip("-") or "gpu"
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, dict[str, str]]:
+    with _TABLE.open(encoding="utf-8", newline="") as handle:
+        return {row["gpu"]: row for row in csv.DictReader(handle)}
+
+
+@lru_cache(maxsize=1)
+def _shipped_gpus() -> dict[str, Gpu]:
+    """Return the devices of every book and those of single shipped books."""
+    files = sorted(shipped_catalogs().rglob("gpus.csv"))
+    return {row["gpu"]: Gpu(**row) for file in files for row in read_rows(file, "gpus.csv")}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GpuDriver:
+    """The version of a driver and current clocks in MHz; None for what NVML does not tell."""
+
+    version: str | None = None
+    clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeviceFacts:
+    """A device as it is named in rates and by PyTorch, with driver and current clocks where they
+    can be read.
+    """
+
+    gpu: str
+    device: str
+    device_name: str
+    driver: str | None
+    clock_mhz: float | None
+    memory_clock_mhz: float | None
+    threads: int
+    torch: str
+
+
+def choose_device(name: str | None) -> Any:
+    """Find a device: the one named, else the first GPU, else the CPU.
+
+    Raises
+    ------
+    PlacerError
+        If it is not there.
+    """
+    torch, known = load_torch(), "known: cpu, cuda:0, cuda:1 ..., mps"
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    if name is None:
+        return torch.device("cuda:0" if cuda else "mps" if mps else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise PlacerError(f"unknown device '{name}'", known) from None
+    if device.type not in ("cpu", "cuda", "mps"):
+        raise PlacerError(f"device '{name}' cannot be measured", known)
+    count = torch.cuda.device_count() if cuda else 0
+    if device.type == "cuda" and (device.index or 0) >= count:
+        raise PlacerError(
+            f"there is no device '{name}': PyTorch {torch.__version__} sees {count} CUDA devices",
+            "try --device cpu",
+        )
+    if device.type == "mps" and not mps:
+        raise PlacerError("there is no device 'mps' on this machine", "try --device cpu")
+    words = (device.type, device.index or 0) if device.type == "cuda" else (device.type,)
+    return torch.device(*words)
+
+
+def facts(device: Any) -> DeviceFacts:
+    """Read name, driver and clocks of a device; its clocks are right while it is still warm."""
+    torch = load_torch()
+    name, gpu, driver = cpu_name(), device.type, GpuDriver()
+    if device.type == "cuda":
+        told = torch.cuda.get_device_properties(device)
+        name = torch.cuda.get_device_name(device)
+        gpu = gpu_name(name, told.total_memory)
+        if has_nvml(device):
+            uuid = getattr(told, "uuid", None)
+            driver = read_driver(None if uuid is None else str(uuid), device.index or 0)
+    return DeviceFacts(
+        gpu=gpu,
+        device=str(device),
+        device_name=name,
+        driver=driver.version,
+        clock_mhz=driver.clock_mhz,
+        memory_clock_mhz=driver.memory_clock_mhz,
+        threads=torch.get_num_threads(),
+        torch=str(torch.__version__),
+    )
+
+
+def has_nvml(device: Any) -> bool:
+    """Tell whether a device is an NVIDIA GPU; PyTorch calls those of AMD CUDA devices as well."""
+    return device.type == "cuda" and load_torch().version.cuda is not None
+
+
+def busy_words() -> str | None:
+    """Say that other programs slow down what is measured on this CPU; None if they hardly do.
+
+    Notes
+    -----
+    The load average counts programs that run or want to, and this one is one of them.
+    """
+    try:
+        load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    except (OSError, AttributeError):
+        return None
+    if load < 1 + BUSY_SHARE * cores:
+        return None
+    return (
+        f"the machine is busy (load {load:.1f} on {counted(cores, 'CPU')}): expect wide "
+        f"intervals and lower speeds"
+    )
+
+
+def cpu_name() -> str:
+    """Return the model of this machine's processor, as the system knows it."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as rows:  # noqa: PTH123 - one row of a long file
+            for row in rows:
+                name = row.partition(":")[2].strip()
+                if row.startswith("model name") and name:
+                    return name
+    except OSError:
+        pass
+    return platform.processor() or platform.machine() or "cpu"
+
+
+def load_nvml() -> ModuleType:
+    """Import NVIDIA's binding of NVML.
+
+    Raises
+    ------
+    PlacerError
+        If it is not installed.
+    """
+    try:
+        import pynvml
+    except ImportError:
+        raise PlacerError(
+            "the clocks of a GPU are read with nvidia-ml-py, which is not installed",
+            f"install it: {install_line('profile')}",
+        ) from None
+    loaded: ModuleType = pynvml
+    return loaded
+
+
+def read_driver(uuid: str | None, index: int = 0) -> GpuDriver:
+    """Read the driver and the clocks of one GPU.
+
+    Parameters
+    ----------
+    uuid
+        Universally unique identifier without the prefix ``GPU-``; None where PyTorch has none.
+    index
+        Number of the GPU on the machine, for want of an identifier.
+
+    Raises
+    ------
+    PlacerError
+        If nvidia-ml-py is not installed.
+
+    Notes
+    -----
+    A machine without a driver, a GPU that is gone and a figure that this GPU does not tell (a
+    slice of a GPU tells no clocks) are None: a measurement is worth keeping without them.
+    """
+    nvml = load_nvml()
+
+    def told(ask: Callable[..., Any], *words: Any) -> Any:
+        try:
+            return ask(*words)
+        except nvml.NVMLError:
+            return None
+
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return GpuDriver()
+    try:
+        version = told(nvml.nvmlSystemGetDriverVersion)
+        handle = (
+            told(nvml.nvmlDeviceGetHandleByUUID, f"GPU-{uuid}".encode())
+            if uuid
+            else told(nvml.nvmlDeviceGetHandleByIndex, index)
+        )
+        clocks = [
+            None if handle is None else told(nvml.nvmlDeviceGetClockInfo, handle, kind) or None
+            for kind in (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM)
+        ]
+    finally:
+        told(nvml.nvmlShutdown)
+    mhz = [None if clock is None else float(clock) for clock in clocks]
+    return GpuDriver(
+        version=version.decode() if isinstance(version, bytes) else version,
+        clock_mhz=mhz[0],
+        memory_clock_mhz=mhz[1],
+    )

@@ -1,1 +1,0 @@
-"""Devices: their names, their peak speeds and which one this machine has."""

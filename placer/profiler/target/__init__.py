@@ -1,1 +1,0 @@
-"""What is measured: a function of the user, a built-in model, a Hugging Face configuration."""
