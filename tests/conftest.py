@@ -99,7 +99,7 @@ SLOW = (
     "solvers/test_milp.py",
     "solvers/test_solvers.py",
     "solving/test_batch_range.py",
-    "validation/test_reproduce.py",
+    "reproduction/test_reproduce.py",
 )
 """Folders and files of tests that together take most of the time: all of them are marked slow."""
 

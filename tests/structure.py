@@ -23,7 +23,7 @@ FLOORS = (
     ("service",),
     ("__init__",),
     ("interface",),
-    ("advice", "launch"),
+    ("advice", "launch", "reproduction"),
     ("validation", "profiler", "solvers"),
     ("solving",),
     ("report",),

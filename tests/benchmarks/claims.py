@@ -13,8 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from placer.validation.reproduction import PAPERS, reproduce  # noqa: E402
-from placer.validation.reproduction.comparison import Claim, Reproduction, Verdict  # noqa: E402
+from placer.reproduction import PAPERS, reproduce  # noqa: E402
+from placer.reproduction.comparison import Claim, Reproduction, Verdict  # noqa: E402
 
 PAGE = ROOT / "docs" / "claims.md"
 REPRODUCED, CONTRADICTED, FORMER = "reproduced", "contradicted", "not reproducible"

@@ -19,11 +19,11 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from placer.market.books.book_reader import load_catalog  # noqa: E402
-from placer.validation.reproduction.erben_costs import SPOT_OF_C8, TABLE_1  # noqa: E402
-from placer.validation.reproduction.published import (  # noqa: E402
+from placer.reproduction.comparison import (  # noqa: E402
     published_claims,
     published_runs,
 )
+from placer.reproduction.erben_costs import SPOT_OF_C8, TABLE_1  # noqa: E402
 from placer.workload.profile import load_profile  # noqa: E402
 
 Row = dict[str, str]

@@ -113,12 +113,12 @@ def test_a_planted_relative_import_of_a_neighbour_on_the_same_floor_is_found(cop
 
 
 def test_a_level_holds_about_a_dozen_rooms() -> None:
-    """A newcomer reads a level at one glance: 15 packages and 5 files at the top, at most 13
+    """A newcomer reads a level at one glance: 16 packages and 5 files at the top, at most 13
     below. The fifth file is `records.py`, which knows both kinds of records, so that nobody else
     has to.
     """
     rooms = rooms_by_level(ROOT)
-    assert rooms.pop("placer") <= 20
+    assert rooms.pop("placer") <= 21
     assert max(rooms.values()) <= 13, rooms
 
 
@@ -167,6 +167,7 @@ def test_recommend_loads_no_solver_package_pandas_or_networkx() -> None:
         "placer.documents.manifest",
         "placer.launch",
         "placer.profiler",
+        "placer.reproduction",
         "placer.solvers.exact.gossip_search",
         "placer.solving.batches.search",
         "placer.solving.by_hand",

@@ -26,6 +26,7 @@ from placer.errors import PlacerError
 from placer.market.books.csv_rows import file_columns, optional_columns
 from placer.market.catalog import Catalog
 from placer.records import replace
+from placer.reproduction.comparison import PublishedRun, published_runs
 from placer.validation.calibration.calibrate import calibrate
 from placer.validation.calibration.equations import Equations
 from placer.validation.calibration.least_squares import solve
@@ -33,7 +34,6 @@ from placer.validation.calibration.parameters import overlay_of
 from placer.validation.calibration.quality import left_out_errors
 from placer.validation.calibration.report import CalibrationReport
 from placer.validation.calibration.runs import MeasuredRun, read_runs
-from placer.validation.reproduction.published import PublishedRun, published_runs
 from placer.workload.constants import PUBLISHED, HostConstants
 from placer.workload.overlay import (
     Overlay,

@@ -26,7 +26,7 @@ def command(paper: str, all_rows: bool, as_json: bool, plot: str | None) -> None
     check_plot(plot)
     with nothing_kept("a comparison needs every row"), progress("recomputing the paper"):
         from placer.cli.report.reproduction import print_reproduction
-        from placer.validation.reproduction import reproduce
+        from placer.reproduction import reproduce
 
         reproduction = reproduce(paper)
     write_plot(plot, reproduction.to_dict())

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from placer.cli.report.recommend.terminal import MOST_WIDTH
 from placer.cli.screen.tables import Sheet
+from placer.reproduction.comparison import Claim, Group, Reproduction, Row, Verdict
 from placer.units import format_number
-from placer.validation.reproduction.comparison import Claim, Group, Reproduction, Row, Verdict
 
 STYLES = {
     Verdict.REPRODUCED: "green",

@@ -16,14 +16,14 @@ import pytest
 
 import placer
 from conftest import Run
+from placer import reproduction
 from placer.cli import run as run_command
 from placer.cli.report.reproduction import best_of_families
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
 from placer.records import replace
-from placer.validation import reproduction
-from placer.validation.reproduction import (
+from placer.reproduction import (
     PAPERS,
     cloudless,
     erben,
@@ -32,22 +32,24 @@ from placer.validation.reproduction import (
     intellect,
     reproduce,
 )
-from placer.validation.reproduction.cloudless import Case, elastic_cases, speed_ups
-from placer.validation.reproduction.comparison import (
+from placer.reproduction.cloudless import Case, elastic_cases, speed_ups
+from placer.reproduction.comparison import (
     Group,
+    PublishedClaim,
     Reproduction,
     Row,
     Verdict,
     group_errors,
+    published_claims,
     within,
 )
-from placer.validation.reproduction.erben import SENT, SPEED
-from placer.validation.reproduction.erben_costs import (
+from placer.reproduction.erben import SENT, SPEED
+from placer.reproduction.erben_costs import (
     four_continents,
     gib_per_hour,
     multi_cloud,
 )
-from placer.validation.reproduction.erben_placements import (
+from placer.reproduction.erben_placements import (
     AWS,
     AZURE,
     CV,
@@ -56,7 +58,6 @@ from placer.validation.reproduction.erben_placements import (
     WEST,
     Bench,
 )
-from placer.validation.reproduction.published import PublishedClaim, published_claims
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,13 @@ first. Both are its conditions; placer prices neither so by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from placer.cost_model.dollars.components import usd_per_million_samples
-from placer.units import GIB, SECONDS_PER_HOUR
-from placer.validation.reproduction.comparison import Finding, Verdict, within
-from placer.validation.reproduction.erben_placements import (
+from placer.reproduction.comparison import Finding, PublishedClaim, Verdict, told, within
+from placer.reproduction.erben_placements import (
     ASR,
     AWS,
     AZURE,
@@ -26,10 +25,9 @@ from placer.validation.reproduction.erben_placements import (
     WEST,
     Bench,
 )
-from placer.validation.reproduction.published import PublishedClaim
+from placer.units import GIB, SECONDS_PER_HOUR
 from placer.workload.profile import load_profile
 
-Check = Callable[[PublishedClaim, Bench], Finding]
 INSIDE, OUTSIDE = 1 / 3, 2 / 3
 """Parts of a worker's traffic in D-2 and D-3 that stay in its cloud and leave it: section 5 (2)."""
 INSIDE_C8, BETWEEN_C8, OCEANIA_C8 = 8 / 20, 6 / 20, 6 / 20
@@ -122,70 +120,50 @@ def four_continents(bench: Bench, model: str, provider: str) -> VmHour:
     )
 
 
-def total_of(model: str, run: str) -> Check:
+def total_of(claim: PublishedClaim, bench: Bench, model: str, run: str) -> Finding:
     """Add up two VMs in each cloud of D-2 or D-3."""
-
-    def check(claim: PublishedClaim, bench: Bench) -> Finding:
-        first = multi_cloud(bench, model, run, WEST)
-        second = multi_cloud(bench, model, run, OTHER_CLOUD[run])
-        usd = 2 * first.total + 2 * second.total
-        why = "placer's speed and bytes; prices of table 1"
-        if model == CV and within(claim, usd) is Verdict.CONTRADICTED:
-            why += (
-                "; the parts that the paper names (VM, loading, egress of a VM) do not add up to "
-                "its totals for this model either"
-            )
-        return Finding(
-            verdict=within(claim, usd),
-            ours=f"{usd:.2f} USD/h; a VM of Google Cloud {first}; of the other {second}",
-            why=why,
+    first = multi_cloud(bench, model, run, WEST)
+    second = multi_cloud(bench, model, run, OTHER_CLOUD[run])
+    usd = 2 * first.total + 2 * second.total
+    why = "placer's speed and bytes; prices of table 1"
+    if model == CV and within(claim, usd) is Verdict.CONTRADICTED:
+        why += (
+            "; the parts that the paper names (VM, loading, egress of a VM) do not add up to "
+            "its totals for this model either"
         )
+    return Finding(
+        within(claim, usd),
+        f"{usd:.2f} USD/h; a VM of Google Cloud {first}; of the other {second}",
+        why,
+    )
 
-    return check
 
-
-def outside_over_spot(place: str, run: str) -> Check:
+def outside_over_spot(claim: PublishedClaim, bench: Bench, place: str, run: str) -> Finding:
     """Compare traffic that leaves the cloud with the price of the spot machine."""
-
-    def check(claim: PublishedClaim, bench: Bench) -> Finding:
-        hour = multi_cloud(bench, NLP, run, place)
-        times = hour.outside / hour.vm
-        return Finding(
-            verdict=within(claim, times),
-            ours=f"{times:.2f} times: {hour}",
-            why="placer's speed and bytes; prices of table 1",
-        )
-
-    return check
+    hour = multi_cloud(bench, NLP, run, place)
+    times = hour.outside / hour.vm
+    return Finding(
+        within(claim, times),
+        f"{times:.2f} times: {hour}",
+        "placer's speed and bytes; prices of table 1",
+    )
 
 
-def loading(model: str) -> Check:
+def loading(claim: PublishedClaim, bench: Bench, model: str) -> Finding:
     """Price the samples that one VM of D-2 loads."""
-
-    def check(claim: PublishedClaim, bench: Bench) -> Finding:
-        sent, loaded = gib_per_hour(bench, model, "D-2")
-        usd = multi_cloud(bench, model, "D-2", WEST).loading
-        return Finding(
-            verdict=within(claim, usd),
-            ours=f"{usd:.3f} USD/h for {loaded:.1f} GiB; {sent:.1f} GiB are exchanged",
-            why="bytes of a sample from the logs, placer's speed",
-        )
-
-    return check
+    sent, loaded = gib_per_hour(bench, model, "D-2")
+    usd = multi_cloud(bench, model, "D-2", WEST).loading
+    return Finding(
+        within(claim, usd),
+        f"{usd:.3f} USD/h for {loaded:.1f} GiB; {sent:.1f} GiB are exchanged",
+        "bytes of a sample from the logs, placer's speed",
+    )
 
 
-def total_of_c8(provider: str) -> Check:
+def total_of_c8(claim: PublishedClaim, bench: Bench, provider: str) -> Finding:
     """Price a VM of C-8 with the prices of one cloud."""
-
-    def check(claim: PublishedClaim, bench: Bench) -> Finding:
-        hour = four_continents(bench, NLP, provider)
-        return Finding(
-            verdict=within(claim, hour.total),
-            ours=str(hour),
-            why=_bytes_of_c8(bench),
-        )
-
-    return check
+    hour = four_continents(bench, NLP, provider)
+    return Finding(within(claim, hour.total), str(hour), _bytes_of_c8(bench))
 
 
 def egress_is_most_of_c8(claim: PublishedClaim, bench: Bench) -> Finding:
@@ -193,29 +171,19 @@ def egress_is_most_of_c8(claim: PublishedClaim, bench: Bench) -> Finding:
     hour = four_continents(bench, NLP, "gcp")
     share = 100 * hour.outside / hour.total
     held = share > float(claim.value)
-    return Finding(
-        verdict=Verdict.REPRODUCED if held else Verdict.CONTRADICTED,
-        ours=f"{share:.1f} %: {hour}",
-        why=_bytes_of_c8(bench),
-    )
+    return Finding(told(held), f"{share:.1f} %: {hour}", _bytes_of_c8(bench))
 
 
-def per_million(model: str, run: str) -> Check:
+def per_million(claim: PublishedClaim, bench: Bench, model: str, run: str) -> Finding:
     """Price a million samples on machines that send nothing, or nothing that costs."""
-
-    def check(claim: PublishedClaim, bench: Bench) -> Finding:
-        got = bench.estimate(model, run)
-        usd = usd_per_million_samples(got.usd_per_hour.total, got.samples_per_second.value)
-        return Finding(
-            verdict=within(claim, usd),
-            ours=(
-                f"{usd:.2f} USD: {got.usd_per_hour.total:.2f} USD/h at "
-                f"{got.samples_per_second.value:,.0f} samples/s"
-            ),
-            why="price of the machines and placer's speed",
-        )
-
-    return check
+    got = bench.estimate(model, run)
+    usd = usd_per_million_samples(got.usd_per_hour.total, got.samples_per_second.value)
+    return Finding(
+        within(claim, usd),
+        f"{usd:.2f} USD: {got.usd_per_hour.total:.2f} USD/h at "
+        f"{got.samples_per_second.value:,.0f} samples/s",
+        "price of the machines and placer's speed",
+    )
 
 
 def eight_t4(bench: Bench, model: str) -> tuple[float, float]:
@@ -226,23 +194,16 @@ def eight_t4(bench: Bench, model: str) -> tuple[float, float]:
     return 8 * spot_usd(bench, WEST) + inside, inside
 
 
-def eight_t4_per_million(model: str) -> Check:
+def eight_t4_per_million(claim: PublishedClaim, bench: Bench, model: str) -> Finding:
     """Price a million samples on eight T4."""
-
-    def check(claim: PublishedClaim, bench: Bench) -> Finding:
-        usd, inside = eight_t4(bench, model)
-        speed = bench.speed(model, "A-8")
-        each = usd_per_million_samples(usd, speed)
-        return Finding(
-            verdict=within(claim, each),
-            ours=(
-                f"{each:.2f} USD: {usd:.2f} USD/h, {inside:.2f} of it egress, "
-                f"{speed:,.0f} samples/s"
-            ),
-            why="prices of table 1, placer's speed of A-8 and bytes of D-2",
-        )
-
-    return check
+    usd, inside = eight_t4(bench, model)
+    speed = bench.speed(model, "A-8")
+    each = usd_per_million_samples(usd, speed)
+    return Finding(
+        within(claim, each),
+        f"{each:.2f} USD: {usd:.2f} USD/h, {inside:.2f} of it egress, {speed:,.0f} samples/s",
+        "prices of table 1, placer's speed of A-8 and bytes of D-2",
+    )
 
 
 def eight_t4_are_mostly_egress(claim: PublishedClaim, bench: Bench) -> Finding:
@@ -250,29 +211,25 @@ def eight_t4_are_mostly_egress(claim: PublishedClaim, bench: Bench) -> Finding:
     usd, inside = eight_t4(bench, NLP)
     held = inside / usd > float(claim.value) / 100
     return Finding(
-        verdict=Verdict.REPRODUCED if held else Verdict.CONTRADICTED,
-        ours=f"{100 * inside / usd:.1f} %: {inside:.2f} of {usd:.2f} USD/h",
-        why="prices of table 1, placer's bytes of D-2",
+        told(held),
+        f"{100 * inside / usd:.1f} %: {inside:.2f} of {usd:.2f} USD/h",
+        "prices of table 1, placer's bytes of D-2",
     )
 
 
-def cost_ratio(model: str, run: str, against: str) -> Check:
+def cost_ratio(claim: PublishedClaim, bench: Bench, model: str, run: str, against: str) -> Finding:
     """Divide the USD of a million samples of two setups."""
-
-    def check(claim: PublishedClaim, bench: Bench) -> Finding:
-        usd = []
-        for name in (run, against):
-            got = bench.estimate(model, name)
-            hourly = eight_t4(bench, model)[0] if name == "8xT4" else got.usd_per_hour.total
-            usd.append(usd_per_million_samples(hourly, got.samples_per_second.value))
-        ratio = usd[0] / usd[1]
-        return Finding(
-            verdict=within(claim, ratio),
-            ours=f"{ratio:.2f} times: {usd[0]:.2f} against {usd[1]:.2f} USD per million samples",
-            why="prices of the machines, egress inside the cloud, placer's speeds",
-        )
-
-    return check
+    usd = []
+    for name in (run, against):
+        got = bench.estimate(model, name)
+        hourly = eight_t4(bench, model)[0] if name == "8xT4" else got.usd_per_hour.total
+        usd.append(usd_per_million_samples(hourly, got.samples_per_second.value))
+    ratio = usd[0] / usd[1]
+    return Finding(
+        within(claim, ratio),
+        f"{ratio:.2f} times: {usd[0]:.2f} against {usd[1]:.2f} USD per million samples",
+        "prices of the machines, egress inside the cloud, placer's speeds",
+    )
 
 
 def price_of_nobody(claim: PublishedClaim, bench: Bench) -> Finding:
@@ -280,9 +237,9 @@ def price_of_nobody(claim: PublishedClaim, bench: Bench) -> Finding:
     rate = next(r for r in load_profile(ASR).rates if (r.gpu, r.gpu_count) == ("A100-80", 1))
     hourly = float(claim.value) * rate.value * SECONDS_PER_HOUR / 1e6
     return Finding(
-        verdict=Verdict.UNDECIDED,
-        ours=f"nothing to compare: it would be {hourly:.2f} USD/h at {rate.value:g} samples/s",
-        why="the price of that machine follows from this very figure only",
+        Verdict.UNDECIDED,
+        f"nothing to compare: it would be {hourly:.2f} USD/h at {rate.value:g} samples/s",
+        "the price of that machine follows from this very figure only",
     )
 
 
@@ -307,9 +264,9 @@ def table_1(claim: PublishedClaim, bench: Bench) -> Finding:
         ]
     count = sum(map(len, TABLE_1.values())) - len(wrong)
     return Finding(
-        verdict=Verdict.CONTRADICTED if wrong else Verdict.REPRODUCED,
-        ours=f"{count} of {claim.value} prices{': ' if wrong else ''}{', '.join(wrong)}",
-        why="the rows that placer prices by, exact",
+        told(not wrong),
+        f"{count} of {claim.value} prices{': ' if wrong else ''}{', '.join(wrong)}",
+        "the rows that placer prices by, exact",
     )
 
 
@@ -327,11 +284,7 @@ def spot_is_cheaper(claim: PublishedClaim, bench: Bench) -> Finding:
         )
         saved.append(f"{100 * (1 - spot / demand):.0f}")
     ours = ", ".join(saved)
-    return Finding(
-        verdict=Verdict.REPRODUCED if ours == claim.value else Verdict.CONTRADICTED,
-        ours=f"{ours} %",
-        why="prices of the book, whole percent",
-    )
+    return Finding(told(ours == claim.value), f"{ours} %", "prices of the book, whole percent")
 
 
 TABLE_1 = {
@@ -352,32 +305,32 @@ def _bytes_of_c8(bench: Bench) -> str:
     )
 
 
-CHECKS: dict[str, Check] = {
-    "E02": egress_is_most_of_c8,
-    "E04": table_1,
-    "E05": spot_is_cheaper,
-    "E10": per_million(CV, "1xT4"),
-    "E11": per_million(CV, "1xA10"),
-    "E12": per_million(CV, "rented DGX-2"),
-    "E13": per_million(CV, "8xA10"),
-    "E14": eight_t4_per_million(CV),
-    "E15": per_million(CV, "4xT4 node"),
-    "E16": cost_ratio(CV, "8xT4", "4xT4 node"),
-    "E50": total_of(NLP, "D-2"),
-    "E51": total_of(NLP, "D-3"),
-    "E52": total_of(CV, "D-2"),
-    "E53": total_of(CV, "D-3"),
-    "E54": outside_over_spot(WEST, "D-2"),
-    "E55": outside_over_spot(AZURE, "D-3"),
-    "E56": loading(CV),
-    "E57": loading(NLP),
-    "E58": total_of_c8("gcp"),
-    "E59": total_of_c8("azure"),
-    "E60": total_of_c8("aws"),
-    "E70": cost_ratio(NLP, "8xA10", "rented DGX-2"),
-    "E71": eight_t4_are_mostly_egress,
-    "E81": price_of_nobody,
-    "E85": per_million(ASR, "4xT4 node"),
-    "E86": per_million(ASR, "8xT4"),
+CHECKS: dict[str, tuple[Any, ...]] = {
+    "E02": (egress_is_most_of_c8,),
+    "E04": (table_1,),
+    "E05": (spot_is_cheaper,),
+    "E10": (per_million, CV, "1xT4"),
+    "E11": (per_million, CV, "1xA10"),
+    "E12": (per_million, CV, "rented DGX-2"),
+    "E13": (per_million, CV, "8xA10"),
+    "E14": (eight_t4_per_million, CV),
+    "E15": (per_million, CV, "4xT4 node"),
+    "E16": (cost_ratio, CV, "8xT4", "4xT4 node"),
+    "E50": (total_of, NLP, "D-2"),
+    "E51": (total_of, NLP, "D-3"),
+    "E52": (total_of, CV, "D-2"),
+    "E53": (total_of, CV, "D-3"),
+    "E54": (outside_over_spot, WEST, "D-2"),
+    "E55": (outside_over_spot, AZURE, "D-3"),
+    "E56": (loading, CV),
+    "E57": (loading, NLP),
+    "E58": (total_of_c8, "gcp"),
+    "E59": (total_of_c8, "azure"),
+    "E60": (total_of_c8, "aws"),
+    "E70": (cost_ratio, NLP, "8xA10", "rented DGX-2"),
+    "E71": (eight_t4_are_mostly_egress,),
+    "E81": (price_of_nobody,),
+    "E85": (per_million, ASR, "4xT4 node"),
+    "E86": (per_million, ASR, "8xT4"),
 }
-"""The function that judges each claim about dollars."""
+"""The function that judges each claim about dollars, and what it is asked about."""

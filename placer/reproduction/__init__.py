@@ -8,13 +8,13 @@ import importlib
 from typing import Protocol, cast
 
 from placer.errors import unknown
-from placer.validation.reproduction.comparison import Reproduction
+from placer.reproduction.comparison import Reproduction
 
 PAPERS = {
-    "erben": "placer.validation.reproduction.erben",
-    "phalak": "placer.validation.reproduction.phalak",
-    "cloudless": "placer.validation.reproduction.cloudless",
-    "intellect-1": "placer.validation.reproduction.intellect",
+    "erben": "placer.reproduction.erben",
+    "phalak": "placer.reproduction.phalak",
+    "cloudless": "placer.reproduction.cloudless",
+    "intellect-1": "placer.reproduction.intellect",
 }
 """Name on the command line and module; a new paper is one file and one line here."""
 

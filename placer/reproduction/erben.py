@@ -12,15 +12,20 @@ from placer.cost_model.timing.step import gain_bound
 from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.problem.placement import Placement
-from placer.validation.reproduction import erben_costs, erben_speeds
-from placer.validation.reproduction.comparison import Claim, Finding, Reproduction, Row, Verdict
-from placer.validation.reproduction.erben_placements import BOOK, Bench
-from placer.validation.reproduction.published import (
+from placer.reproduction import erben_costs, erben_speeds
+from placer.reproduction.comparison import (
+    Claim,
+    Finding,
     PublishedClaim,
     PublishedRun,
+    Reproduction,
+    Row,
+    Verdict,
     published_claims,
     published_runs,
+    told,
 )
+from placer.reproduction.erben_placements import BOOK, Bench
 
 TITLE = (
     "Erben et al., How Can We Train Deep Learning Models Across Clouds and Continents? "
@@ -181,11 +186,7 @@ def more_workers_gain_less_than_the_bound(runs: Sequence[Run]) -> Finding:
             "; between regions communication falls as well: every pair of workers has a stream "
             "of its own and sends 2 S / N"
         )
-    return Finding(
-        verdict=Verdict.REPRODUCED if len(held) == len(gains) else Verdict.CONTRADICTED,
-        ours=ours,
-        why=why,
-    )
+    return Finding(told(len(held) == len(gains)), ours, why)
 
 
 def byte_counters_agree(runs: Sequence[Run]) -> Finding:
@@ -204,7 +205,7 @@ def byte_counters_agree(runs: Sequence[Run]) -> Finding:
         f"over {len(errors)} runs"
     )
     why = "the flat butterfly of placer sends that many bytes; nothing was fitted to the counters"
-    return Finding(verdict=Verdict.REPRODUCED if held else Verdict.CONTRADICTED, ours=ours, why=why)
+    return Finding(told(held), ours, why)
 
 
 LOG_CHECKS = {
@@ -218,7 +219,9 @@ def judged(claim: PublishedClaim, runs: Sequence[Run], bench: Bench) -> Finding:
     """Judge a claim by the runs, or by an estimate under its own condition."""
     if claim.id in LOG_CHECKS:
         return LOG_CHECKS[claim.id](runs)
-    return (erben_costs.CHECKS | erben_speeds.CHECKS)[claim.id](claim, bench)
+    check, *words = (erben_costs.CHECKS | erben_speeds.CHECKS)[claim.id]
+    finding: Finding = check(claim, bench, *words)
+    return finding
 
 
 def _gain(small: Run, large: Run, factor: float) -> Gain:

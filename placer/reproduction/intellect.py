@@ -13,8 +13,16 @@ from placer.market.books.book_reader import load_catalog
 from placer.market.catalog import Catalog
 from placer.market.network.graph import Network, network_of
 from placer.problem.exchange.allreduce import butterfly
-from placer.validation.reproduction.comparison import Claim, Finding, Reproduction, Row, Verdict
-from placer.validation.reproduction.published import PublishedClaim, published_claims
+from placer.reproduction.comparison import (
+    Claim,
+    Finding,
+    PublishedClaim,
+    Reproduction,
+    Row,
+    Verdict,
+    published_claims,
+    told,
+)
 from placer.workload.constants import PUBLISHED
 from placer.workload.island import TRANSPORTS, Island, island
 from placer.workload.profile import ModelProfile, load_profile
@@ -214,9 +222,9 @@ def _finding(claim: PublishedClaim, rows: Sequence[Row], profile: ModelProfile) 
     if claim.id == "I05":
         steps = LOCAL_STEPS * profile.gradient_bytes("none") / payload_bytes(profile)
         return Finding(
-            verdict=Verdict.REPRODUCED if steps == float(claim.value) else Verdict.CONTRADICTED,
-            ours=f"{steps:.0f} x: {LOCAL_STEPS} steps, 1 byte in place of 4",
-            why="bytes of the exchange; nothing is fitted",
+            told(steps == float(claim.value)),
+            f"{steps:.0f} x: {LOCAL_STEPS} steps, 1 byte in place of 4",
+            "bytes of the exchange; nothing is fitted",
         )
     inside = Verdict.REPRODUCED
     if claim.id == "I04":
@@ -233,4 +241,4 @@ def _finding(claim: PublishedClaim, rows: Sequence[Row], profile: ModelProfile) 
         words = f"{row.ours:.1f} % ({row.low:.1f} to {row.high:.1f})"
         why = "a ring over links of 0.5 to 4 Gb/s: those of a pair would decide within the interval"
         inside = Verdict.UNDECIDED
-    return Finding(verdict=inside if row.inside else Verdict.CONTRADICTED, ours=words, why=why)
+    return Finding(inside if row.inside else Verdict.CONTRADICTED, words, why)

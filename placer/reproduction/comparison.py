@@ -1,4 +1,6 @@
-"""Published figures beside placer's own: rows, groups of rows, claims and their verdicts."""
+"""Published figures beside placer's own: what a paper says, rows, groups of rows, claims and their
+verdicts.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,72 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from placer.market.books.csv_rows import read_rows
+from placer.market.books.folders import shipped_catalogs
 from placer.report.shown import Shown
-from placer.validation.reproduction.published import PublishedClaim
 
 SCHEMA = "placer.reproduction/v1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PublishedClaim:
+    """One claim; ``value`` is a figure in ``unit``, a placement, or empty where the statement says
+    all.
+
+    Notes
+    -----
+    ``condition`` says under which machines, prices and accounting the claim is judged and
+    ``tolerance`` by which share of ``value`` ours may miss it; both stand in the file, so they are
+    fixed before anything is worked out.
+    """
+
+    id: str
+    statement: str
+    value: str
+    unit: str
+    condition: str
+    tolerance: float | None = None
+    passage: str
+    source: str
+    as_of: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PublishedRun:
+    """One measured run; ``workers`` as on the command line, ``calibrates`` empty if nothing was
+    fitted to it.
+
+    Notes
+    -----
+    ``calculation_s`` and ``communication_s`` are parts of a step by the wall clock, as logged; they
+    need not sum to it.
+    """
+
+    experiment: str
+    model: str
+    workers: str
+    target_batch_size: int
+    samples_per_second: float
+    gb_sent_per_worker_and_step: float
+    calculation_s: float | None
+    communication_s: float | None
+    calibrates: str
+    source: str
+    as_of: str
+
+
+def published_claims(book: str) -> tuple[PublishedClaim, ...]:
+    """Read the claims of a book's paper from claims.csv."""
+    return tuple(PublishedClaim(**row) for row in _rows(book, "claims.csv"))
+
+
+def published_runs(book: str) -> tuple[PublishedRun, ...]:
+    """Read the measured runs of a book's paper from runs.csv."""
+    return tuple(PublishedRun(**row) for row in _rows(book, "runs.csv"))
+
+
+def _rows(book: str, file: str) -> list[dict[str, Any]]:
+    return list(read_rows(shipped_catalogs() / book / file, file))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +148,7 @@ class Verdict(StrEnum):
     CONTRADICTED = "contradicted"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """What placer found about a claim: its own figure in words, the verdict and the reason."""
 
@@ -178,6 +242,11 @@ smaller differences decide nothing.
 """
 
 
+def told(held: bool) -> Verdict:
+    """Judge a claim that either holds or does not."""
+    return Verdict.REPRODUCED if held else Verdict.CONTRADICTED
+
+
 def decided(margin: float) -> Verdict:
     """Judge an order of estimated times by the share by which it holds (negative: by which the
     opposite holds).
@@ -187,17 +256,14 @@ def decided(margin: float) -> Verdict:
     >>> [str(decided(margin)) for margin in (0.2, 0.01, -0.2)]
     ['reproduced', 'undecided: inputs unpublished', 'contradicted']
     """
-    if margin > LINK_ERROR:
-        return Verdict.REPRODUCED
-    return Verdict.CONTRADICTED if margin < -LINK_ERROR else Verdict.UNDECIDED
+    return told(margin > 0) if abs(margin) > LINK_ERROR else Verdict.UNDECIDED
 
 
 def within(claim: PublishedClaim, ours: float) -> Verdict:
     """Judge a published figure by the tolerance that stands beside it."""
     if claim.tolerance is None:
         raise ValueError(f"claim {claim.id} has no tolerance")
-    near = abs(ours / float(claim.value) - 1) <= claim.tolerance
-    return Verdict.REPRODUCED if near else Verdict.CONTRADICTED
+    return told(abs(ours / float(claim.value) - 1) <= claim.tolerance)
 
 
 def percent_range(shares: Sequence[float]) -> str:
@@ -215,16 +281,10 @@ def percent_range(shares: Sequence[float]) -> str:
 
 
 def _row_document(row: Row) -> dict[str, Any]:
+    names = ("label", "family", "quantity", "unit", "published", "ours", "low", "high")
     return {
         "groups": list(row.groups),
-        "label": row.label,
-        "family": row.family,
-        "quantity": row.quantity,
-        "unit": row.unit,
-        "published": row.published,
-        "ours": row.ours,
-        "low": row.low,
-        "high": row.high,
+        **{name: getattr(row, name) for name in names},
         "error": row.error,
         "inside_interval": row.inside,
         "calibrates": row.calibrates,
@@ -235,16 +295,12 @@ def _row_document(row: Row) -> dict[str, Any]:
 
 def _claim_document(claim: Claim) -> dict[str, Any]:
     said, found = claim.published, claim.finding
+    names = ("unit", "passage", "source", "as_of", "condition", "tolerance")
     return {
         "id": said.id,
         "statement": said.statement,
         "published": said.value,
-        "unit": said.unit,
-        "passage": said.passage,
-        "source": said.source,
-        "as_of": said.as_of,
-        "condition": said.condition,
-        "tolerance": said.tolerance,
+        **{name: getattr(said, name) for name in names},
         "verdict": str(found.verdict),
         "ours": found.ours,
         "why": found.why,

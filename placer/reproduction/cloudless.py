@@ -20,11 +20,17 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.records import replace
+from placer.reproduction.comparison import (
+    Claim,
+    Finding,
+    Reproduction,
+    Row,
+    Verdict,
+    published_claims,
+)
 from placer.solving.answer import SolveOptions
 from placer.solving.by_hand import place_by_hand
 from placer.solving.solve import solve
-from placer.validation.reproduction.comparison import Claim, Finding, Reproduction, Row, Verdict
-from placer.validation.reproduction.published import published_claims
 from placer.workload.profile import load_profile
 
 TITLE = (
@@ -192,7 +198,7 @@ def _saving(cases: list[Case]) -> Finding:
         "the saving depends on how unequal devices and data are; the paper's workloads and "
         "prices are not known"
     )
-    return Finding(verdict=Verdict.UNDECIDED, ours=ours, why=why)
+    return Finding(Verdict.UNDECIDED, ours, why)
 
 
 def _speed(faster: list[SpeedUp]) -> Finding:
@@ -204,4 +210,4 @@ def _speed(faster: list[SpeedUp]) -> Finding:
         "the paper's baseline, links and models are not known; the samples to target are "
         "placer's table"
     )
-    return Finding(verdict=Verdict.UNDECIDED, ours=ours, why=why)
+    return Finding(Verdict.UNDECIDED, ours, why)

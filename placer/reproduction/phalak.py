@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from placer.cost_model.estimate import Estimate
 from placer.market.books.book_reader import load_catalog
-from placer.units import SECONDS_PER_HOUR
-from placer.validation.reproduction.comparison import Reproduction, Row
-from placer.validation.reproduction.phalak_claims import judged
-from placer.validation.reproduction.phalak_placements import (
+from placer.reproduction.comparison import Reproduction, Row
+from placer.reproduction.phalak_claims import judged
+from placer.reproduction.phalak_placements import (
     BOOK,
     CHOICES,
     MODELS,
@@ -18,6 +17,7 @@ from placer.validation.reproduction.phalak_placements import (
     usd_per_step,
     work_out,
 )
+from placer.units import SECONDS_PER_HOUR
 
 TITLE = (
     "Phalak et al., Towards Geo-Distributed Training of ML Models in a Multi-Cloud "

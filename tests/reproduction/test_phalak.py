@@ -4,12 +4,10 @@ import pytest
 
 from placer.market.catalog import Catalog
 from placer.records import replace
-from placer.units import GIB
-from placer.validation.reproduction import phalak_hierarchy
-from placer.validation.reproduction.comparison import Finding, Verdict
-from placer.validation.reproduction.phalak import placement_rows, seconds_parts, usd_parts
-from placer.validation.reproduction.phalak_claims import CHECKS, judged
-from placer.validation.reproduction.phalak_placements import (
+from placer.reproduction.comparison import Finding, Verdict, published_claims
+from placer.reproduction.phalak import placement_rows, seconds_parts, usd_parts
+from placer.reproduction.phalak_claims import CHECKS, judged, placed_with_regional
+from placer.reproduction.phalak_placements import (
     BOOK,
     CHOICES,
     MODELS,
@@ -19,7 +17,7 @@ from placer.validation.reproduction.phalak_placements import (
     placed,
     work_out,
 )
-from placer.validation.reproduction.published import published_claims
+from placer.units import GIB
 
 HIERARCHY = ("P24", "P25", "P26")
 
@@ -174,7 +172,7 @@ def test_regional_aggregators_send_one_gradient_a_city(study: Study) -> None:
     """
     choice = Choice("aws", "aws", "aws", "London")
     flat = placed("niser", choice, study, 2).links
-    regional = phalak_hierarchy.placed_with_regional("niser", choice, study, 2).links
+    regional = placed_with_regional("niser", choice, study, 2).links
     between = [
         sum(use.bytes_per_step for use in links if use.src != use.dst) for links in (flat, regional)
     ]
