@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-from placer.advice.explanation.binding import Binding
-from placer.advice.explanation.conflict import Conflict
-from placer.advice.explanation.explanation_parts import (
-    binding_part,
-    conflict_part,
-    option_part,
-    staying_part,
-    why_not_part,
-    worth_part,
-)
+from placer.advice.explanation.binding import Binding, Joint, Limit
+from placer.advice.explanation.break_even import BreakEven
+from placer.advice.explanation.conflict import Conflict, Remedy
 from placer.advice.explanation.marginal_values import Worth
 from placer.advice.explanation.stay_or_leave import Staying
 from placer.advice.explanation.why_not import WhyNot
+from placer.advice.explanation.wishes import Wish
 from placer.documents.request import request_document
-from placer.documents.result_parts import data_document
+from placer.documents.result_parts import data_document, placement_document
 from placer.problem.problem import Problem
 from placer.report.shown import Shown
 from placer.solving.answer import Status
@@ -71,12 +66,69 @@ class Explanation(Shown):
             "data": data_document(problem),
             "status": str(result.status),
             "objective": objective_document(result),
-            "best": option_part(best, problem),
-            "binding": None if self.binding is None else binding_part(self.binding, problem),
-            "why_not": [why_not_part(row, problem) for row in self.why_not],
-            "worth": [worth_part(row, problem) for row in self.worth],
-            "staying": None if self.staying is None else staying_part(self.staying, problem),
-            "conflict": None if self.conflict is None else conflict_part(self.conflict, problem),
+            "best": part(best, problem),
+            **{
+                name: part(getattr(self, name), problem)
+                for name in ("binding", "why_not", "worth", "staying", "conflict")
+            },
             "complete": self.complete,
             "seconds": round(self.seconds, 3),
         }
+
+
+NAMES: dict[type, dict[str, str]] = {
+    Limit: {"better": "without"},
+    Joint: {"better": "without"},
+    WhyNot: {"option": "best_with_it", "about": ""},
+    Worth: {"words": "", "option": "best", "least_option": "least_best"},
+    Staying: {"alone": "best_in_one_region", "last": "last_in_one_region"},
+    Wish: {"change": "", "fields": "", "values": ""},
+}
+"""Fields that have another name in a document, or (empty) none."""
+
+
+def part(value: Any, problem: Problem) -> Any:
+    """Build a part of an explanation as plain types, with units in every name."""
+    if isinstance(value, Option):
+        return option_part(value, problem)
+    if isinstance(value, tuple):
+        return [part(each, problem) for each in value]
+    if isinstance(value, BreakEven):
+        endless = value.factor is not None and math.isinf(value.factor)
+        return {
+            "what": value.what,
+            "factor": None if endless else value.factor,
+            "at_any_price": endless,
+            "proved": value.proved,
+            "placement": part(value.option, problem),
+        }
+    if isinstance(value, Remedy):
+        return {
+            "code": value.wish.code,
+            "change": "" if value.option is None else value.option.note,
+            "best": part(value.option, problem),
+            "proved": value.proved,
+        }
+    if not is_dataclass(value):
+        return value
+    names = NAMES.get(type(value), {})
+    named = [(names.get(field.name, field.name), field.name) for field in fields(value)]
+    return {name: part(getattr(value, own), problem) for name, own in named if name}
+
+
+def option_part(option: Option, problem: Problem) -> dict[str, Any]:
+    """Build a placement with the figures that matter beside others."""
+    estimate = option.estimate
+    return {
+        "placement": placement_document(option.placement, problem),
+        "samples_per_second": estimate.effective_samples_per_second.value,
+        "usd_per_hour": estimate.usd_per_hour.total,
+        "compute_usd_per_hour": estimate.usd_per_hour.compute,
+        "egress_usd_per_hour": estimate.usd_per_hour.egress,
+        "usd_per_million_samples": estimate.usd_per_million_samples,
+        **estimate.token_figures,
+        "step_seconds": estimate.step.total,
+        "communication_seconds": estimate.step.communication,
+        "waiting_seconds": estimate.step.waiting,
+        "proved": option.proved,
+    }

@@ -40,6 +40,9 @@ UNITS = {
     "per-sample": "usd_per_million_samples",
 }
 """Unit of the limits that have an amount."""
+Amounts = tuple[float | None, float | None]
+"""How much of a limit is used, and the limit."""
+UNCOUNTED: Amounts = (None, None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,24 +170,27 @@ def _given_up(problem: Problem, wishes: Sequence[Wish]) -> Problem:
 
 
 def _joint_of(wishes: Sequence[Wish], trial: Trial, result: Result) -> Joint:
-    option = trial.option()
+    option, gain = trial.option(), gain_of(trial, result)
     assert option is not None
-    assert trial.value is not None
-    assert result.value is not None
-    return Joint(
-        codes=tuple(wish.code for wish in wishes),
-        words=tuple(wish.words for wish in wishes),
-        better=option,
-        gain=-result.objective.loss(trial.value, result.value),
-    )
+    assert gain is not None
+    codes, words = zip(*((wish.code, wish.words) for wish in wishes), strict=True)
+    return Joint(codes=codes, words=words, better=option, gain=gain)
+
+
+def gain_of(trial: Trial, result: Result) -> float | None:
+    """Return the improvement of the request's own objective, whatever was searched for, as a share;
+    None without a placement.
+    """
+    if trial.estimate is None or result.value is None:
+        return None
+    return -result.objective.loss(result.objective.value(trial.estimate), result.value)
 
 
 def _without_quotas(result: Result, asker: Asker) -> Trial | None:
     """Return the best answer without quotas; None if there are none."""
     if not result.problem.requirements.has_quotas:
         return None
-    ample = wanting(result.problem, quotas=(), quota_gpus=None, supply=None)
-    return asker.best(ample, start=result.placement)
+    return asker.wanting(result.problem, result.placement, quotas=(), quota_gpus=None, supply=None)
 
 
 def improves(trial: Trial, result: Result, gap: float) -> bool | None:
@@ -204,15 +210,15 @@ def _wish_limits(result: Result, asker: Asker) -> Iterator[Limit]:
     for wish in wishes_of(result.problem):
         if wish.code not in ("quota", "objective"):  # without its objective nothing is better
             trial = asker.best(without(result.problem, [wish]), start=result.placement)
-            yield _limit(wish.code, wish.words, *_amounts(wish, result), trial, result, asker)
+            yield _limit(wish.code, wish.words, _amounts(wish, result), trial, result, asker)
 
 
-def _amounts(wish: Wish, result: Result) -> tuple[float | None, float | None]:
+def _amounts(wish: Wish, result: Result) -> Amounts:
     """Return how much of a limit is used, and the limit."""
     placement, got, asked = result.placement, result.estimate, result.problem.requirements
     assert placement is not None
     assert got is not None
-    amounts: dict[str, tuple[float | None, float | None]] = {
+    amounts: dict[str, Amounts] = {
         "budget": (got.usd_per_hour.total, asked.budget_usd_per_hour),
         "throughput": (got.effective_samples_per_second.value, asked.min_samples_per_second),
         "most-workers": (placement.workers, asked.max_workers),
@@ -225,37 +231,25 @@ def _amounts(wish: Wish, result: Result) -> tuple[float | None, float | None]:
         amounts["carbon"] = got.carbon_g_per_hour.value, asked.max_carbon_g_per_hour
     if asked.samples is not None:
         totals = totals_of(got, asked)
-        amounts |= {
-            "deadline": (totals.seconds.value, asked.deadline_s),
-            "total-budget": (totals.usd.value, asked.budget_usd),
-        }
-    return amounts.get(wish.code, (None, None))
+        amounts["deadline"] = totals.seconds.value, asked.deadline_s
+        amounts["total-budget"] = totals.usd.value, asked.budget_usd
+    return amounts.get(wish.code, UNCOUNTED)
 
 
 def _limit(
-    code: str,
-    words: str,
-    used: float | None,
-    limit: float | None,
-    trial: Trial,
-    result: Result,
-    asker: Asker,
+    code: str, words: str, amounts: Amounts, trial: Trial, result: Result, asker: Asker
 ) -> Limit:
     binds = improves(trial, result, asker.options.gap)
-    gain = None
-    if binds and trial.value is not None and result.value is not None:
-        gain = -result.objective.loss(trial.value, result.value)
-    nearest = _nearest(code, result, asker) if binds and code in ("budget", "throughput") else None
     return Limit(
         code=code,
         words=words,
         unit=UNITS.get(code, ""),
-        used=used,
-        limit=limit,
+        used=amounts[0],
+        limit=amounts[1],
         binds=binds,
+        gain=gain_of(trial, result) if binds else None,
         better=trial.option() if binds else None,
-        gain=gain,
-        nearest=nearest,
+        nearest=_nearest(code, result, asker) if binds else None,
     )
 
 
@@ -268,21 +262,28 @@ def _nearest(code: str, result: Result, asker: Asker) -> Option | None:
     wish, gap = problem.requirements, asker.options.gap + BETTER
     speed, usd = estimate.effective_samples_per_second.value, estimate.usd_per_hour.total
     if code == "budget" and result.objective.by_speed:
-        floor = max(speed * (1 + gap), wish.floor_samples_per_second or 0.0)
-        return asker.best(
-            wanting(
-                problem, objective="cost", budget_usd_per_hour=None, min_samples_per_second=floor
-            )
-        ).option()
+        return cheapest_from(speed * (1 + gap), problem, asker).option()
     if code == "throughput" and wish.objective == "cost" and usd > 0:
-        cheaper = wanting(
+        return asker.wanting(
             problem,
             objective="throughput",
             budget_usd_per_hour=usd * (1 - gap),
             min_samples_per_second=None,
-        )
-        return asker.best(cheaper).option()
+        ).option()
     return None
+
+
+def cheapest_from(
+    samples_per_second: float, problem: Problem, asker: Asker, usd_per_hour: float | None = None
+) -> Trial:
+    """Find the cheapest placement of at least some speed, within a budget in place of the own."""
+    floor = max(samples_per_second, problem.requirements.floor_samples_per_second or 0.0)
+    return asker.wanting(
+        problem,
+        objective="cost",
+        budget_usd_per_hour=usd_per_hour,
+        min_samples_per_second=floor,
+    )
 
 
 def _quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[Limit]:
@@ -295,51 +296,27 @@ def _quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[Limit]
         if problem.quota(*key) < NO_QUOTA_GPUS
     }
     binds = improves(ample, result, asker.options.gap)
-    wanted = _exceeded(ample.placement, problem) if binds and ample.placement is not None else []
-    joint = list(_joint_quota_limits(ample, result, asker)) if binds else []
-    if not binds and not used:
-        return
     if not binds:
-        bucket = max(used, key=lambda key: used[key] / max(1, problem.quota(*key)))
-        yield _limit(
-            "quota",
-            bucket_words(bucket),
-            used[bucket],
-            problem.quota(*bucket),
-            ample,
-            result,
-            asker,
-        )
+        if used:
+            bucket = max(used, key=lambda key: used[key] / max(1, problem.quota(*key)))
+            amounts = used[bucket], problem.quota(*bucket)
+            yield _limit("quota", bucket_words(bucket), amounts, ample, result, asker)
         return
-    buckets = list(
-        dict.fromkeys([*wanted, *(key for key in used if used[key] >= problem.quota(*key))])
-    )
-    each, shared = joint[:], [limit.words for limit in joint]
+    use = {} if ample.placement is None else quota_use(ample.placement, problem)
+    wanted = [key for key, gpus in use.items() if gpus > problem.quota(*key)]
+    full = [key for key in used if used[key] >= problem.quota(*key)]
+    buckets = list(dict.fromkeys([*wanted, *full]))
+    joint = list(_joint_quota_limits(ample, result, asker))
+    each = joint[:]
     for bucket in buckets[:MOST_BUCKETS]:
         trial = asker.best(with_bucket(problem, bucket, NO_QUOTA_GPUS), start=placement)
-        each.append(
-            _limit(
-                "quota",
-                bucket_words(bucket),
-                used.get(bucket, 0),
-                problem.quota(*bucket),
-                trial,
-                result,
-                asker,
-            )
-        )
+        amounts = used.get(bucket, 0), problem.quota(*bucket)
+        each.append(_limit("quota", bucket_words(bucket), amounts, trial, result, asker))
     if any(limit.binds for limit in each):
         yield from (limit for limit in each if limit.binds)
     else:
-        yield _limit(
-            "quota",
-            f"quotas of {', '.join((*shared, *map(bucket_words, buckets)))} together",
-            None,
-            None,
-            ample,
-            result,
-            asker,
-        )
+        names = ", ".join((*(limit.words for limit in joint), *map(bucket_words, buckets)))
+        yield _limit("quota", f"quotas of {names} together", UNCOUNTED, ample, result, asker)
 
 
 def _joint_quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[Limit]:
@@ -353,10 +330,10 @@ def _joint_quota_limits(ample: Trial, result: Result, asker: Asker) -> Iterator[
         if ample.placement is not None and joint_use(row, ample.placement, problem) > row.most
     )
     for row in islice(broken, MOST_BUCKETS):
-        free = wanting(problem, quotas=tuple(other for other in wish.quotas if other != row))
-        trial = asker.best(free, start=placement)
-        used = joint_use(row, placement, problem)
-        limit = _limit("quota", row.words, used, row.most, trial, result, asker)
+        free = tuple(other for other in wish.quotas if other != row)
+        trial = asker.wanting(problem, placement, quotas=free)
+        amounts = joint_use(row, placement, problem), row.most
+        limit = _limit("quota", row.words, amounts, trial, result, asker)
         yield limit if row.vcpus is None else replace(limit, unit="vcpus")
 
 
@@ -369,20 +346,8 @@ def bucket_words(bucket: tuple[str, str, str]) -> str:
 def with_bucket(problem: Problem, bucket: tuple[str, str, str], gpus: int) -> Problem:
     """Return the same question with another quota for one place, GPU and market."""
     place, gpu, market = bucket
-    return wanting(
-        problem,
-        quotas=(
-            *problem.requirements.quotas,
-            Quota(place=place, gpu=gpu, market=market, gpus=gpus),
-        ),
-    )
-
-
-def _exceeded(placement: Placement, problem: Problem) -> list[tuple[str, str, str]]:
-    """Return the quotas that a placement would break."""
-    return [
-        key for key, gpus in quota_use(placement, problem).items() if gpus > problem.quota(*key)
-    ]
+    quota = Quota(place=place, gpu=gpu, market=market, gpus=gpus)
+    return wanting(problem, quotas=(*problem.requirements.quotas, quota))
 
 
 def _memory_limits(result: Result, asker: Asker) -> Iterator[Limit]:
@@ -390,7 +355,7 @@ def _memory_limits(result: Result, asker: Asker) -> Iterator[Limit]:
     wish = _memory_wish(result.problem)
     if wish is not None:
         trial = asker.best(_light(result.problem), start=result.placement)
-        yield _limit(MEMORY, wish.words, None, None, trial, result, asker)
+        yield _limit(MEMORY, wish.words, UNCOUNTED, trial, result, asker)
 
 
 def _memory_wish(problem: Problem) -> Wish | None:
@@ -426,17 +391,16 @@ def one_more(result: Result) -> Option | None:
         for group in placement.groups
     )
     more = replanned(replace(placement, groups=groups), problem)
-    runs = not any(violation.code == "batch" for violation in violations(more, problem))
-    options = (
-        [replace(more, exchange=exchange) for exchange in exchanges(problem, more.workers_by_place)]
-        if runs
-        else []
-    )
-    if not options:
+    if any(violation.code == "batch" for violation in violations(more, problem)):
         return None
+    options = [replace(more, exchange=e) for e in exchanges(problem, more.workers_by_place)]
     priced = [
         Option(placement=option, estimate=estimate(option, problem), label="one-more")
         for option in options
     ]
     objective = result.objective
-    return max(priced, key=lambda option: objective.sign * objective.value(option.estimate))
+    return max(
+        priced,
+        key=lambda option: objective.sign * objective.value(option.estimate),
+        default=None,
+    )

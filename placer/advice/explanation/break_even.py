@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
-from placer.advice.explanation.side_questions import Asker, wanting
+from placer.advice.explanation.side_questions import Asker, Trial, wanting
 from placer.advice.explanation.subject import Subject
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import broken_limits
@@ -126,10 +127,8 @@ def goals_of(result: Result) -> tuple[Goal, ...]:
     """
     wish, estimate = result.problem.requirements, result.estimate
     assert estimate is not None
-    speed, usd = (
-        estimate.effective_samples_per_second.value,
-        max(estimate.usd_per_hour.total, LEAST_AMOUNT),
-    )
+    speed, usd = estimate.effective_samples_per_second.value, estimate.usd_per_hour.total
+    usd, value = max(usd, LEAST_AMOUNT), max(result.value or 0.0, LEAST_AMOUNT)
     limits = Goal(
         min_samples_per_second=wish.floor_samples_per_second,
         budget_usd_per_hour=wish.budget_usd_per_hour,
@@ -137,25 +136,19 @@ def goals_of(result: Result) -> tuple[Goal, ...]:
         budget_usd=wish.budget_usd,
         max_carbon_g_per_hour=wish.max_carbon_g_per_hour,
     )
-    if wish.objective == "cost":
-        return (replace(limits, budget_usd_per_hour=usd),)
-    if wish.objective == "cost-per-sample":
-        return (
-            replace(
-                limits,
-                usd_per_million_samples=max(estimate.usd_per_million_samples, LEAST_AMOUNT),
-                search="cost-per-sample",
-            ),
-        )
-    if wish.objective == "total":
-        most = max(result.value or 0.0, LEAST_AMOUNT)
-        return (replace(limits, budget_usd=most, search="total"),)
-    if wish.objective == "carbon":
-        return (replace(limits, max_carbon_g_per_hour=max(result.value or 0.0, LEAST_AMOUNT)),)
+    match wish.objective:
+        case "cost":
+            return (replace(limits, budget_usd_per_hour=usd),)
+        case "cost-per-sample":
+            least = max(estimate.usd_per_million_samples, LEAST_AMOUNT)
+            return (replace(limits, usd_per_million_samples=least, search="cost-per-sample"),)
+        case "total":
+            return (replace(limits, budget_usd=value, search="total"),)
+        case "carbon":
+            return (replace(limits, max_carbon_g_per_hour=value),)
     faster = replace(limits, min_samples_per_second=speed * (1 + STRICT))
-    return faster, replace(
-        limits, min_samples_per_second=speed * (1 - ROUNDING), budget_usd_per_hour=usd
-    )
+    same = speed * (1 - ROUNDING)
+    return faster, replace(limits, min_samples_per_second=same, budget_usd_per_hour=usd)
 
 
 def price_break_even(
@@ -179,13 +172,10 @@ def price_break_even(
     def rented(offer: VmOffer) -> bool:
         return id(offer) in meant
 
-    return _from_below(
-        "price",
-        lambda book, factor: with_scaled_prices(book, rented, factor),
-        questions,
-        result,
-        asker,
-    )
+    def scale(book: Catalog, factor: float) -> Catalog:
+        return with_scaled_prices(book, rented, factor)
+
+    return _from_below("price", scale, questions, result, asker)
 
 
 def egress_break_even(questions: Sequence[Problem], result: Result, asker: Asker) -> BreakEven:
@@ -201,22 +191,17 @@ def _from_below(
     """Run Newton's method over a price, from 0 up."""
     answer, proved = BreakEven(what=what, factor=None, proved=True, option=None), True
     scale = _kept(scale)
-    for question in questions:
-        for goal in goals_of(result):
-            if answer.factor is not None and answer.factor > LIMITLESS:  # no larger one counts
-                continue
-            if what == "price" and not goal.counts_money:
-                factor, option, sure = _without_money(goal, question, asker)
-            else:
-                factor, option, sure = _newton(scale, goal, question, asker, answer.factor)
-            proved = proved and sure
-            if factor is not None and (answer.factor is None or factor > answer.factor):
-                answer = replace(answer, factor=factor, option=option)
-    if answer.option is not None and answer.factor is not None and answer.factor < LIMITLESS:
-        answer = replace(
-            answer, option=_priced_at(scale, answer.factor, answer.option, questions[0])
-        )
-    return replace(answer, proved=proved)
+    for question, goal in product(questions, goals_of(result)):
+        if answer.factor is not None and answer.factor > LIMITLESS:  # no larger one counts
+            continue
+        if what == "price" and not goal.counts_money:
+            factor, option, sure = _without_money(goal, question, asker)
+        else:
+            factor, option, sure = _newton(scale, goal, question, asker, answer.factor)
+        proved = proved and sure
+        if factor is not None and (answer.factor is None or factor > answer.factor):
+            answer = replace(answer, factor=factor, option=option)
+    return _priced(scale, replace(answer, proved=proved), questions[0])
 
 
 def _kept(scale: Scale) -> Scale:
@@ -227,14 +212,16 @@ def _kept(scale: Scale) -> Scale:
     return lambda book, factor: made.get((id(book), factor), lambda: scale(book, factor))
 
 
-def _priced_at(scale: Scale, factor: float, option: Option, question: Problem) -> Option:
-    """Return a placement with its estimate in a scaled market."""
-    return replace(
-        option,
-        estimate=estimate(
-            option.placement, replace(question, catalog=scale(question.catalog, factor))
-        ),
-    )
+def _at(scale: Scale, factor: float, question: Problem) -> Problem:
+    return replace(question, catalog=scale(question.catalog, factor))
+
+
+def _priced(scale: Scale, found: BreakEven, question: Problem) -> BreakEven:
+    """Return a break-even whose placement has its estimate in the scaled market."""
+    if found.option is None or found.factor is None or found.factor >= LIMITLESS:
+        return found
+    there = estimate(found.option.placement, _at(scale, found.factor, question))
+    return replace(found, option=replace(found.option, estimate=there))
 
 
 def _without_money(
@@ -244,9 +231,14 @@ def _without_money(
     price or at none.
     """
     trial = asker.best(goal.question(question, "throughput"))
-    if trial.placement is None or trial.estimate is None:
-        return None, None, trial.proved
-    return float("inf"), Option(placement=trial.placement, estimate=trial.estimate), True
+    option = _plain(trial)
+    return (None, None, trial.proved) if option is None else (float("inf"), option, True)
+
+
+def _plain(trial: Trial) -> Option | None:
+    """Return the placement of an answer, whatever was proved."""
+    option = trial.option()
+    return option and replace(option, proved=True)
 
 
 def _newton(
@@ -255,20 +247,15 @@ def _newton(
     """Return the largest factor at which a goal is reached, the placement there, and whether a
     larger one is ruled out.
     """
-    free = replace(question, catalog=scale(question.catalog, 0.0))
+    free = _at(scale, 0.0, question)
     factor, option, reached = (least or 0.0) * (1 + STEP), None, None
     for _ in range(MOST_STEPS):
-        scaled = replace(question, catalog=scale(question.catalog, factor))
-        trial = asker.best(goal.question(scaled))
-        if (
-            trial.placement is None
-            or trial.estimate is None
-            or not goal.met(trial.placement, scaled)
-        ):
+        trial = asker.best(goal.question(scaled := _at(scale, factor, question)))
+        if trial.placement is None or not goal.met(trial.placement, scaled):
             return reached, option, trial.proved
-        option = Option(placement=trial.placement, estimate=trial.estimate)
+        option = _plain(trial)
         reached = max(factor, _own_factor(trial.placement, goal, free, question))
-        if reached == float("inf") or reached > LIMITLESS:
+        if reached > LIMITLESS:
             return reached, option, True
         factor = reached * (1 + STEP) or STEP
     return reached, option, False
@@ -280,12 +267,8 @@ def _own_factor(placement: Placement, goal: Goal, free: Problem, today: Problem)
     """
     nothing, full = evaluate(placement, free), evaluate(placement, today)
     slope = full.usd.total - nothing.usd.total
-    return (
-        (goal.most_usd_per_hour(nothing.samples_per_second, today.requirements) - nothing.usd.total)
-        / slope
-        if slope > 0
-        else float("inf")
-    )
+    most = goal.most_usd_per_hour(nothing.samples_per_second, today.requirements)
+    return (most - nothing.usd.total) / slope if slope > 0 else float("inf")
 
 
 def never_by_network(questions: Sequence[Problem], result: Result, asker: Asker) -> bool | None:
@@ -294,10 +277,8 @@ def never_by_network(questions: Sequence[Problem], result: Result, asker: Asker)
     """
     proved = True
     for question in questions:
-        ideal = replace(
-            question,
-            catalog=with_scaled_links(with_scaled_egress(question.catalog, 0.0), LIMITLESS),
-        )
+        free = with_scaled_egress(question.catalog, 0.0)
+        ideal = replace(question, catalog=with_scaled_links(free, LIMITLESS))
         for goal in goals_of(result):
             trial = asker.best(goal.question(ideal), first=True)
             if trial.placement is not None and goal.met(trial.placement, ideal):
@@ -311,17 +292,12 @@ def bandwidth_break_even(questions: Sequence[Problem], result: Result, asker: As
     answer that beats the best.
     """
     answer, proved = BreakEven(what="bandwidth", factor=None, proved=True, option=None), True
-    for question in questions:
-        for goal in goals_of(result):
-            factor, option, sure = _from_above(goal, question, asker)
-            proved = proved and sure
-            if factor is not None and (answer.factor is None or factor < answer.factor):
-                answer = replace(answer, factor=factor, option=option)
-    if answer.option is not None and answer.factor is not None:
-        answer = replace(
-            answer, option=_priced_at(with_scaled_links, answer.factor, answer.option, questions[0])
-        )
-    return replace(answer, proved=proved)
+    for question, goal in product(questions, goals_of(result)):
+        factor, option, sure = _from_above(goal, question, asker)
+        proved = proved and sure
+        if factor is not None and (answer.factor is None or factor < answer.factor):
+            answer = replace(answer, factor=factor, option=option)
+    return _priced(with_scaled_links, replace(answer, proved=proved), questions[0])
 
 
 def _from_above(
@@ -334,19 +310,12 @@ def _from_above(
     for factor in TRIED_FACTORS:
         while reached is None or reached > 1:
             at = factor if reached is None else reached / (1 + STEP)
-            scaled = replace(question, catalog=with_scaled_links(question.catalog, at))
+            scaled = _at(with_scaled_links, at, question)
             trial = asker.best(goal.question(scaled, "throughput"))
             sure = trial.proved
-            if (
-                trial.placement is None
-                or trial.estimate is None
-                or not goal.met(trial.placement, scaled)
-            ):
+            if trial.placement is None or not goal.met(trial.placement, scaled):
                 break
-            reached, option = (
-                _least_factor(trial.placement, goal, question, at),
-                Option(placement=trial.placement, estimate=trial.estimate),
-            )
+            reached, option = _least_factor(trial.placement, goal, question, at), _plain(trial)
         if reached is not None:
             return reached, option, sure
     return None, None, sure
@@ -359,9 +328,7 @@ def _least_factor(placement: Placement, goal: Goal, question: Problem, most: flo
     low, high = 0.0, most
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        if goal.met(
-            placement, replace(question, catalog=with_scaled_links(question.catalog, middle))
-        ):
+        if goal.met(placement, _at(with_scaled_links, middle, question)):
             high = middle
         else:
             low = middle

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placer.advice.explanation.side_questions import Asker, Trial, aimed, wanting
+from placer.advice.explanation.side_questions import Asker, Trial, aimed
 from placer.advice.explanation.wishes import Wish, wishes_of, without
 from placer.advice.recommendation.nearest import limit_words
 from placer.problem.problem import Problem
@@ -113,37 +113,23 @@ def remedy(problem: Problem, wish: Wish, asker: Asker) -> Remedy:
     The least budget, the highest floor; for data that stays the best placement that moves it, if
     there is one; for other wishes the best placement that ignores them.
     """
-    moved = _moving(problem, asker) if wish.code == "data" else None
-    if moved is not None:
-        return Remedy(wish=wish, option=moved, proved=moved.proved)
+    datasets = problem.requirements.datasets
+    if wish.code == "data" and not all(data.may_move for data in datasets):
+        moving = tuple(replace(data, may_move=True) for data in datasets)
+        moved = asker.wanting(problem, datasets=moving).option("data")
+        if moved is not None:
+            moved = replace(moved, note="--data :move instead of :stay")
+            return Remedy(wish=wish, option=moved, proved=moved.proved)
     free = without(problem, [wish])
     asked = aimed(free, LIMIT_OBJECTIVES.get(wish.code, free.requirements.objective))
-    if (
-        wish.code == "carbon" and not asked.pools
-    ):  # no machine has known emissions, so no limit on them would do
-        asked = free
+    if wish.code == "carbon" and not asked.pools:
+        asked = free  # no machine has known emissions, so no limit on them would do
     trial = asker.best(asked)
-    if trial.placement is None or trial.estimate is None:
-        return Remedy(wish=wish, option=None, proved=trial.proved)
-    option = Option(
-        placement=trial.placement, estimate=trial.estimate, label=wish.code, proved=trial.proved
-    )
-    if asked is free:
-        return Remedy(wish=wish, option=replace(option, note=wish.change), proved=trial.proved)
-    return Remedy(
-        wish=wish, option=replace(option, note=_note(wish, option, problem)), proved=trial.proved
-    )
-
-
-def _moving(problem: Problem, asker: Asker) -> Option | None:
-    """Return the best placement if data that stays could move."""
-    datasets = problem.requirements.datasets
-    if all(data.may_move for data in datasets):
-        return None
-    trial = asker.best(
-        wanting(problem, datasets=tuple(replace(data, may_move=True) for data in datasets))
-    ).option("data")
-    return None if trial is None else replace(trial, note="--data :move instead of :stay")
+    option = trial.option(wish.code)
+    if option is not None:
+        note = wish.change if asked is free else _note(wish, option, problem)
+        option = replace(option, note=note)
+    return Remedy(wish=wish, option=option, proved=trial.proved)
 
 
 def _note(wish: Wish, option: Option, problem: Problem) -> str:

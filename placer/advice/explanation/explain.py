@@ -12,11 +12,10 @@ from collections.abc import Iterator, Sequence
 from placer.advice.explanation.answer import Explanation
 from placer.advice.explanation.binding import find_binding
 from placer.advice.explanation.conflict import find_conflict
-from placer.advice.explanation.likely_subjects import tempting
 from placer.advice.explanation.marginal_values import worth_of_more
 from placer.advice.explanation.side_questions import SIDE_NODES, Asker, require_asker_solver
 from placer.advice.explanation.stay_or_leave import stay_or_leave
-from placer.advice.explanation.subject import Subject, read_subject
+from placer.advice.explanation.subject import Subject, read_subject, tempting
 from placer.advice.explanation.why_not import WhyNot, why_not
 from placer.advice.recommendation.staging import preferred
 from placer.problem.contradictions import contradiction

@@ -31,15 +31,13 @@ class Trial:
     Notes
     -----
     Without a placement and ``proved``: nothing fits. Without a placement and not proved: nothing
-    was found. With a placement and not proved: something better may exist. ``bound`` is on the
-    objective, None where nothing is known.
+    was found. With a placement and not proved: something better may exist.
     """
 
-    placement: Placement | None
-    estimate: Estimate | None
-    value: float | None
-    bound: float | None
-    proved: bool
+    placement: Placement | None = None
+    estimate: Estimate | None = None
+    value: float | None = None
+    proved: bool = False
 
     @property
     def infeasible(self) -> bool:
@@ -55,9 +53,9 @@ class Trial:
         )
 
 
-NOTHING = Trial(placement=None, estimate=None, value=None, bound=None, proved=False)
+NOTHING = Trial()
 """Nothing was found, and nothing is proved."""
-IMPOSSIBLE = Trial(placement=None, estimate=None, value=None, bound=None, proved=True)
+IMPOSSIBLE = Trial(proved=True)
 """It is proved that nothing fits."""
 
 
@@ -109,9 +107,12 @@ class Asker:
             placement=result.placement,
             estimate=result.estimate,
             value=result.value,
-            bound=result.bound,
             proved=proved,
         )
+
+    def wanting(self, problem: Problem, start: Placement | None = None, **changes: object) -> Trial:
+        """Find the best placement of a problem with other wishes."""
+        return self.best(wanting(problem, **changes), start=start)
 
 
 def wanting(problem: Problem, **changes: object) -> Problem:

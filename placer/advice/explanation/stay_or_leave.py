@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from placer.advice.explanation.binding import BETTER
-from placer.advice.explanation.side_questions import NOTHING, Asker, wanting
+from placer.advice.explanation.binding import BETTER, cheapest_from
+from placer.advice.explanation.side_questions import Asker
+from placer.records import replace
 from placer.solving.result import Option, Result
 
 MOST_USD_PER_HOUR = 500.0
@@ -55,35 +56,27 @@ def stay_or_leave(
     most_usd_per_hour
         Largest budget that is looked at, USD/h.
     """
-    placement = result.placement
-    assert placement is not None
-    if len(placement.places) > 1:
-        return _cost_of_staying(result, asker)
-    if (
-        result.problem.requirements.objective in ("cost-per-sample", "total", "carbon")
-        or result.problem.requirements.max_regions == 1
-    ):
-        return Staying(
-            regions=1, proved=str(result.status) == "optimal", most_usd_per_hour=most_usd_per_hour
-        )
-    return _frontier(result, asker, most_usd_per_hour)
-
-
-def _cost_of_staying(result: Result, asker: Asker) -> Staying:
-    """Return the best placement in one region beside one over several."""
     problem, placement = result.problem, result.placement
     assert placement is not None
-    trial = asker.best(wanting(problem, min_regions=1, max_regions=1))
-    share = None
-    if trial.value is not None and result.value is not None:
-        loss = result.objective.loss(trial.value, result.value)
-        share = loss if math.isfinite(loss) else None
-    return Staying(
-        regions=len(placement.places), alone=trial.option(), loss=share, proved=trial.proved
-    )
+    wish = problem.requirements
+    if len(placement.places) > 1:
+        trial = asker.wanting(problem, min_regions=1, max_regions=1)
+        loss = math.inf
+        if trial.value is not None and result.value is not None:
+            loss = result.objective.loss(trial.value, result.value)
+        return Staying(
+            regions=len(placement.places),
+            alone=trial.option(),
+            loss=loss if math.isfinite(loss) else None,
+            proved=trial.proved,
+        )
+    plain = Staying(regions=1, most_usd_per_hour=most_usd_per_hour)
+    if wish.objective in ("cost-per-sample", "total", "carbon") or wish.max_regions == 1:
+        return replace(plain, proved=str(result.status) == "optimal")
+    return _frontier(plain, result, asker)
 
 
-def _frontier(result: Result, asker: Asker, most_usd_per_hour: float) -> Staying:
+def _frontier(plain: Staying, result: Result, asker: Asker) -> Staying:
     """Walk along the cheapest placements of growing speed until one leaves its region.
 
     Notes
@@ -92,50 +85,17 @@ def _frontier(result: Result, asker: Asker, most_usd_per_hour: float) -> Staying
     next. So the first of them that lies in several regions marks the exact budget; no scan over
     budgets could miss it.
     """
-    problem, estimate = result.problem, result.estimate
+    problem, estimate, last = result.problem, result.estimate, None
     assert estimate is not None
-    wish = problem.requirements
-    speed, trial, last = estimate.effective_samples_per_second.value, NOTHING, None
     for _ in range(MOST_STEPS):
-        floor = max(
-            speed * (1 + max(asker.options.gap + BETTER, LEAST_STEP)),
-            wish.floor_samples_per_second or 0.0,
-        )
-        trial = asker.best(
-            wanting(
-                problem,
-                objective="cost",
-                budget_usd_per_hour=most_usd_per_hour,
-                min_samples_per_second=floor,
-            )
-        )
+        step = 1 + max(asker.options.gap + BETTER, LEAST_STEP)
+        floor = estimate.effective_samples_per_second.value * step
+        trial = cheapest_from(floor, problem, asker, plain.most_usd_per_hour)
+        found = replace(plain, last=last, proved=trial.proved)
         if trial.placement is None or trial.estimate is None:
-            unlimited = (
-                trial.proved
-                and asker.best(
-                    wanting(
-                        problem,
-                        objective="cost",
-                        budget_usd_per_hour=None,
-                        min_samples_per_second=floor,
-                    )
-                ).infeasible
-            )
-            return Staying(
-                regions=1,
-                proved=trial.proved,
-                last=last,
-                never=trial.proved,
-                unlimited=unlimited,
-                most_usd_per_hour=most_usd_per_hour,
-            )
+            endless = trial.proved and cheapest_from(floor, problem, asker).infeasible
+            return replace(found, never=trial.proved, unlimited=endless)
         if len(trial.placement.places) > 1:
-            return Staying(
-                regions=1,
-                leave=trial.option(),
-                last=last,
-                proved=trial.proved,
-                most_usd_per_hour=most_usd_per_hour,
-            )
-        speed, last = trial.estimate.effective_samples_per_second.value, trial.option()
-    return Staying(regions=1, last=last, most_usd_per_hour=most_usd_per_hour)
+            return replace(found, leave=trial.option())
+        estimate, last = trial.estimate, trial.option()
+    return replace(plain, last=last)

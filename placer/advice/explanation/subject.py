@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from placer.advice.explanation.side_questions import wanting
+from placer.cost_model.estimate import evaluate
+from placer.cost_model.objective import objective_of
 from placer.errors import PlacerError, unknown
 from placer.market.catalog import VmOffer
 from placer.market.words.selection import gpus_of, patterns_of
+from placer.problem.admitted_exchanges import exchanges
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement, parse_workers
-from placer.problem.problem import Problem
+from placer.problem.problem import Pool, Problem
 from placer.problem.requirements import ALL_REGIONS, EXCHANGES, LOCAL, Used, uses
 from placer.records import replace
+from placer.solving.result import Result
 
 MARKETS = {"spot": "spot", "on-demand": "on_demand", "community": "community"}
 MOST_RULES = 12
@@ -68,12 +72,8 @@ class Subject:
         if self.kind == "market":
             return all(group.market == dict(self.changes)["market"] for group in placement.groups)
         if self.kind == "regions":
-            low, high = dict(self.changes)["min_regions"], dict(self.changes)["max_regions"]
-            return (
-                isinstance(low, int)
-                and isinstance(high, int)
-                and low <= len(placement.places) <= high
-            )
+            low, high = (value for _, value in self.changes if isinstance(value, int))
+            return low <= len(placement.places) <= high
         return any(
             uses(rule, g.place, g.device, g.market) for rule in self.rules for g in placement.groups
         )
@@ -141,21 +141,15 @@ def exchange_subject(name: str, problem: Problem) -> Subject:
     """
     wish = problem.requirements
     kept = wish.exchange == name or (wish.exchange == "auto" and name == "central")
-    changes: list[tuple[str, object]] = [
-        ("exchange", name),
-        ("min_workers", max(2, wish.min_workers)),
-    ]
-    changes += [] if kept else [("aggregator", None), ("function", None), ("storage", None)]
-    changes += [] if traits(name).may_overlap else [("overlap", False)]
-    if name not in LOCAL and (wish.min_local_steps or 1) > 1:
-        changes += [("min_local_steps", None), ("max_local_steps", None)]
     least = max(wish.min_regions, traits(name).least_regions)
-    changes += [
-        ("max_workers", max(2, wish.max_workers)),
-        ("min_regions", least),
-        ("max_regions", max(least, wish.max_regions)),
-    ]
-    return Subject(kind="exchange", name=name, changes=tuple(changes))
+    changes: dict[str, object] = {"exchange": name, "min_workers": max(2, wish.min_workers)}
+    changes |= {} if kept else dict.fromkeys(("aggregator", "function", "storage"))
+    changes |= {} if traits(name).may_overlap else {"overlap": False}
+    if name not in LOCAL and (wish.min_local_steps or 1) > 1:
+        changes |= dict.fromkeys(("min_local_steps", "max_local_steps"))
+    changes |= {"max_workers": max(2, wish.max_workers), "min_regions": least}
+    changes |= {"max_regions": max(least, wish.max_regions)}
+    return Subject(kind="exchange", name=name, changes=tuple(changes.items()))
 
 
 def regions_subject(count: int) -> Subject:
@@ -220,15 +214,12 @@ def admitting(subject: Subject, problem: Problem) -> tuple[Problem, tuple[str, .
     if not subject.rules or any(subject.matches(pool.offer) for pool in problem.pools):
         return problem, ()
     reasons: list[str] = []
-    for offer in problem.catalog.offers:
-        if subject.matches(offer):
-            problems = [m for _, m in problem.offer_problems(offer)] + [
-                w for w in [problem.place_problem(offer.place)] if w
-            ]
-            reasons += problems or [
-                problem.quota_problem(offer)
-                or "the quota allows no such machine, or nobody knows how fast it is"
-            ]
+    unknown_why = "the quota allows no such machine, or nobody knows how fast it is"
+    for offer in filter(subject.matches, problem.catalog.offers):
+        problems = [message for _, message in problem.offer_problems(offer)]
+        place = problem.place_problem(offer.place)
+        problems += [place] if place else []
+        reasons += problems or [problem.quota_problem(offer) or unknown_why]
     exclusions = tuple(dict.fromkeys(reasons))
     wish = problem.requirements
     open_ = replace(
@@ -241,3 +232,69 @@ def admitting(subject: Subject, problem: Problem) -> tuple[Problem, tuple[str, .
         oldest_price=None,
     )
     return replace(problem, requirements=open_), exclusions or ("the book has no such machine",)
+
+
+def tempting(result: Result) -> tuple[Subject, ...]:
+    """Choose the alternatives that are explained unless some are named.
+
+    Returns
+    -------
+    tuple of Subject
+        The region and the GPU with the best price for their speed that are not used, the exchange
+        that suits the machines next best, the other market, and a second region (or one region
+        alone), as far as there are such.
+    """
+    return tuple(_tempting(result))
+
+
+def _tempting(result: Result) -> Iterator[Subject]:
+    problem, placement = result.problem, result.placement
+    assert placement is not None
+    wish = problem.requirements
+    used_gpus = {group.gpu for group in placement.groups}
+    place = _cheapest(pool for pool in problem.pools if pool.offer.place not in placement.places)
+    if place is not None:
+        yield place_subject(place.offer.place)
+    gpu = _cheapest(pool for pool in problem.pools if pool.offer.gpu not in used_gpus)
+    if gpu is not None:
+        yield gpu_subject(gpu.offer.gpu, (gpu.offer.gpu,), problem)
+    exchange = _next_exchange(result)
+    if exchange is not None:
+        yield exchange_subject(exchange, problem)
+    markets = {group.market for group in placement.groups}
+    if len(markets) == 1 and wish.market == "any":
+        yield read_subject("spot" if markets == {"on_demand"} else "on-demand", problem)
+    count = len(placement.places)
+    if (
+        wish.max_regions > count
+        and len({pool.offer.place for pool in problem.pools}) > count
+        and wish.max_workers > 1
+    ):
+        yield regions_subject(count + 1)
+
+
+def _cheapest(pools: Iterator[Pool]) -> Pool | None:
+    """Return the machine with the lowest price for its speed."""
+    return min(
+        pools,
+        key=lambda p: (p.usd_per_hour / p.alone.value, p.offer.place, p.offer.device),
+        default=None,
+    )
+
+
+def _next_exchange(result: Result) -> str | None:
+    """Return the admitted exchange that suits the chosen machines best after their own; for one
+    machine the plain all-reduce.
+    """
+    problem, placement = result.problem, result.placement
+    assert placement is not None
+    names = [name for name, _ in problem.modes if name != placement.exchange.strategy]
+    if placement.workers == 1:
+        return "all-reduce" if "all-reduce" in names else next(iter(names), None)
+    options = [e for e in exchanges(problem, placement.workers_by_place) if e.strategy in names]
+    objective = objective_of(problem.requirements)
+    scored = (
+        (objective.score(evaluate(replace(placement, exchange=e), problem)), e.strategy)
+        for e in options
+    )
+    return min(scored, default=(None, None))[1]

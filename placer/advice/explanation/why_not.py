@@ -22,6 +22,7 @@ from placer.cost_model.limits import LIMIT_CODES
 from placer.cost_model.objective import objective_of
 from placer.market.catalog import VmOffer
 from placer.problem.problem import Problem
+from placer.records import replace
 from placer.solving.batches.search import limited
 from placer.solving.result import Option, Result
 
@@ -74,46 +75,32 @@ def why_not(subject: Subject, result: Result, asker: Asker) -> WhyNot:
         return WhyNot(subject=subject.name, kind=subject.kind, status="chosen", proved=True)
     opened, excluded = admitting(subject, problem)
     questions = tuple(subject.forced(opened))
-    trial = best_of(questions, _start(subject, opened, asker), asker)
+    # The best answer with nothing but the subject: quick, and often the best with it.
+    start = asker.best(subject.narrowed(opened)) if subject.narrow else NOTHING
+    trial = best_of(questions, start, asker)
     proved = trial.proved and subject.whole
+    found = WhyNot(
+        subject=subject.name,
+        kind=subject.kind,
+        status="impossible" if proved else "unknown",
+        proved=proved,
+        excluded=excluded,
+        about=subject,
+    )
+    if not excluded:
+        prices, never = _break_evens(subject, questions, trial, result, asker)
+        found = replace(found, break_evens=prices, never_by_network=never)
     if trial.placement is None or trial.estimate is None:
-        status = "impossible" if proved else "unknown"
-        remedies = _remedies(questions, asker) if status == "impossible" else ()
-        prices = (
-            _break_evens(subject, questions, trial, result, asker) if not excluded else ((), None)
-        )
-        return WhyNot(
-            subject=subject.name,
-            kind=subject.kind,
-            status=status,
-            proved=proved,
-            excluded=excluded,
-            remedies=remedies,
-            break_evens=prices[0],
-            never_by_network=prices[1],
-            about=subject,
-        )
+        return replace(found, remedies=_remedies(questions, asker)) if proved else found
     assert result.value is not None
     value = result.objective.value(trial.estimate)
     regret = result.objective.loss(value, result.value)
-    share = regret if math.isfinite(regret) else None
-    break_evens, never = (
-        _break_evens(subject, questions, trial, result, asker) if not excluded else ((), None)
-    )
-    return WhyNot(
-        subject=subject.name,
-        kind=subject.kind,
+    return replace(
+        found,
         status="found",
-        option=Option(
-            placement=trial.placement, estimate=trial.estimate, label="why-not", proved=trial.proved
-        ),
+        option=trial.option("why-not"),
         difference=value - result.value,
-        regret=share,
-        proved=proved,
-        excluded=excluded,
-        break_evens=break_evens,
-        never_by_network=never,
-        about=subject,
+        regret=regret if math.isfinite(regret) else None,
     )
 
 
@@ -126,37 +113,15 @@ def best_of(questions: tuple[Problem, ...], start: Trial, asker: Asker) -> Trial
     """
     best, proved = IMPOSSIBLE, True
     for question in questions:
-        trial = asker.best(_beating(question, best), start=start.placement)
+        objective = objective_of(question.requirements)
+        beating = limited(question, best.value) if best.value else question
+        trial = asker.best(beating, start=start.placement)
         proved = proved and trial.proved
         if trial.placement is not None and (
-            best.value is None or trial.value is None or _ahead(trial, best, question)
+            best.value is None or trial.value is None or objective.better(trial.value, best.value)
         ):
             best = trial
-    if best.placement is None:
-        return IMPOSSIBLE if proved else NOTHING
-    return Trial(
-        placement=best.placement,
-        estimate=best.estimate,
-        value=best.value,
-        bound=best.bound if proved else None,
-        proved=proved,
-    )
-
-
-def _ahead(trial: Trial, best: Trial, question: Problem) -> bool:
-    assert trial.value is not None
-    assert best.value is not None
-    return objective_of(question.requirements).better(trial.value, best.value)
-
-
-def _beating(question: Problem, best: Trial) -> Problem:
-    """Return the question with the limit that an answer has to be as good as one that is known."""
-    return question if best.value is None or best.value == 0 else limited(question, best.value)
-
-
-def _start(subject: Subject, problem: Problem, asker: Asker) -> Trial:
-    """Return the best answer with nothing but the subject: quick, and often the best with it."""
-    return asker.best(subject.narrowed(problem)) if subject.narrow else NOTHING
+    return replace(best, proved=proved)
 
 
 def _remedies(questions: tuple[Problem, ...], asker: Asker) -> tuple[Remedy, ...]:
@@ -165,13 +130,9 @@ def _remedies(questions: tuple[Problem, ...], asker: Asker) -> tuple[Remedy, ...
     """
     for question in questions:
         limits = [wish for wish in wishes_of(question) if wish.code in LIMIT_CODES]
-        remedies = tuple(
-            answer
-            for wish in limits
-            if (answer := remedy(question, wish, asker)).option is not None
-        )
-        if remedies:
-            return remedies
+        remedies = tuple(remedy(question, wish, asker) for wish in limits)
+        if any(answer.option is not None for answer in remedies):
+            return tuple(answer for answer in remedies if answer.option is not None)
     return ()
 
 
