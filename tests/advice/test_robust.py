@@ -18,7 +18,7 @@ from conftest import ROOT, Run
 from instances import random_problem, two_places
 from placements import random_placement
 from placer.advice.robustness.candidates import Candidate
-from placer.advice.robustness.moving_together import TOGETHER, move_together, sampled
+from placer.advice.robustness.uncertainty import TOGETHER, move_together, sampled
 from placer.advice.robustness.regret import Robustness, assess
 from placer.advice.robustness.uncertainty import (
     Factor,
@@ -176,9 +176,8 @@ def test_a_candidate_does_in_its_part_of_the_market_what_it_does_in_the_whole(
     draw = random.Random(seed)
     world = [draw.random() for _ in factors]
     there = evaluate(placement, apply(problem, changes_of(factors, world)))
-    got = Candidate.of(placement, problem, factors, [factor.words for factor in factors]).raw_value(
-        world
-    )
+    words = [factor.words for factor in factors]
+    got, _ = Candidate.of(placement, problem, factors, words).judged(world)
     assert got == pytest.approx(
         objective_of(problem.requirements).value(there),
         rel=1e-9,

@@ -60,31 +60,24 @@ class Candidate:
         """Return the value of the objective in a world of shares, one for each factor of the
         market; NaN if a limit is broken.
         """
-        value, broken = self._judged(tuple(world[i] for i in self.uses))
+        value, broken = self.judged(world)
         return BROKEN if broken else value
 
-    def raw_value(self, world: Sequence[float]) -> float:
-        """Return the value, whether a limit is broken or not."""
-        return self._judged(tuple(world[i] for i in self.uses))[0]
-
-    def _judged(self, shares: tuple[float, ...]) -> tuple[float, bool]:
-        judged = self.known.get(shares)
-        if judged is None:
-            judged = self.known[shares] = self._judge(shares)
-        return judged
+    def judged(self, world: Sequence[float]) -> tuple[float, bool]:
+        """Return the value, and whether a limit is broken."""
+        shares = tuple(world[i] for i in self.uses)
+        if shares not in self.known:
+            self.known[shares] = self._judge(shares)
+        return self.known[shares]
 
     def _judge(self, shares: tuple[float, ...]) -> tuple[float, bool]:
-        there = with_phi(
-            apply(self.problem, changes_of(self.factors, shares)),
-            self.placement.exchange,
-            self.factors,
-            shares,
-        )
+        exchange = self.placement.exchange
+        changed = apply(self.problem, changes_of(self.factors, shares))
+        there = with_phi(changed, exchange, self.factors, shares)
         outcome = evaluate(self.placement, there)
         value = objective_of(there.requirements).value(outcome)
-        if (
-            self.placement.exchange.storage is not None
-        ):  # functions have time limits, which slower links can break
+        if exchange.storage is not None:
+            # Functions have time limits, which slower links can break.
             return value, bool(violations(self.placement, there))
         return value, bool(broken_limits(outcome, there.requirements))
 
@@ -104,15 +97,11 @@ def with_phi(
     problem: Problem, exchange: Exchange, factors: Sequence[Factor], shares: Sequence[float]
 ) -> Problem:
     """Multiply the samples that an exchange needs by the factor of its strategy."""
+    name, wish = exchange.strategy, problem.requirements
     for factor, share in zip(factors, shares, strict=True):
-        if factor.words == f"phi:{exchange.strategy}" and factor.at(share) != 1.0:
-            wish = problem.requirements
-            times = samples_to_target(
-                exchange, wish.samples_to_target, problem.profile
-            ).value * factor.at(share)
-            rest = tuple(row for row in wish.samples_to_target if row[0] != exchange.strategy)
-            return replace(
-                problem,
-                requirements=replace(wish, samples_to_target=((exchange.strategy, times), *rest)),
-            )
+        if factor.words == f"phi:{name}" and factor.at(share) != 1.0:
+            usual = samples_to_target(exchange, wish.samples_to_target, problem.profile).value
+            rest = (row for row in wish.samples_to_target if row[0] != name)
+            rows = ((name, usual * factor.at(share)), *rest)
+            return replace(problem, requirements=replace(wish, samples_to_target=rows))
     return problem

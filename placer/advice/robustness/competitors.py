@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from placer.advice.recommendation.recommend import equal_machines
 from placer.advice.robustness.candidates import Candidate, candidates_of, with_phi
-from placer.advice.robustness.moving_together import sampled
-from placer.advice.robustness.uncertainty import Factor, changes_of
+from placer.advice.robustness.uncertainty import Factor, changes_of, sampled
 from placer.advice.robustness.value_of_information import losses_of, values_of
 from placer.advice.worlds.scenario import apply
 from placer.cost_model.estimate import evaluate
@@ -50,26 +49,20 @@ def pool_of_rivals(
         kinds.setdefault((placement.groups[0].device, placement.groups[0].market), placement)
     quick = solve(problem, "local_search", options).placement
     placements = [chosen, *list(kinds.values())[:RIVALS], *([] if quick is None else [quick])]
-    for kind in ("price", "bandwidth"):  # the whole market at either end
-        words = {"price": "price:*:*:spot", "bandwidth": "bandwidth:*:*"}[kind]
-        if kind == "price" or problem.requirements.max_regions > 1:
-            placements += _answers(
-                problem,
-                [
-                    f"{words}=x{times}"
-                    for times in boxes.get(kind, (0.7, 1.6) if kind == "price" else (0.5, 1.5))
-                ],
-                solver,
-                options,
-            )
-    for _ in range(
-        ENRICHED
-    ):  # in the world that is bad for all answers so far, another one is best
+    ends = [f"price:*:*:spot=x{times}" for times in boxes.get("price", (0.7, 1.6))]
+    if problem.requirements.max_regions > 1:
+        ends += [f"bandwidth:*:*=x{times}" for times in boxes.get("bandwidth", (0.5, 1.5))]
+    placements += _answers(problem, ends, solver, options)  # the whole market at either end
+    for _ in range(ENRICHED):  # in the world that is bad for all so far, another one is best
         factors = shared_factors(candidates_of(problem, [placements[0], *placements[-2:]], boxes))
-        bad = solved_world(
-            (problem, factors, solver, options, None), [factor.bad for factor in factors]
-        ).placement
+        shared = (problem, factors, solver, options, None)
+        bad = solved_world(shared, [factor.bad for factor in factors]).placement
         placements += [bad] if bad is not None else []
+    return _unlike(placements)
+
+
+def _unlike(placements: Iterable[Placement]) -> list[Placement]:
+    """Return each placement once."""
     return list({placement.canonical(): placement for placement in placements}.values())
 
 
@@ -138,16 +131,10 @@ def enriched(
     factors, rows = shared_factors(pool), [row for _, row in drawn]
     losses = losses_of(values_of(pool, rows), objective_of(problem.requirements))[:, 0]
     order = sorted(range(len(rows)), key=lambda w: (-float(losses[w]), w))[:ENRICHED]
-    answers = [
-        solved_world((problem, factors, solver, options, None), rows[w]).placement for w in order
-    ]
-    placements = [candidate.placement for candidate in pool]
-    return list(
-        {
-            p.canonical(): p
-            for p in [*placements, *(answer for answer in answers if answer is not None)]
-        }.values()
-    )
+    shared = (problem, factors, solver, options, None)
+    answers = [solved_world(shared, rows[w]).placement for w in order]
+    found = [answer for answer in answers if answer is not None]
+    return _unlike([*(candidate.placement for candidate in pool), *found])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

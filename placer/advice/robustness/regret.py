@@ -21,8 +21,13 @@ from placer.advice.robustness.competitors import (
     solved_world,
     worlds_of,
 )
-from placer.advice.robustness.moving_together import TOGETHER, move_together
-from placer.advice.robustness.uncertainty import Factor, changes_of, check_count
+from placer.advice.robustness.uncertainty import (
+    TOGETHER,
+    Factor,
+    changes_of,
+    check_count,
+    move_together,
+)
 from placer.advice.robustness.value_of_information import Worth, losses_of, values_of, worth_of
 from placer.advice.runner.choice import stopping
 from placer.advice.runner.runner import Opener, answers, here
@@ -311,22 +316,18 @@ def _judged(
     judged = []
     for w, (kind, row) in enumerate(drawn):
         best = int(losses[w].argmin())
-        better = bool(anew) and anew[w].value is not None and losses[w, best] > 0
+        placement: Placement | None = pool[best].placement
+        value = float(values[w, best])
+        if anew and anew[w].placement is not None and losses[w, best] > 0:
+            placement, value = anew[w].placement, solved[w]
+        nothing = math.isnan(value)
         judged.append(
             World(
                 shares=tuple(row),
                 kind=kind,
-                value=pool[0].raw_value(row),
-                best_value=solved[w]
-                if better
-                else None
-                if math.isnan(values[w, best])
-                else float(values[w, best]),
-                best=anew[w].placement
-                if better
-                else None
-                if math.isnan(values[w, best])
-                else pool[best].placement,
+                value=pool[0].judged(row)[0],
+                best_value=None if nothing else value,
+                best=None if nothing else placement,
                 regret=float(losses[w, 0]),
                 broken=math.isnan(values[w, 0]),
             )

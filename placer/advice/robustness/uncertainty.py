@@ -1,5 +1,5 @@
 """What is not known exactly about a market: one factor for each price, link and speed that
-candidates rest on, and its range.
+candidates rest on, its range, and draws of all of them.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 from placer.cost_model.convergence import samples_to_target
 from placer.cost_model.estimate import exchange_phases, offers_of, workers_of
@@ -24,8 +25,21 @@ BOXES = ("price", "bandwidth", "rate", "phi")
 """
 LINK_SPREAD = (0.5, 1.5)
 """Low and high of an estimated link between regions."""
+TOGETHER = 0.7
+"""Correlation of the spot prices of one device over the regions of a provider.
+
+Notes
+-----
+Over one window of price lists the changes of log(price) have an uncentred correlation of 0.86 for
+H100 (7 rows of Google Cloud) and 0.88 for L4 (4); A100, which hardly moved, has none (3):
+``tests/market/spot_price_moves.csv``. Devices and providers are taken as independent.
+"""
+_NORMAL = NormalDist()
+_EDGE = 1e-9
 MOST = 1e3
 """Wider ranges are a slip of the keyboard."""
+Ranges = Mapping[str, tuple[float, float]]
+"""Factors on the figures of a kind, low and high."""
 REFRESHED = ("aws", "azure", "gcp")
 """Providers whose prices ``placer catalog refresh`` fetches."""
 
@@ -99,7 +113,7 @@ def parse_boxes(given: Iterable[str]) -> dict[str, tuple[float, float]]:
 
 
 def factors_of(
-    problem: Problem, candidates: Sequence[Placement], boxes: Mapping[str, tuple[float, float]]
+    problem: Problem, candidates: Sequence[Placement], boxes: Ranges
 ) -> tuple[Factor, ...]:
     """Return the uncertain figures that some placements rest on; figures that none of them uses
     stay as the book has them.
@@ -113,16 +127,17 @@ def factors_of(
     boxes
         Ranges of `parse_boxes`; kinds without one have the ranges that their figures come with.
     """
-    factors_by_words: dict[str, Factor] = {}
-    for placement in candidates:
-        for factor in (
-            *_prices(problem, placement, boxes),
-            *_links(problem, placement, boxes),
-            *_speeds(problem, placement, boxes),
-        ):
-            if factor.low < 1 - 1e-9 or factor.high > 1 + 1e-9:
-                factors_by_words.setdefault(factor.words, factor)
-    return tuple(factors_by_words.values())
+    found = (
+        factor
+        for placement in candidates
+        for kind in (_prices, _links, _speeds)
+        for factor in kind(problem, placement, boxes)
+        if factor.low < 1 - 1e-9 or factor.high > 1 + 1e-9
+    )
+    by_words: dict[str, Factor] = {}
+    for factor in found:
+        by_words.setdefault(factor.words, factor)
+    return tuple(by_words.values())
 
 
 def changes_of(factors: Sequence[Factor], shares: Sequence[float]) -> tuple[Change, ...]:
@@ -133,119 +148,68 @@ def changes_of(factors: Sequence[Factor], shares: Sequence[float]) -> tuple[Chan
     for factor, share in zip(factors, shares, strict=True):
         times = factor.at(share)
         if times != 1.0 and factor.kind != "phi":
-            what, *target = factor.words.split(":")
-            pattern = tuple(word.replace("on-demand", "on_demand") for word in target)
-            changes.append(
-                Change(
-                    text=f"{factor.words}=x{format_plain(times, 4)}",
-                    what=what,
-                    target=pattern,
-                    factor=times,
-                )
-            )
+            text = f"{factor.words}=x{format_plain(times, 4)}"
+            what, *target = factor.words.replace("on-demand", "on_demand").split(":")
+            changes.append(Change(text=text, what=what, target=tuple(target), factor=times))
     return tuple(sorted(changes, key=lambda change: change.what))
 
 
-def _prices(
-    problem: Problem, placement: Placement, boxes: Mapping[str, tuple[float, float]]
-) -> Iterable[Factor]:
-    machines = workers_of(placement, problem)
-    for offer, _ in offers_of(machines, placement, problem):
-        low, high = boxes.get("price") or price_interval(offer).factors
-        market = offer.market.replace("_", "-")
-        known = offer.provider in REFRESHED
-        measure = (
-            f"placer catalog refresh {offer.provider} --in {offer.region} --gpu {offer.gpu}"
-            if known
-            else "placer catalog import csv FILE"
-        )
-        words = f"price:{offer.place}:{offer.gpu}:{market}"
-        yield Factor(
-            kind="price", words=words, low=low, high=high, basis=offer.price_basis, measure=measure
-        )
+def _factor(words: str, ends: tuple[float, float], basis: str, measure: str) -> Factor:
+    kind, (low, high) = words.partition(":")[0], ends
+    return Factor(kind=kind, words=words, low=low, high=high, basis=basis, measure=measure)
 
 
-def _links(
-    problem: Problem, placement: Placement, boxes: Mapping[str, tuple[float, float]]
-) -> Iterable[Factor]:
+def _prices(problem: Problem, placement: Placement, boxes: Ranges) -> Iterable[Factor]:
+    for offer, _ in offers_of(workers_of(placement, problem), placement, problem):
+        fetched = f"placer catalog refresh {offer.provider} --in {offer.region} --gpu {offer.gpu}"
+        measure = fetched if offer.provider in REFRESHED else "placer catalog import csv FILE"
+        ends = boxes.get("price") or price_interval(offer).factors
+        words = f"price:{offer.place}:{offer.gpu}:{offer.market.replace('_', '-')}"
+        yield _factor(words, ends, offer.price_basis, measure)
+
+
+def _links(problem: Problem, placement: Placement, boxes: Ranges) -> Iterable[Factor]:
     pairs = {
-        (t.src, t.dst)
+        (min(t.src, t.dst), max(t.src, t.dst))
         for phase in exchange_phases(placement, problem)
         for t in phase.transfers
         if t.src != t.dst
     }
-    for src, dst in sorted({(min(pair), max(pair)) for pair in pairs}):
+    for src, dst in sorted(pairs):
         link = problem.network.link(src, dst)
         known = (link.low / link.bytes_per_second, link.high / link.bytes_per_second)
-        low, high = boxes.get("bandwidth") or (LINK_SPREAD if link.basis == "estimated" else known)
+        ends = boxes.get("bandwidth") or (LINK_SPREAD if link.basis == "estimated" else known)
         measure = f"iperf3 --json from {src} to {dst}, then placer network import iperf3"
-        yield Factor(
-            kind="bandwidth",
-            words=f"bandwidth:{src}:{dst}",
-            low=low,
-            high=high,
-            basis=link.basis,
-            measure=measure,
-        )
+        yield _factor(f"bandwidth:{src}:{dst}", ends, link.basis, measure)
 
 
-def _speeds(
-    problem: Problem, placement: Placement, boxes: Mapping[str, tuple[float, float]]
-) -> Iterable[Factor]:
+def _speeds(problem: Problem, placement: Placement, boxes: Ranges) -> Iterable[Factor]:
     """Return the speed of each device, what a machine with several makes of it, and samples to
     target.
     """
     profile, catalog = problem.profile, problem.catalog
+    measure = "placer calibrate RUNS.csv -o FILE, with runs on {}"
     for gpu, count in dict.fromkeys((group.gpu, group.gpu_count) for group in placement.groups):
         one = profile.rate(catalog.gpu(gpu), 1, "none", catalog)
         node = profile.rate(catalog.gpu(gpu), count, "none", catalog)
         if one is None or node is None:
             continue
-        measure = "placer calibrate RUNS.csv -o FILE, with runs on {}"
+        apart, given = node.basis in ("estimated", "assumed"), boxes.get("rate")
         (low, high), (node_low, node_high) = _ends(one), _ends(node)
-        if count == 1 or node.basis in ("estimated", "assumed"):
-            ends = boxes.get("rate") or (low, high)
-            yield Factor(
-                kind="rate",
-                words=f"rate:{gpu}",
-                low=ends[0],
-                high=ends[1],
-                basis=one.basis,
-                measure=measure.format(gpu),
-            )
+        if count == 1 or apart:
+            yield _factor(f"rate:{gpu}", given or (low, high), one.basis, measure.format(gpu))
         if count > 1:
-            apart = node.basis in ("estimated", "assumed")
-            ends = (
-                (min(1.0, node_low / low), max(1.0, node_high / high))
-                if apart
-                else (node_low, node_high)
-            )
-            ends = ((1.0, 1.0) if apart else boxes["rate"]) if "rate" in boxes else ends
+            # What is estimated from one GPU moves with it: only what is wider is its own.
+            own = (min(1.0, node_low / low), max(1.0, node_high / high))
+            ends = ((1.0, 1.0) if given else own) if apart else given or (node_low, node_high)
             device = f"{gpu}:{count}"
-            yield Factor(
-                kind="rate",
-                words=f"rate:{device}",
-                low=ends[0],
-                high=ends[1],
-                basis=node.basis,
-                measure=measure.format(device),
-            )
+            yield _factor(f"rate:{device}", ends, node.basis, measure.format(device))
     exchange = placement.exchange
-    times = samples_to_target(exchange, problem.requirements.samples_to_target, problem.profile)
-    ends = (
-        boxes.get("phi", (times.low / times.value, times.high / times.value))
-        if placement.workers > 1
-        else (1.0, 1.0)
-    )
-    measure = f"train some runs, then --samples-to-target {exchange.strategy}=X"
-    yield Factor(
-        kind="phi",
-        words=f"phi:{exchange.strategy}",
-        low=ends[0],
-        high=ends[1],
-        basis=times.basis,
-        measure=measure,
-    )
+    times = samples_to_target(exchange, problem.requirements.samples_to_target, profile)
+    ends = boxes.get("phi", (times.low / times.value, times.high / times.value))
+    train = f"train some runs, then --samples-to-target {exchange.strategy}=X"
+    ends = ends if placement.workers > 1 else (1.0, 1.0)
+    yield _factor(f"phi:{exchange.strategy}", ends, times.basis, train)
 
 
 def _ends(rate: Rate) -> tuple[float, float]:
@@ -281,3 +245,48 @@ def check_count(what: str, value: object, most: int) -> int:
     if not isinstance(value, int) or not 0 < value <= most or not math.isfinite(value):
         raise PlacerError(f"{what} {value!r}", f"give a whole number from 1 to {most:,}")
     return value
+
+
+def sampled(factors: Sequence[Factor], worlds: int, seed: int) -> list[list[float]]:
+    """Draw shares of the ranges of some figures: a Latin hypercube, in which prices that move
+    together share a part of their draw.
+
+    Notes
+    -----
+    A Gaussian copula with one common factor for each group: every figure alone keeps its uniform
+    share.
+    """
+    group_of = [_group(factor) for factor in factors]
+    shared = sorted({g for g in group_of if g is not None and group_of.count(g) > 1})
+    rows = latin_hypercube(worlds, len(factors) + len(shared), seed)
+    own, common = math.sqrt(1 - TOGETHER), math.sqrt(TOGETHER)
+    built = []
+    for row in rows:
+        market = dict(zip(shared, map(_score, row[len(factors) :]), strict=True))
+        built.append(
+            [
+                share
+                if group not in market
+                else _NORMAL.cdf(own * _score(share) + common * market[group])
+                for share, group in zip(row, group_of, strict=False)
+            ]
+        )
+    return built
+
+
+def _group(factor: Factor) -> tuple[str, str, str] | None:
+    """Return provider, device and market of a price that moves by itself; None for all else."""
+    if factor.kind != "price":
+        return None
+    _, place, gpu, market = factor.words.split(":")
+    return None if market == "on-demand" else (place.partition("/")[0], gpu, market)
+
+
+def _score(share: float) -> float:
+    return _NORMAL.inv_cdf(min(max(share, _EDGE), 1 - _EDGE))
+
+
+def move_together(factors: Sequence[Factor]) -> bool:
+    """Return whether any two figures are prices that move together."""
+    groups = [group for group in map(_group, factors) if group is not None]
+    return len(set(groups)) < len(groups)

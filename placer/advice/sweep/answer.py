@@ -110,11 +110,9 @@ def _coordinates(sweep: Sweep, row: Row) -> tuple[tuple[int, ...], int]:
     """Return the positions of a point on the other ranges, and on the one that the table goes
     along.
     """
-    rest, words = int(row["point"]), []
+    rest, positions = int(row["point"]), list[int]()
     for axis in reversed(sweep.header["over"]):
         rest, position = divmod(rest, len(axis["values"]))
-        words.append(position)
-    step = words[::-1].pop(along(sweep))
-    others = words[::-1]
-    del others[along(sweep)]
-    return tuple(others), step
+        positions.insert(0, position)
+    step = positions.pop(along(sweep))
+    return tuple(positions), step

@@ -22,6 +22,8 @@ from placer.problem.problem import Problem
 
 SCHEMA = "placer.sweep-points/v1"
 """Schema of the header line."""
+EDITED = "one of them was edited, or stopped by the time limit; delete it"
+AGAIN = "delete the line; its point is solved again"
 WROTE = "give a file that 'placer sweep -o' wrote"
 ANOTHER = "give another file, or ask the question that it was made with"
 
@@ -72,11 +74,8 @@ def read_points(
     """
     data = read_file(path, most_bytes=MOST_LINES_BYTES)
     whole = data.rfind(b"\n") + 1
-    if (
-        not whole
-        and data
-        and not (header is not None and line_of(header).encode().startswith(data))
-    ):
+    torn = header is not None and line_of(header).encode().startswith(data)
+    if not whole and data and not torn:
         raise PlacerError(f"{path}: no file of a sweep", "give another file")
     rows: dict[str, dict[str, Any]] = {}
     first: dict[str, Any] | None = None
@@ -88,10 +87,7 @@ def read_points(
             continue
         _check_point(row, first and (header or first), f"{path}:{number}")
         if rows.setdefault(row["key"], row) != row:
-            raise PlacerError(
-                f"{path}:{number}: two answers for '{row['key']}'",
-                "one of them was edited, or stopped by the time limit; delete it",
-            )
+            raise PlacerError(f"{path}:{number}: two answers for '{row['key']}'", EDITED)
     _check_alike(rows.values(), path)
     return first, list(rows.values()), whole
 
@@ -169,10 +165,7 @@ def merged(paths: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         _check_header(first, header, path)
         for row in rows:
             if points.setdefault(row["key"], row) != row:
-                raise PlacerError(
-                    f"{path}: another answer for '{row['key']}'",
-                    "one of them was edited, or stopped by the time limit; delete it",
-                )
+                raise PlacerError(f"{path}: another answer for '{row['key']}'", EDITED)
     if header is None:
         raise PlacerError(
             "nothing to merge", "name the files: placer sweep --merge a.jsonl b.jsonl -o all.jsonl"
@@ -185,24 +178,16 @@ def _row(line: str, path: str | Path, number: int) -> dict[str, Any]:
     try:
         row = parse_json(line)
     except (ValueError, RecursionError) as error:
-        raise PlacerError(
-            f"{path}:{number}: not valid JSON: {error}",
-            "delete the line; its point is solved again",
-        ) from None
+        raise PlacerError(f"{path}:{number}: not valid JSON: {error}", AGAIN) from None
     if not isinstance(row, dict):
-        raise PlacerError(
-            f"{path}:{number}: not a JSON object", "delete the line; its point is solved again"
-        )
+        raise PlacerError(f"{path}:{number}: not a JSON object", AGAIN)
     return row
 
 
 def _check_point(row: Mapping[str, Any], header: Mapping[str, Any] | None, where: str) -> None:
     fault = "it stands before the header" if header is None else row_fault(row, header)
     if fault:
-        raise PlacerError(
-            f"{where}: not a point of this sweep: {fault[:200]}",
-            "delete the line; its point is solved again",
-        )
+        raise PlacerError(f"{where}: not a point of this sweep: {fault[:200]}", AGAIN)
 
 
 def _check_alike(rows: Iterable[Mapping[str, Any]], path: str | Path) -> None:
@@ -213,10 +198,8 @@ def _check_alike(rows: Iterable[Mapping[str, Any]], path: str | Path) -> None:
 
 def _check_header(row: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> None:
     if row.get("schema") != SCHEMA:
-        raise PlacerError(
-            f"{where}: schema '{str(row.get('schema'))[:40]}' is not {SCHEMA}",
-            WROTE,
-        )
+        schema = str(row.get("schema"))[:40]
+        raise PlacerError(f"{where}: schema '{schema}' is not {SCHEMA}", WROTE)
     fault = header_fault(row)
     if fault:
         raise PlacerError(f"{where}: not the header of a sweep: {fault[:200]}", WROTE)

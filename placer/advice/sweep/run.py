@@ -18,7 +18,7 @@ from placer.advice.worlds.scenario import apply
 from placer.advice.worlds.wish_changes import set_wish
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
-from placer.problem.words.changes import Change, parse_changes
+from placer.problem.words.changes import parse_changes
 from placer.problem.words.wishes import CHANGES
 from placer.solving.answer import SolveOptions
 from placer.solving.result import Result
@@ -80,18 +80,13 @@ def check_axes(problem: Problem, axes: Sequence[Axis]) -> None:
         Names the value or the pattern.
     """
     for axis in axes:
-        changes: tuple[Change, ...] = parse_changes(axis.words)
-        for change in changes:
-            if change.what in CHANGES:
-                set_wish(
-                    problem,
-                    change.what,
-                    change.text,
-                    change.factor,
-                    None if change.value is None else str(change.value),
-                )
+        changes = parse_changes(axis.words)
         if changes[0].what not in CHANGES:
             apply(problem, changes[:1])
+            continue
+        for change in changes:
+            value = None if change.value is None else str(change.value)
+            set_wish(problem, change.what, change.text, change.factor, value)
 
 
 def header_of(
@@ -102,12 +97,8 @@ def header_of(
     from placer.documents.result_parts import data_document
 
     points = [" ".join(words) for words in points_of(axes)]
-    solving = {
-        "solver": solver,
-        "gap": options.gap,
-        "time_limit_s": options.time_limit_s,
-        "seed": options.seed,
-    }
+    named = {name: getattr(options, name) for name in ("gap", "time_limit_s", "seed")}
+    solving = {"solver": solver, **named}
     return {
         "schema": SCHEMA,
         "question": question_digest(problem, points, solving, __version__),
@@ -176,12 +167,8 @@ def run_sweep(
         try:
             with interrupts() as interrupted:
                 place = runner or stack.enter_context(here((problem, solver, options)))
-                solved = answers(
-                    solve_point,
-                    [words for _, words in missing],
-                    place,
-                    stopping(options, interrupted),
-                )
+                stop, words_of = stopping(options, interrupted), [words for _, words in missing]
+                solved = answers(solve_point, words_of, place, stop)
                 for (point, _), solved_row in zip(missing, solved, strict=False):
                     row = {"point": point, **solved_row}
                     rows.append(row)
@@ -194,8 +181,5 @@ def run_sweep(
     stopped = stopped or done < len(mine)
     if stopped and runner is not None:
         runner.stop()
-    return Sweep(
-        header=header,
-        rows=tuple(sorted(rows, key=lambda row: int(row["point"]))),
-        interrupted=stopped,
-    )
+    rows.sort(key=lambda row: int(row["point"]))
+    return Sweep(header=header, rows=tuple(rows), interrupted=stopped)

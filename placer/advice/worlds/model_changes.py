@@ -5,6 +5,7 @@ the wishes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 from placer.errors import PlacerError
 from placer.market.market_changes import Row
@@ -56,14 +57,8 @@ def set_rates(problem: Problem, rows: Sequence[Row]) -> ModelProfile:
         }
         for key in touched:
             now, times = known[key], times_of[key[0]] or 1.0
-            source = f"what if: {text}; {now.source}"
-            known[key] = replace(
-                now,
-                value=now.value * times,
-                low=now.low * times,
-                high=now.high * times,
-                source=source,
-            )
+            ends = {end: getattr(now, end) * times for end in ("value", "low", "high")}
+            known[key] = replace(now, source=f"what if: {text}; {now.source}", **ends)
     return replace(problem.profile, rates=tuple(known.values()))
 
 
@@ -83,15 +78,10 @@ def _all_rates(problem: Problem) -> dict[tuple[str, int, str], Rate]:
     """
     profile, catalog = problem.profile, problem.catalog
     known = {(rate.gpu, rate.gpu_count, rate.framework): rate for rate in profile.rates}
-    kinds = sorted(
-        {(offer.gpu, count) for offer in catalog.offers for count in (1, offer.gpu_count)}
-    )
-    rates = {}
-    for gpu, count in kinds:
-        for framework in ("none", "hivemind"):
-            rate = profile.rate(catalog.gpu(gpu), count, framework, catalog)
-            if rate is not None:
-                rates[gpu, count, framework] = replace(
-                    rate, gpu=gpu, gpu_count=count, framework=framework
-                )
-    return {**known, **rates}
+    kinds = {(offer.gpu, count) for offer in catalog.offers for count in (1, offer.gpu_count)}
+    for (gpu, count), framework in product(sorted(kinds), ("none", "hivemind")):
+        rate = profile.rate(catalog.gpu(gpu), count, framework, catalog)
+        if rate is not None:
+            named = replace(rate, gpu=gpu, gpu_count=count, framework=framework)
+            known[gpu, count, framework] = named
+    return known

@@ -42,6 +42,7 @@ et al., 2024); the slow end.
 LEAST_GAIN = 0.02
 """Gains below are not worth a move: estimates are no better."""
 BETWEEN = "between regions"
+SPEED = ("device", "workers", "planned", "measured", "factor")
 MOST_LINK_FACTOR = 10.0
 """Links that seem so much faster or slower than planned are not told from waiting by one run."""
 
@@ -85,11 +86,8 @@ class Replan(Shown):
     @property
     def break_even_s(self) -> float | None:
         """Seconds from the beginning of a move until it has paid off; see `break_even_seconds`."""
-        return (
-            None
-            if self.gain is None or self.gain <= 0
-            else break_even_seconds(self.move_s, self.gain)
-        )
+        gain = self.gain
+        return None if gain is None or gain <= 0 else break_even_seconds(self.move_s, gain)
 
     @property
     def kept_machines(self) -> int:
@@ -102,13 +100,20 @@ class Replan(Shown):
         """Build the ``placer.replan/v1`` document: plain types, ready for JSON; within v1 keys are
         only added.
         """
-        world = self.answer.problem
+        world, seen = self.answer.problem, self.observed
         return {
             "schema": SCHEMA,
             "manifest": {"name": self.manifest.name, "digest": self.manifest.digest},
             "request": request_document(world),
             "data": data_document(world),
-            "observed": _observed(self.observed),
+            "observed": {
+                "links": seen.links,
+                "rounds": seen.rounds,
+                "speeds": [{name: getattr(speed, name) for name in SPEED} for speed in seen.speeds],
+                "samples_per_second": seen.samples_per_second,
+                "exchange_s": seen.exchange_s,
+                "lost": [{**to_builtins(lost), "place": lost.place or None} for lost in seen.lost],
+            },
             "changes": [change_document(change) for change in self.changes],
             "running": None if self.running is None else _running(self.running, world),
             "answer": answer_document(self.answer),
@@ -119,26 +124,6 @@ class Replan(Shown):
             "kept_machines": self.kept_machines,
             "notes": list(self.notes),
         }
-
-
-def _observed(seen: Observed) -> dict[str, Any]:
-    return {
-        "links": seen.links,
-        "rounds": seen.rounds,
-        "speeds": [
-            {
-                "device": speed.device,
-                "workers": speed.workers,
-                "planned": speed.planned,
-                "measured": speed.measured,
-                "factor": speed.factor,
-            }
-            for speed in seen.speeds
-        ],
-        "samples_per_second": seen.samples_per_second,
-        "exchange_s": seen.exchange_s,
-        "lost": [{**to_builtins(lost), "place": lost.place or None} for lost in seen.lost],
-    }
 
 
 def _running(running: Kept, world: Problem) -> dict[str, Any]:
@@ -210,14 +195,9 @@ def replan(
     # One Ctrl-C ends both searches.
     with allowance.opened(memory_limit_bytes=options.memory_limit_bytes, cancel=options.cancel):
         answer = _answer(world, running, solver, options)
-    gain = None
-    if (
-        running is not None
-        and running.value is not None
-        and not running.broken
-        and answer.value is not None
-    ):
-        gain = answer.objective.improvement(answer.value, running.value)
+    gain, before = None, None if running is None or running.broken else running.value
+    if before is not None and answer.value is not None:
+        gain = answer.objective.improvement(answer.value, before)
     return Replan(
         manifest=manifest,
         observed=seen,
@@ -237,10 +217,8 @@ def _measured(
     """Return the speeds and links as changes of the world; what the log does not tell is said."""
     if not seen.speeds and not seen.lost and seen.links != "real":
         what = "a rehearsal" if seen.links == "shaped" else "a run on one machine"
-        return (), [
-            f"the log is of {what}: its speed and links are not the plan's, so all is held as "
-            f"planned"
-        ]
+        words = "its speed and links are not the plan's, so all is held as planned"
+        return (), [f"the log is of {what}: {words}"]
     if not seen.speeds:
         return (), ["the log tells who was lost, not how fast the plan's machines and links are"]
     if problem.profile.architecture is not None and not problem.profile.rates:
@@ -255,32 +233,20 @@ def _measured(
         return rates, []
     step = estimate(planned, apply(problem, rates)).step
     wan = dict(step.parts).get(BETWEEN, 0.0)
+    took = (
+        f"the exchange took {format_plain(seen.exchange_s)} s a round, planned are "
+        f"{format_plain(step.communication)} s"
+    )
     if not wan or len(planned.places) < 2:
-        words = (
-            f"the exchange took {format_plain(seen.exchange_s)} s a round, planned are "
-            f"{format_plain(step.communication)} s"
-        )
-        return rates, [f"{words}: what is below holds it as planned"]
+        return rates, [f"{took}: what is below holds it as planned"]
     over_links = seen.exchange_s - (step.communication - wan)
     if not wan / MOST_LINK_FACTOR <= over_links <= wan * MOST_LINK_FACTOR:
-        words = (
-            f"the exchange took {format_plain(seen.exchange_s)} s a round, planned are "
-            f"{format_plain(step.communication)} s"
-        )
-        return rates, [
-            (
-                f"{words}: one run does not tell what of it the links are, so what is below holds "
-                f"them "
-                f"as planned"
-            )
-        ]
+        untold = "one run does not tell what of it the links are"
+        return rates, [f"{took}: {untold}, so what is below holds them as planned"]
+    factor = format_plain(wan / over_links, 6)
     pairs = combinations(sorted(planned.places), 2)
-    return (
-        *rates,
-        *parse_changes(
-            [f"bandwidth:{a}:{b}=x{format_plain(wan / over_links, 6)}" for a, b in pairs]
-        ),
-    ), []
+    links = parse_changes([f"bandwidth:{a}:{b}=x{factor}" for a, b in pairs])
+    return (*rates, *links), []
 
 
 def _without(
@@ -292,12 +258,11 @@ def _without(
         group = group_of(one.rank, manifest.groups)
         if group is not None:
             gone[group.name] += 1
-    pairs = zip(planned.groups, manifest.groups, strict=True)
-    groups = tuple(
-        replace(g, count=g.count - gone[said.name])
-        for g, said in pairs
-        if g.count > gone[said.name]
-    )
+    left = [
+        (group, group.count - gone[said.name])
+        for group, said in zip(planned.groups, manifest.groups, strict=True)
+    ]
+    groups = tuple(replace(group, count=count) for group, count in left if count > 0)
     if not groups:
         return None
     alone = sum(group.count for group in groups) == 1
@@ -307,23 +272,19 @@ def _without(
 
 def _answer(world: Problem, running: Kept | None, solver: str, options: SolveOptions) -> Result:
     """Return the best placement; one that keeps every machine in use where it is about as good."""
-    fits = running is not None and not running.broken
-    best = solve(
-        world,
-        solver,
-        replace(options, start=running.placement if running is not None and fits else None),
-    )
+    start = None if running is None or running.broken else running.placement
+    options = replace(options, start=start)
+    best = solve(world, solver, options)
     if running is None or best.value is None:
         return best
     rules = tuple(
         Used(place=p, device=d, market=m, count=n)
         for (p, d, m), n in sorted(_machines(running.placement).items())
     )
-    staying = replace(
-        world, requirements=replace(world.requirements, used=(*world.requirements.used, *rules))
-    )
+    wish = world.requirements
+    staying = replace(world, requirements=replace(wish, used=(*wish.used, *rules)))
     try:
-        stays = solve(staying, solver, replace(options, start=running.placement if fits else None))
+        stays = solve(staying, solver, options)
     except PlacerError:  # nothing of what runs is admitted any more
         return best
     if stays.value is None or best.objective.improvement(best.value, stays.value) > LEAST_GAIN:

@@ -37,11 +37,8 @@ def apply(problem: Problem, changes: Sequence[Change]) -> Problem:
     """
     for what, group in groupby(changes, key=lambda change: change.what):
         problem = _applied(problem, what, list(group))
-    return (
-        without_contradictions(problem)
-        if any(change.what in CHANGES for change in changes)
-        else problem
-    )
+    wishes = any(change.what in CHANGES for change in changes)
+    return without_contradictions(problem) if wishes else problem
 
 
 def _applied(problem: Problem, what: str, changes: list[Change]) -> Problem:
@@ -50,16 +47,14 @@ def _applied(problem: Problem, what: str, changes: list[Change]) -> Problem:
         return replace(problem, catalog=changed_book(problem.catalog, changes))
     rows = [(change.text, change.target, change.factor, change.value) for change in changes]
     if what == "rate":
-        return replace(
-            problem, profile=set_rates(problem, [(t, w, f, number_of(v)) for t, w, f, v in rows])
-        )
+        numbers = [(t, w, f, number_of(v)) for t, w, f, v in rows]
+        return replace(problem, profile=set_rates(problem, numbers))
     for text, target, factor, value in rows:
         if what == "gradient":
             problem = replace(problem, profile=set_gradient(problem.profile, factor or 1.0))
         elif what == "quota":
-            problem = replace(
-                problem, requirements=set_quota(problem, target, int(number_of(value) or 0))
-            )
+            quotas = set_quota(problem, target, int(number_of(value) or 0))
+            problem = replace(problem, requirements=quotas)
         else:
             changed = set_wish(problem, what, text, factor, None if value is None else str(value))
             problem = in_sequences(replace(problem, requirements=changed))

@@ -70,14 +70,9 @@ class WhatIf(Shown):
         """Share of the changed world's best value that keeping the old choice gives up:
         `placer.cost_model.objective.Objective.regret`; None if it cannot be kept.
         """
-        if (
-            self.kept is None
-            or self.kept.broken
-            or self.kept.value is None
-            or self.after.value is None
-        ):
-            return None
-        return self.after.objective.regret(self.kept.value, self.after.value)
+        kept = None if self.kept is None or self.kept.broken else self.kept.value
+        best = self.after.value
+        return None if kept is None or best is None else self.after.objective.regret(kept, best)
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.whatif/v1`` document: plain types, ready for JSON; within v1 keys are

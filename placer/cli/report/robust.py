@@ -10,9 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placer.advice.robustness.moving_together import TOGETHER, move_together
 from placer.advice.robustness.regret import FRAGILE_REGRET, FRAGILE_SHARE, FRAGILE_WORST, Robustness
-from placer.advice.robustness.uncertainty import BOXES, changes_of
+from placer.advice.robustness.uncertainty import BOXES, TOGETHER, changes_of, move_together
 from placer.advice.robustness.value_of_information import Worth
 from placer.cli.report.recommend.sentences import brief, headline
 from placer.cli.report.recommend.terminal import reading
