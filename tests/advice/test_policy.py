@@ -13,7 +13,7 @@ import pytest
 from placer.advice.policy.job import Job, Market, Observation, lives_h, steady
 from placer.advice.policy.offline_optimum import offline_bound, offline_optimum
 from placer.advice.policy.policies import POLICIES, fixed, migrate, on_demand, span, step
-from placer.advice.policy.simulator import simulate, starts_of, ticks_of
+from placer.advice.policy.replay import simulate, starts_of, ticks_of
 from placer.advice.policy.state import State, changed, hours_for, ran, start, work_in
 from placer.errors import PlacerError
 from placer.records import replace

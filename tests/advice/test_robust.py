@@ -18,14 +18,16 @@ from conftest import ROOT, Run
 from instances import random_problem, two_places
 from placements import random_placement
 from placer.advice.robustness.candidates import Candidate
-from placer.advice.robustness.uncertainty import TOGETHER, move_together, sampled
 from placer.advice.robustness.regret import Robustness, assess
 from placer.advice.robustness.uncertainty import (
+    TOGETHER,
     Factor,
     changes_of,
     factors_of,
     latin_hypercube,
+    move_together,
     parse_boxes,
+    sampled,
 )
 from placer.advice.robustness.value_of_information import INNER, LEVELS
 from placer.advice.worlds.scenario import apply

@@ -27,8 +27,7 @@ from ledger import markdown
 
 from placer.advice.policy.job import Job, Market
 from placer.advice.policy.policies import policy_named, step
-from placer.advice.policy.replay import Replay, replay
-from placer.advice.policy.simulator import starts_of
+from placer.advice.policy.replay import Replay, replay, starts_of
 from placer.advice.policy.state import start
 from placer.advice.policy.trace import Trace, trace_of
 from placer.advice.policy.zone_prices import (
@@ -176,7 +175,7 @@ def row(name: str, got: Replay) -> tuple[str, list[float]]:
         got.bound_usd or math.nan,
         100 * (usd["span"] / optimum - 1),
         *(cost for _, cost in got.sensitive),
-        spans.moves,
+        spans.mean("moves"),
         spans.on_demand_h,
         float(sum(one.missed for one in got.summaries)),
     ]

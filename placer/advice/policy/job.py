@@ -120,7 +120,7 @@ class Market:
         return (*self.zones, f"{self.on_demand_place} (on-demand)")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Observation:
     """What is known when a tick begins; one entry a zone.
 
@@ -180,3 +180,15 @@ def lives_h(enough: Array, tick_h: float, memory_h: float = MEMORY_H) -> Array:
 
     built: Array = (recent(enough, back + 1) * tick_h + PRIOR_H) / (recent(ends, back) + 1.0)
     return built
+
+
+def observed(launched: Array, usd_per_hour: Array, tick_h: float, job: Job) -> list[Observation]:
+    """Return what is known at each tick of some launches; shapes (ticks, zones)."""
+    enough = launched >= min(job.machines, int(launched.max(initial=1)))
+    columns = (launched, steady(launched, tick_h), lives_h(enough, tick_h), usd_per_hour)
+    return [
+        Observation(
+            launched=tuple(there), steady=tuple(held), life_h=tuple(lives), usd_per_hour=tuple(usd)
+        )
+        for there, held, lives, usd in zip(*(column.tolist() for column in columns), strict=True)
+    ]

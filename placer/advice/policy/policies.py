@@ -329,38 +329,32 @@ class Policy:
 
 
 _WAITS, _PACES = migrate(pace=False), migrate(pace=True)
-POLICIES = (
-    Policy(
-        name="on-demand",
-        describe="on-demand machines from the first hour on",
-        rule=lambda zone: on_demand,
-    ),
-    Policy(
-        name="fixed",
-        describe="waits for all machines in the zone that is cheapest at the start",
-        rule=fixed,
-    ),
-    Policy(
-        name="migrate",
-        describe="all machines in one zone; moves when they are gone, waits while slack allows",
-        rule=lambda zone: _WAITS,
-    ),
-    Policy(
-        name="migrate-pace",
-        describe="as migrate; on-demand machines keep a uniform pace meanwhile",
-        rule=lambda zone: _PACES,
-    ),
-    Policy(
-        name="migrate-censored",
-        describe="as migrate, where a zone that launched all it was asked for has any number",
-        rule=lambda zone: _WAITS,
-        censored=True,
-    ),
-    Policy(
-        name="span",
-        describe="islands in up to four zones that grow, join and move; on-demand fills gaps",
-        rule=lambda zone: span,
-    ),
+POLICIES = tuple(
+    Policy(name=name, describe=words, rule=rule, censored=name == "migrate-censored")
+    for name, words, rule in (
+        ("on-demand", "on-demand machines from the first hour on", lambda zone: on_demand),
+        ("fixed", "waits for all machines in the zone that is cheapest at the start", fixed),
+        (
+            "migrate",
+            "all machines in one zone; moves when they are gone, waits while slack allows",
+            lambda zone: _WAITS,
+        ),
+        (
+            "migrate-pace",
+            "as migrate; on-demand machines keep a uniform pace meanwhile",
+            lambda zone: _PACES,
+        ),
+        (
+            "migrate-censored",
+            "as migrate, where a zone that launched all it was asked for has any number",
+            lambda zone: _WAITS,
+        ),
+        (
+            "span",
+            "islands in up to four zones that grow, join and move; on-demand fills gaps",
+            lambda zone: span,
+        ),
+    )
 )
 """What ``placer capacity replay`` compares."""
 

@@ -4,21 +4,23 @@ sensitive to.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from statistics import fmean
 from typing import Any
 
-from placer.advice.policy.job import Job, Market
+from placer.advice.policy.job import Job, Market, Observation
 from placer.advice.policy.offline_optimum import offline_bound, offline_optimum
-from placer.advice.policy.policies import POLICIES, policy_named
-from placer.advice.policy.simulator import Run, Summary, simulate, starts_of, ticks_of
+from placer.advice.policy.policies import POLICIES, Policy, Rule, policy_named, step
+from placer.advice.policy.state import State, start
 from placer.advice.policy.trace import Trace
 from placer.advice.runner.runner import Opener, answers, here
 from placer.errors import PlacerError, unknown
 from placer.records import replace
 from placer.report.shown import Shown
+from placer.units import format_plain
 
 SCHEMA = "placer.replay/v1"
 PART = 16
@@ -27,6 +29,53 @@ ASSUMPTION = "on-demand machines are always available"
 SLOW_REFORM_H = 0.2
 LOW_EFFICIENCY = 0.85
 NAMES = tuple(policy.name for policy in POLICIES)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """One job from one start; ``end`` is its state when the work was done or time was up."""
+
+    first: int
+    end: State
+    missed: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Summary:
+    """Runs of one policy from many starts; means, and the dearest run.
+
+    Notes
+    -----
+    Hours of on-demand machines are those of all machines together: machine-hours over machines.
+    """
+
+    policy: Policy
+    runs: tuple[Run, ...]
+    machines: int
+
+    @property
+    def usd(self) -> float:
+        """Mean dollars to finish."""
+        return self.mean("usd")
+
+    @property
+    def worst(self) -> Run:
+        """The dearest run."""
+        return max(self.runs, key=lambda run: run.end.usd)
+
+    @property
+    def missed(self) -> int:
+        """Runs that did not finish by the deadline."""
+        return sum(run.missed for run in self.runs)
+
+    @property
+    def on_demand_h(self) -> float:
+        """Mean hours on on-demand machines."""
+        return self.mean("on_demand_h") / self.machines
+
+    def mean(self, name: str) -> float:
+        """Return the mean of a figure of the last state of each run."""
+        return fmean(getattr(run.end, name) for run in self.runs)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,10 +109,10 @@ class Replay(Shown):
         PlacerError
             If it was not replayed.
         """
-        for summary in self.summaries:
-            if summary.policy.name == name:
-                return summary
-        raise unknown("policy", name, [summary.policy.name for summary in self.summaries])
+        by_name = {summary.policy.name: summary for summary in self.summaries}
+        if name not in by_name:
+            raise unknown("policy", name, by_name)
+        return by_name[name]
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.replay/v1`` document: plain types, ready for JSON; within v1 keys are
@@ -110,14 +159,14 @@ class Replay(Shown):
             "worst_usd": one.worst.end.usd,
             "worst_start": f"{self.trace.time(one.worst.first):%Y-%m-%dT%H:%MZ}",
             "missed": one.missed,
-            "moves": one.moves,
-            "machines_lost": one.lost,
-            "checkpoint_usd": one.checkpoint_usd,
-            "exchange_usd": one.exchange_usd,
+            "moves": one.mean("moves"),
+            "machines_lost": one.mean("lost"),
+            "checkpoint_usd": one.mean("checkpoint_usd"),
+            "exchange_usd": one.mean("exchange_usd"),
             "on_demand_hours": one.on_demand_h,
-            "idle_hours": one.idle_h,
-            "several_places_hours": one.spread_h,
-            "on_demand_for_good": one.for_good,
+            "idle_hours": one.mean("idle_h"),
+            "several_places_hours": one.mean("spread_h"),
+            "on_demand_for_good": sum(run.end.for_good for run in one.runs),
         }
 
 
@@ -159,19 +208,14 @@ def replay(
         starts = starts_of(trace.ticks, trace.tick_h, job, every_h)
     if not starts:
         raise PlacerError("a replay without a start", "give at least one")
+    differs = job.machines > trace.most  # what is censored
     chosen = [
-        policy
+        policy.name
         for policy in POLICIES
-        if policy.name in names
-        or (not names and (not policy.censored or job.machines > trace.most))
+        if (policy.name in names if names else differs or not policy.censored)
     ]
-    dearer = [
-        (policy.name, words, changed)
-        for policy in chosen
-        for words, changed in _dearer(job)
-        if policy.name == "span"
-    ]
-    wanted = [(policy.name, job) for policy in chosen] + [(name, one) for name, _, one in dearer]
+    dearer = list(_dearer(job)) if "span" in chosen else []
+    wanted = [*((name, job) for name in chosen), *(("span", changed) for _, changed in dearer)]
     parts = [tuple(starts[at : at + PART]) for at in range(0, len(starts), PART)]
     with opened((trace, market)) as runner:
         runs = answers(_runs, [(name, one, part) for name, one in wanted for part in parts], runner)
@@ -184,6 +228,7 @@ def replay(
             for name, one in wanted
         ]
         pairs = list(answers(_offline, [(job, first) for first in starts if offline], runner))
+    changed = summaries[len(chosen) :]
     return Replay(
         trace=trace,
         job=job,
@@ -192,20 +237,15 @@ def replay(
         summaries=tuple(summaries[: len(chosen)]),
         optimum_usd=fmean(one for one, _ in pairs) if offline else None,
         bound_usd=fmean(one for _, one in pairs) if offline else None,
-        sensitive=tuple(
-            (words, summary.usd)
-            for (_, words, _), summary in zip(dearer, summaries[len(chosen) :], strict=True)
-        ),
+        sensitive=tuple((dearer[at][0], each.usd) for at, each in enumerate(changed)),
     )
 
 
 def _dearer(job: Job) -> Iterator[tuple[str, Job]]:
     """Yield the job where islands re-form slowly, and where several places are slow."""
+    words = f"several places have {LOW_EFFICIENCY:g} of the speed of one"
     yield f"re-forming takes {SLOW_REFORM_H:g} h", replace(job, reform_h=SLOW_REFORM_H)
-    yield (
-        f"several places have {LOW_EFFICIENCY:g} of the speed of one",
-        replace(job, efficiency=LOW_EFFICIENCY),
-    )
+    yield words, replace(job, efficiency=LOW_EFFICIENCY)
 
 
 def _runs(shared: tuple[Trace, Market], asked: tuple[str, Job, Sequence[int]]) -> tuple[Run, ...]:
@@ -213,15 +253,11 @@ def _runs(shared: tuple[Trace, Market], asked: tuple[str, Job, Sequence[int]]) -
     (trace, market), (name, job, starts) = shared, asked
     policy = policy_named(name)
     seen = trace.observations(job, censored=policy.censored)
+    cheapest = trace.usd_per_hour.argmin(axis=1)
     return tuple(
-        simulate(seen, trace.tick_h, first, policy.rule(_cheapest(trace, first)), job, market)
+        simulate(seen, trace.tick_h, first, policy.rule(int(cheapest[first])), job, market)
         for first in starts
     )
-
-
-def _cheapest(trace: Trace, tick: int) -> int:
-    prices = trace.usd_per_hour[tick].tolist()
-    return min(range(len(prices)), key=lambda zone: prices[zone])
 
 
 def _offline(shared: tuple[Trace, Market], asked: tuple[Job, int]) -> tuple[float, float]:
@@ -230,3 +266,42 @@ def _offline(shared: tuple[Trace, Market], asked: tuple[Job, int]) -> tuple[floa
     rows = slice(first, first + ticks_of(job, trace.tick_h))
     given = (trace.launched[rows], trace.usd_per_hour[rows], trace.tick_h, job, market)
     return offline_optimum(*given), offline_bound(*given)
+
+
+def simulate(
+    observations: Sequence[Observation],
+    tick_h: float,
+    first: int,
+    rule: Rule,
+    job: Job,
+    market: Market,
+) -> Run:
+    """Run a job from one tick on, until its work is done or its deadline is there."""
+    state, tick = start(market), first
+    while not state.finished(job) and state.now_h < job.deadline_h - 1e-9:
+        _, state = step(state, observations[tick], tick_h, rule, job, market)
+        tick += 1
+    return Run(first=first, end=state, missed=not state.finished(job))
+
+
+def ticks_of(job: Job, tick_h: float) -> int:
+    """Return the ticks until the deadline, the last one perhaps in part."""
+    return math.ceil(job.deadline_h / tick_h - 1e-9)
+
+
+def starts_of(ticks: int, tick_h: float, job: Job, every_h: float) -> range:
+    """Return the ticks at which jobs begin: all that have their deadline within the trace.
+
+    Raises
+    ------
+    PlacerError
+        If the trace is shorter than the deadline.
+    """
+    needed = ticks_of(job, tick_h)
+    if needed > ticks:
+        raise PlacerError(
+            f"a trace of {format_plain(ticks * tick_h, 4)} h, where the deadline is "
+            f"{format_plain(job.deadline_h, 4)} h away",
+            "give a longer trace, less work or an earlier deadline",
+        )
+    return range(0, ticks - needed + 1, max(1, round(every_h / tick_h)))

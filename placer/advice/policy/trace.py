@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from placer.advice.policy.job import Job, Observation, lives_h, steady
+from placer.advice.policy.job import Job, Observation, observed
 from placer.errors import PlacerError
 from placer.market.launch_log import LaunchLog
 
@@ -56,23 +56,7 @@ class Trace:
         launched = self.launched
         if censored:
             launched = np.where(launched >= self.most, max(self.most, job.machines), launched)
-        enough = launched >= min(job.machines, int(launched.max(initial=1)))
-        rows = zip(
-            launched.tolist(),
-            steady(launched, self.tick_h).tolist(),
-            lives_h(enough, self.tick_h).tolist(),
-            self.usd_per_hour.tolist(),
-            strict=True,
-        )
-        return [
-            Observation(
-                launched=tuple(there),
-                steady=tuple(held),
-                life_h=tuple(lives),
-                usd_per_hour=tuple(usd),
-            )
-            for there, held, lives, usd in rows
-        ]
+        return observed(launched, self.usd_per_hour, self.tick_h, job)
 
 
 def trace_of(log: LaunchLog, usd_per_hour: Array, tick_h: float | None = None) -> Trace:

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from placer.advice.policy.actions import Action, actions_of
-from placer.advice.policy.job import MEMORY_H, Job, Market, Observation, lives_h, steady
+from placer.advice.policy.job import MEMORY_H, Job, Market, Observation, observed
 from placer.advice.policy.policies import decide, span
-from placer.advice.policy.state import State, after_losses, ran, start
+from placer.advice.policy.state import State, after_losses, checkpoint_usd, ran, start
 from placer.errors import PlacerError, unknown
 from placer.files.growing_file import Line
 from placer.market.launch_log import observation, zones_of
@@ -31,6 +30,23 @@ RECENT = 12
 MOST_ROWS = 5_000
 Priced = Callable[[tuple[str, ...]], tuple[Array, Market]]
 """Prices of zones, shape (zones,), and their market."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Action:
+    """One change: ``lose``, ``add``, ``drop`` or ``move`` machines.
+
+    Notes
+    -----
+    ``usd`` is what the change itself costs: the hours that machines of its place are paid without
+    work, and the checkpoint that goes to a new place. ``source`` is the place that a move leaves.
+    """
+
+    kind: str
+    place: int
+    machines: int
+    usd: float
+    source: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -214,13 +230,7 @@ def _begun(market: Market, held: Mapping[str, int], done_h: float, job: Job) -> 
 
 def _seen(rows: deque[list[int]], prices: Array, tick_h: float, job: Job) -> Observation:
     launched = np.array(rows)[-max(3, round(MEMORY_H / tick_h) + 1) :]
-    enough = launched >= min(job.machines, int(launched.max(initial=1)))
-    return Observation(
-        launched=tuple(launched[-1].tolist()),
-        steady=tuple(steady(launched, tick_h)[-1].tolist()),
-        life_h=tuple(lives_h(enough, tick_h)[-1].tolist()),
-        usd_per_hour=tuple(prices.tolist()),
-    )
+    return observed(launched, np.broadcast_to(prices, launched.shape), tick_h, job)[-1]
 
 
 def _after(state: State, seen: Observation, elapsed_h: float, job: Job, market: Market) -> State:
@@ -259,3 +269,59 @@ def _change(
         slack_h=slack_h,
         latest=None if finished else time + timedelta(hours=max(0.0, slack_h - job.restart_h)),
     )
+
+
+def actions_of(
+    before: State, kept: State, held: State, seen: Observation, job: Job, market: Market
+) -> tuple[Action, ...]:
+    """List what happens between two ticks, losses first.
+
+    Parameters
+    ----------
+    before, kept, held
+        The job before losses, after them, and after the decision.
+
+    Notes
+    -----
+    Where a place is left and another one is new, the larger ones are paired as moves.
+    """
+
+    def action(kind: str, old: State, new: State, place: int) -> Action:
+        usd, count = _waits(old, new, place, seen, market), new.machines[place]
+        if kind == "add" and not old.machines[place]:
+            usd += checkpoint_usd(kept, place, job, market)
+        return Action(kind=kind, place=place, machines=abs(count - old.machines[place]), usd=usd)
+
+    places = range(len(held.machines))
+    was, left, then = before.machines, kept.machines, held.machines
+    losses = [action("lose", before, kept, at) for at in places if left[at] < was[at]]
+    adds = [action("add", kept, held, at) for at in places if then[at] > left[at]]
+    drops = [action("drop", kept, held, at) for at in places if then[at] < left[at]]
+    return (*losses, *_paired(adds, drops, kept, held))
+
+
+def _paired(
+    adds: list[Action], drops: list[Action], kept: State, held: State
+) -> tuple[Action, ...]:
+    """Join the places that are left with those that are new."""
+    new = sorted((a for a in adds if not kept.machines[a.place]), key=lambda a: -a.machines)
+    left = sorted((d for d in drops if not held.machines[d.place]), key=lambda d: -d.machines)
+    moves = [
+        replace(add, kind="move", usd=add.usd + drop.usd, source=drop.place)
+        for add, drop in zip(new, left, strict=False)
+    ]
+    paired = {(move.source, move.place) for move in moves}
+    gone, come = {source for source, _ in paired}, {place for _, place in paired}
+    return (
+        *moves,
+        *(add for add in adds if add.place not in come),
+        *(drop for drop in drops if drop.place not in gone),
+    )
+
+
+def _waits(old: State, new: State, place: int, seen: Observation, market: Market) -> float:
+    """Price the machine-hours without work that a place has more than before."""
+    hours = [state.machines[place] * state.wait_h[place] for state in (old, new)]
+    on_demand = place == market.on_demand
+    usd = market.on_demand_usd_per_hour if on_demand else seen.usd_per_hour[place]
+    return max(0.0, hours[1] - hours[0]) * usd

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,21 +52,19 @@ def places_of(zones: Sequence[str], catalog: Catalog) -> tuple[str, ...]:
     PlacerError
         If the catalog has no such place, or several providers have it.
     """
-    return tuple(_place(zone, catalog) for zone in zones)
-
-
-def _place(zone: str, catalog: Catalog) -> str:
-    region = region_of(zone)
-    if region in catalog.regions:
-        return region
-    found = [place for place in catalog.regions if place.partition("/")[2] == region]
-    if len(found) != 1:
-        known = f"{len(found)} providers have it" if found else f"not in catalog {catalog.name}"
-        raise PlacerError(
-            f"zone '{zone}': {known}",
-            "name it with its provider, such as gcp/us-east4-a, or give --egress USD with --prices",
-        )
-    return found[0]
+    places = []
+    for zone in zones:
+        region = region_of(zone)
+        found = [at for at in catalog.regions if region in (at, at.partition("/")[2])]
+        if len(found) != 1:
+            known = f"{len(found)} providers have it" if found else f"not in catalog {catalog.name}"
+            raise PlacerError(
+                f"zone '{zone}': {known}",
+                "name it with its provider, such as gcp/us-east4-a, or give --egress USD with "
+                "--prices",
+            )
+        places += found
+    return tuple(places)
 
 
 def catalog_prices(zones: Sequence[str], device: str, catalog: Catalog) -> ZonePrices:
@@ -169,25 +167,33 @@ def file_prices(
     raise PlacerError(f"{path}: no file of prices", HINT)
 
 
+Rows = Iterator[tuple[str, list[str]]]
+"""Cells of each line that has some, with where it stands."""
+
+
+def _rows(head: list[str], rows: list[list[str]], path: str) -> Rows:
+    for number, cells in enumerate(rows, 2):
+        if len(cells) not in (0, len(head)):
+            raise PlacerError(
+                f"{path}:{number}: {len(cells)} columns where the header has {len(head)}", HINT
+            )
+        if cells:
+            yield f"{path}:{number}", cells
+
+
 def _price_table(
     zones: Sequence[str], head: list[str], rows: list[list[str]], path: str
 ) -> tuple[Array, tuple[float, str] | None]:
     spot: dict[str, float] = {}
     on_demand: dict[str, float] = {}
-    for number, cells in enumerate(rows, 2):
-        if not cells:
-            continue
-        if len(cells) != len(head):
-            raise PlacerError(
-                f"{path}:{number}: {len(cells)} columns where the header has {len(head)}", HINT
-            )
+    for where, cells in _rows(head, rows, path):
         row = dict(zip(head, (cell.strip() for cell in cells), strict=True))
-        if row["zone"] in spot:
-            raise PlacerError(f"{path}:{number}: '{row['zone']}' appears twice", "keep one row")
-        spot[row["zone"]] = _usd(row["usd_per_hour"], f"{path}:{number}:usd_per_hour")
-        if row.get("on_demand_usd_per_hour"):
-            text = row["on_demand_usd_per_hour"]
-            on_demand[row["zone"]] = _usd(text, f"{path}:{number}:on_demand_usd_per_hour")
+        zone = row["zone"]
+        if zone in spot:
+            raise PlacerError(f"{where}: '{zone}' appears twice", "keep one row")
+        spot[zone] = _usd(row["usd_per_hour"], f"{where}:usd_per_hour")
+        if text := row.get("on_demand_usd_per_hour"):
+            on_demand[zone] = _usd(text, f"{where}:on_demand_usd_per_hour")
     named = [(zone, zone if zone in spot else region_of(zone)) for zone in zones]
     for zone, name in named:
         if name not in spot:
@@ -203,17 +209,11 @@ def _price_trace(log: LaunchLog, head: list[str], rows: list[list[str]], path: s
     columns = [head.index(zone) for zone in log.zones]
     times: list[float] = []
     usd: list[list[float]] = []
-    for number, cells in enumerate(rows, 2):
-        if not cells:
-            continue
-        if len(cells) != len(head):
-            raise PlacerError(
-                f"{path}:{number}: {len(cells)} columns where the header has {len(head)}", HINT
-            )
-        times.append(_hours(cells[0], log.first, f"{path}:{number}:utc"))
+    for where, cells in _rows(head, rows, path):
+        times.append(_hours(cells[0], log.first, f"{where}:utc"))
         if len(times) > 1 and times[-1] <= times[-2]:
-            raise PlacerError(f"{path}:{number}: not later than the line before", "sort the file")
-        usd.append([_usd(cells[at], f"{path}:{number}:{head[at]}") for at in columns])
+            raise PlacerError(f"{where}: not later than the line before", "sort the file")
+        usd.append([_usd(cells[at], f"{where}:{head[at]}") for at in columns])
     if not times or times[0] > 0:
         raise PlacerError(
             f"{path}: has no price of {log.first:%Y-%m-%dT%H:%MZ}, when the trace begins",

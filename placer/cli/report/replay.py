@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from placer.advice.policy.replay import ASSUMPTION, Replay
-from placer.advice.policy.simulator import Summary
+from placer.advice.policy.replay import ASSUMPTION, Replay, Summary
 from placer.cli.output import new_table
 from placer.units import SECONDS_PER_HOUR, counted, format_duration, format_usd
 
@@ -56,10 +55,10 @@ def _row(summary: Summary) -> tuple[str, ...]:
         f"{summary.usd:,.0f}",
         f"{summary.worst.end.usd:,.0f}",
         f"{summary.missed}",
-        f"{summary.moves:.1f}",
-        f"{summary.lost:,.0f}",
-        f"{summary.checkpoint_usd:,.2f}",
-        f"{summary.exchange_usd:,.2f}",
+        f"{summary.mean('moves'):.1f}",
+        f"{summary.mean('lost'):,.0f}",
+        f"{summary.mean('checkpoint_usd'):,.2f}",
+        f"{summary.mean('exchange_usd'):,.2f}",
         f"{summary.on_demand_h:.1f}",
     )
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from placer.advice.policy.actions import Action
-from placer.advice.policy.watch import Change
+from placer.advice.policy.watch import Action, Change
 from placer.units import SECONDS_PER_HOUR, counted, format_duration, format_usd
 
 

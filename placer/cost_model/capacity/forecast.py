@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +26,7 @@ STAY = 0.98
 """Weight of the last count in what is expected of the present; the usual shares have the rest."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Weights:
+class Weights(NamedTuple):
     """Parts of a forecast: the last count, the short and the long memory, the usual shares, and
     what followed counts like the last one.
     """
@@ -41,14 +39,14 @@ class Weights:
 
 
 FITTED = (
-    Weights(now=0.25, short=0.20, long=0.00, usual=0.00, followed=0.55),
-    Weights(now=0.21, short=0.36, long=0.00, usual=0.00, followed=0.43),
-    Weights(now=0.20, short=0.35, long=0.00, usual=0.01, followed=0.44),
-    Weights(now=0.24, short=0.40, long=0.32, usual=0.04, followed=0.00),
-    Weights(now=0.17, short=0.19, long=0.56, usual=0.08, followed=0.00),
-    Weights(now=0.04, short=0.14, long=0.71, usual=0.11, followed=0.00),
-    Weights(now=0.11, short=0.62, long=0.07, usual=0.20, followed=0.00),
-    Weights(now=0.10, short=0.51, long=0.00, usual=0.39, followed=0.00),
+    Weights(0.25, 0.20, 0.00, 0.00, 0.55),
+    Weights(0.21, 0.36, 0.00, 0.00, 0.43),
+    Weights(0.20, 0.35, 0.00, 0.01, 0.44),
+    Weights(0.24, 0.40, 0.32, 0.04, 0.00),
+    Weights(0.17, 0.19, 0.56, 0.08, 0.00),
+    Weights(0.04, 0.14, 0.71, 0.11, 0.00),
+    Weights(0.11, 0.62, 0.07, 0.20, 0.00),
+    Weights(0.10, 0.51, 0.00, 0.39, 0.00),
 )
 """Fitted on the first seven days of the launches that `scenarios.RESIDUAL` names; a day ahead the
 short memory counts more than the long one, because days are alike at the same hour. What followed
@@ -66,14 +64,22 @@ def weights_at(lead_h: float) -> Weights:
     """
     if not 0 < lead_h < math.inf:
         raise PlacerError(f"a forecast {lead_h} h ahead is not possible", "give hours above 0")
-    at, known = math.log(lead_h), [math.log(lead) for lead in LEADS_H]
+    known = [math.log(lead) for lead in LEADS_H]
     parts = [
-        float(np.interp(at, known, [getattr(row, name) for row in FITTED]))
-        for name in Weights.__dataclass_fields__
+        float(np.interp(math.log(lead_h), known, column)) for column in zip(*FITTED, strict=True)
     ]
     total = math.fsum(parts)
-    now, short, long, usual, followed = (part / total for part in parts)
-    return Weights(now=now, short=short, long=long, usual=usual, followed=followed)
+    return Weights(*(part / total for part in parts))
+
+
+def _shares(weight: Array, launched: Array, prior: float, otherwise: Array) -> Array:
+    """Return the weighted shares of 0, 1, ... machines in each zone, beside what counts as a few
+    observations; shape (zones, machines + 1).
+    """
+    counts = range(otherwise.shape[-1])
+    sums = np.stack([(weight * (launched == count)).sum(0) for count in counts], 1)
+    built: Array = (sums + prior * otherwise) / (sums.sum(1, keepdims=True) + prior)
+    return built
 
 
 def remembered(
@@ -99,9 +105,7 @@ def remembered(
     """
     age = np.asarray(hours)[-1] - np.asarray(hours)
     counted = np.exp(-age / memory_h)[:, None] * (launched >= 0)
-    sums = np.stack([(counted * (launched == count)).sum(0) for count in range(len(usual))], 1)
-    built: Array = (sums + prior * usual) / (sums.sum(1, keepdims=True) + prior)
-    return built
+    return _shares(counted, launched, prior, usual)
 
 
 def followed(
@@ -130,10 +134,7 @@ def followed(
     was, came = launched[before], launched
     like = (was >= 0) & (came >= 0) & (np.abs(was - last) <= ALIKE * (counts - 1))
     weight = np.exp((when - when[-1]) / MEMORIES_H[1])[:, None] * (like & paired[:, None])
-    sums = np.stack([(weight * (came == count)).sum(0) for count in range(counts)], 1)
-    prior = PRIORS[1]
-    built: Array = (sums + prior * otherwise) / (sums.sum(1, keepdims=True) + prior)
-    return built
+    return _shares(weight, came, PRIORS[1], otherwise)
 
 
 def _last(launched: Array) -> Array:
@@ -171,17 +172,13 @@ def forecast(launched: Array, hours: Sequence[float] | Array, lead_h: float, usu
     Array
         Shape (zones, machines + 1); each row sums to 1.
     """
-    parts, now = weights_at(lead_h), expected_now(launched, usual)
+    parts = weights_at(lead_h)
     short, long = (
         remembered(launched, hours, memory_h, prior, usual)
         for memory_h, prior in zip(MEMORIES_H, PRIORS, strict=True)
     )
     then = followed(launched, hours, lead_h, short)
-    built: Array = (
-        parts.now * now
-        + parts.short * short
-        + parts.long * long
-        + parts.usual * usual
-        + parts.followed * then
-    )
+    now = expected_now(launched, usual)
+    shares = (now, short, long, np.broadcast_to(usual, now.shape), then)
+    built: Array = np.tensordot(parts, np.stack(shares), 1)
     return built

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -91,19 +91,8 @@ class CapacityForecast:
         return {
             "schema": "placer.capacity-forecast/v1",
             **{name: getattr(self, name) for name in names},
-            "zones": [
-                {name: getattr(zone, name) for name in ZoneForecast.__dataclass_fields__}
-                for zone in self.zones
-            ],
-            "sets": [
-                {
-                    "zones": [*of.zones],
-                    "together": of.together,
-                    "planned": of.planned,
-                    "one_zone": of.one_zone,
-                }
-                for of in self.sets
-            ],
+            "zones": [asdict(zone) for zone in self.zones],
+            "sets": [{**asdict(one), "zones": [*one.zones]} for one in self.sets],
             "scenarios": self.scenarios,
             "correlation": {
                 "region": self.corr_region,
@@ -142,17 +131,17 @@ def forecast_launches(
     chances = forecast(log.launched, log.hours, hours_ahead, log.usual)
     states = latent(log.regions, DRAWS, SEED)
     drawn, unlike = (launchable(chances, of) for of in (states, unlike_day(states, SEED)))
-    sets = tuple(
-        SetForecast(
-            zones=tuple(log.zones[zone] for zone in found.zones),
-            together=found.together,
-            planned=min(
-                found.together, float((unlike[:, [*found.zones]].sum(1) >= machines).mean())
-            ),
-            one_zone=found.one_zone,
+    sets = []
+    for found in best_sets(drawn, machines, most_zones):
+        planned = float((unlike[:, [*found.zones]].sum(1) >= machines).mean())
+        sets.append(
+            SetForecast(
+                zones=tuple(log.zones[zone] for zone in found.zones),
+                together=found.together,
+                planned=min(found.together, planned),
+                one_zone=found.one_zone,
+            )
         )
-        for found in best_sets(drawn, machines, most_zones)
-    )
     zones = [_zone(log, at, machines, chances[at]) for at in range(len(log.zones))]
     return CapacityForecast(
         machines=machines,
@@ -162,7 +151,7 @@ def forecast_launches(
         last=f"{log.last:%Y-%m-%dT%H:%MZ}",
         observations=len(log.hours),
         zones=tuple(sorted(zones, key=_rank)),
-        sets=sets,
+        sets=tuple(sets),
         scenarios=DRAWS,
         corr_region=RESIDUAL.region,
         corr_across=RESIDUAL.across,

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from placer.cost_model.capacity.scenarios import RESIDUAL, Likeness, latent, launchable
 from placer.market.capacity_table import CapacityRow, ZoneCapacity, named_zones, zone_capacity
+from placer.records import replace
 
 Array = npt.NDArray[Any]
 MOST_ZONES = 3
@@ -66,41 +67,27 @@ def stock_of(
     provider, _, region = place.partition("/")
     wanted = {"provider": provider, "region": region, "device": device, "market": "spot"}
     usual = zone_capacity(rows, **wanted)
+    most = 1 if same_zone else MOST_ZONES
+
+    def alike(known: ZoneCapacity, count: int) -> Stock:
+        zones = tuple(f"{place} {device} {number}" for number in range(count))
+        return Stock(place=place, device=device, zones=zones, known=(known,) * count)
+
     if unavailable is not None:
-        given = given_capacity(1 - unavailable, usual)
-        count = 1 if same_zone else MOST_ZONES
-        return Stock(
-            place=place,
-            device=device,
-            zones=_numbered(place, device, count),
-            known=(given,) * count,
-        )
+        return alike(given_capacity(1 - unavailable, usual), most)
     named = {
         f"{provider}/{zone} {device}": zone_capacity(rows, zone=zone, **wanted)
         for zone in named_zones(rows, **wanted)
     }
-    if named:
-        best = sorted(named.items(), key=lambda item: _rank(item[1]))
-        best = best[: 1 if same_zone else MOST_ZONES]
-        return Stock(
-            place=place,
-            device=device,
-            zones=tuple(name for name, _ in best),
-            known=tuple(known for _, known in best),
-        )
-    count = 1 if same_zone else min(MOST_ZONES, usual.zones or 1)
-    return Stock(
-        place=place, device=device, zones=_numbered(place, device, count), known=(usual,) * count
-    )
+    if not named:
+        return alike(usual, min(most, usual.zones or 1))
+    zones, known = zip(*sorted(named.items(), key=lambda item: _rank(item[1]))[:most], strict=True)
+    return Stock(place=place, device=device, zones=zones, known=known)
 
 
 def _rank(known: ZoneCapacity) -> tuple[float, ...]:
     shares = [row.share or 0.0 for row in known.launches]
     return tuple(-share for share in reversed(shares))
-
-
-def _numbered(place: str, device: str, count: int) -> tuple[str, ...]:
-    return tuple(f"{place} {device} {number}" for number in range(count))
 
 
 def given_capacity(share: float, known: ZoneCapacity) -> ZoneCapacity:
@@ -120,13 +107,7 @@ def given_capacity(share: float, known: ZoneCapacity) -> ZoneCapacity:
         source="given with --unavailable",
         as_of="",
     )
-    return ZoneCapacity(
-        launches=(row,),
-        stays=known.stays,
-        corr_region=known.corr_region,
-        corr_across=known.corr_across,
-        zones=known.zones,
-    )
+    return replace(known, launches=(row,))
 
 
 def at_least(known: ZoneCapacity, end: str = "share") -> tuple[Array, Array]:
@@ -218,20 +199,18 @@ def stock_scenarios(
 ) -> Array:
     """Draw how many of the wanted machines each stock launches; shape (draws, stocks)."""
     most = max(wanted)
-    chances = np.stack(
-        [
-            _padded(chances_of(known, count, end), most)
-            for stock, count in zip(stocks, wanted, strict=True)
-            for known in stock.known
-        ]
-    )
+    pairs = [
+        (at, zone, _padded(chances_of(known, wanted[at], end), most))
+        for at, stock in enumerate(stocks)
+        for zone, known in zip(stock.zones, stock.known, strict=True)
+    ]
     machines = supply_scenarios(
-        [stock.place for stock in stocks for _ in stock.zones],
-        chances,
+        [stocks[at].place for at, _, _ in pairs],
+        np.stack([chances for _, _, chances in pairs]),
         draws,
         seed,
-        owners=[at for at, stock in enumerate(stocks) for _ in stock.zones],
-        zones=[zone for stock in stocks for zone in stock.zones],
+        owners=[at for at, _, _ in pairs],
+        zones=[zone for _, zone, _ in pairs],
         likeness=likeness_of(stocks),
     )
     built: Array = np.minimum(machines, np.array(wanted))

@@ -84,16 +84,22 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
     step_s, workers = got.step.total / got.local_steps, sum(group.count for group in machines)
     gang = gang_of(placement, problem) if problem.catalog.capacity else None
     losses = () if gang is None else _losses(spot, workers, gang, problem)
-    share = (
-        kept_share(losses, step_s)
-        if losses
-        else expected_share(sum(group.count for group in spot), workers, step_s, interruption)
+    basis, count = interruption.basis, sum(group.count for group in spot)
+    share = expected_share(count, workers, step_s, interruption)
+    chance = interruption.chance_per_month
+    losses_per_h = math.fsum(
+        group.machine_count * _interruption(group, problem).per_hour.value for group in spot
     )
+    if gang is not None and losses:
+        basis, chance = _basis(gang, interruption), chance_per_month(losses)
+        share = kept_share(losses, step_s)
+        losses_per_h = math.fsum(each.times * each.per_hour.value for each in losses)
     unavailable = FORMER_UNAVAILABLE if wish.unavailable is None else wish.unavailable
     lost = {
-        place: sum(g.count for g in spot if g.place == place) for place in {g.place for g in spot}
+        place: sum(g.count for g in spot if g.place == place)
+        for place in sorted({g.place for g in spot})
     }
-    zones = [1 if wish.same_zone else min(MOST_ZONES, count) for _, count in sorted(lost.items())]
+    zones = [1 if wish.same_zone else min(MOST_ZONES, each) for each in lost.values()]
     outlook = SpotOutlook(
         expected_samples_per_second=Interval(
             value=speed.value * share.value, low=speed.low * share.low, high=speed.high * share.high
@@ -102,10 +108,8 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
         floor_samples_per_second=_floor(placement, problem),
         any_lost=chance_any_lost(zones, unavailable),
         all_lost=chance_all_lost(zones, unavailable),
-        chance_per_month=chance_per_month(losses) if losses else interruption.chance_per_month,
-        chance_basis=_basis(gang, interruption)
-        if gang is not None and losses
-        else interruption.basis,
+        chance_per_month=chance,
+        chance_basis=basis,
         unavailable=unavailable,
     )
     if gang is None:
@@ -116,13 +120,9 @@ def spot_outlook(placement: Placement, got: Estimate, problem: Problem) -> SpotO
         gang,
         samples_per_second=speed,
         kept=share,
-        losses_per_h=math.fsum(each.times * each.per_hour.value for each in losses)
-        if losses
-        else math.fsum(
-            group.machine_count * _interruption(group, problem).per_hour.value for group in spot
-        ),
-        constant=not losses and interruption.basis in KNOWN,
-        losses_basis=outlook.chance_basis,
+        losses_per_h=losses_per_h,
+        constant=not losses and basis in KNOWN,
+        losses_basis=basis,
     )
     if wish.unavailable is not None:
         return replace(outlook, risk=risk)

@@ -24,6 +24,7 @@ from placer.cost_model.capacity.supply import (
 from placer.cost_model.capacity.survival import Stay, first_loss_h, stay_of
 from placer.cost_model.estimate import pool_of
 from placer.cost_model.timing.crew import worker_rate
+from placer.market.capacity_table import ZoneCapacity
 from placer.problem.data.datasets import needs_place
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement, WorkerGroup
@@ -126,10 +127,7 @@ class Gang(Struct, frozen=True, kw_only=True):
     @property
     def stays(self) -> tuple[Stay | None, ...]:
         """How long the machines of each stock stay together; of a stock over zones those of one."""
-        return tuple(
-            stay_of(stock.known[0], math.ceil(count / len(stock.zones)))
-            for stock, count in zip(self.stocks, self.wanted, strict=True)
-        )
+        return tuple(stay_of(known, count) for known, count in self._in_one_zone)
 
     @property
     def least_losses(self) -> tuple[Stay | None, ...]:
@@ -137,14 +135,15 @@ class Gang(Struct, frozen=True, kw_only=True):
         are lost no less often.
         """
         return tuple(
-            stay_of(
-                stock.known[0],
-                min(math.ceil(count / len(stock.zones)), stock.known[0].stays[-1].machines),
-            )
-            if stock.known[0].stays
-            else None
-            for stock, count in zip(self.stocks, self.wanted, strict=True)
+            stay_of(known, min(count, known.stays[-1].machines)) if known.stays else None
+            for known, count in self._in_one_zone
         )
+
+    @property
+    def _in_one_zone(self) -> list[tuple[ZoneCapacity, int]]:
+        """Capacity of a zone of each stock, and the machines that it has to launch there."""
+        pairs = zip(self.stocks, self.wanted, strict=True)
+        return [(stock.known[0], math.ceil(n / len(stock.zones))) for stock, n in pairs]
 
     @property
     def alone(self) -> Stay | None:
@@ -155,30 +154,27 @@ class Gang(Struct, frozen=True, kw_only=True):
 
 def gang_of(placement: Placement, problem: Problem) -> Gang:
     """Return the spot machines of a placement, its server's too."""
-    wanted: dict[tuple[str, str], int] = {}
-    gpus: dict[tuple[str, str], set[int]] = {}
-    markets: dict[tuple[str, str], set[str]] = {}
+    groups: dict[tuple[str, str], list[WorkerGroup]] = {}
     for group in machine_groups(placement):
         if group.market != "on_demand":
-            key = group.place, group.gpu
-            wanted[key] = wanted.get(key, 0) + group.machine_count
-            gpus.setdefault(key, set()).add(group.gpu_count)
-            markets.setdefault(key, set()).add(group.market)
+            groups.setdefault((group.place, group.gpu), []).append(group)
     wish = problem.requirements
-    stocks = tuple(
-        stock_of(
-            problem.catalog.capacity,
-            place,
-            device,
-            same_zone=wish.same_zone,
-            unavailable=wish.unavailable,
-        )
-        for place, device in wanted
-    )
-    each = (counts.pop() if len(counts) == 1 else None for counts in gpus.values())
-    named = (" and ".join(sorted(several, reverse=True)) for several in markets.values())
+    each = [{group.gpu_count for group in several} for several in groups.values()]
+    markets = [{group.market for group in several} for several in groups.values()]
     return Gang(
-        stocks=stocks, wanted=tuple(wanted.values()), gpus=tuple(each), markets=tuple(named)
+        stocks=tuple(
+            stock_of(
+                problem.catalog.capacity,
+                place,
+                device,
+                same_zone=wish.same_zone,
+                unavailable=wish.unavailable,
+            )
+            for place, device in groups
+        ),
+        wanted=tuple(sum(g.machine_count for g in several) for several in groups.values()),
+        gpus=tuple(counts.pop() if len(counts) == 1 else None for counts in each),
+        markets=tuple(" and ".join(sorted(names, reverse=True)) for names in markets),
     )
 
 
@@ -220,15 +216,8 @@ def risk_of(
     drawn = [stock_scenarios(gang.stocks, gang.wanted, DRAWS, SEED, end) for end in ENDS]
     shares = [speed_shares(placement, problem, gang, machines) for machines in drawn]
     full = samples_per_second
-    speeds = [
-        share * speed * part
-        for share, speed, part in zip(
-            shares,
-            (full.value, full.low, full.high),
-            (kept.value, kept.low, kept.high),
-            strict=True,
-        )
-    ]
+    ends = [getattr(full, end) * getattr(kept, end) for end in ("value", "low", "high")]
+    speeds = [share * end for share, end in zip(shares, ends, strict=True)]
     wish, wanted = problem.requirements, np.array(gang.wanted)
     seen = all(count <= stock.most for stock, count in zip(gang.stocks, wanted, strict=True))
     floor = wish.floor_samples_per_second
@@ -275,10 +264,8 @@ def _quantiles(samples: Array) -> tuple[tuple[float, float], ...]:
         low = int(at)
         below, above = ordered[low], ordered[min(low + 1, len(ordered) - 1)]
         part = at - low
-        between = (
-            below + (above - below) * part if part < 0.5 else above - (above - below) * (1 - part)
-        )
-        pairs.append((share, between))
+        step = above - below
+        pairs.append((share, below + step * part if part < 0.5 else above - step * (1 - part)))
     return tuple(pairs)
 
 
@@ -360,14 +347,8 @@ def _stay(gang: Gang) -> tuple[float | None, tuple[tuple[float, float], ...]]:
         for zone in stock.zones
         if stay is not None
     ]
-    states = latent(
-        [place for place, _, _ in groups],
-        DRAWS,
-        SEED + 1,
-        likeness_of(gang.stocks),
-        [zone for _, zone, _ in groups],
-    )
-    lost = first_loss_h([stay for _, _, stay in groups], states)
+    places, zones, each = zip(*groups, strict=True)
+    lost = first_loss_h(each, latent(places, DRAWS, SEED + 1, likeness_of(gang.stocks), zones))
     ordered = np.sort(lost)  # `np.median` would load NumPy's masked arrays
     median_h = float((ordered[len(ordered) // 2] + ordered[(len(ordered) - 1) // 2]) / 2)
     return median_h, tuple((hours, float((lost > hours).mean())) for hours in HOURS)

@@ -36,21 +36,16 @@ def totals_of(got: Estimate, wish: Requirements) -> Totals:
     sends more per hour.
     """
     speed, usd, samples = got.effective_samples_per_second, got.usd_per_hour_interval, wish.samples
-    work = Interval(
-        value=(samples or 0) / speed.value,
-        low=(samples or 0) / speed.high,
-        high=(samples or 0) / speed.low,
-    )
+    work_s = {
+        end: (samples or 0) / getattr(speed, other)
+        for end, other in (("value", "value"), ("low", "high"), ("high", "low"))
+    }
     # Prices of machines are off by as much as the whole.
     share = got.usd_per_hour.compute / usd.value if usd.value > 0 else 0.0
-    paid_s = {end: getattr(work, end) + share * wish.startup_s for end in ("value", "low", "high")}
+    paid_s = {end: seconds + share * wish.startup_s for end, seconds in work_s.items()}
     return Totals(
         samples=samples or 0,
-        seconds=Interval(
-            value=work.value + wish.lead_s,
-            low=work.low + wish.lead_s,
-            high=work.high + wish.lead_s,
-        ),
+        seconds=Interval(**{end: seconds + wish.lead_s for end, seconds in work_s.items()}),
         usd=Interval(
             **{end: getattr(usd, end) * s / SECONDS_PER_HOUR for end, s in paid_s.items()}
         ),

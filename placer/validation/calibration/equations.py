@@ -52,15 +52,8 @@ class Equations:
             known._found if known else {}
         )
         self._touching: dict[tuple[Parameter, int], bool] = known._touching if known else {}
-        ends = np.cumsum(
-            [
-                0,
-                *(
-                    1 + (run.calculation_s is not None) + (run.communication_s is not None)
-                    for run in self.runs
-                ),
-            ]
-        )
+        parts = ((run.calculation_s, run.communication_s) for run in self.runs)
+        ends = np.cumsum([0, *(1 + sum(part is not None for part in each) for each in parts)])
         self._of_run = [slice(int(start), int(stop)) for start, stop in pairwise(ends)]
         self.size = int(ends[-1])
 
@@ -77,15 +70,12 @@ class Equations:
         """Change of the residuals by a change of each parameter, in steps of `Parameter.step`."""
         result = np.zeros((self.size, len(parameters)))
         for column, parameter in enumerate(parameters):
-            changed = {
-                **values,
-                parameter: values.get(parameter, parameter.published) + NUDGE * parameter.step,
-            }
+            at = values.get(parameter, parameter.published)
+            changed = {**values, parameter: at + NUDGE * parameter.step}
             for run, rows in zip(self.runs, self._of_run, strict=True):
                 if self._touches(parameter, run):
-                    result[rows, column] = (
-                        self._residuals(run, changed) - self._residuals(run, values)
-                    ) / NUDGE
+                    moved = self._residuals(run, changed) - self._residuals(run, values)
+                    result[rows, column] = moved / NUDGE
         return result
 
     def rows(self, chosen: Sequence[bool]) -> Mask:
@@ -141,7 +131,6 @@ def _residuals_of(run: MeasuredRun, values: Values) -> Array:
     if run.calculation_s is not None:
         residuals.append(run.calculation_s / step.calculation - 1)
     if run.communication_s is not None:
-        residuals.append(
-            COMMUNICATION_WEIGHT * (run.communication_s - step.communication) / run.communication_s
-        )
+        error = (run.communication_s - step.communication) / run.communication_s
+        residuals.append(COMMUNICATION_WEIGHT * error)
     return np.array(residuals)

@@ -75,14 +75,9 @@ def solve(
     start = {p: (near or {}).get(p, value) for p, value in chosen.items()}
     parameters = list(start)
     if not parameters:
+        found = equations.residuals({})
         ones = (1.0,) * len(equations.runs)
-        return Solution(
-            values={},
-            errors={},
-            weights=ones,
-            residuals=equations.residuals({}),
-            freedom=equations.size,
-        )
+        return Solution(values={}, errors={}, weights=ones, residuals=found, freedom=equations.size)
     steps = np.array([p.step for p in parameters])
     limits = np.array([p.limits for p in parameters]).T / steps
 
@@ -105,19 +100,13 @@ def solve(
         softness = float(np.clip(2 * MAD_TO_SIGMA * np.median(np.abs(fit.fun)), HARDEST, softness))
     weights = 1 / np.sqrt(1 + (fit.fun / softness) ** 2)
     freedom = equations.size - len(parameters)
+    jacobian = equations.jacobian(values(x), parameters)
+    errors = _standard_errors(jacobian, fit.fun, weights, freedom)
     return Solution(
         values={
             p: 0.0 if 0 < value < NEAR_LIMIT * p.step else value for p, value in values(x).items()
         },
-        errors=dict(
-            zip(
-                parameters,
-                _standard_errors(
-                    equations.jacobian(values(x), parameters), fit.fun, weights, freedom
-                ),
-                strict=True,
-            )
-        ),
+        errors=dict(zip(parameters, errors, strict=True)),
         weights=tuple(equations.by_run(weights)),
         residuals=fit.fun,
         freedom=freedom,

@@ -16,7 +16,7 @@ from placer.market.catalog import Catalog, device_name
 from placer.records import replace
 from placer.units import counted
 from placer.validation.calibration.outcome import LEAST_HALF_WIDTH, Fitted
-from placer.validation.calibration.parameters import LINK, RATE, SCALE, Parameter
+from placer.validation.calibration.parameters import LINK, RATE, Parameter, scale
 from placer.validation.calibration.report import CalibrationReport
 from placer.validation.calibration.run_log import (
     LEAST_ROUNDS,
@@ -49,48 +49,39 @@ def local_report(
     step over the seconds that its slowest process calculates.
     """
     head = records[0]
-    workers = sum(group["count"] for group in head["groups"])
+    workers, model = sum(group["count"] for group in head["groups"]), head["model"]
     each = _samples_per_s(path, head, records, workers)
     rate = median(each)
-    ends = quantiles(each, n=20, method="inclusive")
-    half = LEAST_HALF_WIDTH[RATE] * rate
-    source = f"placer calibrate {path.name} ({counted(workers, 'worker')} together, {created})"
+    ends, half = quantiles(each, n=20, method="inclusive"), LEAST_HALF_WIDTH[RATE] * rate
+    low, high = min(ends[0], rate - half), max(ends[-1], rate + half)
     learnt = Rate(
         gpu="cpu",
         gpu_count=1,
         framework="none",
         value=rate,
-        low=min(ends[0], rate - half),
-        high=max(ends[-1], rate + half),
+        low=low,
+        high=high,
         basis="measured",
-        source=source,
+        source=f"placer calibrate {path.name} ({counted(workers, 'worker')} together, {created})",
     )
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     name = f"{path.name} of {created} ({digest[:8]})"
+    calibration = replace(PUBLISHED, name=name)
+    figure = Fitted(
+        parameter=_speed(model, "cpu", 1), value=rate, low=low, high=high, runs=1, at_limit=False
+    )
     left_out = tuple(_left_out(head, catalog))
     return CalibrationReport(
-        overlay=Overlay(
-            calibration=replace(PUBLISHED, name=name),
-            rates=(ModelRate(model=head["model"], rate=learnt),),
-        ),
+        overlay=Overlay(calibration=calibration, rates=(ModelRate(model=model, rate=learnt),)),
         file=path.name,
         sha256=digest,
         created=created,
         catalog=catalog,
-        figures=(
-            Fitted(
-                parameter=_speed(head["model"], "cpu", 1),
-                value=rate,
-                low=learnt.low,
-                high=learnt.high,
-                runs=1,
-                at_limit=False,
-            ),
-        ),
+        figures=(figure,),
         unfitted=left_out,
         checks=(),
         warnings=(
-            f"all processes ran on one machine: took up the speed of {head['model']} on its "
+            f"all processes ran on one machine: took up the speed of {model} on its "
             f"processors; left out {', '.join(p.label for p, _ in left_out)}, which are of "
             f"the plan's machines and links",
         ),
@@ -140,20 +131,13 @@ def _left_out(head: Record, catalog: Catalog) -> Iterator[tuple[Parameter, str]]
     if not several:
         return
     hosts = {catalog.gpus[g["gpu"]].host for g in groups if g["gpu"] in catalog.gpus}
+    loopback = "the processes exchanged over loopback"
     for host in sorted(hosts):
-        yield (
-            Parameter(kind=SCALE, key=(host,), published=1.0, unit=""),
-            "the processes exchanged over loopback",
-        )
-    places = sorted({group["place"] for group in groups})
-    for pair in combinations(places, 2):
-        yield (
-            Parameter(kind=LINK, key=pair, published=0.0, unit="Gb/s"),
-            "the processes exchanged over loopback",
-        )
+        yield scale(host), loopback
+    for pair in combinations(sorted({group["place"] for group in groups}), 2):
+        yield Parameter(LINK, pair, 0.0, "Gb/s"), loopback
 
 
 def _speed(model: str, gpu: str, count: int, framework: str = "none") -> Parameter:
     """Build the figure of a speed; what is published of it is not asked for."""
-    key = (model, gpu, str(count), framework)
-    return Parameter(kind=RATE, key=key, published=0.0, unit="samples/s", known=False)
+    return Parameter(RATE, (model, gpu, str(count), framework), 0.0, "samples/s", False)

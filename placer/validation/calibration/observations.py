@@ -14,6 +14,7 @@ from typing import Any
 from placer.documents.manifest.types import Group, Manifest, groups_by_worker
 from placer.errors import PlacerError
 from placer.market.catalog import device_name
+from placer.records import replace
 from placer.validation.calibration.run_log import (
     LEAST_ROUNDS,
     check_model,
@@ -99,31 +100,7 @@ def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
     _check_ranks(path, records, manifest, {one.rank for one in lost})
     exchange, steps = manifest.exchange, [record for record in records if record["kind"] == "step"]
     rounds = counted_rounds(steps, manifest.workers, exchange.local_steps, overlap=exchange.overlap)
-    if head["links"] == "real" and len(rounds) >= LEAST_ROUNDS:
-        check_model(path, head, records)
-        speeds, seconds = (
-            _checked(path, _speeds(rounds, manifest), manifest),
-            round_seconds(rounds, manifest.workers),
-        )
-        unknown = (
-            exchange.overlap and seconds is not None and seconds.hidden is None
-        )  # some rounds without exchange, some with two
-        return Observed(
-            links="real",
-            rounds=len(rounds),
-            speeds=speeds,
-            samples_per_second=None if seconds is None else seconds.samples_per_second,
-            exchange_s=None
-            if seconds is None or unknown or manifest.workers == 1
-            else seconds.between,
-            lost=lost,
-        )
-    if not lost and head["links"] == "real":
-        least = LEAST_ROUNDS + (3 if exchange.overlap else 1)
-        raise PlacerError(
-            f"{path}: {len(rounds)} rounds after the first", f"run at least {least} rounds"
-        )
-    return Observed(
+    seen = Observed(
         links=head["links"],
         rounds=len(rounds),
         speeds=(),
@@ -131,6 +108,26 @@ def observe(paths: Path | Sequence[Path], manifest: Manifest) -> Observed:
         exchange_s=None,
         lost=lost,
     )
+    if head["links"] == "real" and len(rounds) >= LEAST_ROUNDS:
+        check_model(path, head, records)
+        speeds = _checked(path, _speeds(rounds, manifest), manifest)
+        seconds = round_seconds(rounds, manifest.workers)
+        if seconds is None:
+            return replace(seen, speeds=speeds)
+        # Without an overlap throughout, some rounds have no exchange and some have two.
+        unknown = exchange.overlap and seconds.hidden is None
+        return replace(
+            seen,
+            speeds=speeds,
+            samples_per_second=seconds.samples_per_second,
+            exchange_s=None if unknown or manifest.workers == 1 else seconds.between,
+        )
+    if not lost and head["links"] == "real":
+        least = LEAST_ROUNDS + (3 if exchange.overlap else 1)
+        raise PlacerError(
+            f"{path}: {len(rounds)} rounds after the first", f"run at least {least} rounds"
+        )
+    return seen
 
 
 def _of_plan(path: Path, manifest: Manifest) -> list[dict[str, Any]]:
@@ -189,12 +186,9 @@ def _checked(path: Path, speeds: tuple[Speed, ...], manifest: Manifest) -> tuple
         )
     for speed in speeds:
         if not 1 / MOST_FACTOR <= speed.factor <= MOST_FACTOR:
-            words = (
-                f"{path}: {speed.device} {speed.measured:.3g} samples/s a machine, planned "
-                f"{speed.planned:.3g}"
-            )
             raise PlacerError(
-                words,
+                f"{path}: {speed.device} {speed.measured:.3g} samples/s a machine, planned "
+                f"{speed.planned:.3g}",
                 "no machine is so far from its plan: check the log, or plan with its own profile",
             )
     return speeds

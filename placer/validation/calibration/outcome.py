@@ -53,22 +53,18 @@ def fitted_figures(solution: Solution, counts: dict[Parameter, int]) -> tuple[Fi
     """Put an interval around each fitted value."""
     found = []
     for parameter, value in solution.values.items():
-        half = max(
-            NINETY_PERCENT * solution.errors[parameter] * parameter.step,
-            LEAST_HALF_WIDTH[parameter.kind] * value,
-        )
-        low = max(
-            value - half, 0.0 if parameter.kind in (SCALE, CONSTANT) else value / (1 + half / value)
-        )
-        limit = solution.at_limit(parameter)
+        error = NINETY_PERCENT * solution.errors[parameter] * parameter.step
+        half = max(error, LEAST_HALF_WIDTH[parameter.kind] * value)
+        # What may be 0 has it as its least low end; the others are never below 0.
+        least = 0.0 if parameter.kind in (SCALE, CONSTANT) else value / (1 + half / value)
         found.append(
             Fitted(
                 parameter=parameter,
                 value=value,
-                low=low,
+                low=max(value - half, least),
                 high=value + half,
                 runs=counts[parameter],
-                at_limit=limit,
+                at_limit=solution.at_limit(parameter),
             )
         )
     return tuple(found)
@@ -83,25 +79,18 @@ def finished(
 ) -> Overlay:
     """Build the overlay of a solution with intervals, spreads and efficiencies."""
     bare = overlay_of(solution.values, runs, source, as_of)
-    around = {fitted.parameter: fitted for fitted in figures}
-    rates = []
+    rates, links = [], []
+    around = {(f.parameter.kind, f.parameter.key): f for f in figures}
     for row in bare.rates:
-        kind = (row.model, row.rate.gpu, str(row.rate.gpu_count), row.rate.framework)
-        fitted = next(f for p, f in around.items() if p.kind == RATE and p.key == kind)
+        key = (row.model, row.rate.gpu, str(row.rate.gpu_count), row.rate.framework)
+        fitted = around[RATE, key]
         rates.append(replace(row, rate=replace(row.rate, low=fitted.low, high=fitted.high)))
-    links = []
     for link in bare.links:
-        fitted = next(
-            f for p, f in around.items() if p.kind == LINK and set(p.key) == {link.src, link.dst}
-        )
-        low, high = fitted.low / fitted.value, fitted.high / fitted.value
-        links.append(
-            replace(
-                link, gbps_low=link.gbps_one_stream * low, gbps_high=link.gbps_one_stream * high
-            )
-        )
-    kappa = _kappa(solution, bare, runs)
-    software: dict[str, Any] = {} if kappa is None else {_kappa_field(runs): kappa}
+        fitted = around[LINK, (min(link.src, link.dst), max(link.src, link.dst))]
+        one = link.gbps_one_stream / fitted.value
+        links.append(replace(link, gbps_low=one * fitted.low, gbps_high=one * fitted.high))
+    kappa, field = _kappa(solution, bare, runs), kappa_field(runs[0].problem.transport)
+    software: dict[str, Any] = {} if kappa is None else {field: kappa}
     calibration = replace(
         bare.calibration,
         **software,
@@ -112,19 +101,12 @@ def finished(
     return replace(overlay, efficiencies=_efficiencies(overlay, runs, source))
 
 
-def _kappa_field(runs: Sequence[MeasuredRun]) -> str:
-    """Name the factor on links that runs tell: those of a file share the software of their book."""
-    return kappa_field(runs[0].problem.transport)
-
-
 def _kappa(
     solution: Solution, overlay: Overlay, runs: Sequence[MeasuredRun]
 ) -> tuple[float, float, float] | None:
     """Estimate kappa, slow and fast, from the runs between regions; None where they do not tell."""
-    value, published = (
-        next((v for p, v in solution.values.items() if p.kind == KAPPA), None),
-        getattr(PUBLISHED, _kappa_field(runs)),
-    )
+    value = next((v for p, v in solution.values.items() if p.kind == KAPPA), None)
+    published = getattr(PUBLISHED, kappa_field(runs[0].problem.transport))
     if value is None:
         return None
     fitted = {p.key for p in solution.values if p.kind == LINK}
@@ -133,9 +115,8 @@ def _kappa(
         if run.one_region or weight < OUTLIER or fitted & set(run.pairs):
             continue
         parts = dict(run.step(overlay).parts)
-        ratios.append(
-            _ratio(_exchange_s(run, overlay) - parts["averaging"], parts["between regions"])
-        )
+        measured = _exchange_s(run, overlay) - parts["averaging"]
+        ratios.append(_ratio(measured, parts["between regions"]))
     half = _half_width(ratios, 1, math.log(published[1] / published[2]) / 2)
     return value, value * math.exp(half), value * math.exp(-half)
 
@@ -181,10 +162,8 @@ def _half_width(logs: Sequence[float | None], parameters: int, published: float)
         return published
     from scipy.special import stdtrit
 
-    half = max(
-        LEAST_HALF_WIDTH[KAPPA],
-        float(stdtrit(freedom, 0.95)) * math.sqrt(math.fsum(x * x for x in found) / freedom),
-    )
+    sigma = math.sqrt(math.fsum(x * x for x in found) / freedom)
+    half = max(LEAST_HALF_WIDTH[KAPPA], float(stdtrit(freedom, 0.95)) * sigma)
     return half if freedom >= ENOUGH else min(half, published)
 
 
@@ -196,27 +175,20 @@ def _efficiencies(
     for row in overlay.rates:
         if row.rate.framework == "none" or row.rate.gpu_count > 1:
             continue
+        model, gpu = row.model, row.rate.gpu
         run = next(
             run
             for run in runs
-            if run.model == row.model and row.rate.gpu in {g.gpu for g in run.placement.groups}
+            if run.model == model and gpu in {g.gpu for g in run.placement.groups}
         )
-        book = run.problem.catalog
-        alone = overlay.over_profile(run.problem.profile).rate(
-            book.gpu(row.rate.gpu), 1, "none", book
-        )
-        if (
-            alone is not None
-            and alone.basis in ("measured", "published")
-            and row.rate.high <= alone.value
-        ):
-            shares.setdefault(row.model, []).append(
-                (
-                    row.rate.low / alone.value,
-                    row.rate.value / alone.value,
-                    row.rate.high / alone.value,
-                )
-            )
+        book, profile = run.problem.catalog, overlay.over_profile(run.problem.profile)
+        alone = profile.rate(book.gpu(gpu), 1, "none", book)
+        if alone is None or alone.basis not in ("measured", "published"):
+            continue
+        if row.rate.high <= alone.value:
+            ends = (row.rate.low, row.rate.value, row.rate.high)
+            low, value, high = (end / alone.value for end in ends)
+            shares.setdefault(model, []).append((low, value, high))
     return tuple(
         ModelEfficiency(
             model=model,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -123,23 +124,19 @@ class _Choice:
         for name in CONSTANTS:
             one = constant(host, name)
             trial, others = (*free, one), [p for p in self.chosen if p != factor]
-            scaled = (
-                factor in self.chosen and self._information(factor, [], trial, mask) >= INFORMATION
-            )
-            separated = (
-                self._information(one, [*others, factor] if scaled else others, trial, mask)
-                >= INFORMATION
-            )
-            if separated and (
-                not scaled or self._information(factor, [*others, one], trial, mask) >= INFORMATION
-            ):
+
+            def told(p: Parameter, beside: list[Parameter], trial: Any = trial) -> bool:
+                return self._information(p, beside, trial, mask) >= INFORMATION
+
+            scaled = factor in self.chosen and told(factor, [])
+            separated = told(one, [*others, factor] if scaled else others)
+            if separated and (not scaled or told(factor, [*others, one])):
                 free.append(one)
                 self.chosen[one] = one.published
                 if not scaled:
                     self.chosen.pop(factor, None)
-        left = [
-            p for p in (constant(host, name) for name in CONSTANTS) if p not in free and p.published
-        ]
+        each = (constant(host, name) for name in CONSTANTS)
+        left = [p for p in each if p not in free and p.published]
         if factor in self.chosen and len(left) == 1:
             self.chosen.pop(factor)
             self.chosen[left[0]] = left[0].published

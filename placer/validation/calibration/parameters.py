@@ -31,7 +31,7 @@ RANGE = {RATE: 20.0, LINK: 100.0, KAPPA: 10.0, SCALE: 100.0}
 GBPS = 8 / 1e9
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """One figure that runs can replace.
 
@@ -45,7 +45,7 @@ class Parameter:
     kind: str
     key: tuple[str, ...]
     published: float
-    unit: str
+    unit: str = ""
     known: bool = True
 
     @property
@@ -53,35 +53,28 @@ class Parameter:
         """What the figure is, in words."""
         if self.kind == RATE:
             model, gpu, count, framework = self.key
-            return (
-                f"speed of {model} on {device_name(gpu, int(count))} "
-                f"{'alone' if framework == 'none' else 'in a group'}"
-            )
+            how = "alone" if framework == "none" else "in a group"
+            return f"speed of {model} on {device_name(gpu, int(count))} {how}"
         if self.kind == LINK:
             return f"link {self.key[0]}:{self.key[1]}"
         if self.kind == KAPPA:
             return "kappa of links between regions"
-        return (
-            f"averaging time of {self.key[0]} hosts"
-            if self.kind == SCALE
-            else f"{self.key[1]} of {self.key[0]} hosts"
-        )
+        what = "averaging time" if self.kind == SCALE else self.key[1]
+        return f"{what} of {self.key[0]} hosts"
 
     @property
     def step(self) -> float:
         """Size of the figure: what it is counted in while fitting."""
-        return (
-            max(self.published, CONSTANTS[self.key[1]]) if self.kind == CONSTANT else self.published
-        )
+        least = CONSTANTS[self.key[1]] if self.kind == CONSTANT else 0.0
+        return max(self.published, least)
 
     @property
     def limits(self) -> tuple[float, float]:
         """Least and most value."""
         if self.kind == CONSTANT:
             return 0.0, float("inf")
-        return (
-            0.0 if self.kind == SCALE else self.published / RANGE[self.kind]
-        ), self.published * RANGE[self.kind]
+        low = 0.0 if self.kind == SCALE else self.published / RANGE[self.kind]
+        return low, self.published * RANGE[self.kind]
 
 
 Values = Mapping[Parameter, float]
@@ -94,9 +87,7 @@ def rates_of(run: MeasuredRun) -> list[Parameter]:
         rate = pool.alone if run.alone else pool.shared
         key = (run.model, rate.gpu, str(rate.gpu_count), run.framework)
         known = rate.basis in ("measured", "published")
-        parameters[key] = Parameter(
-            kind=RATE, key=key, published=rate.value, unit="samples/s", known=known
-        )
+        parameters[key] = Parameter(RATE, key, rate.value, "samples/s", known)
     return list(parameters.values())
 
 
@@ -107,22 +98,15 @@ def links_of(run: MeasuredRun) -> list[Parameter]:
         there, back = run.problem.network.link(a, b), run.problem.network.link(b, a)
         slow = min(there, back, key=lambda link: link.bytes_per_second)
         known = "estimated" not in (there.basis, back.basis)
-        parameters.append(
-            Parameter(
-                kind=LINK,
-                key=(a, b),
-                published=slow.bytes_per_second * GBPS,
-                unit="Gb/s",
-                known=known,
-            )
-        )
+        gbps = slow.bytes_per_second * GBPS
+        parameters.append(Parameter(LINK, (a, b), gbps, "Gb/s", known))
     return parameters
 
 
 def kappa(software: str) -> Parameter:
     """Build the factor on links between regions, which is hivemind's or that of all others."""
     published = getattr(PUBLISHED, kappa_field(software))[0]
-    return Parameter(kind=KAPPA, key=(), published=published, unit="")
+    return Parameter(KAPPA, (), published)
 
 
 def kappa_field(software: str) -> str:
@@ -132,17 +116,12 @@ def kappa_field(software: str) -> str:
 
 def scale(host: str) -> Parameter:
     """Build the common factor on those constants of a host class that no run tells apart."""
-    return Parameter(kind=SCALE, key=(host,), published=1.0, unit="")
+    return Parameter(SCALE, (host,), 1.0)
 
 
 def constant(host: str, name: str) -> Parameter:
     """Build one constant of a host class."""
-    return Parameter(
-        kind=CONSTANT,
-        key=(host, name),
-        published=getattr(PUBLISHED.hosts[host], name),
-        unit=UNITS[name],
-    )
+    return Parameter(CONSTANT, (host, name), getattr(PUBLISHED.hosts[host], name), UNITS[name])
 
 
 def overlay_of(
@@ -157,17 +136,12 @@ def overlay_of(
     runs
         Know both directions of the links.
     """
-    rates = [
-        ModelRate(model=p.key[0], rate=_rate(p, value, source))
-        for p, value in values.items()
-        if p.kind == RATE
-    ]
-    links = [
-        link
-        for p, value in values.items()
-        if p.kind == LINK
-        for link in _links(p, value, runs, source, as_of)
-    ]
+    rates, links = [], []
+    for p, value in values.items():
+        if p.kind == RATE:
+            rates.append(ModelRate(model=p.key[0], rate=_rate(p, value, source)))
+        elif p.kind == LINK:
+            links += _links(p, value, runs, source, as_of)
     factor = next((value for p, value in values.items() if p.kind == KAPPA), None)
     hosts = {host: _host(host, values) for host in PUBLISHED.hosts}
     fitted = replace(PUBLISHED, hosts=hosts)
@@ -183,9 +157,7 @@ def _rate(p: Parameter, value: float, source: str) -> Rate:
         gpu=gpu,
         gpu_count=int(count),
         framework=framework,
-        value=value,
-        low=value,
-        high=value,
+        **dict.fromkeys(("value", "low", "high"), value),
         basis="measured",
         source=source,
     )
@@ -199,17 +171,8 @@ def _links(
     parameters = []
     for src, dst in (p.key, p.key[::-1]):
         speed = run.problem.network.link(src, dst).bytes_per_second * GBPS * value / p.published
-        parameters.append(
-            LinkSpeed(
-                src=src,
-                dst=dst,
-                gbps_one_stream=speed,
-                gbps_low=speed,
-                gbps_high=speed,
-                source=source,
-                as_of=as_of,
-            )
-        )
+        ends = dict.fromkeys(("gbps_one_stream", "gbps_low", "gbps_high"), speed)
+        parameters.append(LinkSpeed(src=src, dst=dst, **ends, source=source, as_of=as_of))
     return parameters
 
 

@@ -102,10 +102,10 @@ def left_out_errors(
         `MOST_FITS` groups.
     """
     runs = equations.runs
+    if groups is None:
+        groups = [runs[i::MOST_FITS] for i in range(min(MOST_FITS, len(runs)))]
     errors: dict[int, float | None] = {}
-    for group in (
-        [runs[i::MOST_FITS] for i in range(min(MOST_FITS, len(runs)))] if groups is None else groups
-    ):
+    for group in groups:
         others = equations.without(group)
         values = solve(others, asked, near).values if others.runs else {}
         overlay = overlay_of(values, others.runs)
@@ -116,44 +116,25 @@ def left_out_errors(
 def errors_of(errors: Sequence[float | None]) -> Errors | None:
     """Return mean and worst of the known errors."""
     absolute = [abs(error) for error in errors if error is not None]
-    return (
-        Errors(mean=fsum(absolute) / len(absolute), worst=max(absolute), runs=len(absolute))
-        if absolute
-        else None
-    )
+    if not absolute:
+        return None
+    return Errors(mean=fsum(absolute) / len(absolute), worst=max(absolute), runs=len(absolute))
 
 
 def not_fitted(
     equations: Equations, solution: Solution, asked: Collection[Pair]
 ) -> tuple[tuple[Parameter, str], ...]:
     """List the figures that the runs use but cannot determine, with the reason."""
-    checks = []
-    for parameter in candidates(equations, asked):
-        if parameter in solution.values:
-            continue
-        factor = next(
-            (
-                v
-                for p, v in solution.values.items()
-                if p.kind == SCALE and p.key == parameter.key[:1]
-            ),
-            None,
-        )
-        if parameter.kind == CONSTANT and factor is not None:
-            checks.append(
-                (
-                    parameter,
-                    f"scaled by {factor:.3g} with the averaging time: no run tells it apart",
-                )
-            )
-        else:
-            checks.append(
-                (
-                    parameter,
-                    "stays as published: the runs do not tell it apart from what was fitted",
-                )
-            )
-    return tuple(checks)
+    factors = {p.key[0]: value for p, value in solution.values.items() if p.kind == SCALE}
+
+    def why(parameter: Parameter) -> str:
+        factor = factors.get(parameter.key[0]) if parameter.kind == CONSTANT else None
+        if factor is None:
+            return "stays as published: the runs do not tell it apart from what was fitted"
+        return f"scaled by {factor:.3g} with the averaging time: no run tells it apart"
+
+    left = (p for p in candidates(equations, asked) if p not in solution.values)
+    return tuple((parameter, why(parameter)) for parameter in left)
 
 
 def warnings_of(
@@ -175,16 +156,12 @@ def warnings_of(
             )
     if solution.freedom == 0:
         yield "as many figures were fitted as were measured: nothing is left to check them with"
-    guessed = [
-        p
-        for p in dict.fromkeys(candidates(equations))
-        if p.kind == RATE and not p.known and p not in solution.values
-    ]
-    for parameter in guessed:
-        yield (
-            f"the {parameter.label} is an estimate and no run tells it: add calculation_s to its "
-            f"runs"
-        )
+    for parameter in dict.fromkeys(candidates(equations)):
+        if parameter.kind == RATE and not parameter.known and parameter not in solution.values:
+            yield (
+                f"the {parameter.label} is an estimate and no run tells it: add calculation_s to "
+                f"its runs"
+            )
     yield from _extrapolations([run for run in equations.runs if not run.alone])
 
 

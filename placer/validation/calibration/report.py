@@ -59,54 +59,36 @@ class CalibrationReport:
             "runs": {"file": self.file, "sha256": self.sha256, "rows": max(1, len(self.checks))},
             **figures,
             "report": {
-                "fitted": [_figure(figure) for figure in self.figures],
-                "not_fitted": [
+                "fitted": [
                     {
-                        "figure": p.label,
-                        "kind": p.kind,
-                        "key": list(p.key),
-                        "unit": p.unit,
-                        "published": p.published,
-                        "because": why,
+                        **_figure(f.parameter),
+                        **{name: getattr(f, name) for name in FITTED},
                     }
-                    for p, why in self.unfitted
+                    for f in self.figures
                 ],
-                "runs": [_check(check) for check in self.checks],
-                "errors": {
-                    "before": to_builtins(self.before),
-                    "after": to_builtins(self.after),
-                    "left_out": to_builtins(self.left_out),
-                },
+                "not_fitted": [{**_figure(p), "because": why} for p, why in self.unfitted],
+                "runs": [
+                    {name: getattr(check, own) for name, own in CHECKED.items()}
+                    for check in self.checks
+                ],
+                "errors": to_builtins(
+                    {"before": self.before, "after": self.after, "left_out": self.left_out}
+                ),
                 "warnings": list(self.warnings),
             },
         }
 
 
-def _figure(f: Fitted) -> dict[str, Any]:
-    p = f.parameter
-    return {
-        "figure": p.label,
-        "kind": p.kind,
-        "key": list(p.key),
-        "unit": p.unit,
-        "published": p.published,
-        "value": f.value,
-        "low": f.low,
-        "high": f.high,
-        "runs": f.runs,
-        "at_limit": f.at_limit,
-    }
+FITTED = ("value", "low", "high", "runs", "at_limit")
+CHECKED = {
+    **{name: name for name in ("line", "model", "workers")},
+    "samples_per_second": "measured",
+    **{f"error_{name}": name for name in ("before", "after", "left_out")},
+    **{name: name for name in ("weight", "outlier")},
+}
+"""Names of a run's figures in the document, and here."""
 
 
-def _check(check: Check) -> dict[str, Any]:
-    return {
-        "line": check.line,
-        "model": check.model,
-        "workers": check.workers,
-        "samples_per_second": check.measured,
-        "error_before": check.before,
-        "error_after": check.after,
-        "error_left_out": check.left_out,
-        "weight": check.weight,
-        "outlier": check.outlier,
-    }
+def _figure(p: Parameter) -> dict[str, Any]:
+    names = ("kind", "key", "unit", "published")
+    return {"figure": p.label, **{name: to_builtins(getattr(p, name)) for name in names}}
