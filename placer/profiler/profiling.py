@@ -35,7 +35,6 @@ from placer.profiler.measured_profile import (
     with_memory,
     worked_out,
 )
-from placer.profiler.steps import memory
 from placer.profiler.steps.session import Plan, Progress, Session
 from placer.profiler.torch_import import is_out_of_memory, load_torch
 from placer.profiler.workload import SAMPLE_SOURCE, StepFunction, Workload
@@ -109,12 +108,6 @@ class Profiling:
         self.progress("working out rates of other GPUs")
         rows = self._rows()
         self._estimate(main_measurement(rows), known_rates(self.old, measured_rates(rows)))
-
-    def release(self) -> None:
-        """Leave the memory of the device to another process."""
-        if isinstance(self.subject, Workload):
-            self.subject.module.to("cpu")
-        memory.release(self.plan.device)
 
     def _rows(self) -> tuple[Measurement, ...]:
         """Merge old measurements and new ones."""

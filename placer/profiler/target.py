@@ -11,7 +11,6 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from types import NoneType
 from typing import Any
@@ -27,34 +26,6 @@ PROTOCOL = (
 )
 MADE_AS_IT_RUNS = {"*", "__getattr__", "globals", "vars", "exec", "setattr"}
 """Names by which a module can have functions that its source does not name."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
-    """What to profile, in the user's words: enough for another process to load it again.
-
-    Parameters
-    ----------
-    words, builtin, name, seq_len
-        As `load_target` takes them.
-    folder
-        The current folder when the words were given; a target may change it.
-    """
-
-    words: str | None = None
-    builtin: str | None = None
-    name: str | None = None
-    seq_len: int | None = None
-    folder: str = field(default_factory=os.getcwd)
-
-    @property
-    def label(self) -> str:
-        """Name it in an error."""
-        return self.words or f"built-in {self.builtin}"
-
-    def load(self) -> Workload | StepFunction:
-        """Load it in this process, as `load_target` does."""
-        return load_target(self.words, self.builtin, self.name, self.seq_len)
 
 
 def load_target(

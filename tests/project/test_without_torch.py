@@ -117,16 +117,14 @@ def test_every_module_imports_without_torch() -> None:
 
 
 def test_the_profiler_names_what_to_install() -> None:
-    """Exit 2 and the pip line, for the measurement of a model and for that of a host; nothing is
+    """Exit 2 and the pip line, for a built-in model and for the measurement of a host; nothing is
     written.
     """
     code = """
 from placer.errors import PlacerError
 from placer.profiler.host.averaging import measure_host
-from placer.profiler.framework.efficiency import measured_efficiency
-from placer.profiler.target import Target
-target = Target(builtin="lstm")
-for call in (lambda: measure_host(), lambda: measured_efficiency(target, "cpu", "ddp")):
+from placer.profiler.target import load_target
+for call in (lambda: measure_host(), lambda: load_target(None, "lstm")):
     try:
         call()
     except PlacerError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,7 +19,6 @@ from placer.workload.architecture import LONGEST_SEQUENCE
 
 if TYPE_CHECKING:
     from placer.profiler.profiling import Profiling
-    from placer.profiler.target import Target
     from placer.workload.profile import ModelProfile
 
 EXAMPLE = """\b
@@ -114,7 +112,7 @@ class ProfileCommand(GroupedCommand):
 @click.option(
     "--framework",
     metavar="NAME",
-    help="Also measure gradient accumulation under hivemind or ddp.",
+    help="Also write the published efficiency of hivemind or ddp.",
 )
 @click.option(
     "--estimate",
@@ -157,19 +155,20 @@ def command(ctx: click.Context, /, **words: Any) -> None:
         estimate(words)
         return
     with contextlib.redirect_stdout(sys.stderr):  # what the target prints is not a result
-        work, target, path = _prepared(ctx.obj, words)
-    ctx.exit(_run(work, target, path, words["framework"], as_json=words["as_json"]))
+        work, path = _prepared(ctx.obj, words)
+    ctx.exit(_run(work, path, as_json=words["as_json"]))
 
 
-def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, Target, str]:
+def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, str]:
     """Check everything that can be checked before time is spent."""
     from placer.market.books.partial_books import over_default
     from placer.profiler.devices import choose_device
-    from placer.profiler.framework.efficiency import FRAMEWORKS
+    from placer.profiler.efficiency import FRAMEWORKS, published_efficiency
     from placer.profiler.profiling import Profiling
     from placer.profiler.steps.precision import default_precision
     from placer.profiler.steps.session import Plan
-    from placer.profiler.target import Target
+    from placer.profiler.target import load_target
+    from placer.profiler.workload import Workload
     from placer.units import parse_count
 
     place = OutFile.of(words["out"])
@@ -189,13 +188,7 @@ def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, Target, str
         else parse_count(target_batch, "target batch size"),
     )
     catalog, _ = over_default(words["catalog"])
-    target = Target(
-        words=words["target"],
-        builtin=words["builtin"],
-        name=words["name"],
-        seq_len=words["seq_len"],
-    )
-    subject = target.load()
+    subject = load_target(words["target"], words["builtin"], words["name"], words["seq_len"])
     place = place.named(subject.name)
     work = Profiling(
         subject=subject,
@@ -205,7 +198,10 @@ def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, Target, str
         old=place.old(),
         path=place.typed,
     )
-    return work, target, place.path
+    if words["framework"] is not None and isinstance(subject, Workload):
+        row = published_efficiency(subject.name, subject.family, words["framework"])
+        work.efficiency.append(row)
+    return work, place.path
 
 
 def _effort(words: dict[str, Any]) -> Any:
@@ -217,9 +213,7 @@ def _effort(words: dict[str, Any]) -> Any:
     return replace(chosen, steps=words["steps"])
 
 
-def _run(
-    work: Profiling, target: Target, path: str, framework: str | None, *, as_json: bool
-) -> int:
+def _run(work: Profiling, path: str, *, as_json: bool) -> int:
     """Measure, and write what was measured whatever ended it; return the exit code."""
     from placer.cli.measure.profile_progress import bar
 
@@ -229,7 +223,6 @@ def _run(
         with contextlib.redirect_stdout(sys.stderr), bar(work.plan.effort.seconds) as progress:
             work.progress = progress
             work.run()
-            _framework(work, target, framework, progress)
     except KeyboardInterrupt:
         interrupted = True
     except PlacerError as error:
@@ -244,42 +237,6 @@ def _run(
         words = "" if profile is not None else ": no step was timed, nothing was written"
         console(stderr=True).print(f"interrupted{words}")
     return 130 if interrupted else 0
-
-
-def _framework(
-    work: Profiling, target: Target, framework: str | None, progress: Callable[[str], None]
-) -> None:
-    """Add the efficiency of a framework at the knee."""
-    if framework is None or framework == "none":
-        return
-    from placer.profiler.framework.efficiency import measured_efficiency, silence_s
-    from placer.profiler.torch_import import OutOfMemory
-    from placer.profiler.workload import Workload
-
-    if not isinstance(work.subject, Workload):
-        raise PlacerError(
-            "--framework needs a model: a step function hides its gradients",
-            "leave out --framework",
-        )
-    progress(f"accumulation under {framework}")
-    row = work.measurements[0]
-    knee = next(point for point in row.points if point.batch_size == row.knee_batch_size)
-    work.release()
-    try:
-        efficiency = measured_efficiency(
-            target,
-            str(work.plan.device),
-            framework,
-            microbatch=knee.batch_size,
-            target_batch_size=work.plan.target_batch_size,
-            silence_s=silence_s(knee.step.median),
-        )
-    except OutOfMemory as error:
-        raise PlacerError(
-            f"accumulation of batches of {knee.batch_size:,} does not fit: {error}",
-            "give --batch-sizes with smaller ones",
-        ) from None
-    work.efficiency.append(efficiency)
 
 
 def _write(path: str, profile: ModelProfile) -> None:

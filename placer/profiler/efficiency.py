@@ -1,19 +1,21 @@
-"""Published and assumed efficiencies of frameworks, for models on which nothing was measured."""
+"""Published and assumed efficiencies of frameworks; `placer calibrate` measures them on a run."""
 
 from __future__ import annotations
 
 from statistics import fmean
 
+from placer.errors import unknown
 from placer.records import replace
 from placer.workload.profile import Efficiency, load_profile, profile_names
 
+FRAMEWORKS = ("ddp", "hivemind")
 UNPUBLISHED = (1.0, 0.8, 1.0)
 """Value, low and high of a framework without published figures: assumed, as in
 `ModelProfile.rate`.
 """
 
 
-def published_efficiency(name: str, family: str, framework: str, reason: str = "") -> Efficiency:
+def published_efficiency(name: str, family: str, framework: str) -> Efficiency:
     """Look up the efficiency of a model in the shipped profiles.
 
     Parameters
@@ -22,16 +24,22 @@ def published_efficiency(name: str, family: str, framework: str, reason: str = "
         Of the model. The shipped profile of that name is used; without one the mean over the
         measured models of its family, and without these over all measured models.
     framework
-        ``hivemind`` is published (Erben et al., PVLDB 17(6), 2024); ``ddp`` is not.
-    reason
-        Put before the source: why nothing was measured.
+        One of `FRAMEWORKS`: ``hivemind`` is published (Erben et al., PVLDB 17(6), 2024), ``ddp`` is
+        not.
 
     Returns
     -------
     Efficiency
         ``published`` if it is this model's own figure. ``assumed`` if it is a mean over other
         models: then the interval reaches from the lowest to the highest of them.
+
+    Raises
+    ------
+    PlacerError
+        If there is no such framework.
     """
+    if framework not in FRAMEWORKS:
+        raise unknown("framework", framework, FRAMEWORKS)
     known = [
         (profile, row)
         for profile in map(load_profile, profile_names())
@@ -40,7 +48,7 @@ def published_efficiency(name: str, family: str, framework: str, reason: str = "
     ]
     for profile, row in known:
         if profile.name == name and row.basis == "measured":
-            return replace(row, basis="published", source=f"{reason}{row.source}")
+            return replace(row, basis="published")
     same = [row for profile, row in known if profile.family == family]
     rows = same or [row for _, row in known]
     if not rows:
@@ -60,5 +68,5 @@ def published_efficiency(name: str, family: str, framework: str, reason: str = "
         low=low,
         high=high,
         basis="assumed",
-        source=f"{reason}{source}",
+        source=source,
     )

@@ -1,1 +1,0 @@
-"""What a framework's gradient accumulation costs: measured in a child process, else published."""
