@@ -82,15 +82,6 @@ def unused() -> Workload:
     return _workload("unused", Head(), vectors)
 
 
-def sparse() -> Workload:
-    """An embedding with sparse gradients, and a linear layer with dense ones."""
-    return _workload(
-        "sparse",
-        nn.Sequential(nn.Embedding(WORDS, WIDTH, sparse=True), nn.Linear(WIDTH, WIDTH)),
-        words,
-    )
-
-
 def bfloat16() -> Workload:
     """The first layer in BF16, the others in FP32."""
     layers: Any = plain().module
@@ -127,7 +118,7 @@ def _workload(name: str, module: Any, batch: Callable[[int, Any], Any]) -> Workl
 
 
 CASES: dict[str, Callable[[], Workload]] = {
-    f.__name__: f for f in (plain, tied, frozen, unused, sparse, bfloat16)
+    f.__name__: f for f in (plain, tied, frozen, unused, bfloat16)
 }
 
 
@@ -147,28 +138,6 @@ def received() -> int:
     return total
 
 
-def bytes_of(tensor: Any) -> int:
-    """What an all-reduce is handed: all elements, or the indices and values of a sparse tensor."""
-    if tensor.is_sparse:
-        tensor = tensor.coalesce()
-        return bytes_of(tensor.indices()) + bytes_of(tensor.values())
-    return int(tensor.numel() * tensor.element_size())
-
-
-def by_hand(workload: Workload) -> dict[str, int]:
-    """All-reduce every gradient that there is."""
-    batch = workload.batch(8, torch.device("cpu"))
-    loss: Any = workload.loss(workload.module, batch)
-    loss.backward()
-    gradients = [p.grad for p in workload.module.parameters() if p.grad is not None]
-    handed = sum(bytes_of(g) for g in gradients)
-    dist.barrier()
-    before = received()
-    for gradient in gradients:
-        dist.all_reduce(gradient)
-    return {"handed": handed, "tensors": len(gradients), "received": received() - before}
-
-
 def by_ddp(workload: Workload) -> dict[str, int]:
     """One step of DistributedDataParallel, which says through a hook what it hands to the
     all-reduce.
@@ -177,7 +146,7 @@ def by_ddp(workload: Workload) -> dict[str, int]:
 
     def count(bucket: Any) -> Any:
         nonlocal handed, tensors
-        handed, tensors = handed + bytes_of(bucket.buffer()), tensors + len(bucket.gradients())
+        handed, tensors = handed + bucket.buffer().nbytes, tensors + len(bucket.gradients())
         return (
             dist.all_reduce(bucket.buffer(), async_op=True)
             .get_future()
@@ -187,8 +156,7 @@ def by_ddp(workload: Workload) -> dict[str, int]:
     parallel = nn.parallel.DistributedDataParallel(
         workload.module, find_unused_parameters=workload.name == "unused"
     )
-    if workload.name != "sparse":
-        parallel.register_comm_hook(None, lambda state, bucket: count(bucket))
+    parallel.register_comm_hook(None, lambda state, bucket: count(bucket))
     loss: Any = workload.loss(parallel, workload.batch(8, torch.device("cpu")))
     dist.barrier()
     before = received()
@@ -207,7 +175,7 @@ def main(rank: int, store: str) -> None:
     found = {}
     for name, case in CASES.items():
         torch.manual_seed(0)
-        found[name] = {"by_hand": by_hand(case()), "by_ddp": by_ddp(case())}
+        found[name] = {"by_ddp": by_ddp(case())}
     print(json.dumps(found), flush=True)  # noqa: T201
     # Neither leaves while the other may still send to it, and none takes gloo down: its threads
     # then abort one time in twenty.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import torch
 
 FP32_BYTES = 4
-INDEX_BYTES = 8
-"""Of an index of a sparse gradient: int64."""
 SAMPLES = 2
 """Batch of the step that is counted; one sample is too few for batch norm on features without width
 and height.
@@ -40,22 +38,12 @@ class GradientSizes:
         reduces all of them (with ``find_unused_parameters=True`` also those that the step did not
         use, as zeros; without it, it stops with an error), and hivemind's GradientAverager fills
         those without a gradient with zeros before it averages.
-    used, used_tensors
-        Elements and tensors whose gradient arrived in the counted step; less than ``trainable`` if
-        parts of the model had nothing to do. A hand-written loop over ``p.grad`` that skips None
-        sends these alone. None if no step could be run.
     bytes_fp32
         Bytes of the trainable elements at 4 bytes each, 8 if complex: S of the formulas without
         compression.
     bytes_native
         The same in the types that the parameters have: what an all-reduce of them is handed if all
         are dense.
-    sparse_bytes
-        Bytes of the sparse (COO) gradients of the step: 8 for each index, and rows of values in
-        their own type, each row once. Grows with the batch. 0 if there are none.
-    sparse_as_dense_bytes
-        What these tensors are in ``bytes_native``. Gloo's all-reduce gathers indices and values of
-        all ranks; hivemind sends dense tensors.
     notes
         What is worth knowing, in words.
     """
@@ -63,24 +51,13 @@ class GradientSizes:
     parameters: int
     trainable: int
     tensors: int
-    used: int | None
-    used_tensors: int | None
     bytes_fp32: int
     bytes_native: int
-    sparse_bytes: int = 0
-    sparse_as_dense_bytes: int = 0
     notes: tuple[str, ...] = ()
 
-    @property
-    def gloo_bytes(self) -> int:
-        """What a rank hands to gloo's all-reduce under DistributedDataParallel: sparse gradients as
-        indices and values.
-        """
-        return self.bytes_native - self.sparse_as_dense_bytes + self.sparse_bytes
 
-
-Arrived = dict[str, int | None]
-"""Gradients that arrived, by name: bytes of indices and values of a sparse one, else None."""
+Arrived = dict[str, bool]
+"""Gradients that arrived, by name, and whether they are sparse."""
 
 
 def gradient_sizes(workload: Workload, device: torch.device) -> GradientSizes:
@@ -94,7 +71,7 @@ def gradient_sizes(workload: Workload, device: torch.device) -> GradientSizes:
     device
         Where to run the step. On the meta device nothing is calculated; a model that needs values
         (``.item()``, shapes that depend on data) is then counted by its parameters, and a note says
-        so. Sparse gradients have no values there either: every index counts, also repeated ones.
+        so.
 
     Raises
     ------
@@ -103,7 +80,7 @@ def gradient_sizes(workload: Workload, device: torch.device) -> GradientSizes:
     """
     torch = load_torch()
     device = torch.device(device)
-    with _said_of(workload, SAMPLES, torch.device("cpu")):
+    with _said_of(workload, torch.device("cpu")):
         _shape_lazy_parameters(workload)
     declared = _declared(workload.module)
     if not declared.trainable:
@@ -111,29 +88,25 @@ def gradient_sizes(workload: Workload, device: torch.device) -> GradientSizes:
             f"model '{workload.name}' has no trainable parameter",
             "leave requires_grad of some parameters true",
         )
-    many = max(SAMPLES, workload.microbatch or 0)
     try:
-        with _said_of(workload, SAMPLES, device):
+        with _said_of(workload, device):
             tensors = [*workload.module.parameters(), *workload.module.buffers()]
             there = all(
                 t.device.type == device.type and device.index in {None, t.device.index}
                 for t in tensors
             )
             module = workload.module if there else twin_on(workload.module, device)
-            arrived = _step(workload, module, SAMPLES, device)
-        if many > SAMPLES and any(arrived.values()):  # sparse ones grow with the batch
-            with _said_of(workload, many, device):
-                arrived = _step(workload, module, many, device)
+            arrived = _step(workload, module, device)
     except PlacerError as error:
         if device.type != "meta":
             raise
         why = f"counted by its parameters, without a step: {error.message}"
         return replace(declared, notes=(why, *declared.notes))
-    return _counted(workload, declared, arrived, many)
+    return _counted(workload, declared, arrived)
 
 
 @contextmanager
-def _said_of(workload: Workload, samples: int, device: torch.device) -> Iterator[None]:
+def _said_of(workload: Workload, device: torch.device) -> Iterator[None]:
     """Say in one line what goes wrong in the user's model, and with which batch."""
     try:
         yield
@@ -142,7 +115,7 @@ def _said_of(workload: Workload, samples: int, device: torch.device) -> Iterator
     except BaseException as error:  # also sys.exit
         reason = next(iter(str(error).splitlines()), "")[:200]
         what = (
-            f"model '{workload.name}' fails with {counted(samples, 'sample')} on {device}: "
+            f"model '{workload.name}' fails with {SAMPLES} samples on {device}: "
             f"{type(error).__name__}: {reason}"
         )
         raise PlacerError(what, "correct the model, its batches or its loss") from error
@@ -169,25 +142,20 @@ def _declared(module: torch.nn.Module) -> GradientSizes:
         parameters=_elements(parameters),
         trainable=_elements(trainable),
         tensors=len(trainable),
-        used=None,
-        used_tensors=None,
         bytes_fp32=sum(p.numel() * FP32_BYTES * (2 if p.is_complex() else 1) for p in trainable),
         bytes_native=sum(map(_native_bytes, trainable)),
         notes=tuple(notes),
     )
 
 
-def _counted(
-    workload: Workload, declared: GradientSizes, arrived: Arrived, samples: int
-) -> GradientSizes:
-    """Add to what is declared what arrived."""
+def _counted(workload: Workload, declared: GradientSizes, arrived: Arrived) -> GradientSizes:
+    """Add to what is declared notes about what arrived."""
     parameters = dict(workload.module.named_parameters())
     if not arrived:
         raise PlacerError(
             f"no parameter of model '{workload.name}' gets a gradient",
             "its loss must use the module that it is given",
         )
-    sparse = {name: size for name, size in arrived.items() if size is not None}
     notes = list(declared.notes)
     if len(arrived) < declared.tensors:
         idle = sorted({n for n, p in parameters.items() if p.requires_grad} - arrived.keys())
@@ -197,19 +165,12 @@ def _counted(
             f"({some}{' ...' if len(idle) > 3 else ''}): frameworks exchange zeros; "
             f"DistributedDataParallel needs find_unused_parameters=True"
         )
-    if sparse:
+    if sparse := sum(arrived.values()):
         notes.append(
-            f"{counted(len(sparse), 'sparse gradient')} with the rows of "
-            f"{counted(samples, 'sample')}: gloo sends these rows, hivemind whole tensors"
+            f"{counted(sparse, 'sparse gradient')}: gloo sends the rows of a batch, hivemind whole "
+            f"tensors"
         )
-    return replace(
-        declared,
-        used=_elements([parameters[name] for name in arrived]),
-        used_tensors=len(arrived),
-        sparse_bytes=sum(sparse.values()),
-        sparse_as_dense_bytes=sum(_native_bytes(parameters[name]) for name in sparse),
-        notes=tuple(notes),
-    )
+    return replace(declared, notes=tuple(notes))
 
 
 def _elements(tensors: list[Any]) -> int:
@@ -220,16 +181,14 @@ def _native_bytes(tensor: torch.Tensor) -> int:
     return int(tensor.numel() * tensor.element_size())
 
 
-def _step(
-    workload: Workload, module: torch.nn.Module, samples: int, device: torch.device
-) -> Arrived:
+def _step(workload: Workload, module: torch.nn.Module, device: torch.device) -> Arrived:
     """Run forward and backward; what arrived at each parameter, in the order of the module."""
     torch = load_torch()
     arrived: Arrived = {}
 
     def hook(name: str) -> Any:
         def note(parameter: Any) -> None:
-            arrived[name] = _sparse_bytes(parameter.grad)
+            arrived[name] = parameter.grad.is_sparse
 
         return note
 
@@ -245,24 +204,13 @@ def _step(
             p.register_post_accumulate_grad_hook(hook(name)) for name, p in parameters.items()
         ]
         try:
-            loss: Any = workload.loss(module, workload.batch(samples, device))
+            loss: Any = workload.loss(module, workload.batch(SAMPLES, device))
             check_loss(workload, loss)
             loss.backward()
         finally:
             for handle in handles:
                 handle.remove()
     return {name: arrived[name] for name in parameters if name in arrived}
-
-
-def _sparse_bytes(gradient: Any) -> int | None:
-    """Count the bytes of indices and values of a COO gradient, each row once; None if it is
-    dense.
-    """
-    if not gradient.is_sparse:
-        return None
-    # Tensors of the meta device have no indices to compare.
-    whole = gradient if gradient.is_meta else gradient.coalesce()
-    return int(whole._nnz() * whole.sparse_dim() * INDEX_BYTES + _native_bytes(whole._values()))
 
 
 @contextmanager

@@ -41,17 +41,8 @@ OFFSET_POSITIONS = frozenset(
 )
 """RoBERTa and its kin count positions from 2."""
 CONVOLUTIONAL = frozenset(
-    {
-        "bit",
-        "convnext",
-        "convnextv2",
-        "cvt",
-        "efficientnet",
-        "mobilenet_v1",
-        "mobilenet_v2",
-        "regnet",
-        "resnet",
-    }
+    {"bit", "convnext", "convnextv2", "cvt", "efficientnet", "regnet", "resnet"}
+    | {"mobilenet_v1", "mobilenet_v2"}
 )
 """Model types whose family is ``cnn``; the others are transformers."""
 Batch = Callable[[Any, int, int, "torch.device"], dict[str, Any]]
@@ -157,18 +148,17 @@ def _length(asked: Configuration, config: Any, task: _Task, tokens: int | None) 
     PlacerError
         If the model takes fewer than are asked for.
     """
-    positions = getattr(config, "max_position_embeddings", None) or getattr(
-        config, "max_target_positions", None
-    )
+    names = ("max_position_embeddings", "max_target_positions")
+    positions = [getattr(config, name, None) for name in names]
     reserved = RESERVED_POSITIONS if config.model_type in OFFSET_POSITIONS else 0
-    most = positions - reserved if positions else None
-    usual = min(USUAL_TOKENS if task.auto == CAUSAL else TOKENS, most or LONGEST_SEQUENCE)
-    if tokens is not None and not 1 <= tokens <= (most or LONGEST_SEQUENCE):
+    most = next((count - reserved for count in positions if count), LONGEST_SEQUENCE)
+    if tokens is None:
+        return min(USUAL_TOKENS if task.auto == CAUSAL else TOKENS, most)
+    if not 1 <= tokens <= most:
         raise PlacerError(
-            f"'{asked.file}': sequences of {tokens:,} tokens",
-            f"the model takes 1 to {most or LONGEST_SEQUENCE:,}",
+            f"'{asked.file}': sequences of {tokens:,} tokens", f"the model takes 1 to {most:,}"
         )
-    return usual if tokens is None else tokens
+    return tokens
 
 
 def _architecture(

@@ -86,7 +86,7 @@ class Case:
         return 1 - self.elastic.usd_per_hour.total / self.rented.usd_per_hour.total
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class SpeedUp:
     """One strategy against a synchronous all-reduce of the same machines."""
 
@@ -133,7 +133,7 @@ def speed_ups(book: Catalog) -> Iterator[SpeedUp]:
         plain = _effective(group, model, "all-reduce", book)
         for strategy in STRATEGIES:
             times = _effective(group, model, strategy, book) / plain
-            yield SpeedUp(group=group, label=f"{model}, {strategy}", times=times)
+            yield SpeedUp(group, f"{model}, {strategy}", times)
 
 
 def _effective(group: str, model: str, strategy: str, book: Catalog) -> float:
@@ -166,48 +166,41 @@ def _cost_rows(case: Case) -> Iterator[Row]:
         ("elastic", "USD/h", case.elastic.usd_per_hour.total),
         ("saved", "%", 100 * case.saved),
     ):
-        yield Row(
-            groups=(case.group,),
-            label=case.label,
-            quantity=quantity,
-            unit=unit,
-            ours=ours,
-            family=case.label,
-        )
+        yield _row(case, quantity, unit, ours)
 
 
 def _speed_row(speed_up: SpeedUp) -> Row:
-    quantity = "times as fast as synchronous"
+    return _row(speed_up, "times as fast as synchronous", "x", speed_up.times)
+
+
+def _row(of: Case | SpeedUp, quantity: str, unit: str, ours: float) -> Row:
     return Row(
-        groups=(speed_up.group,),
-        label=speed_up.label,
+        groups=(of.group,),
+        label=of.label,
+        family=of.label,
         quantity=quantity,
-        unit="x",
-        ours=speed_up.times,
-        family=speed_up.label,
+        unit=unit,
+        ours=ours,
     )
 
 
 def _saving(cases: list[Case]) -> Finding:
     saved = [100 * case.saved for case in cases]
-    ours = (
+    return Finding(
+        Verdict.UNDECIDED,
         f"placer's own cases save {min(saved):.1f} to {max(saved):.1f} % at equal time, none "
-        f"costs more"
-    )
-    why = (
+        f"costs more",
         "the saving depends on how unequal devices and data are; the paper's workloads and "
-        "prices are not known"
+        "prices are not known",
     )
-    return Finding(Verdict.UNDECIDED, ours, why)
 
 
 def _speed(faster: list[SpeedUp]) -> Finding:
     times = [speed_up.times for speed_up in faster]
-    ours = (
-        f"{min(times):.2f} to {max(times):.2f} times a synchronous all-reduce in placer's own cases"
-    )
-    why = (
+    return Finding(
+        Verdict.UNDECIDED,
+        f"{min(times):.2f} to {max(times):.2f} times a synchronous all-reduce in placer's own "
+        "cases",
         "the paper's baseline, links and models are not known; the samples to target are "
-        "placer's table"
+        "placer's table",
     )
-    return Finding(Verdict.UNDECIDED, ours, why)

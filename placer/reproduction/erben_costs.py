@@ -64,13 +64,18 @@ class VmHour:
         )
 
 
+def t4_usd(bench: Bench, place: str) -> dict[str, float]:
+    """Return the USD/h of a machine with one T4 by market."""
+    return {
+        offer.market: offer.usd_per_hour
+        for offer in bench.book.offers
+        if (offer.place, offer.device) == (place, "T4")
+    }
+
+
 def spot_usd(bench: Bench, place: str) -> float:
     """Return the USD/h of a spot machine with one T4."""
-    return next(
-        offer.usd_per_hour
-        for offer in bench.book.offers
-        if (offer.place, offer.device, offer.market) == (place, "T4", "spot")
-    )
+    return t4_usd(bench, place)["spot"]
 
 
 def egress_usd(bench: Bench, provider: str, src: str, dst: str) -> float:
@@ -250,11 +255,7 @@ def table_1(claim: PublishedClaim, bench: Bench) -> Finding:
     wrong = []
     for place, published in TABLE_1.items():
         provider = place.split("/", maxsplit=1)[0]
-        markets = {
-            offer.market: offer.usd_per_hour
-            for offer in bench.book.offers
-            if (offer.place, offer.device) == (place, "T4")
-        }
+        markets = t4_usd(bench, place)
         ours = [markets["spot"], markets["on_demand"]]
         ours += [egress_usd(bench, provider, *kind) for kind in kinds]
         wrong += [
@@ -272,18 +273,8 @@ def table_1(claim: PublishedClaim, bench: Bench) -> Finding:
 
 def spot_is_cheaper(claim: PublishedClaim, bench: Bench) -> Finding:
     """Work out what spot saves in each cloud, in whole percent."""
-    saved = []
-    for place in TABLE_1:
-        spot, demand = (
-            next(
-                offer.usd_per_hour
-                for offer in bench.book.offers
-                if (offer.place, offer.device, offer.market) == (place, "T4", market)
-            )
-            for market in ("spot", "on_demand")
-        )
-        saved.append(f"{100 * (1 - spot / demand):.0f}")
-    ours = ", ".join(saved)
+    prices = [t4_usd(bench, place) for place in TABLE_1]
+    ours = ", ".join(f"{100 * (1 - usd['spot'] / usd['on_demand']):.0f}" for usd in prices)
     return Finding(told(ours == claim.value), f"{ours} %", "prices of the book, whole percent")
 
 

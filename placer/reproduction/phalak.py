@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from placer.cost_model.estimate import Estimate
 from placer.market.books.book_reader import load_catalog
+from placer.records import replace
 from placer.reproduction.comparison import Reproduction, Row
 from placer.reproduction.phalak_claims import judged
 from placer.reproduction.phalak_placements import (
     BOOK,
     CHOICES,
     MODELS,
-    Choice,
     Study,
     usd_per_step,
     work_out,
@@ -74,46 +74,35 @@ def placement_rows(study: Study) -> tuple[Row, ...]:
     """Build two rows for each placement and model: dollars and seconds, by part."""
     rows: list[Row] = []
     for model in MODELS:
-        estimates, cheapest, fastest = (
-            study.estimates[model],
-            study.cheapest(model),
-            study.fastest(model),
-        )
-        rows += [
-            _usd_row(model, choice, estimates[choice], best=choice == cheapest)
-            for choice in CHOICES
-        ]
-        rows += [
-            _seconds_row(model, choice, estimates[choice], best=choice == fastest)
-            for choice in CHOICES
-        ]
+        estimates = study.estimates[model]
+        for build, best in ((_usd, study.cheapest(model)), (_seconds, study.fastest(model))):
+            rows += [
+                replace(
+                    build(estimates[choice]),
+                    groups=(model,),
+                    label=choice.label,
+                    family=choice.family,
+                    best=choice == best,
+                )
+                for choice in CHOICES
+            ]
     return tuple(rows)
 
 
-def _usd_row(model: str, choice: Choice, estimate: Estimate, *, best: bool) -> Row:
-    return Row(
-        groups=(model,),
-        label=choice.label,
-        family=choice.family,
-        quantity=USD,
-        unit="USD",
-        ours=usd_per_step(estimate),
-        parts=usd_parts(estimate),
-        best=best,
-    )
+def _usd(estimate: Estimate) -> Row:
+    ours, parts = usd_per_step(estimate), usd_parts(estimate)
+    return Row(groups=(), label="", quantity=USD, unit="USD", ours=ours, parts=parts)
 
 
-def _seconds_row(model: str, choice: Choice, estimate: Estimate, *, best: bool) -> Row:
+def _seconds(estimate: Estimate) -> Row:
     speed, seconds = estimate.samples_per_second, estimate.step.total
     return Row(
-        groups=(model,),
-        label=choice.label,
-        family=choice.family,
+        groups=(),
+        label="",
         quantity=SECONDS,
         unit="s",
         ours=seconds,
         low=seconds * speed.value / speed.high,
         high=seconds * speed.value / speed.low,
         parts=seconds_parts(estimate),
-        best=best,
     )

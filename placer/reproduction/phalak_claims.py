@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import product
 from statistics import fmean, median
 
 from placer.cost_model.estimate import Estimate
@@ -85,33 +86,22 @@ def _steady(claim: PublishedClaim, study: Study, others: Mapping[str, Study]) ->
 def upload_is_faster_inside_a_city(claim: PublishedClaim, study: Study) -> Finding:
     """P14: compare each VM's upload to the store of its city with its best one to another city."""
     margins = []
-    for vms in CLOUDS:
-        for store in STORES:
-            for city in CITIES:
-                far = max(
-                    upload_rate(study, vms, city, store, other) for other in CITIES if other != city
-                )
-                margins.append(upload_rate(study, vms, city, store, city) / far - 1)
-    ours = (
-        f"{1 + min(margins):.1f} to {1 + max(margins):.1f} times the bandwidth in "
-        f"{len(margins)} of {len(margins)} cases"
-    )
-    if min(margins) <= 0:
-        ours = f"{sum(m > 0 for m in margins)} of {len(margins)} cases"
-    return Finding(
-        decided(min(margins)),
-        ours,
-        "uploads of one gradient over the links of the book, start-up included",
-    )
+    for vms, store, city in product(CLOUDS, STORES, CITIES):
+        away = (upload_rate(study, vms, city, store, other) for other in CITIES if other != city)
+        margins.append(upload_rate(study, vms, city, store, city) / max(away) - 1)
+    held, count = sum(m > 0 for m in margins), len(margins)
+    ours = f"{held} of {count} cases"
+    if min(margins) > 0:
+        ours = f"{1 + min(margins):.1f} to {1 + max(margins):.1f} times the bandwidth in {ours}"
+    why = "uploads of one gradient over the links of the book, start-up included"
+    return Finding(decided(min(margins)), ours, why)
 
 
 def s3_is_faster_between_cities(claim: PublishedClaim, study: Study) -> Finding:
     """P15: compare uploads to S3 and to GCS of another city for all VMs."""
     margins = [
         _ratio(study, vms, city, other, "aws") - 1
-        for vms in CLOUDS
-        for city in CITIES
-        for other in CITIES
+        for vms, city, other in product(CLOUDS, CITIES, CITIES)
         if city != other
     ]
     return Finding(decided(min(margins)), _s3_against_gcs(margins), UNTOLD)
@@ -120,11 +110,10 @@ def s3_is_faster_between_cities(claim: PublishedClaim, study: Study) -> Finding:
 def s3_is_faster_inside_a_city(claim: PublishedClaim, study: Study) -> Finding:
     """P16: compare uploads inside a city; GCP VMs in London and Oregon are to prefer GCS."""
     margins, agree = [], []
-    for vms in CLOUDS:
-        for city in CITIES:
-            winner = "gcp" if (vms, city) in {("gcp", "London"), ("gcp", "Oregon")} else "aws"
-            margins.append(_ratio(study, vms, city, city, "aws") - 1)
-            agree.append(_ratio(study, vms, city, city, winner) - 1)
+    for vms, city in product(CLOUDS, CITIES):
+        winner = "gcp" if (vms, city) in {("gcp", "London"), ("gcp", "Oregon")} else "aws"
+        margins.append(_ratio(study, vms, city, city, "aws") - 1)
+        agree.append(_ratio(study, vms, city, city, winner) - 1)
     ours = (
         f"{sum(m > TIE for m in agree)} of {len(agree)} cases as in the paper; "
         f"{_s3_against_gcs(margins)}"
@@ -144,24 +133,16 @@ def waiting_is_the_largest_share(claim: PublishedClaim, study: Study) -> Finding
     oregon = Choice("aws", "aws", "aws", "Oregon")
     step = study.estimates[MODEL][oregon].step
     parts = dict(step.parts)
-    orderly = sum(
-        wait > 0 and transfer > 0
-        for wait, transfer in zip(margins[::2], margins[1::2], strict=True)
-    )
-    ours = (
+    pairs = zip(margins[::2], margins[1::2], strict=True)
+    orderly = sum(wait > 0 and transfer > 0 for wait, transfer in pairs)
+    return Finding(
+        decided(min(margins)),
         f"{oregon.label}: {step.calculation + parts['upload']:.1f} s waiting, "
-        f"{parts['download']:.1f} s transfer to the "
-    )
-    ours += (
-        f"workers, {parts['aggregate']:.1f} s aggregating; the same order in {orderly} of "
-        f"{len(CHOICES)} placements"
-    )
-    why = (
+        f"{parts['download']:.1f} s transfer to the workers, {parts['aggregate']:.1f} s "
+        f"aggregating; the same order in {orderly} of {len(CHOICES)} placements",
         "waiting is counted from the start of the mini-batch, calculation at an assumed speed "
-        "included; "
+        f"included; from the first gradient to the last it is {step.waiting:.1f} s",
     )
-    why += f"from the first gradient to the last it is {step.waiting:.1f} s"
-    return Finding(decided(min(margins)), ours, why)
 
 
 def all_aws_is_fastest_and_all_gcp_slowest(claim: PublishedClaim, study: Study) -> Finding:
@@ -237,11 +218,10 @@ def gcp_function_and_store_are_slower(claim: PublishedClaim, study: Study) -> Fi
     city.
     """
     margins = []
-    for model in MODELS:
-        for choice in CHOICES:
-            if (choice.function, choice.store) != ("gcp", "gcp"):
-                gcp = study.seconds(model, Choice(choice.vms, "gcp", "gcp", choice.city))
-                margins.append(gcp / study.seconds(model, choice) - 1)
+    for model, choice in product(MODELS, CHOICES):
+        if (choice.function, choice.store) != ("gcp", "gcp"):
+            gcp = study.seconds(model, Choice(choice.vms, "gcp", "gcp", choice.city))
+            margins.append(gcp / study.seconds(model, choice) - 1)
     ours = (
         f"slower in {sum(m > TIE for m in margins)} of {len(margins)} comparisons, by "
         f"{percent_range(margins)}"
@@ -312,7 +292,7 @@ def placed_with_regional(
 def one_aggregator_is_faster(claim: PublishedClaim, study: Study) -> Finding:
     """Compare both ways with one AWS worker in each city, for both functions in all cities."""
     margins = []
-    for choice in _choices():
+    for choice in (choice for pair in _beside() for choice in pair):
         regional = placed_with_regional(MODEL, choice, study, 1)
         margins.append(regional.step.total / study.seconds(MODEL, choice) - 1)
     ours = f"regional and global together take {percent_range(margins)} against global alone"
@@ -325,20 +305,18 @@ def one_aggregator_is_faster(claim: PublishedClaim, study: Study) -> Finding:
 
 def lambda_is_faster(claim: PublishedClaim, study: Study) -> Finding:
     """Compare Lambda beside S3 with the GCP function beside GCS in each city, for both ways."""
-    alone = [_behind(study.estimates[MODEL][a], study.estimates[MODEL][g]) for a, g in _beside()]
-    ours = (
+    pairs = list(_beside())
+    alone = [_behind(*(study.estimates[MODEL][choice] for choice in pair)) for pair in pairs]
+    regional = [
+        _behind(*(placed_with_regional(MODEL, choice, study, 1) for choice in pair))
+        for pair in pairs
+    ]
+    return Finding(
+        decided(min(*alone, *regional)),
         f"global aggregator alone, GCF beside GCS against Lambda beside S3: "
-        f"{percent_range(alone)} seconds"
+        f"{percent_range(alone)} seconds; with regional ones {percent_range(regional)}",
+        "placer assumes the same network and speed for both functions: nobody published them",
     )
-    margins = list(alone)
-    for choice_aws, choice_gcp in _beside():
-        pair = [
-            placed_with_regional(MODEL, choice, study, 1) for choice in (choice_aws, choice_gcp)
-        ]
-        margins.append(_behind(pair[0], pair[1]))
-    ours += f"; with regional ones {percent_range(margins[len(alone) :])}"
-    why = "placer assumes the same network and speed for both functions: nobody published them"
-    return Finding(decided(min(margins)), ours, why)
 
 
 def one_aggregator_costs_half_more(claim: PublishedClaim, study: Study) -> Finding:
@@ -403,10 +381,6 @@ def _ratio(study: Study, vms: str, city: str, store_city: str, winner: str) -> f
 def _s3_against_gcs(margins: Sequence[float]) -> str:
     s3, gcs = sum(m > TIE for m in margins), sum(m < -TIE for m in margins)
     return f"S3 faster in {s3} of {len(margins)} pairs, GCS in {gcs}, by {percent_range(margins)}"
-
-
-def _choices() -> list[Choice]:
-    return [choice for pair in _beside() for choice in pair]
 
 
 def _beside() -> list[tuple[Choice, Choice]]:

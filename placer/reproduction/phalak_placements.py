@@ -114,18 +114,16 @@ def work_out(book: Catalog, calibration: Calibration = PUBLISHED, vm_speed: floa
 
 def other_assumptions(book: Catalog) -> dict[str, Study]:
     """Work everything out with half and twice the speeds that the paper does not publish."""
-    studies = {}
+    studies, services = {}, PUBLISHED.services
     for words, times in (("half", 0.5), ("twice", 2.0)):
-        services = PUBLISHED.services
-        slower = replace(
+        speeds = ("function_bytes_per_s", "sum_bytes_per_s")
+        changed = replace(
             services,
             start_s=services.start_s / times,
-            function_bytes_per_s=services.function_bytes_per_s * times,
-            sum_bytes_per_s=services.sum_bytes_per_s * times,
+            **{name: getattr(services, name) * times for name in speeds},
         )
-        studies[f"{words} the speed of functions and stores"] = work_out(
-            book, replace(PUBLISHED, services=slower)
-        )
+        calibration = replace(PUBLISHED, services=changed)
+        studies[f"{words} the speed of functions and stores"] = work_out(book, calibration)
         studies[f"{words} the speed of the VMs"] = work_out(book, vm_speed=times)
     return studies
 
@@ -157,14 +155,9 @@ def placed(
 
 
 def _profile(model: str, vm_speed: float) -> ModelProfile:
-    profile = load_profile(model)
+    profile, ends = load_profile(model), ("value", "low", "high")
     rates = tuple(
-        replace(
-            rate,
-            value=rate.value * vm_speed,
-            low=rate.low * vm_speed,
-            high=rate.high * vm_speed,
-        )
+        replace(rate, **{end: getattr(rate, end) * vm_speed for end in ends})
         for rate in profile.rates
     )
     return replace(profile, rates=rates)

@@ -96,7 +96,7 @@ def test_shipped_encoders_are_those_of_transformers(
     with META:
         workload = from_config(write(tmp_path, **{**ROBERTA, "architectures": None, **changes}))
     sizes, shipped = gradient_sizes(workload, META), load_profile(profile)
-    assert (sizes.parameters, sizes.used, sizes.tensors) == (
+    assert (sizes.parameters, sizes.trainable, sizes.tensors) == (
         shipped.parameters,
         shipped.parameters,
         shipped.tensors,

@@ -17,8 +17,8 @@ from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.exchange.phase import bytes_by_link
 from placer.validation.simulation.event_loop import Loop, Process
 from placer.validation.simulation.flows import Fluid, Port
-from placer.validation.simulation.noise import Noise
 from placer.validation.simulation.replay import EXCHANGES, ROUNDS, Simulation, replay
+from placer.validation.simulation.scene import Noise
 
 NAMES = [name for name in STRATEGIES if name != "none"]
 PLACEMENTS, CHUNK = 200, 25

@@ -39,6 +39,7 @@ Measured by `measure_host` on one core of an AMD EPYC virtual machine (2 cores, 
 2.4, November 2026). That the published hosts, of the same make, are alike is assumed: nobody can
 measure them any more.
 """
+MACHINE = ("partial", "processor", "logical_cpus")
 ALIKE = 1.5
 """How far, as a factor, that may be off either way: assumed. Published T4 hosts take 1.45 times as
 long per GB as A10 ones.
@@ -82,7 +83,9 @@ class HostReport:
         return max(measured, key=lambda point: point.threads, default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the ``placer.calibration/v1`` document."""
+        """Build the ``placer.calibration/v1`` document; ``report`` holds the fits, assumptions and
+        points.
+        """
         return host_document(self)
 
 
@@ -170,7 +173,8 @@ def host_document(report: HostReport) -> dict[str, Any]:
     """Build the overlay's document; ``report`` holds the fits, assumptions and points."""
     catalog = load_catalog("default")
     figures = overlay_document(report.overlay)
-    points = [to_builtins(point) for point in report.measured.points]
+    measured = report.measured
+    points = [to_builtins(point) for point in measured.points]
     return {
         "schema": SCHEMA,
         "name": figures.pop("name"),
@@ -196,10 +200,8 @@ def host_document(report: HostReport) -> dict[str, Any]:
             "exchange": {
                 "host": report.host,
                 "devices": list(report.devices),
-                "partial": report.measured.partial,
-                "processor": report.measured.processor,
-                "logical_cpus": report.measured.logical_cpus,
-                "torch": report.measured.torch_version,
+                **{name: getattr(measured, name) for name in MACHINE},
+                "torch": measured.torch_version,
                 "arithmetic": {name: to_builtins(fit) for name, fit in report.fits.items()},
                 "reference": {
                     "s_per_gb": REFERENCE_S_PER_GB,
@@ -207,7 +209,7 @@ def host_document(report: HostReport) -> dict[str, Any]:
                     "alike_within_factor": ALIKE,
                 },
                 "points": points,
-                "sums": [to_builtins(point) for point in report.measured.sums],
+                "sums": [to_builtins(point) for point in measured.sums],
             },
         },
     }
@@ -258,11 +260,8 @@ def _terms(fit: HostFit, kind: str) -> tuple[HostTerm, ...]:
 def _spread(published: Calibration, fit: HostFit) -> tuple[float, float, float]:
     """Combine published spread, interval of the fit and `ALIKE`, in logarithms."""
     _, slow, fast = published.averaging_spread
-    of_fit = (
-        (fit.s_per_gb.high - fit.s_per_gb.low) / 2 / fit.s_per_gb.value
-        if fit.s_per_gb.value > 0
-        else 1.0
-    )
+    per_gb = fit.s_per_gb
+    of_fit = (per_gb.high - per_gb.low) / 2 / per_gb.value if per_gb.value > 0 else 1.0
     half = math.sqrt((math.log(slow / fast) / 2) ** 2 + of_fit**2 + math.log(ALIKE) ** 2)
     return 1.0, math.exp(half), math.exp(-half)
 

@@ -192,11 +192,8 @@ class Session:
         """
         if self.plan.device.type != "cpu":
             return
-        peaks = [
-            (s, t.host_memory_bytes)
-            for s, t in sorted(findings.timings.items())
-            if s < size and t.host_memory_bytes is not None
-        ]
+        smaller = [(s, t) for s, t in sorted(findings.timings.items()) if s < size]
+        peaks = [(s, t.host_memory_bytes) for s, t in smaller if t.host_memory_bytes is not None]
         now, free = memory.host_peak_bytes(), memory.host_available_bytes()
         if now is None or free is None:
             return

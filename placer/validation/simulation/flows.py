@@ -94,12 +94,11 @@ class Fluid:
             return
         self._advance()
         instant = self._loop.now * DONE
-        arrived = [
-            flow for flow in self._flows if flow.left <= max(DONE * flow.size, flow.rate * instant)
-        ]
-        self._flows = [
-            flow for flow in self._flows if flow.left > max(DONE * flow.size, flow.rate * instant)
-        ]
+        arrived, left = list[Flow](), list[Flow]()
+        for flow in self._flows:
+            rest = max(DONE * flow.size, flow.rate * instant)
+            (arrived if flow.left <= rest else left).append(flow)
+        self._flows = left
         for flow in arrived:
             flow.done.fire()
         self._refresh()

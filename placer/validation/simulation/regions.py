@@ -86,9 +86,8 @@ class Gossip:
             return len(self.marks[place]) > self.rounds
         if not all(self.marks.values()):
             return False
-        return self._done(
-            min(marks[-1] for marks in self.marks.values())
-        ) >= self.rounds + self._done(self._start)
+        last = min(marks[-1] for marks in self.marks.values())
+        return self._done(last) >= self.rounds + self._done(self._start)
 
     @property
     def _start(self) -> float:
@@ -100,24 +99,21 @@ class Gossip:
         """
         total = []
         for place, marks in self.marks.items():
-            k = bisect_right(marks, now)
-            under_way = (
-                (now - marks[k - 1]) / (marks[k] - marks[k - 1]) if 0 < k < len(marks) else 0.0
-            )
+            k, under_way = bisect_right(marks, now), 0.0
+            if 0 < k < len(marks):
+                under_way = (now - marks[k - 1]) / (marks[k] - marks[k - 1])
             total.append(self.share[place] * (k + under_way))
         return fsum(total)
 
     def _crossings(self) -> list[float]:
         """Find when the rounds done are 0, 1, 2 ... more than at the start."""
-        times = sorted(
-            {mark for marks in self.marks.values() for mark in marks if mark >= self._start}
-        )
+        seen = {mark for marks in self.marks.values() for mark in marks}
+        times = sorted(mark for mark in seen if mark >= self._start)
         before, base, ends = (times[0], 0.0), self._done(times[0]), [times[0]]
         for time in times[1:]:
             done = self._done(time) - base
             while len(ends) <= self.rounds and done >= len(ends) - 1e-9:
-                ends.append(
-                    before[0] + (time - before[0]) * (len(ends) - before[1]) / (done - before[1])
-                )
+                share = (len(ends) - before[1]) / (done - before[1])
+                ends.append(before[0] + (time - before[0]) * share)
             before = (time, done)
         return ends

@@ -18,11 +18,11 @@ from placer.report.shown import Shown
 from placer.units import format_speed
 from placer.validation.simulation import peers, regions, serverless
 from placer.validation.simulation.event_loop import Process, Signal
-from placer.validation.simulation.noise import MOST_JITTER, Noise
-from placer.validation.simulation.scene import Scene
+from placer.validation.simulation.scene import Noise, Scene
 
 SCHEMA = "placer.simulation/v1"
 MOST_ROUNDS = 100_000
+MOST_JITTER = 2.0
 MOST_WORKERS = 128
 """Flows are followed between single machines: their number grows with the square of this."""
 
@@ -85,20 +85,18 @@ class Simulation(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Build the ``placer.simulation/v1`` document: plain types, ready for JSON."""
-        links = [
-            {"src": src, "dst": dst, "bytes_per_round": size}
-            for src, dst, size in self.bytes_by_link
-        ]
-        waiting = [
-            {"place": place, "seconds_per_round": seconds}
-            for place, seconds in self.waiting_by_place
-        ]
         document = {
             "schema": SCHEMA,
             "workers": self.workers,
             **asdict(self),
-            "bytes_by_link": links,
-            "waiting_by_place": waiting,
+            "bytes_by_link": [
+                {"src": src, "dst": dst, "bytes_per_round": size}
+                for src, dst, size in self.bytes_by_link
+            ],
+            "waiting_by_place": [
+                {"place": place, "seconds_per_round": seconds}
+                for place, seconds in self.waiting_by_place
+            ],
         }
         if self.tokens_per_sample is None:
             del document["tokens_per_sample"]
@@ -170,26 +168,20 @@ def _check(
     placement: Placement, rounds: int, seed: int, jitter: float, stragglers: float, factor: float
 ) -> None:
     """Refuse what cannot be simulated."""
-    for name, whole, least in (("rounds", rounds, 1), ("seed", seed, None)):
-        if (
-            isinstance(whole, bool)
-            or not isinstance(whole, int)
-            or (least is not None and not least <= whole <= MOST_ROUNDS)
-        ):
-            raise PlacerError(
-                f"{name} {whole!r} is out of range",
-                f"give a whole number{f' from 1 to {MOST_ROUNDS:,}' if least else ''}",
-            )
+    for name, whole in (("rounds", rounds), ("seed", seed)):
+        ends = f" from 1 to {MOST_ROUNDS:,}" if name == "rounds" else ""
+        wrong = isinstance(whole, bool) or not isinstance(whole, int)
+        if wrong or (ends and not 1 <= whole <= MOST_ROUNDS):
+            raise PlacerError(f"{name} {whole!r} is out of range", f"give a whole number{ends}")
     for name, value, low, high in (
         ("jitter", jitter, 0.0, MOST_JITTER),
         ("stragglers", stragglers, 0.0, 1.0),
+        ("straggler factor", factor, 1.0, inf),
     ):
         if not _number(value) or not low <= value <= high:
-            raise PlacerError(
-                f"{name} {value!r} is out of range", f"give a number from {low:g} to {high:g}"
-            )
-    if not _number(factor) or factor < 1.0:
-        raise PlacerError(f"straggler factor {factor!r} is out of range", "give a number from 1")
+            end = "" if high == inf else f" to {high:g}"
+            hint = f"give a number from {low:g}{end}"
+            raise PlacerError(f"{name} {value!r} is out of range", hint)
     if placement.workers > MOST_WORKERS:
         raise PlacerError(
             f"{placement.workers} workers are too many to simulate",

@@ -1,9 +1,11 @@
-"""What the programs of a simulation act on: single workers with a network each, links, and what is
-counted on the way.
+"""What the programs of a simulation act on: single workers with a network each, links, chance, and
+what is counted on the way.
 """
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +20,6 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.validation.simulation.event_loop import Loop, Process, Signal
 from placer.validation.simulation.flows import Fluid, Port
-from placer.validation.simulation.noise import Noise
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -34,6 +35,60 @@ class Machine:
 
 
 Crew = tuple[Machine, ...]
+
+
+class Noise:
+    """Factors on speeds, drawn from one seed: each worker and each link has a stream of its own.
+
+    Parameters
+    ----------
+    seed
+        Equal seeds draw equal factors.
+    jitter
+        Coefficient of variation of speeds; lognormal with mean 1.
+    stragglers
+        Probability that a worker is slowed in one step.
+    straggler_factor
+        By how much.
+
+    Notes
+    -----
+    A worker draws both chances in each step, so that more stragglers leave all other draws as they
+    are.
+    """
+
+    def __init__(
+        self, seed: int, jitter: float, stragglers: float, straggler_factor: float
+    ) -> None:
+        self._seed, self._stragglers, self._factor = seed, stragglers, straggler_factor
+        self._sigma = math.sqrt(math.log1p(jitter * jitter))
+        self._streams: dict[str, random.Random] = {}
+
+    @property
+    def silent(self) -> bool:
+        """Whether all factors are 1."""
+        return self._sigma == 0.0 and self._stragglers == 0.0
+
+    def worker(self, number: int) -> float:
+        """Draw the speed of a worker in one step, as a multiple of its mean."""
+        if self.silent:
+            return 1.0
+        stream = self._stream(f"worker {number}")
+        slowed = stream.random() < self._stragglers
+        return self._lognormal(stream) / (self._factor if slowed else 1.0)
+
+    def link(self, src: str, dst: str) -> float:
+        """Draw the bandwidth of a link in one round, as a multiple of its mean."""
+        return 1.0 if self._sigma == 0.0 else self._lognormal(self._stream(f"link {src} {dst}"))
+
+    def _lognormal(self, stream: random.Random) -> float:
+        return math.exp(self._sigma * (stream.gauss(0.0, 1.0) - self._sigma / 2))
+
+    def _stream(self, name: str) -> random.Random:
+        stream = self._streams.get(name)
+        if stream is None:
+            stream = self._streams[name] = random.Random(f"{self._seed} {name}")  # noqa: S311 - no secret
+        return stream
 
 
 class Scene:
@@ -92,12 +147,9 @@ class Scene:
     def parts(self) -> dict[str, float]:
         """Split the samples of one step by region: where data lies, else by speed."""
         speeds = {place: fsum(w.rate for w in crew) for place, crew in self.crews.items()}
-        data = self.problem.requirements.datasets
-        part = (
-            shares(data, speeds)
-            if data
-            else {place: speed / fsum(speeds.values()) for place, speed in speeds.items()}
-        )
+        data, whole = self.problem.requirements.datasets, fsum(speeds.values())
+        equal = {place: speed / whole for place, speed in speeds.items()}
+        part = shares(data, speeds) if data else equal
         return {place: share * self.problem.batch for place, share in part.items()}
 
     def new_round(self) -> None:
@@ -141,11 +193,9 @@ class Scene:
         """Let a worker do its own equal part of the batch, or of what its region does where data
         has a place.
         """
-        crew, batch = (
-            (self.crews[worker.place], self.parts[worker.place])
-            if self.placed
-            else (self.workers, float(self.problem.batch))
-        )
+        crew, batch = self.workers, float(self.problem.batch)
+        if self.placed:
+            crew, batch = self.crews[worker.place], self.parts[worker.place]
         yield batch / len(crew) / (worker.rate * self.noise.worker(worker.number))
 
     @property
@@ -167,9 +217,8 @@ class Scene:
         """Let hosts serialise and average, each at the pace of its class; none ends before all
         have.
         """
-        yield from self.meet(
-            [((worker,), _sleep(self.averaging(worker, peers))) for worker in crew]
-        )
+        jobs = [((worker,), _sleep(self.averaging(worker, peers))) for worker in crew]
+        yield from self.meet(jobs)
 
     def moved(self, src: str, dst: str, size: float) -> None:
         """Count bytes."""
