@@ -10,7 +10,7 @@ from typing import Any
 
 from placer.cost_model.estimate import pool_of
 from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION, Interruption
-from placer.cost_model.outlook.spot import expected_share
+from placer.cost_model.outlook.losses import expected_share
 from placer.reproduction.comparison import (
     Finding,
     PublishedClaim,

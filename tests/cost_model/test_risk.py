@@ -11,10 +11,8 @@ import pytest
 
 from placer.cli.report.recommend.risk_words import hours_words, risk_words
 from placer.cost_model.estimate import Estimate, estimate
-from placer.cost_model.outlook.losses import Losses, kept_share
 from placer.cost_model.outlook.outlook import SpotOutlook, spot_outlook
 from placer.cost_model.outlook.risk import Risk, gang_of, speed_shares
-from placer.cost_model.outlook.spot import expected_share
 from placer.interface.advisor import Advisor
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
@@ -186,17 +184,6 @@ def test_a_question_from_before_the_table_has_the_former_figures() -> None:
     assert found is not None
     assert found.risk is None
     assert (found.unavailable, found.chance_per_month) == (0.1, 0.2)
-
-
-def test_losses_at_rates_that_are_alike_are_those_of_a_chance_per_month() -> None:
-    """Eight machines of 20 % a month, one by one: what `expected_share` says."""
-    rate = 0.22314355 / 730
-    low, high = 0.05129329 / 730, 0.69314718 / 730
-    each = Losses(per_hour=Interval(value=rate, low=low, high=high), part=1 / 8, times=8)
-    ours, theirs = kept_share([each], 60.0), expected_share(8, 8, 60.0)
-    assert (ours.value, ours.low, ours.high) == pytest.approx(
-        (theirs.value, theirs.low, theirs.high)
-    )
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from placer.cost_model.capacity.scenarios import RESIDUAL, Likeness
+from placer.cost_model.capacity.scenarios import RESIDUAL, Likeness, mixed
 
 Array = npt.NDArray[Any]
 MEMORIES = ((0.3, 1.0), (0.7, 48.0))
@@ -44,17 +44,7 @@ def state_paths(
     draws
         Scenarios, an even number: each has its mirror image.
     """
-    shape = steps, draws, step_h, seed
-    near = {region: _path(region, *shape) for region in dict.fromkeys(regions)}
-    everywhere = math.sqrt(likeness.across) * _path("", *shape)
-    built = np.empty((steps, draws, len(zones)))
-    for at, (region, name) in enumerate(zip(regions, zones, strict=True)):
-        built[:, :, at] = (
-            everywhere
-            + math.sqrt(likeness.region - likeness.across) * near[region]
-            + math.sqrt(1 - likeness.region) * _path(f"zone {name}", *shape)
-        )
-    return built
+    return mixed(regions, zones, likeness, lambda name: _path(name, steps, draws, step_h, seed))
 
 
 def _path(name: str, steps: int, draws: int, step_h: float, seed: int) -> Array:

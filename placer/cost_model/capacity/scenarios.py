@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import Any
 from zlib import crc32
@@ -79,14 +79,28 @@ def latent(
     the others, and a placement meets the scenarios of the market that it was chosen from.
     """
     names = [f"{region}/{at}" for at, region in enumerate(regions)] if zones is None else zones
-    near = {region: _normal(region, draws, seed) for region in dict.fromkeys(regions)}
+    return mixed(regions, names, likeness, lambda name: _normal(name, draws, seed))
+
+
+def mixed(
+    regions: Sequence[str], zones: Sequence[str], likeness: Likeness, draw: Callable[[str], Array]
+) -> Array:
+    """Add up what all zones have in common, what those of a region have, and what is a zone's own.
+
+    Parameters
+    ----------
+    draw
+        Draws what belongs to a name, standard normal; its shape gets the zones as its last part.
+    """
+    near = {region: draw(region) for region in dict.fromkeys(regions)}
+    everywhere = np.sqrt(likeness.across) * draw("")
     own = [
-        np.sqrt(likeness.region - likeness.across) * near[region]
-        + np.sqrt(1 - likeness.region) * _normal(f"zone {name}", draws, seed)
-        for region, name in zip(regions, names, strict=True)
+        everywhere
+        + np.sqrt(likeness.region - likeness.across) * near[region]
+        + np.sqrt(1 - likeness.region) * draw(f"zone {name}")
+        for region, name in zip(regions, zones, strict=True)
     ]
-    built: Array = np.stack(own, 1) + np.sqrt(likeness.across) * _normal("", draws, seed)[:, None]
-    return built
+    return np.stack(own, -1)
 
 
 def unlike_day(states: Array, seed: int) -> Array:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION, Interruption
+from placer.errors import PlacerError
 from placer.units import HOURS_PER_MONTH, SECONDS_PER_HOUR, Interval
 
 
@@ -40,11 +41,24 @@ def kept_share(
     interruption
         R, seconds of a restart, and k, steps that each loss makes useless.
 
+    Returns
+    -------
+    Interval
+        From 0 to 1; low takes the high rates, restart and lost steps, high the low ones.
+
     Notes
     -----
-    As `expected_share`, for rates and parts that differ:
+    A machine runs 1/r seconds and is away for R: a part r R / (1 + r R) of its time is missing, and
+    with it p of that part of the work. This is the f of Erben et al. (2024): an interruption
+    frequency f over the run makes it about f slower. Losses of the run come at the sum of r (r
+    alone while none is away: never too few), and each makes the following k T seconds useless
+    (k <= 2 steps for the rejoin); no such event lies in the last k T seconds with probability
+    exp(-r k T). Together
 
         share = (1 - sum of p r R / (1 + r R)) x exp(-sum of r k T).
+
+    R takes for granted that another machine is available; `chance_all_lost` says how likely none
+    is.
 
     Examples
     --------
@@ -70,6 +84,37 @@ def kept_share(
         low=share("high", restart.high, lost.high),
         high=share("low", restart.low, lost.low),
     )
+
+
+def expected_share(
+    spot: int, workers: int, step_s: float, interruption: Interruption = ASSUMED_INTERRUPTION
+) -> Interval:
+    """Return `kept_share` of workers that are lost one by one, of which some are spot machines.
+
+    Raises
+    ------
+    PlacerError
+        If there are fewer workers than spot workers or none at all, or the step is not a positive
+        time.
+
+    Examples
+    --------
+    Eight spot workers, a chance of 20 % a month, steps of 60 s: r = 0.223144 / 730 h = 8.491e-8 /
+    s; away 8.491e-8 x 300 = 2.547e-5; lost 8 x 8.491e-8 x 2 x 60 = 8.151e-5; 1 - 2.547e-5 -
+    8.151e-5 = 0.999893.
+
+    >>> round(expected_share(8, 8, 60.0).value, 6)
+    0.999893
+    """
+    if not 0 <= spot <= workers or workers < 1:
+        raise PlacerError(
+            f"{spot} spot workers of {workers} workers is not possible",
+            "give 0 <= spot <= workers, at least one worker",
+        )
+    if not 0 < step_s < math.inf:
+        raise PlacerError(f"a step of {step_s} s is not a positive time", "give seconds above 0")
+    each = Losses(per_hour=interruption.per_hour, part=1 / workers, times=spot)
+    return kept_share([each], step_s, interruption)
 
 
 def chance_per_month(losses: Sequence[Losses]) -> float:

@@ -1,15 +1,12 @@
-"""Spot machines: the cost of interruptions, and the risk that zones lose capacity together."""
+"""Spot machines: the risk that zones lose capacity together."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from msgspec import Struct
 
-from placer.cost_model.outlook.interruptions import ASSUMED_INTERRUPTION, Interruption
 from placer.errors import PlacerError
-from placer.units import SECONDS_PER_HOUR, Interval
 
 
 class Correlation(Struct, frozen=True, kw_only=True):
@@ -39,83 +36,6 @@ OBSERVED_CORRELATION = Correlation(
     source="public availability traces of spot machines, as reduced in placer's design",
 )
 """Pairwise correlation of zones of one region, and of regions."""
-
-
-def expected_share(
-    spot: int, workers: int, step_s: float, interruption: Interruption = ASSUMED_INTERRUPTION
-) -> Interval:
-    """Return the expected throughput over the throughput without interruptions.
-
-    Parameters
-    ----------
-    spot
-        w, workers that are spot machines.
-    workers
-        n, all workers; each does an equal part.
-    step_s
-        T, seconds of one step.
-    interruption
-        How often machines are taken away, and what that costs.
-
-    Returns
-    -------
-    Interval
-        From 0 to 1; low takes the high rate, restart and lost steps, high the low ones.
-
-    Raises
-    ------
-    PlacerError
-        If there are fewer workers than spot workers or none at all, or the step is not a positive
-        time.
-
-    Notes
-    -----
-    A machine runs 1/r seconds and is away for R: a part r R / (1 + r R) of its time is missing, and
-    with it w/n of that part of the work. This is the f of Erben et al. (2024): an interruption
-    frequency f over the run makes it about f slower. Interruptions of the run come at w r (r alone
-    while none is away: never too few), and each makes the following k T seconds useless (k <= 2
-    steps for the rejoin); no such event lies in the last k T seconds with probability exp(-w r k
-    T). Together
-
-        share = (1 - w/n x r R / (1 + r R)) x exp(-w r k T).
-
-    R takes for granted that another machine is available; `chance_all_lost` says how likely none
-    is.
-
-    Examples
-    --------
-    Eight spot workers, a chance of 20 % a month, steps of 60 s: r = 0.223144 / 730 h = 8.491e-8 /
-    s; away 8.491e-8 x 300 = 2.547e-5; lost 8 x 8.491e-8 x 2 x 60 = 8.151e-5; 1 - 2.547e-5 -
-    8.151e-5 = 0.999893.
-
-    >>> round(expected_share(8, 8, 60.0).value, 6)
-    0.999893
-    >>> expected_share(0, 8, 60.0)
-    Interval(value=1.0, low=1.0, high=1.0)
-    """
-    if not 0 <= spot <= workers or workers < 1:
-        raise PlacerError(
-            f"{spot} spot workers of {workers} workers is not possible",
-            "give 0 <= spot <= workers, at least one worker",
-        )
-    if not 0 < step_s < math.inf:
-        raise PlacerError(f"a step of {step_s} s is not a positive time", "give seconds above 0")
-
-    def share(per_hour: float, restart_s: float, lost_steps: float) -> float:
-        rate = per_hour / SECONDS_PER_HOUR
-        away = rate * restart_s
-        return (1 - spot / workers * away / (1 + away)) * math.exp(
-            -spot * rate * lost_steps * step_s
-        )
-
-    rates, restart, lost = interruption.per_hour, interruption.restart_s, interruption.lost_steps
-    value = share(rates.value, restart.value, lost.value)
-    worst = share(rates.high, restart.high, lost.high)
-    return Interval(
-        value=value,
-        low=min(value, worst),
-        high=max(value, share(rates.low, restart.low, lost.low)),
-    )
 
 
 def chance_all_lost(
