@@ -11,7 +11,8 @@ from placer.cost_model.objective import objective_of
 from placer.errors import PlacerError
 from placer.problem.admitted_exchanges import exchange_for, exchanges
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
-from placer.problem.problem import Problem, groups_of
+from placer.problem.problem import Problem
+from placer.problem.workers.pool import groups_of
 from placer.records import replace
 from placer.solving.answer import Answer, SolveOptions, Status
 from placer.workload.island import Island

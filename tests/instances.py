@@ -19,8 +19,9 @@ from placer.market.catalog import (
     VmOffer,
 )
 from placer.problem.data.datasets import Dataset
-from placer.problem.problem import Pool, Problem
+from placer.problem.problem import Problem
 from placer.problem.requirements import EXCHANGES, Narrowed, Quota, Requirements, Used
+from placer.problem.workers.pool import Pool
 from placer.records import replace
 from placer.workload.architecture import Architecture
 from placer.workload.profile import Efficiency, ModelProfile, Rate

@@ -13,8 +13,9 @@ from placer.problem.admitted_exchanges import exchanges_of
 from placer.problem.data.datasets import Dataset
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement, WorkerGroup
-from placer.problem.problem import Pool, Problem
+from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.problem.workers.pool import Pool
 from placer.records import replace
 from placer.workload.profile import load_profile
 

@@ -16,7 +16,8 @@ from placer.errors import PlacerError
 from placer.market.books.folders import shipped_folder
 from placer.problem.exchange import traits
 from placer.problem.placement import Exchange
-from placer.problem.problem import MOST_KNOWN_LOCAL_STEPS, Problem
+from placer.problem.problem import Problem
+from placer.problem.question import MOST_KNOWN_LOCAL_STEPS
 from placer.units import format_plain
 from placer.workload.profile import ModelProfile
 

@@ -33,7 +33,8 @@ from placer.problem.data.data_shares import Move
 from placer.problem.exchange import strategy, traits
 from placer.problem.exchange.phase import Phase, bytes_by_link
 from placer.problem.placement import Exchange, Placement, WorkerGroup
-from placer.problem.problem import Pool, Problem
+from placer.problem.problem import Problem
+from placer.problem.workers.pool import Pool
 from placer.records import replace
 from placer.units import SECONDS_PER_HOUR, Interval, format_speed, format_usd
 from placer.workload.island import Refusal

@@ -17,7 +17,9 @@ from placer.market.network.graph import Link
 from placer.market.words.own_places import SITES
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
-from placer.problem.problem import PARTS, Pool, Problem
+from placer.problem.problem import Problem
+from placer.problem.question import PARTS
+from placer.problem.workers.pool import Pool
 from placer.version import __version__
 
 SCHEMA = "placer.certificate/v1"

@@ -11,7 +11,8 @@ from placer.problem.admitted_exchanges import server_at
 from placer.problem.data.datasets import needs_place, passes_of
 from placer.problem.data.residency import homeless, parted
 from placer.problem.exchange import traits
-from placer.problem.problem import MOST_KNOWN_LOCAL_STEPS, Problem
+from placer.problem.problem import Problem
+from placer.problem.question import MOST_KNOWN_LOCAL_STEPS
 from placer.problem.required_machines import unusable
 from placer.problem.requirements import LOCAL, OUTER
 from placer.units import format_bytes

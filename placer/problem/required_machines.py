@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from placer.market.catalog import VmOffer
-from placer.problem.problem import NO_QUOTA_GPUS, Pool, Problem
+from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Used, uses
+from placer.problem.workers.pool import Pool
+from placer.problem.workers.quotas import NO_QUOTA_GPUS
 
 
 def unusable(problem: Problem) -> Iterator[str]:

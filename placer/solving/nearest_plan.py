@@ -10,7 +10,8 @@ from math import isfinite
 from typing import Any
 
 from placer.market.catalog import VmOffer, worker_name
-from placer.problem.problem import STALE, Problem
+from placer.problem.problem import Problem
+from placer.problem.workers.admission import STALE
 from placer.records import replace
 from placer.units import format_usd
 from placer.workload.island import Island, Refusal

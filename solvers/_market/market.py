@@ -15,7 +15,8 @@ from placer.market.words.own_places import SITES
 from placer.problem.data.datasets import needs_place
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import MOST_WORKERS
-from placer.problem.problem import Pool, Problem
+from placer.problem.problem import Problem
+from placer.problem.workers.pool import Pool
 from placer.records import replace
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from placer.problem.problem import Pool
+from placer.problem.workers.pool import Pool
 
 from .arrays import Array, Indices
 from .increments import add_alike, increments, machines_of, step_machines

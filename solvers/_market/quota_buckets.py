@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from placer.problem.problem import Pool
+from placer.problem.workers.pool import Pool
 from placer.solving import allowance
 
 from .arrays import Array, Indices

@@ -10,9 +10,9 @@ from math import inf
 import numpy as np
 from msgspec import Struct
 
-from placer.problem.problem import Pool
 from placer.problem.required_machines import disjoint
 from placer.problem.requirements import Used, uses
+from placer.problem.workers.pool import Pool
 from placer.solving import allowance
 
 from .arrays import Array, Indices, Mask

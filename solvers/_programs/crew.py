@@ -23,8 +23,9 @@ from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import needs_quota, server_at
 from placer.problem.data.datasets import needs_place
 from placer.problem.exchange import traits
-from placer.problem.problem import NO_QUOTA_GPUS, Pool
 from placer.problem.requirements import uses
+from placer.problem.workers.pool import Pool
+from placer.problem.workers.quotas import NO_QUOTA_GPUS
 
 from .frame import Part
 from .linear import CONSTANT, Model, Terms, plus, times

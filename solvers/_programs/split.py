@@ -25,7 +25,8 @@ from placer.problem.admitted_exchanges import exchange_for, exchanges_of
 from placer.problem.data.datasets import needs_place
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Placement
-from placer.problem.problem import Problem, groups_of
+from placer.problem.problem import Problem
+from placer.problem.workers.pool import groups_of
 from placer.records import replace
 from placer.solving.answer import Answer, SolveOptions, Status
 from placer.units import SECONDS_PER_HOUR

@@ -23,7 +23,8 @@ from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import NO_EXCHANGE, Placement
-from placer.problem.problem import Problem, groups_of
+from placer.problem.problem import Problem
+from placer.problem.workers.pool import groups_of
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import OutOfTimeError, Reason, StoppedError

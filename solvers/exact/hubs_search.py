@@ -11,7 +11,7 @@ import numpy as np
 
 from placer.problem.admitted_exchanges import exchanges_of
 from placer.problem.placement import Placement
-from placer.problem.problem import groups_of
+from placer.problem.workers.pool import groups_of
 
 from .._market.arrays import Array, Indices, Mask
 from .._market.market import Market

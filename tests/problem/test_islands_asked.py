@@ -16,8 +16,9 @@ from placer.errors import PlacerError
 from placer.interface.advisor import Advisor
 from placer.market.catalog import Catalog
 from placer.problem.placement import WorkerGroup, parse_workers
-from placer.problem.problem import Pool, Problem
+from placer.problem.problem import Problem
 from placer.problem.requirements import Quota, Requirements
+from placer.problem.workers.pool import Pool
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.solving.solve import require_pools, solve

@@ -15,7 +15,8 @@ from placer.errors import PlacerError
 from placer.market.scaled_market import with_scaled_egress
 from placer.problem.kept_answers import Recent
 from placer.problem.placement import Placement
-from placer.problem.problem import KEPT_POOLS, Problem
+from placer.problem.problem import Problem
+from placer.problem.question import KEPT_POOLS
 from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving.answer import SolveOptions

@@ -13,8 +13,9 @@ from placer.cost_model.limits import joint_use, quota_use, violations
 from placer.cost_model.outlook.totals import totals_of
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.placement import Placement
-from placer.problem.problem import NO_QUOTA_GPUS, Problem
+from placer.problem.problem import Problem
 from placer.problem.requirements import Quota
+from placer.problem.workers.quotas import NO_QUOTA_GPUS
 from placer.records import replace
 from placer.solving.result import Option, Result
 

@@ -16,8 +16,9 @@ from placer.market.words.selection import gpus_of, patterns_of
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement, parse_workers
-from placer.problem.problem import Pool, Problem
+from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS, EXCHANGES, LOCAL, Used, uses
+from placer.problem.workers.pool import Pool
 from placer.records import replace
 from placer.solving.result import Result
 

@@ -30,8 +30,9 @@ from placer.market.carbon import NO_GRID
 from placer.market.catalog import FREE, OLD_TRANSPORT, Catalog, VmOffer
 from placer.problem.exchange import traits
 from placer.problem.placement import Placement
-from placer.problem.problem import NO_QUOTA_GPUS, Problem
+from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS
+from placer.problem.workers.quotas import NO_QUOTA_GPUS
 from placer.records import replace
 from placer.solving.answer import Warn
 from placer.solving.result import Option, Result

@@ -43,8 +43,9 @@ from placer.errors import PlacerError
 from placer.market.scaled_market import with_scaled_egress
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
-from placer.problem.problem import Pool, Problem
+from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.problem.workers.pool import Pool
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import OutOfTimeError

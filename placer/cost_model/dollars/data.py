@@ -12,7 +12,8 @@ from placer.cost_model.timing.crew import EXPECTED, crew_of
 from placer.errors import PlacerError
 from placer.problem.data.data_shares import Move, moves
 from placer.problem.placement import Placement
-from placer.problem.problem import Pool, Problem
+from placer.problem.problem import Problem
+from placer.problem.workers.pool import Pool
 
 
 def data_usd_per_sample(

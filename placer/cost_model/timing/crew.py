@@ -17,7 +17,8 @@ from placer.problem.data.data_shares import shares
 from placer.problem.exchange import traits
 from placer.problem.exchange.phase import Phase
 from placer.problem.placement import Exchange, Placement
-from placer.problem.problem import Pool, Problem
+from placer.problem.problem import Problem
+from placer.problem.workers.pool import Pool
 from placer.workload.constants import ServiceConstants
 from placer.workload.data_loading import Readers, speeds_within
 from placer.workload.profile import Rate

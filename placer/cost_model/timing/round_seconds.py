@@ -25,7 +25,8 @@ from placer.problem.admitted_exchanges import server_offer
 from placer.problem.exchange import traits
 from placer.problem.exchange.phase import Phase
 from placer.problem.placement import Placement
-from placer.problem.problem import Pool, Problem
+from placer.problem.problem import Problem
+from placer.problem.workers.pool import Pool
 
 
 def step_seconds(

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, field
 
 from placer.documents.schemas.parts import Closed, Digest, Maybe, Part, Plan
-from placer.problem.problem import PARTS
+from placer.problem.question import PARTS
 from placer.records import Amount, Count, Natural, Share
 
 

@@ -16,7 +16,7 @@ from placer.market.catalog import Catalog
 from placer.market.words.selection import devices_of, patterns_of, words
 from placer.problem.exchange import traits
 from placer.problem.placement import LARGEST_ISLAND
-from placer.problem.problem import MOST_KNOWN_LOCAL_STEPS
+from placer.problem.question import MOST_KNOWN_LOCAL_STEPS
 from placer.problem.requirements import ALL_REGIONS, EXCHANGES, NO_COPY, OBJECTIVES
 from placer.problem.shares import AREAS, ShareLimit
 from placer.problem.words.budget import read_budget

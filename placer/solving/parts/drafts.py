@@ -15,7 +15,7 @@ from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
-from placer.problem.worker_sizes import Size
+from placer.problem.workers.worker_sizes import Size
 from placer.records import replace
 from placer.workload.island import Island
 

@@ -16,8 +16,9 @@ from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.market.catalog import VmOffer
 from placer.problem.admitted_exchanges import exchanges
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
-from placer.problem.problem import Pool, Problem
-from placer.problem.worker_sizes import ROUNDING
+from placer.problem.problem import Problem
+from placer.problem.workers.pool import Pool
+from placer.problem.workers.worker_sizes import ROUNDING
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions, Status, Warn

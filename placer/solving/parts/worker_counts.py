@@ -16,9 +16,10 @@ from placer.cost_model.dollars.components import usd_per_million_samples
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import evaluated
 from placer.problem.placement import Placement
-from placer.problem.problem import Pool, Problem
+from placer.problem.problem import Problem
 from placer.problem.requirements import Narrowed
-from placer.problem.worker_sizes import ROUNDING, Ladder
+from placer.problem.workers.pool import Pool
+from placer.problem.workers.worker_sizes import ROUNDING, Ladder
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions

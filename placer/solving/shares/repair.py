@@ -11,8 +11,9 @@ from placer.cost_model.limits import parts_of
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.exchange import traits
 from placer.problem.placement import NO_EXCHANGE, Placement, WorkerGroup
-from placer.problem.problem import Pool, Problem
+from placer.problem.problem import Problem
 from placer.problem.shares import broken_shares, crowded
+from placer.problem.workers.pool import Pool
 from placer.records import replace
 
 MOST_STEPS = 128

@@ -19,8 +19,9 @@ from placer.market.books.csv_rows import file_columns, read_numbered_rows
 from placer.market.catalog import Catalog
 from placer.problem.exchange.phase import Phase
 from placer.problem.placement import Placement
-from placer.problem.problem import Pool, Problem
+from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.problem.workers.pool import Pool
 from placer.records import replace
 from placer.solving.by_hand import place_by_hand
 from placer.validation.calibration.run_log import run_log_row

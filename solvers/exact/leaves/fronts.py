@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from placer.problem.placement import WorkerGroup
-from placer.problem.problem import groups_of
+from placer.problem.workers.pool import groups_of
 from placer.records import replace
 from placer.solving import allowance
 from placer.units import SECONDS_PER_HOUR

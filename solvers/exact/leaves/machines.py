@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from placer.problem.problem import groups_of
+from placer.problem.workers.pool import groups_of
 
 from ..._market.arrays import Array, Indices
 from ..._market.increments import suffix_sums

@@ -10,7 +10,8 @@ from placer.advice.portfolio.question.jobs import without_money
 from placer.cost_model.convergence import multiplier_of
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
-from placer.problem.problem import Pool, Problem
+from placer.problem.problem import Problem
+from placer.problem.workers.pool import Pool
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.answer import SolveOptions

@@ -14,8 +14,9 @@ from placer.cost_model.limits import quota_use
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.scaled_market import with_offers
 from placer.problem.placement import Placement
-from placer.problem.problem import NO_QUOTA_GPUS, Problem
+from placer.problem.problem import Problem
 from placer.problem.requirements import Quota
+from placer.problem.workers.quotas import NO_QUOTA_GPUS
 from placer.records import replace
 
 OfferKind = tuple[str, str, str, int, str]

@@ -1,0 +1,166 @@
+"""Which offers and places a question admits, and why not the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from placer.market.carbon import NO_GRID, NO_POWER, carbon_unknown
+from placer.market.catalog import VmOffer
+from placer.market.words.own_places import own_places
+from placer.market.words.selection import asks_for
+from placer.problem.workers.speeds import WithSpeeds, island_kind
+from placer.units import GIB
+from placer.workload.island import Refusal
+
+STALE = "stale"
+"""Code of an offer whose price is older than the request allows."""
+MEMORY_CODES = {"memory": "device-memory"}
+"""Codes of refused plans that have another name among the problems of offers."""
+
+
+class WithAdmission(WithSpeeds, frozen=True, kw_only=True, dict=True):
+    """A question, with what it admits of a book."""
+
+    def _admitted_offers(self) -> Iterator[VmOffer]:
+        """Yield the offers that the request admits, in the order of the book; whether some plan
+        fits their machines is not looked at.
+        """
+        plans = self.island_question is not None
+        places: dict[tuple[str, str, bool], bool] = {}
+        kinds: dict[tuple[object, ...], bool] = {}
+        for offer in self.catalog.offers:
+            where = offer.provider, offer.region, offer.price_basis == "owned"
+            if where not in places:
+                places[where] = self._place_admitted(offer)
+            if not places[where]:
+                continue
+            kind = (
+                offer.gpu,
+                offer.gpu_count,
+                offer.market,
+                offer.memory_gib,
+                offer.as_of,
+                island_kind(offer) if plans else None,
+            )  # all that `offer_problems` looks at
+            if kind not in kinds:
+                kinds[kind] = not self._unwanted(offer) and not self._unfit(offer)
+            if kinds[kind]:
+                yield offer
+
+    def offer_problems(self, offer: VmOffer) -> list[tuple[str, str]]:
+        """Return why an offer may not be used, as (code, message); empty if it may."""
+        return [*self._unwanted(offer), *self._unplanned(offer), *self._unfit(offer)]
+
+    def _unwanted(self, offer: VmOffer) -> list[tuple[str, str]]:
+        """Return the wishes that an offer does not meet."""
+        wish, problems = self.requirements, []
+        if not asks_for(wish.gpus, offer.gpu, offer.gpu_count):
+            name = offer.device if any(":" in gpu for gpu in wish.gpus) else offer.gpu
+            problems.append(("gpu", f"{name} is not among --gpu {','.join(wish.gpus)}"))
+        if wish.market not in ("any", offer.market):
+            problems.append(
+                (
+                    "market",
+                    f"{offer.instance_type} in {offer.place} is {offer.market}, not {wish.market}",
+                )
+            )
+        if wish.oldest_price is not None and offer.as_of < wish.oldest_price:
+            problems.append(
+                (
+                    STALE,
+                    (
+                        f"the newest price is of {offer.as_of}, older than --max-price-age allows "
+                        f"({wish.oldest_price})"
+                    ),
+                )
+            )
+        if wish.counts_carbon and carbon_unknown(offer, self.catalog) == NO_POWER:
+            problems.append(("carbon", f"{offer.gpu}: {NO_POWER}"))
+        if wish.require_measured and not self._measured(offer):
+            problems.append(("estimated", f"nobody measured {self.profile.name} on {offer.device}"))
+        return problems
+
+    def _unplanned(self, offer: VmOffer) -> list[tuple[str, str]]:
+        """Return why no plan fits the machines of an offer."""
+        built = self.island(offer)
+        if isinstance(built, Refusal) and not self.pools_of(offer):
+            _, nearest = self.nearest_island(offer) or (1, built)
+            # Where an island fits that is not offered, one machine says why.
+            refused = nearest if isinstance(nearest, Refusal) else built
+            return [(MEMORY_CODES.get(refused.code, refused.code), refused.reason)]
+        return []
+
+    def _unfit(self, offer: VmOffer) -> list[tuple[str, str]]:
+        """Return what a machine lacks for a model without an architecture."""
+        problems: list[tuple[str, str]] = []
+        if self.island_question is not None:
+            return problems
+        device_gib = self.catalog.gpu(offer.gpu).memory_gib
+        if self.profile.device_memory_bytes > device_gib * GIB:
+            need = self.profile.device_memory_bytes / GIB
+            problems.append(
+                (
+                    "device-memory",
+                    (
+                        f"{self.profile.name} needs {need:.1f} GiB on each device; {offer.gpu} has "
+                        f"{device_gib:g} GiB"
+                    ),
+                )
+            )
+        failed = self.profile.ran_out_of_memory(offer.gpu, offer.gpu_count)
+        if failed is not None:
+            problems.append(
+                (
+                    "device-memory",
+                    (
+                        f"{self.profile.name} ran out of memory on a machine of "
+                        f"{failed.gpu_count} x {failed.gpu}: {failed.source}"
+                    ),
+                )
+            )
+        if self.profile.host_memory_bytes > offer.memory_gib * GIB:
+            need = self.profile.host_memory_bytes / GIB
+            problems.append(
+                (
+                    "host-memory",
+                    (
+                        f"{self.profile.name} needs {need:.1f} GiB of host memory; "
+                        f"{offer.instance_type} has {offer.memory_gib:g} GiB"
+                    ),
+                )
+            )
+        return problems
+
+    def _measured(self, offer: VmOffer) -> bool:
+        pool = self.pool(offer)
+        return pool is not None and pool.alone.basis in ("measured", "published")
+
+    def place_problem(self, place: str) -> str:
+        """Return why workers may not be in a place; empty if they may."""
+        wish = self.requirements
+        if wish.places_in and not any(fnmatchcase(place, p) for p in wish.places_in):
+            return f"{place} is not in --in {','.join(wish.places_in)}"
+        if any(fnmatchcase(place, p) for p in wish.places_not_in):
+            return f"{place} is excluded by --not-in {','.join(wish.places_not_in)}"
+        if (
+            wish.counts_carbon
+            and place in self.catalog.regions
+            and self.catalog.regions[place].grid_carbon_g_per_kwh is None
+        ):
+            return f"{place}: {NO_GRID}"
+        return ""
+
+    def _place_admitted(self, offer: VmOffer) -> bool:
+        """Return whether a place is admitted; owned machines count only at sites the user names."""
+        if self.place_problem(offer.place):
+            return False
+        wish = self.requirements
+        named = (
+            *wish.places_in,
+            *(rule.place for rule in wish.used),
+            *own_places(self.catalog.changes),
+        )
+        return offer.price_basis != "owned" or any(
+            fnmatchcase(offer.place, p) and not p.startswith("*") for p in named
+        )

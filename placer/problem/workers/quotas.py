@@ -1,0 +1,114 @@
+"""What quotas, stock and supply leave of each offer."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from placer.market.capacity_table import CapacityRow, most_launched
+from placer.market.catalog import VmOffer
+from placer.problem.question import Question
+from placer.problem.requirements import Quota
+
+NO_QUOTA_GPUS = 10**9
+"""GPUs where there is no quota: more than any quota can say."""
+
+
+class WithQuotas(Question, frozen=True, kw_only=True, dict=True):
+    """A question, with how many machines of an offer it leaves."""
+
+    def quota(self, place: str, gpu: str, market: str) -> int:
+        """Return the GPUs allowed for a place, type and market: the last matching row of the quota
+        file, and no more than any joint quota; `NO_QUOTA_GPUS` where there is none.
+        """
+        quotas = self.requirements.quotas
+        rows = [row for row in quotas if not row.of_machines and row.covers(place, gpu, market)]
+        own = next((row.most for row in reversed(rows) if row.scope == "each"), self._other_quota)
+        return min([own, *(row.most for row in rows if row.scope == "together")])
+
+    @property
+    def _other_quota(self) -> int:
+        """GPUs of a place, type and market where no row of a quota file matches."""
+        gpus = self.requirements.quota_gpus
+        return NO_QUOTA_GPUS if gpus is None else gpus
+
+    @cached_property
+    def _machine_quotas(self) -> tuple[Quota, ...]:
+        return tuple(row for row in self.requirements.quotas if row.of_machines)
+
+    def supply(self, offer: VmOffer) -> int | None:
+        """Return how many machines of an offer launch together at most: of spot machines that no
+        quota covers, those that the capacity table has seen, else as many as the wishes say; None:
+        nothing is said.
+        """
+        wish = self.requirements
+        most = wish.other_supply
+        if most is None or offer.market != "spot" or offer.price_basis == "owned":
+            return None
+        if any(row.counts(offer) for row in wish.quotas):
+            return None
+        seen = most_launched(self._launch_rows, offer) if self._launch_rows else None
+        return most if seen is None else seen
+
+    @cached_property
+    def _launch_rows(self) -> tuple[CapacityRow, ...]:
+        return tuple(row for row in self.catalog.capacity if row.region and row.share is not None)
+
+    def gpus_together(self, offer: VmOffer, supply: int | None) -> int:
+        """Return the GPUs of an offer that count together: those of its supply, which no quota
+        covers, else of the quota.
+        """
+        if supply is not None:
+            return supply * offer.gpu_count
+        if not self.requirements.quotas:  # asked of every row of a book
+            return self._other_quota
+        return self.quota(offer.place, offer.gpu, offer.market)
+
+    def machines_there(self, offer: VmOffer, gpus: int | None = None) -> int:
+        """Return the machines of an offer that quotas, stock and supply leave, each by itself.
+
+        Parameters
+        ----------
+        gpus
+            What `gpus_together` says; None: it is asked.
+        """
+        if gpus is None:
+            gpus = self.gpus_together(offer, self.supply(offer))
+        most = gpus // offer.gpu_count
+        if offer.available is not None:
+            most = min(most, offer.available)
+        for row in self._machine_quotas:
+            if taken := row.taken(offer):
+                most = min(most, row.most // taken)
+        return most
+
+    def quota_problem(self, offer: VmOffer, machines: int = 1) -> str:
+        """Return which quota has no room for a worker of some machines, and what it would have to
+        be; empty if there is room.
+        """
+        bucket, needed = (offer.place, offer.gpu, offer.market), machines * offer.gpu_count
+        most = self.quota(*bucket)
+        if most < needed:
+            split = any(r.market != "*" for r in self.requirements.quotas if r.covers(*bucket))
+            name = f"{offer.gpu} {offer.market.replace('_', '-')}" if split else offer.gpu
+            return f"the quota allows {most} {name} in {offer.place}; raise it to {needed}"
+        machine = f"{offer.instance_type} in {offer.place}"
+        for row in self._machine_quotas:
+            if row.lacks_vcpus(offer):
+                return (
+                    f"the quota of {row.words} counts {machine}, whose vCPUs nobody knows; name "
+                    f"the places of the cloud in the quota"
+                )
+            if row.taken(offer, machines) > row.most:
+                return (
+                    f"the quota allows {row.most} {row.words}; raise it to "
+                    f"{row.taken(offer, machines)} for {machines} x {machine}"
+                )
+        return ""
+
+    def _speed_cap(self, offer: VmOffer) -> int | None:
+        """Return the most speed of one kind of worker under the caps; None without one."""
+        caps = self.requirements.speed_caps
+        if not caps:  # asked of every row of a book
+            return None
+        found = [cap.most for cap in caps if cap.covers(offer.place, offer.market)]
+        return min(found, default=None)

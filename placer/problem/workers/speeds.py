@@ -1,0 +1,242 @@
+"""Workers of an offer: the plan of their machines, how fast they are, and how they average."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from placer.market.catalog import OLD_TRANSPORT, VmOffer
+from placer.problem.kept_answers import Recent
+from placer.problem.question import KEPT_POOLS
+from placer.problem.workers.islands import IslandQuestion, StepPart
+from placer.problem.workers.pool import Pool
+from placer.problem.workers.reading import WithReading
+from placer.records import replace
+from placer.workload.inner_plan import InnerPlan
+from placer.workload.island import Island, Refusal
+from placer.workload.island.machine_counts import MOST_ISLAND_MACHINES
+from placer.workload.peer import ASSUMED_GBPS, Peer
+from placer.workload.profile import NODE_EFFICIENCY, ModelProfile, Rate
+
+
+def island_kind(offer: VmOffer) -> tuple[object, ...]:
+    """Return all of an offer that its islands depend on."""
+    return (
+        offer.gpu,
+        offer.gpu_count,
+        offer.network_gbps,
+        offer.fabric,
+        offer.max_island_machines,
+        offer.memory_gib,
+        offer.nvlink_gb_per_s,
+    )
+
+
+def _at_most(rate: Rate, most: float) -> Rate:
+    """Return a speed, or a limit on it if that is less."""
+    return rate if rate.value <= most else replace(rate, value=most, low=min(rate.low, most))
+
+
+class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
+    """A question, with the workers that machines of an offer make."""
+
+    @cached_property
+    def island_question(self) -> IslandQuestion | None:
+        """What the plans inside workers depend on; None for a model without an architecture."""
+        if self.profile.architecture is None:
+            return None
+        return IslandQuestion(
+            profile=self.profile,
+            architecture=self.profile.architecture,
+            transport=self.transport,
+            compression=self.compression,
+            wish=self.requirements,
+        )
+
+    @cached_property
+    def _island_limits(self) -> tuple[object, ...]:
+        """What the plans inside workers depend on; empty for models without an architecture."""
+        if self.island_question is None:
+            return ()
+        wish = self.requirements
+        fields = (wish.min_island_machines, wish.max_island_machines, wish.same_zone)
+        plan = self.island_question.plan_wishes()
+        return (*fields, plan, wish.max_machines, self.batch)
+
+    @cached_property
+    def _known_islands(
+        self,
+    ) -> tuple[ModelProfile, dict[object, int], dict[object, Island | Refusal]]:
+        """The profile, smallest numbers of machines and plans of islands that were worked out;
+        questions of the book that differ in nothing that decides plans share them.
+        """
+        kept: Recent[tuple[ModelProfile, dict[object, int], dict[object, Island | Refusal]]] = (
+            self.catalog.memo.setdefault("islands", Recent(KEPT_POOLS))
+        )
+        # While the profile is held, nothing else has its id.
+        key = id(self.profile), self._island_limits, self.transport, self.compression
+        return kept.get(key, lambda: (self.profile, {}, {}))
+
+    def island(
+        self,
+        offer: VmOffer,
+        machines: int = 1,
+        inner: InnerPlan | None = None,
+        workers: int | None = None,
+    ) -> Island | Refusal | None:
+        """Return the plan and rate of some machines of an offer as one of some workers, or why
+        there is none; None for a model without an architecture. Where the request leaves their
+        number open and none is given, it does the whole step.
+        """
+        question = self.island_question
+        if question is None:
+            return None
+        count = self.sharing(workers) or 1
+        part = StepPart(self.batch, count)
+        kind = island_kind(offer), machines, inner, part
+        _, _, known = self._known_islands
+        if kind not in known:
+            gpu = self.catalog.gpu(offer.gpu)
+            known[kind] = question.island(offer, gpu, machines, part, inner)
+        return known[kind]
+
+    def nearest_island(
+        self, offer: VmOffer, machines: int = MOST_ISLAND_MACHINES
+    ) -> tuple[int, Island | Refusal] | None:
+        """Return the smallest island of at most so many machines of an offer that can train the
+        model, else the refused one that lacks least; None for a model without an architecture.
+        """
+        question = self.island_question
+        if question is None:
+            return None
+        whole = StepPart(self.batch, 1)
+        return question.nearest(offer, self.catalog.gpu(offer.gpu), whole, machines)
+
+    def pools_of(self, offer: VmOffer) -> tuple[Pool, ...]:
+        """Return the workers that stand for an offer: one machine, or the smallest island that can
+        train the model.
+        """
+        if self.island_question is None:
+            pool = self.pool(offer)
+            return () if pool is None else (pool,)
+        kind = island_kind(offer)
+        _, known, _ = self._known_islands
+        if kind not in known:
+            least, built = self.nearest_island(offer) or (1, None)
+            known[kind] = least if isinstance(built, Island) else 0
+        pool = self.pool(offer, known[kind]) if known[kind] else None
+        return () if pool is None else (pool,)
+
+    def pool(
+        self,
+        offer: VmOffer,
+        machines: int = 1,
+        inner: InnerPlan | None = None,
+        workers: int | None = None,
+    ) -> Pool | None:
+        """Return the rates and quota of an offer as workers of some machines; None if nobody can
+        say how fast it is, or the model fits no plan.
+
+        Parameters
+        ----------
+        inner
+            The plan inside a worker; None: the fastest, for a model with an architecture.
+        workers
+            How many workers share a step in equal parts; None: as many as the request asks for.
+            Where it leaves that open a worker has no plan, and a speed that none exceeds.
+        """
+        if self.island_question is None and (machines > 1 or inner is not None):
+            return None
+        workers = self.sharing(workers)
+        built = self.island(offer, machines, inner, workers)
+        if isinstance(built, Refusal):
+            return None
+        rates = (
+            self._machine_rates(offer)
+            if built is None
+            else self._rates_of(built, offer, machines, workers)
+        )
+        alone, shared = rates
+        if alone is None or shared is None:
+            return None
+        loader = self.loader(offer, machines)
+        if loader is not None:
+            alone, shared = loader.loaded(alone), loader.loaded(shared)
+        asked = self.requirements.narrowed
+        if asked is not None and workers is not None and asked.least_s > 0:
+            most = self.batch / workers / asked.least_s
+            alone, shared = (_at_most(rate, most) for rate in (alone, shared))
+        supply = self.supply(offer)
+        gpus = self.gpus_together(offer, supply)
+        planned = built is not None and (workers is not None or inner is not None)
+        return Pool(
+            offer=offer,
+            alone=alone,
+            shared=shared,
+            gpu_quota=gpus,
+            machines_there=self.machines_there(offer, gpus),
+            host=self.averaging_class(offer, machines),
+            machines=machines,
+            inner=built.plan if built is not None and planned else None,
+            loader=loader,
+            speed_cap=self._speed_cap(offer),
+            supplied=supply is not None,
+            free_share=1.0 if built is None or workers is None else built.step.free_share,
+        )
+
+    def _machine_rates(self, offer: VmOffer) -> tuple[Rate | None, ...]:
+        kind = offer.gpu, offer.gpu_count
+        rates = self._rates.get(kind)
+        if rates is None:
+            gpu = self.catalog.gpu(offer.gpu)
+            node = NODE_EFFICIENCY[self.transport]
+            rates = self._rates[kind] = tuple(
+                self.profile.rate(gpu, offer.gpu_count, framework, self.catalog, node)
+                for framework in ("none", self.transport)
+            )
+        return rates
+
+    def _rates_of(
+        self, built: Island, offer: VmOffer, machines: int, workers: int | None
+    ) -> tuple[Rate | None, ...]:
+        kind = id(built), offer.gpu, offer.gpu_count, workers
+        rates = self._rates.get(kind)
+        question = self.island_question
+        if rates is None and question is not None:
+            sequences = self.batch / (workers or 1)
+            rates = question.rates(built, offer, sequences)
+            if workers is None:
+                gpu = self.catalog.gpu(offer.gpu)
+                rank_s = question.sequence_seconds(offer, gpu, question.limits(offer)[1])
+                most = machines * offer.gpu_count / min(s / degree for degree, s in rank_s)
+                rates = tuple(
+                    replace(rate, value=most, high=max(most, rate.high)) for rate in rates
+                )
+            self._rates[kind] = rates
+        return rates or ()
+
+    @cached_property
+    def _rates(self) -> dict[tuple[object, ...], tuple[Rate | None, ...]]:
+        return {}
+
+    def averaging_class(self, offer: VmOffer, machines: int = 1) -> str:
+        """Name the class of averaging time of a worker of some machines: its usual host under
+        hivemind, else the software and the network of all its machines.
+        """
+        kind = offer.gpu, offer.network_gbps, machines
+        known = self._averaging_classes.get(kind)
+        if known is None:
+            known = self._averaging_classes[kind] = self._averaging_class(*kind)
+        return known
+
+    def _averaging_class(self, device: str, network_gbps: float | None, machines: int) -> str:
+        gpu, transport = self.catalog.gpu(device), self.transport
+        if transport == OLD_TRANSPORT:
+            return gpu.host
+        if transport == "nccl" and gpu.kind == "cpu":
+            transport = "gloo"
+        gbps = machines * (network_gbps or ASSUMED_GBPS)
+        return Peer(transport=transport, gbps=gbps).name
+
+    @cached_property
+    def _averaging_classes(self) -> dict[tuple[str, float | None, int], str]:
+        return {}
