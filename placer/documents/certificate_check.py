@@ -12,7 +12,7 @@ from typing import Any
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import objective_of
 from placer.documents.book_check import Compared, compare_with_book
-from placer.documents.certificate import SCHEMA, holds_market, input_digests
+from placer.documents.certificate import holds_market, input_digests
 from placer.documents.checker.case import Case
 from placer.documents.checker.dollars import dollars_of
 from placer.documents.checker.limits import broken_limits
@@ -136,12 +136,9 @@ def _faults(
 ) -> Iterator[str]:
     """Yield what is wrong, the most telling first."""
     certificate = document.get("certificate")
-    if certificate is not None and certificate["schema"] != SCHEMA:
-        yield f"unknown certificate {str(certificate['schema'])[:40]}"
     if certificate is not None and "problem" in document:
         yield from _digests(certificate, document)
     if certificate is not None and document["placement"] is not None:
-        yield from _odd_figures(certificate["figures"])
         yield from wrong_prices(certificate["figures"], document)
     if certificate is not None:
         yield from _settings(certificate, document)
@@ -193,23 +190,6 @@ def _digests(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> Ite
     ):
         if certificate[key] != written:
             yield "the digest of the price book differs from its certificate"
-
-
-def _odd_figures(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield speeds that no machine or link has."""
-    for rows, names in (
-        ("machines", ("alone", "in_group")),
-        ("links", ("bytes_per_second", "cap")),
-    ):
-        for row in given[rows]:
-            yield from (
-                f"{name} of the certificate is {row[name]}" for name in names if not row[name] > 0
-            )
-    yield from (
-        f"rtt_s of the certificate is {row['rtt_s']}"
-        for row in given["links"]
-        if not 0 <= row["rtt_s"] < math.inf
-    )
 
 
 def _settings(certificate: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:

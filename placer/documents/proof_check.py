@@ -132,8 +132,6 @@ def _wrong_methods(document: Mapping[str, Any]) -> Iterator[str]:
     """Check whether each mode can have ended as it says."""
     for mode in document["proof"]:
         name, method = _name(mode), mode["method"]
-        if method not in METHOD_WORDS:
-            yield f"{name} is said to end by '{str(method)[:40]}'"
         if (method == "alone") != (name == ALONE) and method != "stopped":
             yield f"{name} is said to end by '{method}'"
         if method == "search" and not (mode["nodes"] or mode["priced"]):
@@ -219,8 +217,6 @@ def _wrong_relaxation(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"samples_to_target of {_name(mode)} in the certificate is not the model's"
     if relaxation["speeds"] != device_speeds(problem):
         yield "the speeds of the certificate are not those of the profile"
-    if any(not 0 <= multiplier < math.inf for multiplier in relaxation["multipliers"]):
-        yield "a multiplier of the certificate is below 0"
     again = relaxed_modes(
         document["problem"], relaxation["speeds"], relaxation["multipliers"], relaxation["modes"]
     )

@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 
 from msgspec import Struct
 
 from placer.cost_model.objective import Objective
+from placer.documents.schemas import proofs
+from placer.documents.schemas.proofs import ModeProof
 from placer.problem.placement import Placement
 from placer.records import replace
 from placer.solving.allowance import Cancel, Reason
 
-METHODS = ("alone", "root", "search", "stopped")
-"""How the bound of a mode was found; see `ModeProof`."""
+Status = proofs.Status
+"""How a solve ended: part of the contract, and of documents."""
 
 
-class Status(StrEnum):
-    """How a solve ended.
-
-    Notes
-    -----
-    ``feasible`` and ``unknown`` prove nothing: the placement keeps every limit, but a better one
-    may exist; no placement is known, but one may exist. ``time_limit`` says that time, nodes or the
-    user ended a search before its proof, ``memory_limit`` that memory did.
-    """
-
-    OPTIMAL = "optimal"
-    FEASIBLE = "feasible"
-    INFEASIBLE = "infeasible"
-    TIME_LIMIT = "time_limit"
-    MEMORY_LIMIT = "memory_limit"
-    UNKNOWN = "unknown"
-
-    @property
-    def stopped(self) -> bool:
-        """Whether a limit or the user ended the search before its proof."""
-        return self in (Status.TIME_LIMIT, Status.MEMORY_LIMIT)
-
-    @staticmethod
-    def stopped_by(reason: Reason) -> Status:
-        """Return how a search ended that was stopped."""
-        return Status.MEMORY_LIMIT if reason is Reason.MEMORY else Status.TIME_LIMIT
+def stopped_by(reason: Reason) -> Status:
+    """Return how a search ended that was stopped."""
+    return Status.MEMORY_LIMIT if reason is Reason.MEMORY else Status.TIME_LIMIT
 
 
 class SolveOptions(Struct, frozen=True, kw_only=True):
@@ -87,29 +65,6 @@ class SolveOptions(Struct, frozen=True, kw_only=True):
         return replace(self.deaf, start=None, hint=None, beat=None, cancel=None)
 
 
-class ModeProof(Struct, frozen=True, kw_only=True):
-    """What was proved about one strategy with its local steps.
-
-    Notes
-    -----
-    ``method`` is ``alone`` (every single machine was looked at), ``root`` (the relaxation alone
-    rules the mode out, no node was searched), ``search`` (branch and bound, finished) or
-    ``stopped`` (not finished: only the relaxation holds). ``bound``: no placement of this mode is
-    better, on the objective (samples/s, USD/h or USD per million samples); ``root_bound`` is what
-    the relaxation alone proves. Of a closed mode, a bound of None says that no placement of it
-    keeps the limits; of a stopped one, that nothing is known. ``nodes`` were searched, ``priced``
-    placements priced in full.
-    """
-
-    strategy: str
-    local_steps: int
-    method: str
-    bound: float | None
-    root_bound: float | None
-    nodes: int
-    priced: int
-
-
 class Answer(Struct, frozen=True, kw_only=True):
     """What a solver returns: a decision and a bound, not priced yet.
 
@@ -137,34 +92,6 @@ class Warn(Struct, frozen=True, kw_only=True):
 
     code: str
     message: str
-
-
-class BatchRow(Struct, frozen=True, kw_only=True):
-    """What was found with one target batch size of a range; no value: nothing that is better than
-    with the others.
-    """
-
-    target_batch_size: int
-    value: float | None
-    bound: float | None
-    status: Status
-
-
-class BatchProof(Struct, frozen=True, kw_only=True):
-    """What was proved of every whole number of a range of target batch sizes.
-
-    Notes
-    -----
-    No batch from ``low`` to ``high`` has a better value than ``bound``, which is None where nothing
-    is known. ``searches`` bounded several batches at once; ``finished``: none was left open, so
-    that the gap is the one that was asked for.
-    """
-
-    low: int
-    high: int
-    bound: float | None
-    searches: int
-    finished: bool
 
 
 class Verification(Struct, frozen=True, kw_only=True):

@@ -19,20 +19,13 @@ from placer.documents.result_parts import (
     totals_document,
 )
 from placer.documents.schemas import RESULT_SCHEMA
+from placer.documents.schemas.proofs import BatchProof, BatchRow, BreakEven, ModeProof
 from placer.errors import InfeasibleError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.report.shown import Shown
-from placer.solving.answer import (
-    BatchProof,
-    BatchRow,
-    ModeProof,
-    SolveOptions,
-    Status,
-    Verification,
-    Warn,
-)
+from placer.solving.answer import SolveOptions, Status, Verification, Warn
 from placer.solving.confident_plan import ConfidentPlan, confident_document
 from placer.solving.price_risk import PriceRisk, price_risk_document
 from placer.units import SPEED_LEVEL
@@ -56,18 +49,6 @@ class Option(Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         note = f" ({self.note})" if self.note else ""
         return f"<Option {self.placement.headline}: {self.estimate.headline}{note}>"
-
-
-class BreakEven(Struct, frozen=True, kw_only=True):
-    """Prices at which a sample costs as much on own machines as on rented ones: of one own machine
-    today and at most, of all rented machines of the row ``rented`` today and at least; USD/h.
-    """
-
-    own_usd_per_machine_hour: float
-    most_own_usd_per_machine_hour: float
-    rented_usd_per_hour: float
-    least_rented_usd_per_hour: float
-    rented: str
 
 
 class OwnOrRented(Struct, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ from placer.problem.workers.admission import STALE
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Reason, StoppedError
-from placer.solving.answer import Answer, SolveOptions, Status
+from placer.solving.answer import Answer, SolveOptions, stopped_by
 from placer.solving.result import Result
 from placer.version import install_line
 
@@ -292,7 +292,7 @@ def _stopped_or_asked(run: Run, problem: Problem, options: SolveOptions) -> Answ
         reason = getattr(error, "reason", Reason.TIME)
     except MemoryError:
         reason = Reason.MEMORY
-    status = Status.stopped_by(reason)
+    status = stopped_by(reason)
     interrupted = reason is Reason.CANCELLED
     return Answer(status=status, placement=None, bound=None, candidates=0, interrupted=interrupted)
 

@@ -4,9 +4,12 @@ microbatch.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from msgspec import Struct
 
 from placer.errors import PlacerError, unknown
+from placer.records import Natural, one_of
 
 SHARDINGS = ("none", "zero-1", "zero-2", "zero-3", "hybrid")
 """What each GPU holds a share of: nothing, optimizer states, also gradients, also weights (FSDP);
@@ -20,7 +23,7 @@ TENSOR_DEGREES = (1, 2, 4, 8)
 MOST_MICROBATCH = 2**20
 
 
-class InnerPlan(Struct, frozen=True, kw_only=True):
+class InnerPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the GPUs of one worker work together.
 
     Parameters
@@ -37,11 +40,11 @@ class InnerPlan(Struct, frozen=True, kw_only=True):
         Number format of the products.
     """
 
-    sharding: str = "none"
-    tensor_parallel: int = 1
-    checkpointing: str = "none"
-    microbatch: int = 1
-    precision: str = "bf16"
+    sharding: Annotated[str, one_of(*SHARDINGS)] = "none"
+    tensor_parallel: Annotated[int, one_of(*TENSOR_DEGREES)] = 1
+    checkpointing: Annotated[str, one_of(*CHECKPOINTING)] = "none"
+    microbatch: Natural = 1
+    precision: Annotated[str, one_of(*PRECISIONS)] = "bf16"
 
     def __post_init__(self) -> None:
         """Refuse unknown words and counts below one."""

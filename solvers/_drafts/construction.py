@@ -7,7 +7,7 @@ import time
 from msgspec import Struct
 
 from placer.solving.allowance import OutOfTimeError, Reason
-from placer.solving.answer import Answer, SolveOptions, Status
+from placer.solving.answer import Answer, SolveOptions, Status, stopped_by
 
 from .._market.market import Market
 from .._mode import Mode
@@ -142,7 +142,7 @@ def answer_of(judge: Judge, stopped: OutOfTimeError | KeyboardInterrupt | None =
     best = judge.target.best
     reason = stopped.reason if isinstance(stopped, OutOfTimeError) else Reason.CANCELLED
     ended = Status.FEASIBLE if best is not None else Status.UNKNOWN
-    status = ended if stopped is None else Status.stopped_by(reason)
+    status = ended if stopped is None else stopped_by(reason)
     placement = None if best is None else best.canonical()
     return Answer(
         status=status,

@@ -28,7 +28,7 @@ from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Reason, bounded_address_space
-from placer.solving.answer import Answer, SolveOptions, Status
+from placer.solving.answer import Answer, SolveOptions, Status, stopped_by
 
 GRACE_S = 0.4
 """How long after its time limit a child may still answer before it is killed."""
@@ -158,7 +158,7 @@ def _answer(
         )
     short = "MemoryError" in "".join(noise) or "bad_alloc" in "".join(noise)
     return Answer(
-        status=Status.stopped_by(Reason.MEMORY if short else Reason.TIME),
+        status=stopped_by(Reason.MEMORY if short else Reason.TIME),
         placement=placement,
         bound=reported.get("bound"),
         candidates=reported.get("candidates", 0),

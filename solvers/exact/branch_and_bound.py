@@ -28,7 +28,7 @@ from placer.problem.workers.pool import groups_of
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import OutOfTimeError, Reason, StoppedError
-from placer.solving.answer import Answer, SolveOptions, Status, total_bound
+from placer.solving.answer import Answer, SolveOptions, Status, stopped_by, total_bound
 from placer.units import SECONDS_PER_HOUR
 
 from .. import greedy, local_search
@@ -418,7 +418,7 @@ def _status(target: Target, *, finished: bool, stopped: Reason | None) -> Status
         return Status.INFEASIBLE if target.best is None else Status.OPTIMAL
     if target.first and target.best is not None:
         return Status.FEASIBLE
-    return Status.stopped_by(stopped or Reason.TIME)
+    return stopped_by(stopped or Reason.TIME)
 
 
 def _opening(problem: Problem, options: SolveOptions) -> SolveOptions | None:

@@ -50,6 +50,7 @@ from placer.documents.checker.seconds import round_of
 from placer.documents.checker.witness import witness
 from placer.documents.result_parts import placement_document
 from placer.documents.schemas import schema_text
+from placer.documents.schemas.proofs import ModeProof
 from placer.documents.validate import check_document, examine_document
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
@@ -58,7 +59,7 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.records import replace
-from placer.solving.answer import ModeProof, SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status
 from placer.solving.by_hand import place_by_hand
 from placer.solving.result import Result
 from placer.solving.solve import solve

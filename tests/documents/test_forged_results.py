@@ -20,12 +20,13 @@ from placer.cost_model.objective import gap_between
 from placer.documents.certificate import input_digests
 from placer.documents.checker.modes import required_modes
 from placer.documents.proof_check import UNCOVERED
+from placer.documents.schemas.proofs import ModeProof
 from placer.documents.validate import examine_document
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.problem.requirements import Quota
 from placer.records import replace
-from placer.solving.answer import ModeProof, SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status
 from placer.solving.by_hand import place_by_hand
 from placer.solving.result import Result
 from placer.solving.solve import solve

@@ -42,7 +42,7 @@ def test_a_manifest_of_islands_is_version_2_and_follows_its_schema(planned: dict
     """2 islands x 2 machines + 1 = 5 machines, in 3 workers."""
     jsonschema.validate(planned, json.loads(schema_text("manifest-v2")))
     manifest = read_manifest(planned, "m.json")
-    assert (manifest.schema, manifest.world_size, manifest.workers) == ("placer.manifest/v2", 5, 3)
+    assert (manifest.world_size, manifest.workers) == (5, 3)
     assert [group.rank_offset for group in manifest.groups] == [0, 4]
     assert manifest.rendezvous.machines == 5
     assert check_document(planned, "m.json") == "manifest of 3 workers of 5 machines in 2 groups"
@@ -70,8 +70,12 @@ def test_version_1_does_not_know_islands() -> None:
 @pytest.mark.parametrize(
     ("at", "value", "words"),
     [
-        (("groups", 0, "machines"), 0, "an island of group workers-0 has 0 machines"),
-        (("groups", 0, "machines"), 10**9, "an island of group workers-0 has 1,000,000,000"),
+        (("groups", 0, "machines"), 0, r"groups\[0\].machines is 0: expected"),
+        (
+            ("groups", 0, "machines"),
+            10**9,
+            "1000000000: expected `int` <= 1024",
+        ),
         (("groups", 0, "machines"), "two", "machines is .two.: expected `int`"),
         (("groups", 0, "machines"), 1, "group workers-1 starts at rank 4, but 2 machines stand"),
         (("groups", 1, "rank_offset"), 2, "starts at rank 2, but 4 machines stand before it"),
@@ -83,11 +87,15 @@ def test_version_1_does_not_know_islands() -> None:
         (("groups", 0, "inner", "precision"), "fp4", "unknown precision 'fp4'"),
         (("groups", 0, "inner", "tensor_parallel"), 3, "tensor parallel degree 3"),
         (("groups", 0, "inner", "tensor_parallel"), 8, "8 GPUs of group workers-0 share each"),
-        (("groups", 0, "inner", "microbatch"), 0, "microbatch 0"),
+        (("groups", 0, "inner", "microbatch"), 0, "inner.microbatch is 0"),
         (("groups", 0, "inner", "microbatch"), 10**9, "microbatch 1000000000"),
         (("groups", 0, "inner", "microbatch"), 1.5, "inner.microbatch is 1.5: expected `int`"),
-        (("groups", 0, "inner"), "zero-3", "expected `object | null`, got `str`|key of an inner"),
-        (("groups", 0, "inner"), {"shardings": "none"}, "key of an inner plan 'shardings'"),
+        (("groups", 0, "inner"), "zero-3", "expected `object | null`, got `str`"),
+        (
+            ("groups", 0, "inner"),
+            {"shardings": "none"},
+            "inner: .* unknown field `shardings`",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(

@@ -25,6 +25,7 @@ from placer.cost_model.convergence import batch_factor, multiplier_of
 from placer.cost_model.estimate import evaluate
 from placer.cost_model.limits import violations
 from placer.cost_model.timing.plain_streams import arrival_seconds
+from placer.documents.schemas.proofs import BatchProof
 from placer.documents.validate import check_document
 from placer.errors import PlacerError
 from placer.market.catalog import Catalog
@@ -32,7 +33,7 @@ from placer.problem.placement import Exchange
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.records import replace
-from placer.solving.answer import BatchProof, SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status
 from placer.solving.solve import solve
 from placer.workload.profile import load_profile
 

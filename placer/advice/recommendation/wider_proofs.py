@@ -14,6 +14,7 @@ from msgspec import Struct
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import quota_use, violations
 from placer.cost_model.objective import objective_of
+from placer.documents.schemas.proofs import ModeProof
 from placer.market.scaled_market import ONE_ROW, RowChange
 from placer.problem.admitted_exchanges import same_servers
 from placer.problem.placement import Placement
@@ -21,7 +22,7 @@ from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
 from placer.records import replace
 from placer.solving import allowance
-from placer.solving.answer import ModeProof, SolveOptions, Status, Warn
+from placer.solving.answer import SolveOptions, Status, Warn
 from placer.solving.result import Result
 
 KEPT = 12_000

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, Struct, json
 
 from placer.cost_model.capacity.forecast import forecast
-from placer.cost_model.capacity.scenarios import RESIDUAL, latent, launchable, unlike_day
+from placer.cost_model.capacity.scenarios import RESIDUAL, Likeness, latent, launchable, unlike_day
 from placer.cost_model.capacity.zone_sets import best_sets
 from placer.errors import PlacerError
 from placer.market.launch_log import LaunchLog
-from placer.records import Count, Share
+from placer.records import Count, Natural, Positive, Share
 
 DRAWS = 8_192
 """Scenarios; a chance of 95 % is known to 0.3 points then."""
@@ -56,28 +56,35 @@ class SetForecast:
     one_zone: Share
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CapacityForecast:
-    """Chances that zones launch enough machines some hours after the end of a log.
+class CapacityForecast(
+    Struct, frozen=True, kw_only=True, tag_field="schema", tag="placer.capacity-forecast/v1"
+):
+    """Chances that zones launch enough spot machines some hours after the end of a log.
 
-    Notes
-    -----
-    ``zones`` are sorted, the most likely first; ``sets`` are the best of one zone, of two and so
-    on. ``first`` and ``last`` are the ends of the log, ISO in UTC.
+    Parameters
+    ----------
+    machines
+        Machines that are wanted.
+    asked
+        Machines that each zone was asked for.
+    first, last
+        Ends of the log, ISO in UTC.
+    zones
+        The most likely first.
+    sets
+        The best set of one zone, of two and so on.
     """
 
-    machines: int
-    hours_ahead: float
-    asked: int
+    machines: Natural
+    hours_ahead: Positive
+    asked: Natural
     first: str
     last: str
-    observations: int
+    observations: Natural
     zones: tuple[ZoneForecast, ...]
     sets: tuple[SetForecast, ...]
-    scenarios: int
-    corr_region: float
-    corr_across: float
-    corr_source: str
+    scenarios: Annotated[int, Meta(ge=2)]
+    correlation: Likeness
 
     def __repr__(self) -> str:
         return (
@@ -87,19 +94,8 @@ class CapacityForecast:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the forecast as a document ``placer.capacity-forecast/v1``."""
-        names = ("machines", "hours_ahead", "asked", "first", "last", "observations")
-        return {
-            "schema": "placer.capacity-forecast/v1",
-            **{name: getattr(self, name) for name in names},
-            "zones": [asdict(zone) for zone in self.zones],
-            "sets": [{**asdict(one), "zones": [*one.zones]} for one in self.sets],
-            "scenarios": self.scenarios,
-            "correlation": {
-                "region": self.corr_region,
-                "across": self.corr_across,
-                "source": self.corr_source,
-            },
-        }
+        built: dict[str, Any] = json.decode(json.encode(self))
+        return built
 
 
 def forecast_launches(
@@ -153,9 +149,7 @@ def forecast_launches(
         zones=tuple(sorted(zones, key=_rank)),
         sets=tuple(sets),
         scenarios=DRAWS,
-        corr_region=RESIDUAL.region,
-        corr_across=RESIDUAL.across,
-        corr_source=RESIDUAL.source,
+        correlation=RESIDUAL,
     )
 
 

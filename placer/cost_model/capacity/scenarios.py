@@ -12,6 +12,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from placer.errors import PlacerError
+from placer.records import Share
 
 Array = npt.NDArray[Any]
 
@@ -24,8 +25,8 @@ class Likeness(Struct, frozen=True, kw_only=True):
     It is what is left beside each zone's own forecast, which already knows that a zone is short.
     """
 
-    region: float
-    across: float
+    region: Share
+    across: Share
     source: str
 
     def __post_init__(self) -> None:

@@ -244,6 +244,8 @@ def _vcpus(offer: Mapping[str, Any]) -> float:
 
 def _exchange(case: Case, bill: Bill) -> Iterator[str]:
     wish, placement, name = case.wish, case.placement, case.strategy
+    if name == "none" and (case.streams > 1 or placement["overlap"]):
+        yield "one worker with streams of an exchange"
     if (case.workers > 1) == (name == "none"):
         yield f"{case.workers} workers with the exchange {name}"
     low, high = wish["min_local_steps"] or 1, wish["max_local_steps"] or 64

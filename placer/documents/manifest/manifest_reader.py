@@ -5,26 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from placer.documents.manifest.islands import check_inner_keys, check_island
-from placer.documents.manifest.rendezvous import STORE_TRANSPORTS, plain_name
-from placer.documents.manifest.types import Manifest
+from placer.documents.manifest.rendezvous import STORE_TRANSPORTS
+from placer.documents.manifest.types import Group, Manifest
 from placer.documents.manifest.versions import migrated, version_of
 from placer.errors import PlacerError
 from placer.files.json_text import misfit
 from placer.problem.exchange import goes_on_without, strategy, traits
 from placer.problem.exchange.central import gradients_held
-from placer.problem.requirements import MOST_STREAMS
 from placer.units import GIB, format_bytes
 
 AGAIN = "write it again with placer recommend --manifest FILE"
-WAITS = ("matchmaking_s", "averaging_s", "step_s", "round_s", "poll_s")
-LONGEST_WAIT_S = 1e9
-"""30 years; sockets count nanoseconds in 64 bits, and a few times more hangs them."""
 
 
 def document_digest(document: Mapping[str, Any]) -> str:
@@ -72,7 +66,6 @@ def read_manifest(document: Any, where: str, *, allow_edits: bool = False) -> Ma
         )
     try:
         strategy(str(document["exchange"]["strategy"]))
-        check_inner_keys(document["groups"])
         manifest = msgspec.convert(migrated(document, where), Manifest)
     except msgspec.ValidationError as error:
         raise PlacerError(f"{where}: {misfit(error, document)}", AGAIN) from None
@@ -111,13 +104,7 @@ def _check_parts(manifest: Manifest, where: str) -> None:
     """Refuse counts, ranks, names and roles that do not fit each other."""
     offset, machine = 0, "machines" if manifest.has_islands else "workers"
     for group in manifest.groups:
-        if group.count < 1 or group.offer.gpu_count < 1:
-            raise PlacerError(
-                f"{where}: group {group.name} has {group.count} workers with "
-                f"{group.offer.gpu_count} devices",
-                AGAIN,
-            )
-        check_island(group, where)
+        _check_island(group, where)
         if group.rank_offset != offset:
             raise PlacerError(
                 f"{where}: group {group.name} starts at rank {group.rank_offset}, but {offset} "
@@ -125,20 +112,43 @@ def _check_parts(manifest: Manifest, where: str) -> None:
                 AGAIN,
             )
         offset += group.machine_count
-    if offset != manifest.world_size or offset < 1:
+    if offset != manifest.world_size:
         raise PlacerError(
             f"{where}: {offset} {machine} in groups, world_size {manifest.world_size}", AGAIN
         )
     names = [group.name for group in manifest.groups]
-    for name in (manifest.name, *names, *(bucket.name for bucket in manifest.buckets)):
-        if not name or name != plain_name(name):
-            raise PlacerError(
-                f"{where}: '{name}' is not a valid name of a job or bucket",
-                "use lower-case letters, digits and dashes, 63 at most",
-            )
     if len(set(names)) != len(names):
         raise PlacerError(f"{where}: two groups have one name", AGAIN)
     _check_roles(manifest, where)
+
+
+def _check_island(group: Group, where: str) -> None:
+    """Refuse an island that no machine room can hold.
+
+    Parameters
+    ----------
+    where
+        Name of the manifest, for errors.
+
+    Raises
+    ------
+    PlacerError
+        If it is in more than one zone, or its tensor parallel groups do not divide the GPUs of one
+        machine.
+    """
+    if group.place != f"{group.provider}/{group.region}" and group.is_island:
+        raise PlacerError(
+            f"{where}: the islands of group {group.name} are in {group.place} and "
+            f"{group.provider}/{group.region}",
+            "an island is in one zone of one region: write one group for each",
+        )
+    degree = 1 if group.inner is None else group.inner.tensor_parallel
+    if group.offer.gpu_count % degree:
+        raise PlacerError(
+            f"{where}: {degree} GPUs of group {group.name} share each matrix, but a machine has "
+            f"{group.offer.gpu_count}",
+            "give a tensor parallel degree that divides the GPUs of one machine",
+        )
 
 
 def _check_roles(manifest: Manifest, where: str) -> None:
@@ -151,20 +161,7 @@ def _check_roles(manifest: Manifest, where: str) -> None:
         )
     _check_memory(manifest, where)
     _check_meeting(manifest, where)
-    for name in ("target_batch_size", "microbatch", "streams", "local_steps"):
-        if getattr(exchange, name) < 1:
-            raise PlacerError(
-                f"{where}: exchange.{name} is {getattr(exchange, name)}",
-                "give a whole number from 1",
-            )
-    if (
-        exchange.streams > MOST_STREAMS
-    ):  # each is a set of connections of its own: a slip would bring the machine down
-        raise PlacerError(
-            f"{where}: exchange.streams is {exchange.streams}", f"give 1 to {MOST_STREAMS}"
-        )
     _check_quorum(manifest, where)
-    _check_figures(manifest, where)
 
 
 def _check_quorum(manifest: Manifest, where: str) -> None:
@@ -172,13 +169,13 @@ def _check_quorum(manifest: Manifest, where: str) -> None:
     quorum, grace_s = manifest.exchange.quorum, manifest.exchange.grace_s
     if quorum is None and grace_s is None:
         return
-    if quorum is None or not 1 <= quorum <= manifest.workers:
+    if quorum is None or quorum > manifest.workers:
         raise PlacerError(
             f"{where}: exchange.quorum is {quorum} of {manifest.workers} workers",
             "give a whole number from 1 to the number of workers",
         )
-    if grace_s is None or not 0 < grace_s < math.inf:
-        raise PlacerError(f"{where}: exchange.grace_s is {grace_s}", "give seconds above 0")
+    if grace_s is None:
+        raise PlacerError(f"{where}: a quorum without exchange.grace_s", "give seconds above 0")
     if not goes_on_without(manifest.exchange.strategy, overlap=manifest.exchange.overlap):
         raise PlacerError(
             f"{where}: the exchange {manifest.exchange.strategy} waits for all workers",
@@ -210,15 +207,6 @@ def _check_meeting(manifest: Manifest, where: str) -> None:
         raise PlacerError(
             f"{where}: {machines} machines cannot meet by the method '{meet.method}'", AGAIN
         )
-    if not 1 <= meet.port <= 65535:
-        raise PlacerError(
-            f"{where}: port {meet.port} does not exist", "give a port from 1 to 65535"
-        )
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", meet.address_variable):
-        raise PlacerError(
-            f"{where}: '{meet.address_variable}' is not a valid name of a variable",
-            "use letters, digits and _",
-        )
     _check_buckets(manifest, where)
 
 
@@ -231,7 +219,7 @@ def _check_buckets(manifest: Manifest, where: str) -> None:
         wanted += [
             ("workers", place) for place in sorted({group.place for group in manifest.groups})
         ]
-    named = [(str(bucket.role), bucket.place) for bucket in manifest.buckets]
+    named = [(bucket.role, bucket.place) for bucket in manifest.buckets]
     for role, place in wanted:
         if (role, place) not in named:
             raise PlacerError(f"{where}: no bucket of the {role} in {place}", AGAIN)
@@ -245,36 +233,6 @@ def _check_buckets(manifest: Manifest, where: str) -> None:
     names = [bucket.name for bucket in manifest.buckets]
     if len(set(names)) != len(names):
         raise PlacerError(f"{where}: two buckets have one name", "give each a name of its own")
-
-
-def _check_figures(manifest: Manifest, where: str) -> None:
-    """Refuse sizes, speeds, shares and times that are not above 0."""
-    waits = manifest.exchange.timeouts
-    figures: dict[str, float | None] = {f"timeouts.{name}": getattr(waits, name) for name in WAITS}
-    figures |= {"rendezvous.join_s": manifest.rendezvous.join_s}
-    for name, seconds in figures.items():
-        if seconds is not None and not 0 < seconds <= LONGEST_WAIT_S:
-            raise PlacerError(
-                f"{where}: {name} is {seconds:g}",
-                f"give seconds above 0, at most {LONGEST_WAIT_S:g}",
-            )
-    figures = {
-        f"model.{name}": getattr(manifest.model, name) for name in ("parameters", "gradient_bytes")
-    }
-    figures |= {
-        f"samples_per_second of group {group.name}": group.samples_per_second
-        for group in manifest.groups
-    }
-    for name, figure in figures.items():
-        if figure is not None and figure <= 0:
-            raise PlacerError(f"{where}: {name} is {figure:g}", "give a figure above 0")
-    for group in manifest.groups:
-        share = group.data.place_share
-        if share is not None and not 0 <= share <= 1:
-            raise PlacerError(
-                f"{where}: place_share of group {group.name} is {share:g}",
-                "give a share from 0 to 1",
-            )
 
 
 def _check_memory(manifest: Manifest, where: str) -> None:

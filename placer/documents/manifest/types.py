@@ -1,70 +1,110 @@
-"""The parts of a manifest as types: what exporters and executors read."""
+"""A launch manifest as types: what exporters and executors read, and what its schema says."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from placer.workload.inner_plan import InnerPlan
+from msgspec import Meta, field
 
+from placer.cost_model.convergence import Multiplier
+from placer.documents.schemas.parts import (
+    Digest,
+    LinkUse,
+    Move,
+    Part,
+    Plan,
+    Range,
+    Some,
+    StepSeconds,
+    Strategy,
+)
+from placer.problem.placement import LARGEST_ISLAND
+from placer.problem.requirements import MOST_STREAMS
+from placer.records import Amount, Count, Natural, Positive, Share
+
+ISLANDS_SCHEMA = "placer.manifest/v2"
+"""What is written of islands: ranks, world size and rendezvous count machines."""
 Market = Literal["on_demand", "spot", "community"]
+Name = Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$(?!\n)", max_length=63)]
+"""A valid name of a job, host and bucket."""
+Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$(?!\n)")]
+LONGEST_WAIT_S = 1e9
+"""30 years; sockets count nanoseconds in 64 bits, and a few times more hangs them."""
+Wait = Annotated[float, Meta(gt=0, le=LONGEST_WAIT_S)]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Model:
+def later() -> Any:
+    """Stand for what early files lack: schemas do not require it, readers work it out first."""
+    raise AssertionError("an early manifest was not completed")
+
+
+class Model(Part, frozen=True):
     """What is trained; gradients in bytes after compression."""
 
     name: str
-    parameters: int
-    gradient_bytes: float
+    parameters: Natural
+    gradient_bytes: Positive
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Offer:
+class Offer(Part, frozen=True):
     """The machine that each worker of a group rents."""
 
     instance_type: str
     gpu: str
-    gpu_count: int
+    gpu_count: Natural
     market: Market
-    usd_per_hour: float
+    usd_per_hour: Amount
     as_of: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GroupData:
-    """Where a group reads its samples; ``place_share``: share of all samples that the group's place
-    computes, if data have places.
+class GroupData(Part, frozen=True):
+    """Where a group reads its samples.
+
+    Parameters
+    ----------
+    place_share
+        Share of all samples that the group's place computes, where data have places.
     """
 
     store: str | None
-    place_share: float | None
+    place_share: Share | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Group:
-    """Equal workers in one place. A worker is one machine, or an island: ``machines`` of one zone
-    that hold one copy of the model by the plan ``inner``.
+class MachineGroup(Part, frozen=True, kw_only=True):
+    """Equal workers in one place.
 
-    Notes
-    -----
-    Ranks count machines, those of one island in a row: the group has the ranks ``rank_offset`` to
-    ``rank_offset + count * machines - 1``. ``samples_per_second`` is what one worker calculates as
-    the plan expects; None in early files.
+    Parameters
+    ----------
+    count
+        Workers; islands count once.
+    samples_per_second
+        What one worker calculates as the plan expects; null in early files.
     """
 
-    name: str
+    name: Name
     place: str
     provider: str
     region: str
     offer: Offer
-    count: int
-    rank_offset: int
-    data: GroupData
-    samples_per_second: float | None
-    machines: int
-    inner: InnerPlan | None
+    count: Natural
+    rank_offset: Count
+    data: GroupData = field(default_factory=later)
+    samples_per_second: Positive | None = field(default_factory=later)
+
+
+class Group(MachineGroup, frozen=True, kw_only=True):
+    """Equal workers in one place. A worker is one machine, or an island: machines of one zone that
+    hold one copy of the model by the plan inner.
+
+    Parameters
+    ----------
+    machines
+        Of one worker. Ranks count machines, those of one island in a row.
+    """
+
+    machines: Annotated[int, Meta(ge=1, le=LARGEST_ISLAND)]
+    inner: Plan | None
 
     @property
     def machine_count(self) -> int:
@@ -89,45 +129,41 @@ def groups_by_worker(groups: Sequence[Group]) -> tuple[Group, ...]:
     return tuple(group for group in groups for _ in range(group.count))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Timeouts:
+class Timeouts(Part, frozen=True):
     """Seconds after which something is wrong, and the interval of polls of a store."""
 
-    matchmaking_s: float
-    averaging_s: float
-    step_s: float
-    round_s: float
-    poll_s: float | None
+    matchmaking_s: Wait
+    averaging_s: Wait
+    step_s: Wait
+    round_s: Wait
+    poll_s: Wait | None = field(default_factory=later)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExchangeSettings:
-    """How the workers keep their models alike. An exchange goes on ``grace_s`` seconds after
-    ``quorum`` workers have answered; None: it waits for all.
+class ExchangeSettings(Part, frozen=True):
+    """How the workers keep their models alike. An exchange goes on grace_s seconds after quorum
+    workers have answered; null: it waits for all.
     """
 
-    strategy: str
-    target_batch_size: int
-    microbatch: int
+    strategy: Strategy
+    target_batch_size: Natural
+    microbatch: Natural
     compression: str
-    streams: int
+    streams: Annotated[int, Meta(ge=1, le=MOST_STREAMS)]
     overlap: bool
-    local_steps: int
+    local_steps: Natural
     timeouts: Timeouts
-    quorum: int | None = None
-    grace_s: float | None = None
+    quorum: Natural | None = None
+    grace_s: Wait | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Server:
+class Server(Part, frozen=True):
     """The machine of a parameter server."""
 
     instance_type: str
     market: Market
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Aggregator:
+class Aggregator(Part, frozen=True):
     """Where gradients or models meet: a cloud function, a server machine, or the first worker of a
     region.
     """
@@ -135,123 +171,122 @@ class Aggregator:
     kind: Literal["function", "server", "region"]
     place: str
     function: str | None = None
-    memory_gib: float | None = None
-    max_seconds: float | None = None
+    memory_gib: Positive | None = None
+    max_seconds: Positive | None = None
     server: Server | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Storage:
+class Storage(Part, frozen=True):
     """The store that a serverless exchange was priced with."""
 
     place: str
     store: str
-    bucket: str
+    bucket: Name
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Bucket:
-    """A bucket to make before the run: of the whole ``exchange``, or of the ``workers`` of one
-    region.
-    """
+class Bucket(Part, frozen=True):
+    """A bucket to make before the run: of the whole exchange, or of the workers of one region."""
 
     role: Literal["exchange", "workers"]
     place: str
     store: str
-    name: str
+    name: Name
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rendezvous:
-    """How the machines find each other; see `placer.documents.manifest.rendezvous`."""
+class Rendezvous(Part, frozen=True):
+    """How the machines find each other. machines: workers and, if it has a machine of its own, the
+    parameter server. The address of rank 0 (of group) comes in the environment variable
+    address_variable.
+    """
 
     method: Literal["none", "address", "buckets"]
-    machines: int
+    machines: Natural
     group: str
-    port: int
-    address_variable: str
-    join_s: float
+    port: Annotated[int, Meta(ge=1, le=65535)]
+    address_variable: Variable
+    join_s: Wait
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Drift:
-    """Thresholds that should raise an alarm."""
+class DataPlan(Part, frozen=True):
+    """Where the samples are, and what store they are copied from before the run."""
 
-    min_samples_per_second: float
-    max_usd_per_hour: float
-    max_round_seconds: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Range:
-    """A figure with its interval."""
-
-    value: float
-    low: float
-    high: float
+    store: str | None
+    assumption: str | None
+    copied_from: str | None = None
+    shares: dict[str, Share] = field(default_factory=dict)
+    moves: list[Move] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Expected:
-    """What the estimate says; ``step_seconds`` and ``links`` are those of one round of
-    ``local_steps`` steps.
-    """
+class Expected(Part, frozen=True):
+    """What the estimate says; step_seconds and links are those of one round."""
 
     samples_per_second: Range
     effective_samples_per_second: Range
-    samples_to_target: dict[str, Any]
-    step_seconds: dict[str, float]
-    usd_per_hour: dict[str, float]
+    samples_to_target: Multiplier
+    step_seconds: StepSeconds
+    usd_per_hour: dict[str, Amount]
     usd_per_hour_interval: Range
-    usd_per_million_samples: float
-    links: list[dict[str, Any]]
+    usd_per_million_samples: Amount
+    links: list[LinkUse]
     status: str
     gap: float | None
 
     def __post_init__(self) -> None:
         """Refuse a step without its total."""
         if "total" not in self.step_seconds:
-            raise ValueError("expected.step_seconds has no total")
+            raise ValueError("step_seconds has no total")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Inputs:
+class Drift(Part, frozen=True):
+    """Thresholds that should raise an alarm."""
+
+    min_samples_per_second: Amount
+    max_usd_per_hour: Amount
+    max_round_seconds: Amount = field(default_factory=later)
+
+
+class Inputs(Part, frozen=True):
     """What the plan was made from."""
 
     catalog: str
     digest: str
     profile_digest: str
     as_of: str | None = None
+    oldest: str | None = None
+    egress_as_of: str | None = None
+    egress_oldest: str | None = None
+    changes: list[str] | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Manifest:
-    """A launch manifest, checked.
+class AnyManifest(Part, frozen=True, kw_only=True):
+    """What manifests of all versions have."""
 
-    Notes
-    -----
-    ``world_size`` counts the machines of all workers; up to version 1 each worker is one.
-    ``data`` and ``question`` are kept as they are in the file. ``question`` is the problem that the
-    plan answers, cut down to what it uses, so that the plan can be priced and timed again; None in
-    early files.
-    """
-
-    schema: str
-    name: str
+    name: Name
     model: Model
-    world_size: int
-    groups: tuple[Group, ...]
+    world_size: Natural
     exchange: ExchangeSettings
     aggregator: Aggregator | None
     storage: Storage | None
-    data: dict[str, Any]
+    data: DataPlan
     expected: Expected
     drift: Drift
     inputs: Inputs
-    rendezvous: Rendezvous
-    buckets: tuple[Bucket, ...]
-    question: dict[str, Any] | None
-    digest: str
+    digest: Digest
+    rendezvous: Rendezvous = field(default_factory=later)
+    buckets: list[Bucket] = field(default_factory=later)
+
+
+class Manifest(AnyManifest, frozen=True, kw_only=True, tag_field="schema", tag=ISLANDS_SCHEMA):
+    """A launch manifest of any version, raised to the present one and checked.
+
+    Notes
+    -----
+    ``world_size`` counts the machines of all workers. ``question`` is the problem that the plan
+    answers, cut down to what it uses, as it is in the file; None in early files.
+    """
+
+    groups: Some[Group]
+    question: dict[str, Any] | None = field(default_factory=later)
 
     @property
     def workers(self) -> int:

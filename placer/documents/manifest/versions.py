@@ -7,14 +7,13 @@ from typing import Any
 
 from placer.cost_model.timing.store import POLL_SECONDS
 from placer.documents.manifest.rendezvous import meeting
+from placer.documents.manifest.types import ISLANDS_SCHEMA
 from placer.errors import PlacerError
 
 FAMILY = "placer.manifest/v"
 VERSION = 2
 SCHEMA = f"{FAMILY}1"
 """What is written where each worker is one machine without an inner plan."""
-ISLANDS_SCHEMA = f"{FAMILY}2"
-"""What is written of islands: ranks, world size and rendezvous count machines."""
 ISLAND_KEYS = ("machines", "inner")
 """What version 2 adds to a group."""
 
@@ -28,7 +27,8 @@ def _with_islands(document: dict[str, Any]) -> dict[str, Any]:
                     f"group {group['name']} has '{key}', which version 1 does not know",
                     f'its "schema" must be "{ISLANDS_SCHEMA}"',
                 )
-    return {**document, "groups": [{**g, "machines": 1, "inner": None} for g in document["groups"]]}
+    groups = [{**group, "machines": 1, "inner": None} for group in document["groups"]]
+    return {**document, "schema": ISLANDS_SCHEMA, "groups": groups}
 
 
 STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _with_islands}

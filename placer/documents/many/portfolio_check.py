@@ -26,7 +26,7 @@ NEVER_COVERED = (
     "one_by_one",
     "that what is shared was asked so",
     "name, priority, weight, max_share, start and reason of a job",
-    "what it has alone and what displaced it",
+    "alone_usd, alone_workers, alone_samples_per_second and displaced of a job",
     "worth",
     "giving_way",
     "left_out_proved",
@@ -103,6 +103,8 @@ def _wrong(document: Mapping[str, Any]) -> Iterator[str]:
         hourly = job["estimate"]["usd_per_hour"]["total"]
         if slots is None and abs(job["usd"] - hourly) > SAME * max(1.0, hourly):
             yield f"job '{job['name']}' costs {hourly:g} USD/h, not {job['usd']:g}"
+        if slots is None and (job["start"], job["slots"]) != (0, 1):
+            yield f"job '{job['name']}' has slots, but time is not divided"
         if slots is not None and job["start"] + job["slots"] > slots["count"]:
             yield f"job '{job['name']}' ends after the last slot"
     bought = fsum(

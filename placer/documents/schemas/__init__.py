@@ -49,10 +49,16 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "offers": ("books:Offers", "Answer of placer offers"),
     "offer-groups": ("books:OfferGroups", "Answer of placer offers --group-by"),
     "network": ("books:Links", "Answer of placer network show"),
-    "network-check": ("books:NetworkCheck", "Answer of placer network check"),
+    "network-check": (
+        "placer.market.network.measured_links:NetworkCheck",
+        "Answer of placer network check",
+    ),
     "capacity": ("books:Capacity", "Answer of placer capacity show"),
     "capacity-check": ("books:CapacityCheck", "Answer of placer capacity check"),
-    "capacity-forecast": ("books:CapacityForecast", "Answer of placer capacity forecast"),
+    "capacity-forecast": (
+        "placer.cost_model.capacity.launch_forecast:CapacityForecast",
+        "Answer of placer capacity forecast",
+    ),
     "catalogs": ("books:Catalogs", "Answer of placer catalog list"),
     "coverage": ("books:Coverage", "Answer of placer catalog show"),
     "catalog-diff": ("books:CatalogDiff", "Answer of placer catalog diff"),
@@ -77,7 +83,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "config": ("by_hand:Config", "Answer of placer config show"),
     "error": ("by_hand:Failure", "Error"),
 }
-"""Module and type of each document, and its title."""
+"""Module and type of each document, of this room or of a lower one that fills it; its title."""
 SCHEMA_NAMES = tuple(KINDS)
 """Names that ``placer schema`` takes."""
 LATER_SCHEMAS = {"placer.manifest/v2": "manifest-v2"}
@@ -111,7 +117,7 @@ def schema_text(name: str) -> str:
 def document_type(name: str) -> Any:
     """Return the type of a document of `SCHEMA_NAMES`."""
     module, _, kind = KINDS[name][0].partition(":")
-    return getattr(import_module(f"{__name__}.{module}"), kind)
+    return getattr(import_module(module if "." in module else f"{__name__}.{module}"), kind)
 
 
 def schema_document(name: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, field
 
-from placer.cost_model.capacity.launch_forecast import SetForecast, ZoneForecast
 from placer.documents.schemas.parts import Anything, Day, Maybe, Named, Part, every_key
 from placer.market.capacity_table import CapacityRow
 from placer.market.catalog import VmOffer
@@ -14,11 +13,10 @@ from placer.market.checks.coverage import Age, Cited, Covered, Unsure
 from placer.market.checks.differences import Change
 from placer.market.checks.doubts import Finding
 from placer.market.checks.groups import OfferGroup
-from placer.market.network.measured_links import ErrorGroup, Refit, Suspect
 from placer.market.sources.capacity.aws_capacity import OfferedBlock
 from placer.market.sources.changes import Changes
 from placer.market.sources.harvest import Origin
-from placer.records import Count, Natural, Positive, Share
+from placer.records import Count
 
 LeftOut = Annotated[dict[str, Count], Meta(description="Left out, by reason.")]
 Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
@@ -96,28 +94,6 @@ class Links(Part, frozen=True, tag_field="schema", tag="placer.network/v1"):
     links: list[PricedLink]
 
 
-class NetworkCheck(Part, frozen=True, tag_field="schema", tag="placer.network-check/v1"):
-    """The link model beside measured links; errors are shares of 1.
-
-    Parameters
-    ----------
-    unknown_places
-        Rows by place without coordinates.
-    factors
-        Only with --fit.
-    """
-
-    catalog: str
-    grids: list[str]
-    rows: Count
-    errors: list[ErrorGroup]
-    suspects: list[Suspect]
-    unknown_places: dict[str, Count]
-    estimated_rows: Count
-    empty_rows: Count
-    factors: Maybe[list[Refit]] = UNSET
-
-
 class Capacity(Part, frozen=True, tag_field="schema", tag="placer.capacity/v1"):
     """Rows of the table of capacity that fit."""
 
@@ -140,39 +116,6 @@ class CapacityCheck(Part, frozen=True, tag_field="schema", tag="placer.capacity-
     valid: bool
     spot_machines: dict[str, Count]
     findings: list[Finding]
-
-
-class Correlation(Part, frozen=True):
-    """Correlation of zones of one region, and of regions."""
-
-    region: Share
-    across: Share
-    source: str
-
-
-class CapacityForecast(Part, frozen=True, tag_field="schema", tag="placer.capacity-forecast/v1"):
-    """Chances that zones will launch enough spot machines.
-
-    Parameters
-    ----------
-    machines
-        Machines that are wanted.
-    asked
-        Machines that each zone was asked for.
-    sets
-        The best set of one zone, of two and so on.
-    """
-
-    machines: Natural
-    hours_ahead: Positive
-    asked: Natural
-    first: str
-    last: str
-    observations: Natural
-    zones: list[ZoneForecast]
-    sets: list[SetForecast]
-    scenarios: Annotated[int, Meta(ge=2)]
-    correlation: Correlation
 
 
 class Book(Part, frozen=True):

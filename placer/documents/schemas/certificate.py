@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, field
 
 from placer.documents.schemas.parts import Closed, Digest, Maybe, Part, Plan
 from placer.problem.question import PARTS
-from placer.records import Amount, Count, Natural, Share
+from placer.records import Amount, Count, Natural, Positive, Share
 
 
 class DeviceSpeed(Part, frozen=True):
@@ -16,8 +16,8 @@ class DeviceSpeed(Part, frozen=True):
 
     gpu: str
     gpu_count: Natural
-    alone: float
-    in_group: float
+    alone: Positive
+    in_group: Positive
     basis: str
     machines: Maybe[Natural] = UNSET
     inner: Maybe[Plan | None] = UNSET
@@ -44,9 +44,9 @@ class LinkSpeed(Part, frozen=True):
 
     from_: str = field(name="from")
     to: str
-    bytes_per_second: float
-    cap: float
-    rtt_s: float
+    bytes_per_second: Positive
+    cap: Positive
+    rtt_s: Amount
     basis: str
 
 
@@ -96,7 +96,7 @@ class Relaxation(Part, frozen=True):
     """What the bounds of whole strategies are checked with."""
 
     speeds: list[AdmittedSpeed]
-    multipliers: list[float]
+    multipliers: list[Amount]
     modes: list[Mode]
 
 

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta
 
-from placer.documents.schemas.parts import BookData, Maybe, Objective, Part, Placement, Solved
+from placer.documents.schemas.parts import BookData, Maybe, Objective, Part, Placement
+from placer.documents.schemas.proofs import Status
 from placer.documents.schemas.request import Request
 
 
@@ -225,7 +226,7 @@ class Explanation(Part, frozen=True, tag_field="schema", tag="placer.explanation
 
     request: Request
     data: BookData
-    status: Solved
+    status: Status
     objective: Objective
     best: Candidate | None
     binding: Binding | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
@@ -14,7 +14,7 @@ from placer.problem.exchange import STRATEGIES
 from placer.problem.requirements import TRANSPORTS
 from placer.records import Amount, Count, Natural, one_of
 from placer.units import Interval
-from placer.workload.inner_plan import CHECKPOINTING, PRECISIONS, SHARDINGS, TENSOR_DEGREES
+from placer.workload.inner_plan import InnerPlan
 from placer.workload.profile import BASES, COMPRESSION_BYTES
 
 T = TypeVar("T")
@@ -36,7 +36,6 @@ Market = Annotated[str, one_of(*MARKETS)]
 Strategy = Annotated[str, one_of(*STRATEGIES)]
 Compression = Annotated[str, one_of(*COMPRESSION_BYTES)]
 Transport = Annotated[str, one_of(*TRANSPORTS)]
-Solved = Literal["optimal", "feasible", "infeasible", "time_limit", "memory_limit", "unknown"]
 StepSeconds = Annotated[
     dict[str, Amount],
     Meta(
@@ -111,22 +110,7 @@ class Objective(Part, frozen=True):
     gap: float | None
 
 
-class Plan(Part, frozen=True):
-    """The plan inside a worker.
-
-    Parameters
-    ----------
-    tensor_parallel
-        GPUs of one machine that share each matrix.
-    microbatch
-        Sequences that each data-parallel rank takes at once.
-    """
-
-    sharding: Annotated[str, one_of(*SHARDINGS)]
-    tensor_parallel: Annotated[int, one_of(*TENSOR_DEGREES)]
-    checkpointing: Annotated[str, one_of(*CHECKPOINTING)]
-    microbatch: Natural
-    precision: Annotated[str, one_of(*PRECISIONS)]
+Plan = Annotated[InnerPlan, every_key(InnerPlan)]
 
 
 class Machines(Part, frozen=True):

@@ -19,10 +19,10 @@ from placer.documents.schemas.parts import (
     Part,
     Placement,
     Range,
-    Solved,
     Some,
     every_key,
 )
+from placer.documents.schemas.proofs import BatchProof, BatchRow, BreakEven, ModeProof, Status
 from placer.documents.schemas.request import Request, Wishes
 from placer.market.checks.outliers import Outlier
 from placer.market.price_interval import PriceInterval
@@ -65,18 +65,6 @@ class SecondOpinion(Part, frozen=True):
     bound: float | None
     seconds: float
     left_open: Maybe[list[str]] = UNSET
-
-
-class BreakEven(Closed, frozen=True):
-    """Prices at which a sample costs as much on own machines as on those of the row ``rented``, all
-    other figures as they are: of one own machine, and of all rented ones. 0: at no price.
-    """
-
-    own_usd_per_machine_hour: Amount
-    most_own_usd_per_machine_hour: Amount
-    rented_usd_per_hour: Amount
-    least_rented_usd_per_hour: Amount
-    rented: str
 
 
 class OwnMachines(Closed, frozen=True):
@@ -158,39 +146,6 @@ class Totals(Part, frozen=True):
     seconds: Range
     usd: Range
     tokens: Maybe[Natural] = UNSET
-
-
-class BatchProof(Part, frozen=True):
-    """What is proved of every whole number of a range of target batch sizes: none has a better
-    value than the bound. Null where one batch was given, or only the rows of batches are proved.
-    """
-
-    low: Natural
-    high: Natural
-    bound: float | None
-    searches: Count
-    finished: bool
-
-
-class BatchRow(Part, frozen=True):
-    """One target batch size of a range that was solved by itself."""
-
-    target_batch_size: Natural
-    value: float | None
-    bound: float | None
-    status: str
-
-
-class ModeProof(Part, frozen=True):
-    """What was proved about one strategy."""
-
-    strategy: str
-    local_steps: Natural
-    method: Literal["alone", "root", "search", "stopped"]
-    bound: float | None
-    root_bound: float | None
-    nodes: Count
-    priced: Count
 
 
 class Rank(Part, frozen=True):
@@ -277,7 +232,7 @@ class Result(Part, frozen=True, tag_field="schema", tag="placer.result/v1"):
 
     request: Request
     data: BookData
-    status: Solved
+    status: Status
     objective: Objective
     solver: Search
     placement: Placement | None
@@ -307,8 +262,8 @@ class Result(Part, frozen=True, tag_field="schema", tag="placer.result/v1"):
 class Axes(Part, frozen=True):
     """Keys of a point that are plotted against each other."""
 
-    cost: str
-    gain: str
+    cost: Literal["usd_per_hour"]
+    gain: Literal["samples_per_second"]
 
 
 class Solves(Part, frozen=True):

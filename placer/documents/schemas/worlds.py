@@ -15,13 +15,13 @@ from placer.documents.schemas.parts import (
     Objective,
     Part,
     Placement,
-    Solved,
     Some,
     every_key,
 )
+from placer.documents.schemas.proofs import Status
 from placer.documents.schemas.request import Request
 from placer.problem.words.changes import Change
-from placer.records import Amount, Count, Natural, Positive, Share
+from placer.records import Amount, Count, Natural, Positive, Share, one_of
 
 Figure = Literal["price", "bandwidth", "rate", "phi"]
 Changed = Annotated[Change, every_key(Change)]
@@ -30,7 +30,7 @@ Changed = Annotated[Change, every_key(Change)]
 class Answered(Part, frozen=True):
     """What is best in a world."""
 
-    status: Solved
+    status: Status
     objective: Objective
     placement: Placement | None
     estimate: Estimate | None
@@ -158,7 +158,7 @@ class SweepRow(Part, frozen=True):
     point: Count
     key: str
     set: list[str]
-    status: Solved | Literal["refused"]
+    status: Annotated[str, one_of(*map(str, Status), "refused")]
     message: Maybe[str] = UNSET
     objective: Maybe[str] = UNSET
     value: Maybe[float | None] = UNSET

@@ -203,7 +203,7 @@ def plan_from(document: Any, where: str) -> RunPlan:
         model=manifest.model.name,
         gradient_bytes=manifest.model.gradient_bytes,
         places=places,
-        groups=manifest.groups,
+        groups=tuple(manifest.groups),
         exchange=exchange_of(manifest),
         hubs=hubs_of(manifest, regions_of(places), where),
         target_batch_size=exchange.target_batch_size,

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
+from msgspec import Struct
+
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog, located_rows
 from placer.market.books.layers import Layer, find_layer
@@ -17,7 +19,7 @@ from placer.market.network.graph import Network
 from placer.market.network.link_fit import fitted_factors
 from placer.market.network.link_grid import GBPS
 from placer.market.network.link_model import light_rtt_s, route_factor
-from placer.records import replace
+from placer.records import Count, replace
 
 SAME_REGION, ALL = "same region", "all"
 """Names of the groups that are no pair of continents; `ALL` leaves the same region out."""
@@ -76,26 +78,32 @@ class Refit:
     fitted: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NetworkCheck:
-    """The link model beside measured links.
+class NetworkCheck(
+    Struct, frozen=True, kw_only=True, tag_field="schema", tag="placer.network-check/v1"
+):
+    """The link model beside measured links; errors are shares of 1. Suspects take no part in them.
 
-    Notes
-    -----
-    ``rows`` counts all rows, ``unknown_places`` the rows of places without coordinates by place,
-    ``estimated_rows`` those that nobody measured and ``empty_rows`` those without a figure.
-    Suspects take no part in the errors.
+    Parameters
+    ----------
+    unknown_places
+        Rows by place without coordinates.
+    estimated_rows
+        Rows that nobody measured.
+    empty_rows
+        Rows without a figure.
+    factors
+        Only with --fit.
     """
 
     catalog: str
     grids: tuple[str, ...]
-    rows: int
+    rows: Count
     errors: tuple[ErrorGroup, ...]
     suspects: tuple[Suspect, ...]
-    unknown_places: Mapping[str, int]
-    estimated_rows: int
-    empty_rows: int
-    factors: tuple[Refit, ...]
+    unknown_places: dict[str, Count]
+    estimated_rows: Count
+    empty_rows: Count
+    factors: tuple[Refit, ...] = ()
 
 
 def check_network(grids: Sequence[str], catalog: str | Sequence[str] | None = None) -> NetworkCheck:

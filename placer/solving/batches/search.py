@@ -18,12 +18,13 @@ from itertools import pairwise
 from placer.cost_model.estimate import estimate, evaluate
 from placer.cost_model.limits import violations
 from placer.cost_model.objective import Objective, objective_of
+from placer.documents.schemas.proofs import BatchProof, BatchRow
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Allowance
-from placer.solving.answer import BatchProof, BatchRow, SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status
 from placer.solving.batches.interval import (
     Span,
     is_monotone,

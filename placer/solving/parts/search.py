@@ -15,12 +15,13 @@ from placer.cost_model.convergence import batch_factor, multiplier_of
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.limits import evaluated
 from placer.cost_model.objective import Objective, objective_of
+from placer.documents.schemas.proofs import Method, ModeProof
 from placer.problem.admitted_exchanges import exchange_for
 from placer.problem.placement import NO_EXCHANGE, Placement
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.solving.allowance import Allowance
-from placer.solving.answer import ModeProof, SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 
 Ask = Callable[[Problem, SolveOptions], Result]
@@ -313,7 +314,7 @@ class PartSearch:
         for name, steps in names:
             rows = self.modes.get((name, steps), [])
             nodes, priced = (sum(getattr(r, key) for r in rows) for key in ("nodes", "priced"))
-            searched = "search" if nodes or priced else "root"
+            searched: Method = "search" if nodes or priced else "root"
             proof.append(
                 ModeProof(
                     strategy=name,

@@ -17,6 +17,7 @@ from functools import cached_property
 from placer.cost_model.estimate import estimate
 from placer.cost_model.limits import parts_of, violations
 from placer.cost_model.objective import Objective, objective_of
+from placer.documents.schemas.proofs import ModeProof
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
@@ -31,7 +32,7 @@ from placer.problem.shares import (
 from placer.records import replace
 from placer.solving import allowance
 from placer.solving.allowance import Allowance
-from placer.solving.answer import ModeProof, SolveOptions, Status
+from placer.solving.answer import SolveOptions, Status
 from placer.solving.result import Result
 from placer.solving.shares.repair import repaired
 

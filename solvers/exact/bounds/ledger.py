@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 
 from msgspec import Struct
 
+from placer.documents.schemas.proofs import Method, ModeProof
 from placer.problem.placement import NO_EXCHANGE
 from placer.solving.allowance import OutOfTimeError
-from placer.solving.answer import ModeProof
 
 from ..._target import STRICT, Target
 
@@ -141,7 +141,7 @@ class Ledger:
         # A mode whose search has not ended is closed all the same if its relaxation cannot beat the
         # incumbent.
         if not entry.closed and not self.behind(mode):
-            method = "stopped"
+            method: Method = "stopped"
         elif mode[0] == NO_EXCHANGE:
             method = "alone"
         else:

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from placer.advice.recommendation.nearest import solve_changed
 from placer.cost_model.estimate import Estimate, estimate
+from placer.documents.schemas.proofs import BreakEven
 from placer.market.words.own_places import SITES, own_places
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements, Used
 from placer.records import replace
 from placer.solving.answer import SolveOptions
-from placer.solving.result import BreakEven, Option, OwnOrRented, Result
+from placer.solving.result import Option, OwnOrRented, Result
 from placer.units import format_number, format_rough
 
 NODES = 200

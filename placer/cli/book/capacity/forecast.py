@@ -88,8 +88,8 @@ def _print(found: CapacityForecast) -> None:
     out.print()
     out.print(
         f"estimated: each zone from its own log, zones together in {found.scenarios:,} "
-        f"scenarios with a correlation of {found.corr_region:g} in a region and "
-        f"{found.corr_across:g} across, {found.corr_source}; to plan with: days "
+        f"scenarios with a correlation of {found.correlation.region:g} in a region and "
+        f"{found.correlation.across:g} across, {found.correlation.source}; to plan with: days "
         f"unlike those of the log are among the scenarios"
     )
 

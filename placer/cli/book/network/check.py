@@ -40,7 +40,7 @@ def command(grids: tuple[str, ...], catalog: tuple[str, ...], fit: bool, as_json
         document = msgspec.to_builtins(check)
         if not fit:
             del document["factors"]
-        print_json({"schema": "placer.network-check/v1", **document})
+        print_json(document)
         return
     out = console()
     _errors(out, check)

@@ -6,8 +6,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from placer.cli.screen.tables import Sheet
+from placer.documents.schemas.proofs import ModeProof
 from placer.problem.placement import NO_EXCHANGE
-from placer.solving.answer import ModeProof
 from placer.solving.result import Result
 from placer.units import format_number
 

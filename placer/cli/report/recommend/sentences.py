@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from placer.cost_model.outlook.totals import totals_of
+from placer.documents.schemas.proofs import BreakEven
 from placer.problem.placement import Placement, WorkerGroup
 from placer.problem.requirements import Requirements
-from placer.solving.result import BreakEven, Option, Result
+from placer.solving.result import Option, Result
 from placer.units import format_duration, format_number, format_usd
 
 OWN = "own machine"

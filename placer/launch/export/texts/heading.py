@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from placer.documents.manifest.types import Range
+from placer.documents.schemas.parts import Range
 from placer.launch.export.export_plan import ExportPlan
 from placer.units import format_plain
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from datetime import date
 from statistics import median
 from typing import Any
 
 from placer.errors import PlacerError
 from placer.market.checks.doubts import is_slip
+from placer.market.sources.harvest import Row
 from placer.market.sources.prices.pages import Pages, address, pages
-from placer.market.sources.prices.quotes import Gathered, day_of, price_of, quote
-from placer.market.sources.reading.mapped_rows import Found
+from placer.market.sources.prices.quotes import Gathered, quote
+from placer.market.sources.reading.mapped_rows import Found, mapped_rows
+from placer.market.sources.reading.mapping import shipped_mapping
+from placer.market.sources.reading.records import parsed_records
+from placer.market.sources.reading.tally import Tally
 from placer.market.sources.scope import Scope, Shape
 
 CATALOG_URL = "https://cloudbilling.googleapis.com/v1"
@@ -26,37 +29,10 @@ PAGE_SKUS = "5000"
 """Most that the interface gives in one page."""
 HOURS_A_MONTH = 730.0
 """Google's own month, by which it turns monthly prices of disks into hourly ones."""
-PART = re.compile(
-    r"(?P<spot>(?:Spot )?Preemptible )?(?:(?P<family>[A-Z]\d+[A-Z]?|A3Plus|A3Ultra)(?: "
-    r"Predefined| AMD| Arm)?|Compute optimized)"
-    r"(?: Instance)? (?P<part>Core|Ram) running in .+"
-)
-DEVICE = re.compile(
-    r"(?:Nvidia )?(?:Tesla )?(?P<gpu>[A-Z]\d+[A-Z]?(?: \d+GB)?(?: Mega| Plus)?) GPU "
-    r"(?P<spot>attached to Spot Preemptible VMs )?running in .+"
-)
-DISK = re.compile(
-    r"SSD backed Local Storage(?P<spot> attached to Spot Preemptible VMs?)?(?: (?:running )?in .+)?"
-)
-"""Descriptions of the parts; reservations, commitments, custom machines, sole tenancy and
-workstations have other words.
-"""
-GPU_WORDS = {
-    "T4": "T4",
-    "V100": "V100",
-    "L4": "L4",
-    "A100": "A100-40",
-    "A100 80GB": "A100-80",
-    "H100 80GB": "H100",
-    "H100 80GB Mega": "H100 Mega",
-    "H100 80GB Plus": "H100 Mega",
-    "H200 141GB": "H200",
-}
-"""Google's words for a GPU to gpus.csv; the H100 of a3-megagpu has a price of its own."""
-FAMILIES = {None: "c2", "A3Plus": "a3-megagpu", "A3Ultra": "a3-ultragpu"}
-"""Families whose words in a description are not the first part of their machines' names; "Compute
-optimized" names none.
-"""
+UNITS = {"h": 1.0, "GiBy.h": 1.0, "GiBy.mo": HOURS_A_MONTH}
+"""Hours of each unit of a price; memory and disks are sold by GiB."""
+FAMILIES = {"c2": "Compute optimized", "a3-megagpu": "A3Plus", "a3-ultragpu": "A3Ultra"}
+"""Google's words for families of machines; the others are the first part of their names."""
 SSD_GIB = {
     "a2-ultragpu": 375.0,
     "a3-highgpu": 750.0,
@@ -67,8 +43,9 @@ SSD_GIB = {
 cloud.google.com/compute/docs/accelerator-optimized-machines, 2026-03."""
 
 Part = tuple[str, str, str]
-"""What is sold, in which region and market: ``("a2 Core", "us-central1", "spot")``."""
-Prices = dict[Part, tuple[float, date | None]]
+"""What is sold, in which region and market: ``("A2 Core", "us-central1", "spot")``."""
+Prices = dict[Part, tuple[float, str]]
+"""USD/h, and the first day."""
 
 
 def gather(scope: Scope, tell: Callable[[str], None]) -> Gathered:
@@ -142,26 +119,29 @@ def _skus(source: Pages, tell: Callable[[str], None]) -> Iterator[Mapping[str, A
 def _prices(skus: Iterator[Mapping[str, Any]], scope: Scope, left_out: Counter[str]) -> Prices:
     """Return the prices of parts by region and market; of two prices of one part the newer."""
     prices: Prices = {}
-    for sku in skus:
-        part = _part(sku)
-        if part is None:
-            continue
-        name, market, price, since = part
-        regions = sku.get("serviceRegions")
-        for region in map(str, regions if isinstance(regions, list) else ()):
+    mapping, tally = shipped_mapping("gcp"), Tally(skip_bad=True, by_reason=True)
+    records = parsed_records({"skus": list(skus)}, mapping, SOURCE)
+    for _, row, _ in mapped_rows(records, mapping, tally, {}, None):
+        name, market, price = str(row["part"]), str(row["market"]), _hourly(row)
+        for region in str(row["regions"]).split():
             if region not in scope.known_regions:
                 if region != "global":
                     left_out[
                         f"part in a region that the shipped book does not know: gcp/{region[:40]}"
                     ] += 1
                 continue
-            key = name, region, market
-            if key not in prices or (since or date.min, price) > (
-                prices[key][1] or date.min,
-                prices[key][0],
-            ):
-                prices[key] = price, since
+            before = prices.setdefault((name, region, market), price)
+            prices[name, region, market] = max(before, price, key=lambda p: (p[1], p[0]))
+    left_out.update(tally.reasons())
     return _without_slips(prices, left_out)
+
+
+def _hourly(row: Row) -> tuple[float, str]:
+    """Return the price for an hour, NaN where it has another unit than such a part, and its day."""
+    by_gib = str(row["part"]).endswith(("Ram", "SSD"))
+    hours = UNITS.get(str(row["unit"]), math.nan)
+    fits = by_gib == str(row["unit"]).startswith("GiBy.")
+    return float(row["usd_per_unit"] or 0) / hours if fits else math.nan, str(row["since"] or "")
 
 
 def _without_slips(prices: Prices, left_out: Counter[str]) -> Prices:
@@ -183,57 +163,6 @@ def _without_slips(prices: Prices, left_out: Counter[str]) -> Prices:
     return kept
 
 
-def _part(sku: Mapping[str, Any]) -> tuple[str, str, float, date | None] | None:
-    """Name, market, hourly price and first day of one SKU; None for what no machine of a book is
-    made of.
-    """
-    words, category = str(sku.get("description")), sku.get("category")
-    if not isinstance(category, dict) or category.get("usageType") not in (
-        "OnDemand",
-        "Preemptible",
-    ):
-        return None
-    if core := PART.fullmatch(words):
-        family = FAMILIES.get(core["family"]) or core["family"].lower()
-        name, spot, unit = (
-            f"{family} {core['part']}",
-            core["spot"],
-            "h" if core["part"] == "Core" else "GiBy.h",
-        )
-    elif (device := DEVICE.fullmatch(words)) and device["gpu"] in GPU_WORDS:
-        name, spot, unit = f"GPU {GPU_WORDS[device['gpu']]}", device["spot"], "h"
-    elif disk := DISK.fullmatch(words):
-        name, spot, unit = "SSD", disk["spot"], "GiBy.h"
-    else:
-        return None
-    price, since = _hourly(sku, unit)
-    # Google files some spot SKUs under OnDemand: the words of the description decide.
-    return (
-        name,
-        "spot" if spot or category["usageType"] == "Preemptible" else "on_demand",
-        price,
-        since,
-    )
-
-
-def _hourly(sku: Mapping[str, Any], unit: str) -> tuple[float, date | None]:
-    """Price for an hour; NaN where it is not in the format that Google documents."""
-    try:
-        info = sku["pricingInfo"][-1]
-        expression = info["pricingExpression"]
-        price = max(_money(rate["unitPrice"]) for rate in expression["tieredRates"])
-        hours = {unit: 1.0, f"{unit.removesuffix('h')}mo": HOURS_A_MONTH}[expression["usageUnit"]]
-        return price / hours, day_of(info.get("effectiveTime"))
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
-        return price_of(None), None
-
-
-def _money(amount: Mapping[str, Any]) -> float:
-    if amount.get("currencyCode", "USD") != "USD":
-        raise ValueError("not in USD")
-    return price_of(amount.get("units", "0")) + price_of(amount.get("nanos", 0)) / 1e9
-
-
 def _quote(
     region: str, name: str, shape: Shape, market: str, prices: Prices, left_out: Counter[str]
 ) -> Found | None:
@@ -251,7 +180,7 @@ def _quote(
                 )
             ] += 1
         return None
-    days = [since for _, since in amounts.values() if since is not None]
+    since = max(day for _, day in amounts.values())
     gpus = ", GPUs" if len(parts) > 2 else ""
     disks = " and local SSD" if "SSD" in parts else ""
     return quote(
@@ -261,14 +190,15 @@ def _quote(
         market,
         sum(amount * amounts[part][0] for part, amount in parts.items()),
         f"{SOURCE}: cores, memory{gpus}{disks}",
-        max(days, default=None),
+        since,
     )
 
 
 def _parts(name: str, shape: Shape) -> dict[str, float]:
     """Return the amounts of each part of a machine, such as ``n1-standard-4+1xT4``."""
     series = "-".join(name.split("-")[:2])
-    family = series if series in FAMILIES.values() else name.partition("-")[0]
+    family = series if series in FAMILIES else name.partition("-")[0]
+    family = FAMILIES.get(family, family.upper())
     parts = {f"{family} Core": shape.vcpus, f"{family} Ram": shape.memory_gib}
     if not shape.gpu.startswith("CPU-"):
         parts[f"GPU {'H100 Mega' if series == 'a3-megagpu' else shape.gpu}"] = float(

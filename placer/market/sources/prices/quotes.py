@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -41,7 +40,7 @@ def quote(
     market: str,
     usd_per_hour: float,
     source: str,
-    since: date | None,
+    since: str,
     *,
     zone: str = "",
     spread: tuple[float, float] | None = None,
@@ -53,7 +52,7 @@ def quote(
     usd_per_hour
         May be NaN or below 0: such prices are counted and left out.
     since
-        First day of the price; None where the interface does not say.
+        First day of the price, ISO; empty where the interface does not say.
     zone
         Where a spot price is asked for by zone.
     spread
@@ -70,29 +69,9 @@ def quote(
         "usd_per_hour_high": high,
         "price_basis": "list",
         "source": source,
-        "since": None if since is None else since.isoformat(),
+        "since": since or None,
     }
     return Found(f"{region} {instance_type} {market} {zone} {since} {usd_per_hour}", row, zone)
-
-
-def price_of(text: object) -> float:
-    """Read a price; NaN for anything that is no number, which the checks refuse."""
-    try:
-        return (
-            float(text)
-            if isinstance(text, str | int | float) and not isinstance(text, bool)
-            else math.nan
-        )
-    except (ValueError, OverflowError):
-        return math.nan
-
-
-def day_of(text: object) -> date | None:
-    """Read the day of a time stamp such as ``2025-01-01T00:00:00Z``; None for anything else."""
-    try:
-        return date.fromisoformat(str(text)[:10])
-    except ValueError:
-        return None
 
 
 def origin(place: str, chunks: Iterable[str | bytes]) -> Origin:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +20,7 @@ from placer.units import parse_bandwidth, parse_bytes, parse_seconds
 SHIPPED = Path(__file__).parent.parent / "mappings"
 PRICES = ("offers", "egress", "stores", "functions", "regions")
 """Kinds of rows that ``placer catalog import`` makes: files of a book without their ending."""
-KINDS = (*PRICES, "links", "capacity", "blocks")
+KINDS = (*PRICES, "links", "capacity", "blocks", "parts")
 PLACED = ("offers", "stores", "functions")
 """Kinds of rows that need a region with coordinates."""
 HINT = "docs/manual/mappings.md says what a mapping file has"
@@ -256,8 +257,8 @@ def columns_of(kind: str) -> Parsers:
     PlacerError
         If there is no such kind.
     """
-    if kind == "links":
-        return _LINKS
+    if kind in _NO_FILE:
+        return _NO_FILE[kind]
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
     columns = file_columns(f"{kind}.csv")
@@ -266,7 +267,7 @@ def columns_of(kind: str) -> Parsers:
 
 def needed_columns(kind: str) -> list[str]:
     """Return the columns of a kind that no row can do without."""
-    optional = () if kind == "links" else optional_columns(f"{kind}.csv")
+    optional = () if kind in _NO_FILE else optional_columns(f"{kind}.csv")
     return [
         name for name, parse in columns_of(kind).items() if name not in optional and _fails(parse)
     ]
@@ -290,6 +291,14 @@ def _figure(cell: str) -> float | None:
     return plain_number(cell) if cell else None
 
 
+def _price(cell: str) -> float:
+    """Read a price; NaN for anything that is no number, which the checks refuse."""
+    try:
+        return plain_number(cell)
+    except ValueError:
+        return math.nan
+
+
 def _streams(cell: str) -> int | None:
     if cell and not 1 <= plain_number(cell) <= 1e6:
         raise ValueError("is not a number of streams from 1")
@@ -306,6 +315,14 @@ _LINKS: Parsers = {
     "source": lambda cell: cell,
 }
 """Columns of links.csv, and ``gbps`` with ``streams`` for runs that say how many they had."""
+_PARTS: Parsers = {
+    **dict.fromkeys(("part", "market", "unit", "regions"), str),
+    "usd_per_unit": _price,
+    "since": _since,
+}
+"""Parts of machines that are priced by themselves, with their regions between blanks."""
+_NO_FILE = {"links": _LINKS, "parts": _PARTS}
+"""Kinds whose columns are not those of a file of a book."""
 
 
 def unit_factors(mapping: SourceMap) -> dict[str, float]:

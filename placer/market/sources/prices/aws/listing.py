@@ -7,19 +7,29 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from placer.errors import PlacerError
 from placer.market.sources.harvest import Origin
 from placer.market.sources.prices.aws.account import HOME, Account
-from placer.market.sources.prices.aws.on_demand import filters, list_prices
 from placer.market.sources.prices.aws.spot import DAYS, spot_prices
 from placer.market.sources.prices.quotes import Gathered, origin, quote
 from placer.market.sources.reading.fetch import FAILED
-from placer.market.sources.reading.mapped_rows import Found
+from placer.market.sources.reading.mapped_rows import Found, Known, mapped_rows
+from placer.market.sources.reading.mapping import shipped_mapping
+from placer.market.sources.reading.records import Records
+from placer.market.sources.reading.tally import Tally
 from placer.market.sources.scope import Scope, Shape, known_gpu
 
+PLAIN = {
+    "operatingSystem": "Linux",
+    "tenancy": "Shared",
+    "capacitystatus": "Used",
+    "preInstalledSw": "NA",
+}
+"""What the price list is asked for: a plain Linux machine as one goes, without licences."""
 TYPES_A_QUESTION = 100
 """Most types that DescribeInstanceTypes takes in one call; a filter takes 200 values."""
 
@@ -122,6 +132,7 @@ class _Region:
             shapes,
         )
         self.ec2 = account.client("ec2", region)
+        self.today = datetime.now(UTC).date().isoformat()
         self.left_out: Counter[str] = Counter()
 
     def read(self) -> Gathered:
@@ -134,13 +145,17 @@ class _Region:
         """
         try:
             return self._read()
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise PlacerError(
                 f"an answer of AWS has no {error}", "run this again later", exit_code=FAILED
             ) from None
 
     def _read(self) -> Gathered:
-        wishes = {"ServiceCode": "AmazonEC2", "Filters": filters(self.region)}
+        filters = [
+            {"Type": "TERM_MATCH", "Field": field, "Value": value}
+            for field, value in {**PLAIN, "regionCode": self.region}.items()
+        ]
+        wishes = {"ServiceCode": "AmazonEC2", "Filters": filters}
         entries = self.account.rows(self.pricing, "get_products", "PriceList", **wishes)
         if not entries:
             raise PlacerError(
@@ -148,29 +163,49 @@ class _Region:
                 "run this again later",
                 exit_code=FAILED,
             )
-        listed = [
-            price
-            for price in list_prices(entries, self.region)
-            if price.has_gpu or price.instance_type in self.scope.hosts()
-        ]
-        wanted = self._wanted(self._offered({price.instance_type for price in listed}))
-        found = [
-            quote(
-                self.region,
-                price.instance_type,
-                wanted[price.instance_type],
-                "on_demand",
-                price.usd_per_hour,
-                "AWS Price List Query API",
-                price.since,
-            )
-            for price in listed
-            if price.instance_type in wanted
-        ]
+        listed = dict(self._named(entries))
+        types = {
+            attributes["instanceType"]
+            for attributes in (entry["product"]["attributes"] for entry in listed.values())
+            if attributes.get("gpu", "NA") not in ("NA", "0")
+            or attributes["instanceType"] in self.scope.hosts()
+        }
+        wanted = self._wanted(self._offered(types))
+        mapping, tally = shipped_mapping("aws"), Tally(skip_bad=True, by_reason=True)
+        records = Records(
+            place="AWS price list",
+            names=(),
+            rows=[
+                (where, entry)
+                for where, entry in listed.items()
+                if entry["product"]["attributes"]["instanceType"] in wanted
+            ],
+        )
+        machines = {name: asdict(shape) for name, shape in wanted.items()}
+        known = Known(regions={f"aws/{self.region}"}, gpus=self.scope.devices, machines=machines)
+        found = list(mapped_rows(records, mapping, tally, {}, self.today, known))
+        self.left_out.update(tally.reasons())
         spot, rows = self._spot(wanted)
         answers = [*entries, *(json.dumps(row, default=str, sort_keys=True) for row in rows)]
         origins = [origin(f"AWS price list and EC2 spot price history, {self.region}", answers)]
         return Gathered(found=found + spot, origins=origins, left_out=self.left_out)
+
+    def _named(self, entries: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the entries of the price list that are about a machine; each is JSON inside
+        JSON.
+        """
+        for number, entry in enumerate(entries, 1):
+            try:
+                document = json.loads(entry)
+                if document["terms"].get("OnDemand") and document["product"]["attributes"]:
+                    yield f"{self.region}: entry {number}", document
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                raise PlacerError(
+                    f"an entry of AWS' price list for {self.region} cannot be read: "
+                    f"{type(error).__name__}",
+                    "run this again later",
+                    exit_code=FAILED,
+                ) from None
 
     def _offered(self, types: Iterable[str]) -> set[str]:
         """Return the types of the price list that the region has: the list also keeps prices of

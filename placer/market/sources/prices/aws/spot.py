@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
-from typing import Any
-
-from placer.market.sources.prices.quotes import price_of
+from datetime import datetime
+from typing import Any, NamedTuple
 
 DAYS = 30
 """How far back the history goes that low and high prices are taken from."""
@@ -16,14 +13,13 @@ LOW, HIGH = 0.1, 0.9
 """Quantiles of the price over time, as catalogs/columns.csv says."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SpotPrice:
-    """What one zone asks: USD/h now, its day, and the 10 % and 90 % quantile over time."""
+class SpotPrice(NamedTuple):
+    """What one zone asks: USD/h now, its day (ISO), and the 10 % and 90 % quantile over time."""
 
     instance_type: str
     zone: str
     usd_per_hour: float
-    since: date
+    since: str
     low: float
     high: float
 
@@ -50,7 +46,7 @@ def spot_prices(
     series: dict[tuple[str, str], list[tuple[datetime, float]]] = defaultdict(list)
     for row in history:
         series[str(row["InstanceType"]), str(row["AvailabilityZone"])].append(
-            (row["Timestamp"], price_of(row["SpotPrice"]))
+            (row["Timestamp"], float(row["SpotPrice"]))
         )
     return [
         _summed(name, zone, sorted(points), start, end)
@@ -64,22 +60,11 @@ def _summed(
     since, now = points[-1]
     ends = [moment for moment, _ in points[1:]] + [end]
     held = [
-        (price, _seconds(begun, ended, start, end))
+        (price, (min(ended, end) - max(begun, start)).total_seconds())
         for (begun, price), ended in zip(points, ends, strict=True)
-        if price > 0
     ]
-    return SpotPrice(
-        instance_type=name,
-        zone=zone,
-        usd_per_hour=now,
-        since=since.date(),
-        low=min(now, quantile(held, LOW, now)),
-        high=max(now, quantile(held, HIGH, now)),
-    )
-
-
-def _seconds(begun: datetime, ended: datetime, start: datetime, end: datetime) -> float:
-    return max(0.0, (min(ended, end) - max(begun, start)).total_seconds())
+    low, high = (quantile(held, share, now) for share in (LOW, HIGH))
+    return SpotPrice(name, zone, now, since.date().isoformat(), min(now, low), max(now, high))
 
 
 def quantile(held: Iterable[tuple[float, float]], share: float, otherwise: float) -> float:
@@ -88,7 +73,8 @@ def quantile(held: Iterable[tuple[float, float]], share: float, otherwise: float
     Parameters
     ----------
     held
-        Prices, each with how long it held; s.
+        Prices, each with how long it held; s. Those that held for no time are passed over, and so
+        are prices that are none.
     share
         Share of the time.
     otherwise
@@ -99,7 +85,7 @@ def quantile(held: Iterable[tuple[float, float]], share: float, otherwise: float
     >>> quantile([(1.0, 60), (2.0, 30), (3.0, 10)], 0.9, 0.0)
     2.0
     """
-    ordered = sorted((price, seconds) for price, seconds in held if seconds > 0)
+    ordered = sorted((price, seconds) for price, seconds in held if seconds > 0 and price > 0)
     left = share * sum(seconds for _, seconds in ordered)
     for price, seconds in ordered:
         left -= seconds

@@ -1,0 +1,102 @@
+"""What was proved of an answer: filled by solvers, kept in documents."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from msgspec import Struct
+
+from placer.records import Count, Natural
+
+Method = Literal["alone", "root", "search", "stopped"]
+
+
+class Status(StrEnum):
+    """How a solve ended. feasible and unknown prove nothing: the placement keeps every limit, but a
+    better one may exist; no placement is known, but one may exist. time_limit says that time, nodes
+    or the user ended a search before its proof, memory_limit that memory did.
+    """
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    TIME_LIMIT = "time_limit"
+    MEMORY_LIMIT = "memory_limit"
+    UNKNOWN = "unknown"
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a limit or the user ended the search before its proof."""
+        return self in (Status.TIME_LIMIT, Status.MEMORY_LIMIT)
+
+
+class ModeProof(Struct, frozen=True, kw_only=True):
+    """What was proved about one strategy with its local steps.
+
+    Parameters
+    ----------
+    method
+        alone: every single machine was looked at. root: the relaxation alone rules the mode out, no
+        node was searched. search: branch and bound, finished. stopped: not finished, only the
+        relaxation holds.
+    bound
+        No placement of this mode is better, on the objective. Null: no placement of a closed mode
+        keeps the limits; of a stopped one nothing is known.
+    root_bound
+        What the relaxation alone proves.
+    nodes
+        That were searched.
+    priced
+        Placements that were priced in full.
+    """
+
+    strategy: str
+    local_steps: Natural
+    method: Method
+    bound: float | None
+    root_bound: float | None
+    nodes: Count
+    priced: Count
+
+
+class BatchRow(Struct, frozen=True, kw_only=True):
+    """One target batch size of a range that was solved by itself; no value: nothing that is better
+    than with the others.
+    """
+
+    target_batch_size: Natural
+    value: float | None
+    bound: float | None
+    status: Status
+
+
+class BatchProof(Struct, frozen=True, kw_only=True):
+    """What is proved of every whole number of a range of target batch sizes: none has a better
+    value than the bound, which is null where nothing is known.
+
+    Parameters
+    ----------
+    searches
+        That bounded several batches at once.
+    finished
+        None was left open, so that the gap is the one that was asked for.
+    """
+
+    low: Natural
+    high: Natural
+    bound: float | None
+    searches: Count
+    finished: bool
+
+
+class BreakEven(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Prices at which a sample costs as much on own machines as on those of the row ``rented``, all
+    other figures as they are: of one own machine, and of all rented ones. 0: at no price.
+    """
+
+    own_usd_per_machine_hour: float
+    most_own_usd_per_machine_hour: float
+    rented_usd_per_hour: float
+    least_rented_usd_per_hour: float
+    rented: str
