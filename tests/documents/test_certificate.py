@@ -477,7 +477,7 @@ EDITS: dict[str, tuple[str, Any, str]] = {
     "odd link": (
         "certificate/figures/links/0/bytes_per_second",
         -1.0,
-        "bytes_per_second of the certificate is -1",
+        r"links\[0\].bytes_per_second is -1.0: expected",
     ),
     "odd figure": (
         "certificate/figures/machines/0",
@@ -497,7 +497,7 @@ EDITS: dict[str, tuple[str, Any, str]] = {
     "multiplier": (
         "certificate/relaxation/multipliers/0",
         -1.0,
-        "multiplier of the certificate is below 0",
+        r"multipliers\[0\] is -1.0: expected `float` >= 0.0",
     ),
     "speeds": (
         "certificate/relaxation/speeds/0/in_group",

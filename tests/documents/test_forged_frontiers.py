@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Run
+from conftest import ROOT, Run
 from placer.advice.frontier.points import Ending, Frontier, FrontierPoint
 from placer.cost_model.estimate import estimate
 from placer.documents.proof_check import UNCOVERED
@@ -85,11 +85,12 @@ def test_what_the_command_writes_holds(frontier: dict[str, Any], run: Run, tmp_p
     assert any("most_samples_per_second" in line for line in listed["trusted"])
 
 
-def test_every_change_of_a_point_is_found(frontier: dict[str, Any]) -> None:
-    """Each figure of the third point, one at a time: refused, but for the two bounds that rest on
-    searches, which are named.
+@pytest.mark.parametrize("number", [0, 2])
+def test_every_change_of_a_point_is_found(frontier: dict[str, Any], number: int) -> None:
+    """Each figure of the first point, a single machine, and of the third, one at a time: refused,
+    but for the two bounds that rest on searches, which are named.
     """
-    paths = [("points", 2, *path) for path in leaves(frontier["points"][2])]
+    paths = [("points", number, *path) for path in leaves(frontier["points"][number])]
     assert len(paths) > 40
     assert [path for path in paths if passes(frontier, path)] == []
 
@@ -119,6 +120,17 @@ def test_a_doctored_price_is_found(frontier: dict[str, Any]) -> None:
     others[0]["usd_per_hour"] /= 2
     with pytest.raises(PlacerError, match="in the book 'erben-2023' of the same digest"):
         examine_document(unused, "f.json")
+
+
+def test_every_change_of_a_job_is_found_or_named(run: Run, tmp_path: Path) -> None:
+    """Each figure of the first job of a portfolio beside its result, one at a time."""
+    path = tmp_path / "p.json"
+    assert run("portfolio", str(ROOT / "examples" / "jobs.toml"), "-o", str(path)).returncode == 0
+    document = json.loads(path.read_text())
+    job = {key: value for key, value in document["jobs"][0].items() if key != "result"}
+    paths = [("jobs", 0, *path) for path in leaves(job)]
+    assert len(paths) > 40
+    assert [path for path in paths if passes(document, path)] == []
 
 
 @pytest.mark.parametrize("workers", ["gcp/us-west1=1xT4:on-demand", "gcp/us-west1=2xT4:on-demand"])

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, SourceError
 from placer.market.books.csv_rows import read_rows
 from placer.market.books.folders import check_book_name, own_book_names, own_books
 from placer.market.books.layers import catalog_names
@@ -21,7 +21,6 @@ from placer.market.sources.harvest import Harvest, Row
 from placer.market.sources.prices import azure, gcp
 from placer.market.sources.prices.aws import listing as aws
 from placer.market.sources.prices.quotes import Gathered, checked
-from placer.market.sources.reading.fetch import FAILED
 from placer.market.sources.save import ORIGIN, locked, replaceable, save
 from placer.market.sources.scope import Scope, scope_of
 
@@ -206,8 +205,7 @@ def _doubts(book: str, compared: Changes | None, dry_run: bool) -> list[str]:
 def _nothing(provider: str, left_out: Mapping[str, int]) -> PlacerError:
     reasons = sorted(left_out.items(), key=lambda item: (-item[1], item[0]))[:2]
     why = f": {'; '.join(f'{reason} ({count:,})' for reason, count in reasons)}" if reasons else ""
-    return PlacerError(
+    return SourceError(
         f"{provider} gave no price that can be used{why}",
         "widen --in and --gpu; the old book stays as it was",
-        FAILED,
     )

@@ -13,12 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, SourceError
 from placer.market.books.csv_rows import file_columns, optional_columns, read_rows
 from placer.market.books.folders import check_book_name, own_books
 from placer.market.books.layers import catalog_names
 from placer.market.sources.harvest import FORMULA, Cell, Harvest
-from placer.market.sources.reading.fetch import FAILED
 
 ORIGIN = "origin.json"
 """Beside the CSV files of a book: documents with digests, date, what was left out."""
@@ -55,9 +54,7 @@ def save(harvest: Harvest, name: str) -> Path:
     """
     check_book_name(name, catalog_names())
     if not any(harvest.rows.values()):
-        raise PlacerError(
-            f"nothing was found for '{name}'", "the old book stays as it was", exit_code=FAILED
-        )
+        raise SourceError(f"nothing was found for '{name}'", "the old book stays as it was")
     with locked(name, "written", LOCK_SECONDS) as folder:
         try:
             book = replaceable(folder / name)
@@ -98,10 +95,9 @@ def locked(name: str, done: str, seconds: float) -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:
-        raise PlacerError(
+        raise SourceError(
             f"the book '{name}' is being {done} by another process",
             "wait for it, then run this again",
-            FAILED,
         ) from None
     except (OSError, NotImplementedError) as error:
         raise _unwritable(name, folder, error) from None
@@ -122,10 +118,9 @@ def replaceable(book: Path) -> Path:
 
 def _unwritable(name: str, folder: Path, error: Exception) -> PlacerError:
     why = getattr(error, "strerror", None) or error
-    return PlacerError(
+    return SourceError(
         f"cannot write the book '{name}' in '{folder}': {why}",
         "set PLACER_HOME to a folder that can be written",
-        FAILED,
     )
 
 
@@ -174,10 +169,8 @@ def _sync(stream: TextIO) -> None:
 
 def _text(cell: Cell) -> str:
     if isinstance(cell, str) and cell.startswith(FORMULA):
-        raise PlacerError(
-            f"the source gave '{cell[:80]}', which begins as a formula does",
-            "nothing was changed",
-            FAILED,
+        raise SourceError(
+            f"the source gave '{cell[:80]}', which begins as a formula does", "nothing was changed"
         )
     return "" if cell is None else repr(cell) if isinstance(cell, float) else str(cell)
 
@@ -190,10 +183,8 @@ def _check(harvest: Harvest, made: Path) -> None:
                 pass
         except PlacerError as error:
             message = error.message.replace(f"{made}{os.sep}", "")
-            raise PlacerError(
-                f"the source gave a row that no book may have: {message}",
-                "nothing was changed",
-                FAILED,
+            raise SourceError(
+                f"the source gave a row that no book may have: {message}", "nothing was changed"
             ) from None
 
 

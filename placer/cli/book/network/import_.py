@@ -10,7 +10,7 @@ import click
 from placer.cli import harvest as harvests
 from placer.cli.harvest import import_options, past_date
 from placer.cli.options import catalog_option
-from placer.errors import PlacerError, unknown
+from placer.errors import PlacerError, SourceError, unknown
 from placer.units import counted
 
 if TYPE_CHECKING:
@@ -179,17 +179,13 @@ def finish(
 
 
 def _nothing(harvest: Harvest, name: str) -> PlacerError:
-    from placer.market.sources.reading.fetch import FAILED
-
     reason, count = max(
         harvest.left_out.items(), key=lambda item: item[1], default=("the source has no row", 0)
     )
     words = (
         f"nothing was found for '{name}': {f'{count:,} rows left out: ' if count else ''}{reason}"
     )
-    return PlacerError(
-        words, "check the file and --catalog; an old book stays as it was", exit_code=FAILED
-    )
+    return SourceError(words, "check the file and --catalog; an old book stays as it was")
 
 
 _FIGURES: Sequence[tuple[str, str]] = (

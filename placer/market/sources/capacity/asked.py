@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-from placer.errors import PlacerError, unknown
+from placer.errors import PlacerError, SourceError, unknown
 from placer.files.json_text import parse_json
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.sources.harvest import Origin
-from placer.market.sources.reading.fetch import FAILED, read_document
+from placer.market.sources.reading.fetch import read_document
 
 MOST_BYTES = 16 * 2**20
 """Largest answer of an interface that is read from a file."""
@@ -90,9 +90,7 @@ def rows_under(document: Mapping[str, Any], key: str, where: str) -> list[Mappin
     """
     rows = document.get(key)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise PlacerError(
-            f"{where}: no list '{key}'", "give the answer as the provider wrote it", FAILED
-        )
+        raise SourceError(f"{where}: no list '{key}'", "give the answer as the provider wrote it")
     return rows
 
 
@@ -110,10 +108,9 @@ def figure(row: Mapping[str, Any], key: str, low: float, high: float, where: str
     except ValueError:
         number = float("nan")
     if isinstance(value, bool) or not low <= number <= high:
-        raise PlacerError(
+        raise SourceError(
             f"{where}: {key} '{str(value)[:40]}' is not from {low:g} to {high:g}",
             "give the answer as the provider wrote it",
-            FAILED,
         )
     return number
 
@@ -131,8 +128,7 @@ def day_of(value: object, where: str) -> str:
     try:
         return datetime.fromisoformat(str(value)).date().isoformat()
     except ValueError:
-        raise PlacerError(
+        raise SourceError(
             f"{where}: '{str(value)[:40]}' is not a time",
             "give the answer as the provider wrote it",
-            FAILED,
         ) from None

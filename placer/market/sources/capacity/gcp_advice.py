@@ -14,17 +14,11 @@ from typing import Any
 
 import msgspec
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, SourceError
 from placer.market.capacity_table import ZoneCapacity, zone_capacity
 from placer.market.catalog import Catalog
-from placer.market.sources.capacity.asked import (
-    Asked,
-    day_of,
-    figure,
-    rows_under,
-)
+from placer.market.sources.capacity.asked import Asked, day_of, figure, rows_under
 from placer.market.sources.harvest import Harvest, Origin, Row
-from placer.market.sources.reading.fetch import FAILED
 from placer.records import replace
 
 BANDS = ((0.7, 1.0), (0.4, 0.7), (0.0, 0.4))
@@ -82,7 +76,7 @@ def advice_harvest(
         where = f"{origin.place}: recommendation {number}"
         scores = found.get("scores")
         if not isinstance(scores, dict):
-            raise PlacerError(f"{where}: no scores", "give the answer as it was", FAILED)
+            raise SourceError(f"{where}: no scores", "give the answer as it was")
         score = figure(scores, "obtainability", 0.0, 1.0, where)
         shards = rows_under(found, "shards", where) if "shards" in found else []
         zones = {str(shard.get("zone", "")).rpartition("/")[2] for shard in shards} - {""}
@@ -125,10 +119,9 @@ def _survival(text: object, asked: Asked, book: Catalog, where: str) -> dict[str
         return {}
     match = SECONDS.fullmatch(str(text))
     if match is None:
-        raise PlacerError(
+        raise SourceError(
             f"{where}: estimatedUptime '{str(text)[:40]}' is no duration",
             "give the answer as the provider wrote it",
-            FAILED,
         )
     seconds = float(match[1])
     if not 0 < seconds < LONGEST_S:
@@ -206,14 +199,14 @@ def history_harvest(
 def _end(row: Mapping[str, Any], where: str) -> str:
     interval = row.get("interval")
     if not isinstance(interval, dict):
-        raise PlacerError(f"{where}: a price without interval", "give the answer as it was", FAILED)
+        raise SourceError(f"{where}: a price without interval", "give the answer as it was")
     return day_of(interval.get("endTime", interval.get("startTime")), where)
 
 
 def _money(value: object, where: str) -> float:
     """Return USD of Google's Money: whole units and billionths."""
     if not isinstance(value, dict) or value.get("currencyCode", "USD") != "USD":
-        raise PlacerError(f"{where}: a price that is no USD", "ask for prices in USD", FAILED)
+        raise SourceError(f"{where}: a price that is no USD", "ask for prices in USD")
     units = figure({"units": value.get("units", 0)}, "units", 0, 1e6, where)
     nanos = figure({"nanos": value.get("nanos", 0)}, "nanos", 0, 1e9, where)
     return units + nanos / 1e9

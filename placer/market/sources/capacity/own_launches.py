@@ -122,10 +122,7 @@ def survival_of(log: LaunchLog, zone: int, machines: int) -> dict[str, float]:
     a = events / grown
     densities = (ended[:, None] * np.log(SHAPES_H + hours[:, None])).sum(0)
     best = int(np.argmax(events * np.log(a) - densities - a * grown))
-    return {
-        "survival_a": round(float(a[best]), 4),
-        "survival_b_h": round(float(SHAPES_H[best]), 4),
-    }
+    return {"survival_a": round(float(a[best]), 4), "survival_b_h": round(float(SHAPES_H[best]), 4)}
 
 
 def times_left(log: LaunchLog, zone: int, machines: int) -> tuple[Array, Array, int]:

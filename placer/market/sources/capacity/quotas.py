@@ -14,10 +14,9 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, SourceError
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.sources.capacity.asked import figure, rows_under
-from placer.market.sources.reading.fetch import FAILED
 
 MOST = 999_999_999
 """Most that a quota file can say: clouds write larger numbers where there is no limit."""
@@ -223,5 +222,5 @@ def _left(quota: Mapping[str, Any], limit: str, usage: str, where: str) -> int:
 
 def _some(rows: list[QuotaRow], where: str, hint: str) -> list[QuotaRow]:
     if not rows:
-        raise PlacerError(f"{where}: no quota of machines that the book has", hint, FAILED)
+        raise SourceError(f"{where}: no quota of machines that the book has", hint)
     return rows

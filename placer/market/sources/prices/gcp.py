@@ -33,12 +33,7 @@ UNITS = {"h": 1.0, "GiBy.h": 1.0, "GiBy.mo": HOURS_A_MONTH}
 """Hours of each unit of a price; memory and disks are sold by GiB."""
 FAMILIES = {"c2": "Compute optimized", "a3-megagpu": "A3Plus", "a3-ultragpu": "A3Ultra"}
 """Google's words for families of machines; the others are the first part of their names."""
-SSD_GIB = {
-    "a2-ultragpu": 375.0,
-    "a3-highgpu": 750.0,
-    "a3-megagpu": 750.0,
-    "a3-ultragpu": 1500.0,
-}
+SSD_GIB = {"a2-ultragpu": 375.0, "a3-highgpu": 750.0, "a3-megagpu": 750.0, "a3-ultragpu": 1500.0}
 """Local SSD for each GPU that these machines always have, GiB:
 cloud.google.com/compute/docs/accelerator-optimized-machines, 2026-03."""
 

@@ -15,10 +15,10 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, SourceError
 from placer.market.sources.harvest import Origin
 from placer.market.sources.reading.deadline import within
-from placer.market.sources.reading.fetch import FAILED, READ_SECONDS, is_url, load_client_library
+from placer.market.sources.reading.fetch import READ_SECONDS, is_url, load_client_library
 from placer.market.sources.reading.web_address import DIRECT, is_loopback
 
 PAGE_SECONDS = 120.0
@@ -276,4 +276,4 @@ def _refused(base: str, status: int, pause: float | None, body: bytes) -> Placer
 
 
 def _failed(message: str, hint: str = "") -> PlacerError:
-    return PlacerError(message, hint or "run this again later", exit_code=FAILED)
+    return SourceError(message, hint or "run this again later")

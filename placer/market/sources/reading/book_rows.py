@@ -11,12 +11,11 @@ from datetime import UTC, date, datetime, timedelta
 from statistics import median
 from typing import Any
 
-from placer.errors import PlacerError, unknown
+from placer.errors import PlacerError, SourceError, unknown
 from placer.market.books.csv_rows import KEYS
 from placer.market.catalog import FREE
 from placer.market.checks.doubts import ABSURD, OLDEST_YEAR, is_slip
 from placer.market.sources.harvest import Row
-from placer.market.sources.reading.fetch import FAILED
 from placer.market.sources.reading.mapped_rows import Found, Known, known_by_default
 from placer.market.sources.reading.mapping import PLACED, SourceMap
 from placer.market.sources.reading.tally import Tally
@@ -161,8 +160,7 @@ def _one_offer(zones: Sequence[Found], tally: Tally) -> Found:
     dearest, cheapest = max(zones, key=_usd), min(zones, key=lambda one: (_usd(one), one.zone))
     if on_demand and _usd(cheapest) < _usd(dearest):
         tally.note(
-            "zones of a region differ in the on-demand price: the highest one counts",
-            dearest.where,
+            "zones of a region differ in the on-demand price: the highest one counts", dearest.where
         )
     chosen = dearest if on_demand else cheapest
     sizes = {n: min(float(zone.row[n] or 0) for zone in zones) for n in ("vcpus", "memory_gib")}
@@ -207,9 +205,8 @@ def _no_gpu(where: str, gpu: str, gpus: Iterable[str]) -> PlacerError:
 
 
 def _unnamed(where: str, message: str, tip: str, column: str) -> PlacerError:
-    return PlacerError(
+    return SourceError(
         f"{where}: {message}",
         f"{tip}, rename it in the table [values.{column}] of a mapping file, or leave such rows "
         "out with --skip-bad",
-        FAILED,
     )

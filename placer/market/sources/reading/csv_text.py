@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from placer.errors import PlacerError
-from placer.market.sources.reading.fetch import FAILED, Document
+from placer.errors import SourceError
+from placer.market.sources.reading.fetch import Document
 
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 MOST_NAME = 200
@@ -48,26 +48,20 @@ def read_table(document: Document) -> Table:
     rows = _rows(text, place)
     header = next(rows, None)
     if header is None:
-        raise PlacerError(f"'{place}' is empty", "fetch it again", FAILED)
+        raise SourceError(f"'{place}' is empty", "fetch it again")
     names = [name.strip() for name in header[1]]
     where = f"{place}:{header[0]}"
     if len(names) == 1 and (other := next((c for c in ";\t" if c in names[0]), None)):
         words = "tabs" if other == "\t" else f"'{other}'"
-        raise PlacerError(
-            f"'{place}' is separated by {words}, not by commas",
-            "export it as CSV with commas",
-            FAILED,
+        raise SourceError(
+            f"'{place}' is separated by {words}, not by commas", "export it as CSV with commas"
         )
     if any(len(name) > MOST_NAME or not name.isprintable() for name in names):
-        raise PlacerError(
-            f"{where}: the first line has no names of columns",
-            "name a CSV file with a header",
-            FAILED,
+        raise SourceError(
+            f"{where}: the first line has no names of columns", "name a CSV file with a header"
         )
     if twice := sorted(name for name, count in Counter(names).items() if count > 1):
-        raise PlacerError(
-            f"{where}: column '{twice[0]}' appears twice", "keep one of the two", FAILED
-        )
+        raise SourceError(f"{where}: column '{twice[0]}' appears twice", "keep one of the two")
     first = next(rows, None)
     return Table(
         header=names,
@@ -89,7 +83,7 @@ def _text(data: bytes, place: str) -> str:
         what, tip = "JSON, not CSV", 'name a mapping file that says format = "json" or "jsonl"'
     else:
         return text
-    raise PlacerError(f"'{place}' is {what}", tip, FAILED)
+    raise SourceError(f"'{place}' is {what}", tip)
 
 
 def _decoded(data: bytes) -> str | None:
@@ -106,8 +100,7 @@ def _rows(text: str, place: str) -> Iterator[tuple[int, list[str]]]:
             if row:
                 yield reader.line_num, row
     except csv.Error as error:
-        raise PlacerError(
+        raise SourceError(
             f"{place}:{reader.line_num}: not valid CSV: {error}",
             "check the quotes of this line, or fetch it again",
-            FAILED,
         ) from None

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, SourceError
 from placer.files.bounded_file import bounded
 from placer.market.sources.harvest import Origin
 from placer.market.sources.reading.deadline import within
@@ -108,12 +108,12 @@ def _download(
         with client:
             return within(most_seconds, lambda: _body(client, place, shown, most_bytes))
     except httpx2.TimeoutException:
-        raise PlacerError(
-            f"'{shown}' was silent for {read_seconds:g} s", "try again later", exit_code=FAILED
+        raise SourceError(
+            f"'{shown}' was silent for {read_seconds:g} s", "try again later"
         ) from None
     except TimeoutError:
-        raise PlacerError(
-            f"'{shown}' took longer than {most_seconds:g} s", "try again later", exit_code=FAILED
+        raise SourceError(
+            f"'{shown}' took longer than {most_seconds:g} s", "try again later"
         ) from None
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
         words = (
@@ -121,9 +121,7 @@ def _download(
             if isinstance(error, httpx2.InvalidURL)
             else error or type(error).__name__
         )
-        raise PlacerError(
-            f"cannot read '{shown}': {words}", "check the address", exit_code=FAILED
-        ) from None
+        raise SourceError(f"cannot read '{shown}': {words}", "check the address") from None
 
 
 def _body(client: Any, place: str, shown: str, most_bytes: int) -> bytes:
@@ -135,33 +133,25 @@ def _body(client: Any, place: str, shown: str, most_bytes: int) -> bytes:
             following = answer.next_request
             if following is None:
                 if answer.has_redirect_location:
-                    raise PlacerError(
-                        f"'{shown}' redirects to an address that is not valid",
-                        "check the address",
-                        exit_code=FAILED,
+                    raise SourceError(
+                        f"'{shown}' redirects to an address that is not valid", "check the address"
                     )
                 return _bounded(answer, shown, most_bytes)
             if request.url.scheme == "https" and following.url.scheme != "https":
-                raise PlacerError(
-                    f"'{shown}' redirects to an address without https://",
-                    "name the right address",
-                    exit_code=FAILED,
+                raise SourceError(
+                    f"'{shown}' redirects to an address without https://", "name the right address"
                 )
         request = following
-    raise PlacerError(
-        f"'{shown}' redirects more than {MOST_REDIRECTIONS} times",
-        "check the address",
-        exit_code=FAILED,
+    raise SourceError(
+        f"'{shown}' redirects more than {MOST_REDIRECTIONS} times", "check the address"
     )
 
 
 def _bounded(answer: Any, shown: str, most_bytes: int) -> bytes:
     content = bytearray()
     if answer.status_code != 200:
-        raise PlacerError(
-            f"'{shown}' answered {answer.status_code} {answer.reason_phrase}",
-            "check the address",
-            exit_code=FAILED,
+        raise SourceError(
+            f"'{shown}' answered {answer.status_code} {answer.reason_phrase}", "check the address"
         )
     for chunk in answer.iter_raw():
         content += chunk
@@ -185,8 +175,8 @@ def _unpacked(data: bytes, place: str, most_bytes: int) -> bytes:
     try:
         content = stream.read(most_bytes + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise PlacerError(
-            f"'{place}' is not a complete gzip file: {error}", "fetch it again", exit_code=FAILED
+        raise SourceError(
+            f"'{place}' is not a complete gzip file: {error}", "fetch it again"
         ) from None
     if len(content) > most_bytes:
         raise _too_large(place, most_bytes)
@@ -194,8 +184,4 @@ def _unpacked(data: bytes, place: str, most_bytes: int) -> bytes:
 
 
 def _too_large(place: str, most_bytes: int) -> PlacerError:
-    return PlacerError(
-        f"'{place}' has more than {most_bytes / 2**20:g} MiB, the limit",
-        RIGHT,
-        exit_code=FAILED,
-    )
+    return SourceError(f"'{place}' has more than {most_bytes / 2**20:g} MiB, the limit", RIGHT)

@@ -8,11 +8,11 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from placer.errors import PlacerError, unknown
+from placer.errors import PlacerError, SourceError, unknown
 from placer.files.json_text import parse_json
 from placer.market.sources.reading.csv_text import read_table
 from placer.market.sources.reading.expressions import evaluate
-from placer.market.sources.reading.fetch import FAILED, Document, is_url
+from placer.market.sources.reading.fetch import Document, is_url
 from placer.market.sources.reading.mapping import SourceMap
 from placer.market.sources.reading.tally import Tally
 
@@ -66,7 +66,7 @@ def read_records(document: Document, mapping: SourceMap, tally: Tally) -> Record
     for need in mapping.needs:
         if not set(need.split("|")) & set(records.names):
             words = need.replace("|", " or ")
-            raise PlacerError(f"{place}:1: column '{words}' is missing", _about(mapping), FAILED)
+            raise SourceError(f"{place}:1: column '{words}' is missing", _about(mapping))
     for part in mapping.parts():
         for theirs in part.columns.values():
             if theirs not in records.names:
@@ -112,7 +112,7 @@ def _of_json(document: Document, mapping: SourceMap) -> Iterator[tuple[str, Reco
             parsed = parse_json(text.removeprefix(b"\xef\xbb\xbf"))
         except (ValueError, RecursionError) as error:
             words = f"is not the JSON of this source: {str(error)[:80] or 'nested too deep'}"
-            raise PlacerError(f"{where}: {words}", _about(mapping), FAILED) from None
+            raise SourceError(f"{where}: {words}", _about(mapping)) from None
         yield from parsed_records(parsed, mapping, where).rows
 
 
@@ -131,7 +131,7 @@ def parsed_records(parsed: Any, mapping: SourceMap, place: str) -> Records:
     records = found if isinstance(found, list) else [found]
     if not all(isinstance(record, dict) for record in records):
         under = f" under '{mapping.rows}'" if mapping.rows else ""
-        raise PlacerError(f"{place}: has no list of objects{under}", _about(mapping), FAILED)
+        raise SourceError(f"{place}: has no list of objects{under}", _about(mapping))
     alone = len(records) == 1
     rows = [
         (place if alone else f"{place}: row {number}", record)

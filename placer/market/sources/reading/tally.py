@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from placer.errors import PlacerError
-from placer.market.sources.reading.fetch import FAILED
+from placer.errors import PlacerError, SourceError
 
 MOST_REASONS = 12
 """Names that are listed for one reason; the others are added up."""
@@ -43,10 +42,8 @@ class Tally:
         """Stop at a row that is wrong, or count it; ``name`` says in an error what it is about."""
         if not self.skip_bad:
             tip = hint or "correct it"
-            raise PlacerError(
-                f"{where}: {shown(words)}{name}",
-                f"{tip}, or leave such rows out with --skip-bad",
-                FAILED,
+            raise SourceError(
+                f"{where}: {shown(words)}{name}", f"{tip}, or leave such rows out with --skip-bad"
             )
         if self.by_reason:
             self.leave_out(shown(words))
@@ -71,10 +68,9 @@ class Tally:
     def nothing(self) -> PlacerError:
         """Build the error of an import that has left everything out."""
         first = [f"{count:,} x {reason}" for reason, count in list(self.reasons().items())[:4]]
-        return PlacerError(
+        return SourceError(
             f"no row can be used: {'; '.join(first) or 'there are none'}",
             "name other files; no book was changed",
-            FAILED,
         )
 
     def sentences(self) -> list[str]:

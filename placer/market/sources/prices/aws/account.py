@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from placer.errors import PlacerError
-from placer.market.sources.reading.fetch import FAILED, READ_SECONDS
+from placer.errors import PlacerError, SourceError
+from placer.market.sources.reading.fetch import READ_SECONDS
 from placer.version import install_line
 
 CONNECT_SECONDS = 10.0
@@ -94,10 +94,8 @@ class Account:
             )
             for page in pages:
                 if not isinstance(page.get(result), list):
-                    raise PlacerError(
-                        f"AWS answered {words} without {result}",
-                        "run this again later",
-                        exit_code=FAILED,
+                    raise SourceError(
+                        f"AWS answered {words} without {result}", "run this again later"
                     )
                 rows += page[result]
         return rows
@@ -128,22 +126,16 @@ def in_words(what: str) -> Iterator[None]:
         if kind in EXPIRED:
             raise _answer(kind, what) from None
         if "Timeout" in kind:
-            raise PlacerError(
-                f"AWS did not answer {what} for {READ_SECONDS:g} s",
-                "run this again later",
-                exit_code=FAILED,
+            raise SourceError(
+                f"AWS did not answer {what} for {READ_SECONDS:g} s", "run this again later"
             ) from None
-        raise PlacerError(
-            f"AWS did not deliver {what}: {kind}",
-            "check the connection, proxy and region",
-            exit_code=FAILED,
+        raise SourceError(
+            f"AWS did not deliver {what}: {kind}", "check the connection, proxy and region"
         ) from None
     except (ResponseParserError, urllib3.exceptions.HTTPError, ValueError) as error:
         tip = "a login page or proxy may answer in its place"
-        raise PlacerError(
-            f"the answer of AWS to {what} cannot be read: {type(error).__name__}",
-            tip,
-            exit_code=FAILED,
+        raise SourceError(
+            f"the answer of AWS to {what} cannot be read: {type(error).__name__}", tip
         ) from None
 
 
@@ -157,4 +149,4 @@ def _answer(code: str, what: str) -> PlacerError:
         tip = "run this again later, or for fewer regions with --in"
     elif code.isdecimal() or "Internal" in code or "Unavailable" in code:
         tip = "run this again later"
-    return PlacerError(f"AWS refused {what}: {code}", tip, exit_code=FAILED)
+    return SourceError(f"AWS refused {what}: {code}", tip)

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from placer.errors import PlacerError
+from placer.errors import PlacerError, SourceError
 from placer.market.sources.harvest import Origin
 from placer.market.sources.prices.aws.account import HOME, Account
 from placer.market.sources.prices.aws.spot import DAYS, spot_prices
@@ -76,10 +76,8 @@ def gather(scope: Scope, tell: Callable[[str], None], *, partial: bool = False) 
         origins += prices.origins
         left_out.update(prices.left_out)
     if failed and len(failed) == len(regions):
-        raise PlacerError(
-            f"no region of AWS delivered: {next(iter(failed.values()))}",
-            "run this again later",
-            exit_code=FAILED,
+        raise SourceError(
+            f"no region of AWS delivered: {next(iter(failed.values()))}", "run this again later"
         )
     return Gathered(found=found, origins=origins, left_out=left_out, notes=notes, failed=failed)
 
@@ -105,10 +103,8 @@ def _enabled(account: Account, scope: Scope, left_out: Counter[str]) -> tuple[li
     regions = [region for region in scope.regions if on.get(region)]
     off = [region for region in scope.regions if not on.get(region)]
     if not regions:
-        raise PlacerError(
-            "none of these regions is switched on in this account",
-            "name others with --in",
-            exit_code=FAILED,
+        raise SourceError(
+            "none of these regions is switched on in this account", "name others with --in"
         )
     return regions, [f"not switched on in this account: {', '.join(off)}"] if off else []
 
@@ -146,9 +142,7 @@ class _Region:
         try:
             return self._read()
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise PlacerError(
-                f"an answer of AWS has no {error}", "run this again later", exit_code=FAILED
-            ) from None
+            raise SourceError(f"an answer of AWS has no {error}", "run this again later") from None
 
     def _read(self) -> Gathered:
         filters = [
@@ -158,10 +152,8 @@ class _Region:
         wishes = {"ServiceCode": "AmazonEC2", "Filters": filters}
         entries = self.account.rows(self.pricing, "get_products", "PriceList", **wishes)
         if not entries:
-            raise PlacerError(
-                "the price list has no machine of this region",
-                "run this again later",
-                exit_code=FAILED,
+            raise SourceError(
+                "the price list has no machine of this region", "run this again later"
             )
         listed = dict(self._named(entries))
         types = {
@@ -200,11 +192,10 @@ class _Region:
                 if document["terms"].get("OnDemand") and document["product"]["attributes"]:
                     yield f"{self.region}: entry {number}", document
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                raise PlacerError(
+                raise SourceError(
                     f"an entry of AWS' price list for {self.region} cannot be read: "
                     f"{type(error).__name__}",
                     "run this again later",
-                    exit_code=FAILED,
                 ) from None
 
     def _offered(self, types: Iterable[str]) -> set[str]:
