@@ -19,11 +19,7 @@ from placer.documents.checker.limits import broken_limits
 from placer.documents.checker.seconds import round_of
 from placer.documents.proof_check import UNCOVERED, proof_words, wrong_proof
 from placer.documents.result_parts import estimate_document, placement_document
-from placer.documents.saved_result import (
-    first_difference,
-    placement_from,
-    priced_again,
-)
+from placer.documents.saved_result import first_difference, placement_from, priced_again
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.records import replace

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -13,31 +13,21 @@ from placer.documents.certificate_check import Checked, check_certificate
 from placer.documents.manifest.manifest_document import build_manifest
 from placer.documents.manifest.manifest_reader import read_manifest
 from placer.documents.manifest.versions import FAMILY as MANIFEST_FAMILY
-from placer.documents.manifest.versions import SCHEMA as MANIFEST_SCHEMA
 from placer.documents.many.frontier_check import check_frontier, frontier_words
-from placer.documents.many.portfolio_check import (
-    PORTFOLIO_SCHEMA,
-    check_portfolio,
-    portfolio_words,
-)
+from placer.documents.many.portfolio_check import PORTFOLIO_SCHEMA, check_portfolio, portfolio_words
+from placer.documents.proof_check import UNCOVERED
 from placer.documents.saved_result import check_result, placement_from
-from placer.documents.schemas import (
-    PARETO_SCHEMA,
-    RESULT_SCHEMA,
-    document_type,
-    schema_name,
-)
+from placer.documents.schemas import KINDS, PARETO_SCHEMA, RESULT_SCHEMA, document_type, schema_name
 from placer.errors import PlacerError, unknown
 from placer.files.json_text import misfit
 from placer.problem.problem import SCHEMA as PROBLEM_SCHEMA
 from placer.problem.problem import Problem
 from placer.workload.overlay import FAMILY, overlay_from
-from placer.workload.overlay import SCHEMA as CALIBRATION_SCHEMA
 from placer.workload.profile import SCHEMA as PROFILE_SCHEMA
 from placer.workload.profile import profile_from_json
 
 SAVED = (RESULT_SCHEMA, PARETO_SCHEMA, PORTFOLIO_SCHEMA)
-"""Documents of answers; the readers of the others check the types of what they read."""
+"""Documents of answers; what reads the others that are checked looks at types by itself."""
 
 
 def check_document(document: Any, where: str) -> str:
@@ -46,8 +36,8 @@ def check_document(document: Any, where: str) -> str:
 
 
 def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
-    """Check a document by its schema; say what it is and, of a saved answer, what is
-    confirmed and what is taken on trust.
+    """Check a document by its schema; say what it is and what is confirmed and taken on trust,
+    where that is not all or nothing.
 
     Raises
     ------
@@ -56,22 +46,20 @@ def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
     """
     if not isinstance(document, Mapping):
         raise PlacerError(f"{where}: not a JSON object", "give a file that placer wrote")
-    schema = document.get("schema")
-    checks = {
-        RESULT_SCHEMA: check_result,
-        MANIFEST_SCHEMA: _check_manifest,
-        PROFILE_SCHEMA: _check_profile,
-        PROBLEM_SCHEMA: _check_problem,
-        CALIBRATION_SCHEMA: _check_calibration,
-        PARETO_SCHEMA: check_frontier,
-        PORTFOLIO_SCHEMA: check_portfolio,
-    }
-    check = _check_calibration if str(schema).startswith(FAMILY) else checks.get(str(schema))
-    check = _check_manifest if str(schema).startswith(MANIFEST_FAMILY) else check
-    if check is None:
-        raise unknown("schema", str(schema), checks)
-    if str(schema) in SAVED:
-        _check_types(document, where)
+    schema = str(document.get("schema"))
+    families = (family for family in (FAMILY, MANIFEST_FAMILY) if schema.startswith(family))
+    check = CHECKS.get(next(families, schema))
+    name = schema_name(schema)
+    if check is None and name is None:
+        raise unknown("schema", schema, [key for key in CHECKS if not key.endswith("/v")])
+    if name is not None and (check is None or schema in SAVED):
+        _check_types(document, name, where)
+    if check is None and name is not None:
+        title = KINDS[name][1]
+        confirmed = ("every field is there, of its kind and within its bounds",)
+        trusted = (f"{UNCOVERED} what its figures follow from",)
+        return title[0].lower() + title[1:], Checked(confirmed=confirmed, trusted=trusted)
+    assert check is not None
     try:
         kind = check(document, where)
         confirms = {
@@ -79,7 +67,7 @@ def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
             PARETO_SCHEMA: frontier_words,
             PORTFOLIO_SCHEMA: portfolio_words,
         }
-        confirm = confirms.get(str(schema))
+        confirm = confirms.get(schema)
         return kind, None if confirm is None else confirm(document, where)
     except (
         KeyError,
@@ -96,12 +84,11 @@ def examine_document(document: Any, where: str) -> tuple[str, Checked | None]:
         ) from None
 
 
-def _check_types(document: Mapping[str, Any], where: str) -> None:
+def _check_types(document: Mapping[str, Any], name: str, where: str) -> None:
     """Refuse a document that lacks a key, or has a value of another kind or out of range."""
-    name = schema_name(document["schema"])
-    assert name is not None
+    found = document_type(name)
     try:
-        msgspec.convert(document, document_type(name))
+        msgspec.convert(document, found[0] if isinstance(found, tuple) else found)
     except (msgspec.ValidationError, OverflowError) as error:
         raise PlacerError(
             f"{where}: {misfit(error, document)}", "the file was edited, or made by another version"
@@ -154,3 +141,17 @@ def _check_calibration(document: Mapping[str, Any], where: str) -> str:
         f"calibration {overlay.calibration.name}: {len(overlay.rates)} speeds, "
         f"{len(overlay.links)} directed links"
     )
+
+
+CHECKS: Mapping[str, Callable[[Mapping[str, Any], str], str]] = {
+    RESULT_SCHEMA: check_result,
+    MANIFEST_FAMILY: _check_manifest,
+    PROFILE_SCHEMA: _check_profile,
+    PROBLEM_SCHEMA: _check_problem,
+    FAMILY: _check_calibration,
+    PARETO_SCHEMA: check_frontier,
+    PORTFOLIO_SCHEMA: check_portfolio,
+}
+"""What checks more than the types of fields, by schema, or by its beginning where later versions
+are known.
+"""

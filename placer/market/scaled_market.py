@@ -43,8 +43,7 @@ def with_scaled_prices(
         What is put before the source of each scaled price.
     """
     return with_offers(
-        catalog,
-        tuple(scaled(o, factor, source) if matches(o) else o for o in catalog.offers),
+        catalog, tuple(scaled(o, factor, source) if matches(o) else o for o in catalog.offers)
     )
 
 

@@ -19,12 +19,7 @@ from placer.problem.shares import ShareLimit, SpeedCap
 from placer.records import Amount, Count, one_of, replace
 from placer.units import format_duration, format_usd
 from placer.workload.data_loading import CACHES
-from placer.workload.inner_plan import (
-    CHECKPOINTING,
-    PRECISIONS,
-    SHARDINGS,
-    TENSOR_DEGREES,
-)
+from placer.workload.inner_plan import CHECKPOINTING, PRECISIONS, SHARDINGS, TENSOR_DEGREES
 from placer.workload.peer import RINGS
 from placer.workload.profile import COMPRESSION_BYTES
 

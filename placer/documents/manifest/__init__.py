@@ -5,11 +5,4 @@ from placer.documents.manifest.manifest_reader import document_digest, edited, r
 from placer.documents.manifest.types import Manifest
 from placer.documents.manifest.versions import SCHEMA
 
-__all__ = [
-    "SCHEMA",
-    "Manifest",
-    "build_manifest",
-    "document_digest",
-    "edited",
-    "read_manifest",
-]
+__all__ = ["SCHEMA", "Manifest", "build_manifest", "document_digest", "edited", "read_manifest"]

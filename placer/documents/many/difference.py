@@ -44,16 +44,10 @@ FIGURES: Mapping[str, tuple[str, Figure]] = {
     "hours": ("h", _of_run("seconds", "mean_hours", SECONDS_PER_HOUR)),
     "machines": ("USD/h", _of_estimate(lambda got: got["usd_per_hour"]["compute"])),
     "egress": ("USD/h", _of_estimate(lambda got: got["usd_per_hour"]["egress"])),
-    "speed": (
-        "samples/s",
-        _of_estimate(lambda got: got["effective_samples_per_second"]["value"]),
-    ),
+    "speed": ("samples/s", _of_estimate(lambda got: got["effective_samples_per_second"]["value"])),
     "price": ("USD per million samples", _of_estimate(lambda got: got["usd_per_million_samples"])),
     "step": ("s", _of_estimate(lambda got: got["step_seconds"]["total"])),
-    "carbon": (
-        "g CO2e/h",
-        _of_estimate(lambda got: (got["carbon_g_per_hour"] or {}).get("value")),
-    ),
+    "carbon": ("g CO2e/h", _of_estimate(lambda got: (got["carbon_g_per_hour"] or {}).get("value"))),
 }
 """Figures that are compared, with their units; ``total`` and ``hours`` are of the whole run."""
 RUN = ("total", "hours")
@@ -234,9 +228,7 @@ def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[
     return rows
 
 
-def _groups(
-    placement: Mapping[str, Any] | None,
-) -> dict[tuple[Any, ...], tuple[int, float]]:
+def _groups(placement: Mapping[str, Any] | None) -> dict[tuple[Any, ...], tuple[int, float]]:
     """Add up machines and USD/h of each kind; a server is a machine as well."""
     groups: dict[tuple[Any, ...], tuple[int, float]] = {}
     rows = [] if placement is None else [*placement["workers"], placement.get("server")]

@@ -19,12 +19,7 @@ from placer.documents.checker.witness import witness
 from placer.documents.proof_check import UNCOVERED, can_refute
 from placer.documents.request import request_document
 from placer.documents.result_parts import estimate_document, placement_document
-from placer.documents.saved_result import (
-    first_difference,
-    is_request,
-    placement_from,
-    priced_again,
-)
+from placer.documents.saved_result import first_difference, is_request, placement_from, priced_again
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
 

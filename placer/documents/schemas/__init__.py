@@ -75,7 +75,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
         "books:ImportBlocks",
         "Answer of placer capacity import aws-blocks and aws-plans",
     ),
-    "origin": ("books:BookOrigin", "Origin of a book"),
+    "origin": ("placer.market.sources.harvest:BookOrigin", "Origin of a book"),
     "problem": ("result:SavedProblem", "Problem"),
     "certificate": ("certificate:Certificate", "Certificate of a saved result"),
     "validation": ("by_hand:Validation", "Answer of placer validate"),

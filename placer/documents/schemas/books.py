@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import UNSET, Meta, field
 
@@ -14,8 +14,9 @@ from placer.market.checks.differences import Change
 from placer.market.checks.doubts import Finding
 from placer.market.checks.groups import OfferGroup
 from placer.market.sources.capacity.aws_capacity import OfferedBlock
+from placer.market.sources.capacity.quotas import QuotaRow
 from placer.market.sources.changes import Changes
-from placer.market.sources.harvest import Origin
+from placer.market.sources.harvest import BookOrigin, Origin
 from placer.records import Count
 
 LeftOut = Annotated[dict[str, Count], Meta(description="Left out, by reason.")]
@@ -148,21 +149,6 @@ class Catalogs(Part, frozen=True, tag_field="schema", tag="placer.catalogs/v1"):
 
     catalogs: list[Book]
     folder: str
-
-
-class BookOrigin(Part, frozen=True, tag_field="schema", tag="placer.origin/v1"):
-    """The file origin.json beside a book that a command wrote.
-
-    Parameters
-    ----------
-    retrieved
-        In UTC.
-    """
-
-    retrieved: Moment
-    documents: list[Origin]
-    left_out: LeftOut
-    notes: list[str]
 
 
 class Layer(Named, frozen=True):
@@ -314,26 +300,6 @@ class Import(Part, frozen=True, tag_field="schema", tag="placer.import/v1"):
     links: Maybe[list[Anything]] = UNSET
 
 
-class QuotaRow(Part, frozen=True):
-    """A row of a quota file.
-
-    Parameters
-    ----------
-    machine
-        Machine types that count: patterns with | between; absent: all.
-    vcpus
-        Most vCPUs of all machines that match together, in place of gpus.
-    """
-
-    place: str
-    gpu: str
-    market: str
-    gpus: Count | None
-    scope: Maybe[Literal["each", "together"]] = UNSET
-    machine: Maybe[str] = UNSET
-    vcpus: Maybe[Count | None] = UNSET
-
-
 class ImportQuotas(Part, frozen=True, tag_field="schema", tag="placer.import-quotas/v1"):
     """Rows of a quota file, each of gpus or of vcpus. file is null where none was written.
 
@@ -344,7 +310,7 @@ class ImportQuotas(Part, frozen=True, tag_field="schema", tag="placer.import-quo
     """
 
     file: str | None
-    rows: list[QuotaRow]
+    rows: list[Annotated[QuotaRow, every_key(QuotaRow)]]
     left_out: Maybe[dict[str, int]] = UNSET
 
 

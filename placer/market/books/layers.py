@@ -4,7 +4,6 @@ later layers replace those of earlier ones.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from msgspec import Struct
 
 from placer.errors import PlacerError, unknown
 from placer.files.bounded_file import bounded
-from placer.market.books.csv_rows import MOST_BOOK_BYTES, file_columns, optional_columns
+from placer.market.books.csv_rows import MOST_BOOK_BYTES, file_columns, header_of, optional_columns
 from placer.market.books.folders import own_book_names, own_books, shipped_catalogs
 
 BOOK_FILES = (
@@ -30,8 +29,6 @@ BOOK_FILES = (
     "capacity.csv",
 )
 """The files that a layer may have, in the order in which they are read."""
-MOST_HEADER_BYTES = 4096
-"""Where the first line of a file of any name ends at the latest."""
 
 
 class LayerFile(Struct, frozen=True, kw_only=True):
@@ -163,17 +160,9 @@ def _single(path: Path) -> Layer:
     return Layer(name=path.stem, files={kind: LayerFile(path=path, data=data)})
 
 
-def _header(data: bytes) -> set[str]:
-    lines = data[:MOST_HEADER_BYTES].decode("utf-8-sig", errors="replace").splitlines()
-    try:
-        return set(next(csv.reader(lines[:1]), []))
-    except csv.Error:
-        return set()
-
-
 def _closest(data: bytes) -> str:
     """Name the file of a book that shares most columns with a header, and what it lacks."""
-    header = _header(data)
+    header = set(header_of(data))
     shared = {file: len(header & set(file_columns(file))) for file in BOOK_FILES}
     file = max(shared, key=lambda name: shared[name])
     if not shared[file]:
@@ -193,7 +182,7 @@ def _closest(data: bytes) -> str:
 
 
 def _kind_of(data: bytes) -> str | None:
-    header = _header(data)
+    header = set(header_of(data))
     if not header:
         return None
     for file in BOOK_FILES:

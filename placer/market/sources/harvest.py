@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from placer.records import Count
 
 FORMULA = ("=", "+", "-", "@")
 """A text that begins so is a formula to spreadsheets that open the book."""
@@ -18,6 +23,23 @@ class Origin:
     place: str
     sha256: str
     size_bytes: int
+
+
+class BookOrigin(Struct, frozen=True, kw_only=True, tag_field="schema", tag="placer.origin/v1"):
+    """The file origin.json beside a book that a command wrote.
+
+    Parameters
+    ----------
+    retrieved
+        In UTC.
+    left_out
+        Left out, by reason.
+    """
+
+    retrieved: Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+    documents: list[Origin]
+    left_out: dict[str, Count]
+    notes: list[str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

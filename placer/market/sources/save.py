@@ -17,7 +17,7 @@ from placer.errors import PlacerError, SourceError
 from placer.market.books.csv_rows import file_columns, optional_columns, read_rows
 from placer.market.books.folders import check_book_name, own_books
 from placer.market.books.layers import catalog_names
-from placer.market.sources.harvest import FORMULA, Cell, Harvest
+from placer.market.sources.harvest import FORMULA, BookOrigin, Cell, Harvest
 
 ORIGIN = "origin.json"
 """Beside the CSV files of a book: documents with digests, date, what was left out."""
@@ -150,15 +150,14 @@ def _write(harvest: Harvest, made: Path) -> None:
             writer.writerow(columns)
             writer.writerows([_text(row.get(column)) for column in columns] for row in rows)
             _sync(stream)
-    document = {
-        "schema": "placer.origin/v1",
-        "retrieved": datetime.now(UTC).isoformat(timespec="seconds"),
-        "documents": msgspec.to_builtins(harvest.origins),
-        "left_out": dict(harvest.left_out),
-        "notes": list(harvest.notes),
-    }
+    document = BookOrigin(
+        retrieved=datetime.now(UTC).isoformat(timespec="seconds"),
+        documents=list(harvest.origins),
+        left_out=dict(harvest.left_out),
+        notes=list(harvest.notes),
+    )
     with (made / ORIGIN).open("w", encoding="utf-8") as stream:
-        stream.write(json.dumps(document, indent=2) + "\n")
+        stream.write(json.dumps(msgspec.to_builtins(document), indent=2) + "\n")
         _sync(stream)
 
 

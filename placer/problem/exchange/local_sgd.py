@@ -13,11 +13,7 @@ from placer.problem.exchange.traits import Traits
 from placer.problem.placement import Exchange
 
 TRAITS = Traits(
-    transport="butterfly",
-    payload="checkpoints",
-    local_steps=True,
-    may_overlap=True,
-    quorum=True,
+    transport="butterfly", payload="checkpoints", local_steps=True, may_overlap=True, quorum=True
 )
 
 

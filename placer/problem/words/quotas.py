@@ -45,8 +45,7 @@ def read_quotas(path: Path, catalog: Catalog | None = None) -> tuple[Quota, ...]
         text = bounded(path, GIVE).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         raise PlacerError(
-            f"quota file '{path}' cannot be read ({type(error).__name__})",
-            GIVE,
+            f"quota file '{path}' cannot be read ({type(error).__name__})", GIVE
         ) from None
     if text.lstrip()[:1] in ("{", "["):
         names = [name for key, name in IMPORTERS.items() if f'"{key}"' in text]

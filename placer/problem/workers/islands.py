@@ -98,12 +98,7 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         return built
 
     def _built(
-        self,
-        offer: VmOffer,
-        gpu: Gpu,
-        machines: int,
-        part: StepPart,
-        wishes: PlanWishes,
+        self, offer: VmOffer, gpu: Gpu, machines: int, part: StepPart, wishes: PlanWishes
     ) -> Island | Refusal:
         if offer.nvlink_gb_per_s is not None:
             gpu = replace(gpu, nvlink_gb_per_s=offer.nvlink_gb_per_s)
@@ -143,11 +138,7 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         return wish.min_island_machines or 1, most
 
     def nearest(
-        self,
-        offer: VmOffer,
-        gpu: Gpu,
-        part: StepPart,
-        machines: int = MOST_ISLAND_MACHINES,
+        self, offer: VmOffer, gpu: Gpu, part: StepPart, machines: int = MOST_ISLAND_MACHINES
     ) -> tuple[int, Island | Refusal]:
         """Return the smallest island of an offer that can train the model, with its machines; if
         there is none, the one that lacks the least share of its memory.
@@ -175,12 +166,7 @@ class IslandQuestion(Struct, frozen=True, kw_only=True):
         return min(tried, key=lambda pair: pair[1].shortage)
 
     def _smallest(
-        self,
-        offer: VmOffer,
-        gpu: Gpu,
-        part: StepPart,
-        low: int,
-        fits: tuple[int, Island],
+        self, offer: VmOffer, gpu: Gpu, part: StepPart, low: int, fits: tuple[int, Island]
     ) -> tuple[int, Island]:
         """Return the smallest island above one that does not fit; the larger one fits."""
         while fits[0] - low > 1:  # more machines never need more memory each

@@ -188,15 +188,20 @@ def _answer(kind: str, asked: Asked, options: dict[str, Any]) -> tuple[dict[str,
 
 
 def _quotas(kind: str, book: Catalog, options: dict[str, Any]) -> None:
+    import msgspec
+
     from placer.cli.harvest import say_rest
     from placer.cli.output import console, print_json
     from placer.market.sources.capacity.quotas import QuotaRow
 
     rows, left_out = _stated(kind, book, options)
-    lines: list[Sequence[object]] = [QuotaRow._fields, *rows]
+    lines: list[Sequence[object]] = [
+        QuotaRow.__struct_fields__,
+        *map(msgspec.structs.astuple, rows),
+    ]
     path = None if options["dry_run"] else _written(options["output"], lines)
     if options["as_json"]:
-        named = [row._asdict() for row in rows]
+        named = msgspec.to_builtins(rows)
         document = {"schema": "placer.import-quotas/v1", "file": path, "rows": named}
         print_json({**document, "left_out": dict(left_out)})
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,26 +31,6 @@ MOST_DOCUMENTS = 3
 
 if TYPE_CHECKING:
     from placer.market.books.layers import Layer
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BookOrigin:
-    """What stands in the origin.json of a book, as `placer.market.sources.save` writes it."""
-
-    schema: str
-    retrieved: str
-    documents: list[Source]
-    left_out: dict[str, int]
-    notes: list[str]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
-    """One document that a book was made of."""
-
-    place: str
-    sha256: str
-    size_bytes: int
 
 
 @click.command("show", epilog="Example: placer catalog show default")
@@ -96,6 +75,7 @@ def _origin(layer: Layer) -> Any:
     import msgspec
 
     from placer.files.bounded_file import bounded
+    from placer.market.sources.harvest import BookOrigin
     from placer.market.sources.save import ORIGIN
 
     path: Path = next(iter(layer.files.values())).path.parent / ORIGIN

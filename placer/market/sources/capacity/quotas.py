@@ -12,11 +12,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from placer.errors import PlacerError, SourceError
 from placer.market.catalog import Catalog, VmOffer
 from placer.market.sources.capacity.asked import figure, rows_under
+from placer.records import Count
 
 MOST = 999_999_999
 """Most that a quota file can say: clouds write larger numbers where there is no limit."""
@@ -40,16 +43,26 @@ AZURE_TOTALS = {"cores": "on_demand", "lowprioritycores": "spot"}
 """Limits on the vCPUs of all machines of a region, and their market: spot ones have no other."""
 
 
-class QuotaRow(NamedTuple):
-    """A row of a quota file: at most so many GPUs or vCPUs."""
+class QuotaRow(Struct, frozen=True):
+    """A row of a quota file: at most so many GPUs or vCPUs of what matches.
+
+    Parameters
+    ----------
+    scope
+        Whether each place, GPU and market has the quota, or all together.
+    machine
+        Machine types that count: patterns with | between.
+    vcpus
+        Most vCPUs of all machines that match together, in place of gpus.
+    """
 
     place: str
     gpu: str = "*"
     market: str = "*"
-    gpus: int | None = None
-    scope: str = "together"
+    gpus: Count | None = None
+    scope: Literal["each", "together"] = "together"
     machine: str = "*"
-    vcpus: int | None = None
+    vcpus: Count | None = None
 
     @property
     def words(self) -> str:
@@ -137,8 +150,9 @@ def gcp_quotas(document: Any, book: Catalog, where: str) -> Found:
             else:
                 alone = match["spot"] or f"PREEMPTIBLE_{metric}" in named
                 place, market = region, "spot" if match["spot"] else "on_demand" if alone else "*"
-            scope = "together" if "*" in (place[-1], market) or machine != "*" else "each"
+            several = "*" in (place[-1], market) or machine != "*"
             gpus = _left(quota, "limit", "usage", where)
+            scope: Literal["each", "together"] = "together" if several else "each"
             rows.append(QuotaRow(place, gpu, market, gpus, scope, machine))
     return _some(rows, where, "give what 'gcloud compute regions describe' prints"), left_out
 

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 from placer.errors import PlacerError, SourceError
 from placer.market.sources.harvest import Origin
 from placer.market.sources.reading.deadline import within
-from placer.market.sources.reading.fetch import READ_SECONDS, is_url, load_client_library
-from placer.market.sources.reading.web_address import DIRECT, is_loopback
+from placer.market.sources.reading.fetch import READ_SECONDS, is_url, open_client
+from placer.market.sources.reading.web_address import is_loopback
 
 PAGE_SECONDS = 120.0
 """Longest time for one page."""
@@ -154,17 +154,7 @@ def pages(base: str, headers: Mapping[str, str] | None = None) -> Iterator[Pages
     PlacerError
         If httpx2 is missing.
     """
-    httpx2 = load_client_library()
-    try:
-        client = httpx2.Client(
-            headers=headers, timeout=READ_SECONDS, follow_redirects=False, mounts=DIRECT
-        )
-    except (ImportError, ValueError, httpx2.InvalidURL):
-        raise PlacerError(
-            "the proxy settings of this environment cannot be used",
-            "check HTTPS_PROXY and ALL_PROXY",
-        ) from None
-    with client:
+    with open_client(READ_SECONDS, headers) as client:
         yield Pages(client, base)
 
 

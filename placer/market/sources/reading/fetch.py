@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import zlib
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -96,14 +97,9 @@ def _read(place: str, most_bytes: int) -> bytes:
 def _download(
     place: str, shown: str, most_bytes: int, most_seconds: float, read_seconds: float
 ) -> bytes:
-    httpx2 = load_client_library()
-    try:
-        client = httpx2.Client(timeout=read_seconds, follow_redirects=False, mounts=DIRECT)
-    except (ImportError, ValueError, httpx2.InvalidURL):
-        raise PlacerError(
-            "the proxy settings of this environment cannot be used",
-            "check HTTPS_PROXY and ALL_PROXY",
-        ) from None
+    client = open_client(read_seconds)
+    import httpx2
+
     try:
         with client:
             return within(most_seconds, lambda: _body(client, place, shown, most_bytes))
@@ -160,13 +156,27 @@ def _bounded(answer: Any, shown: str, most_bytes: int) -> bytes:
     return bytes(content)
 
 
-def load_client_library() -> Any:
-    """Import httpx2; `PlacerError` if it is missing."""
+def open_client(read_seconds: float, headers: Mapping[str, str] | None = None) -> Any:
+    """Open an httpx2 client that follows no redirections.
+
+    Raises
+    ------
+    PlacerError
+        If httpx2 is missing, or the environment names proxies that cannot be used.
+    """
     try:
         import httpx2
     except ImportError:
         raise PlacerError("downloads need httpx2", install_line("online")) from None
-    return httpx2
+    try:
+        return httpx2.Client(
+            headers=headers, timeout=read_seconds, follow_redirects=False, mounts=DIRECT
+        )
+    except (ImportError, ValueError, httpx2.InvalidURL):
+        raise PlacerError(
+            "the proxy settings of this environment cannot be used",
+            "check HTTPS_PROXY and ALL_PROXY",
+        ) from None
 
 
 def _unpacked(data: bytes, place: str, most_bytes: int) -> bytes:
