@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import fsum
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from placer.cost_model.convergence import Multiplier, multiplier_of
 from placer.cost_model.diloco_losses import REPLICAS, times_samples_of
@@ -35,7 +36,7 @@ from placer.problem.exchange.phase import Phase, bytes_by_link
 from placer.problem.placement import Exchange, Placement, WorkerGroup
 from placer.problem.problem import Problem
 from placer.problem.workers.pool import Pool
-from placer.records import replace
+from placer.records import Amount, replace
 from placer.units import SECONDS_PER_HOUR, Interval, format_speed, format_usd
 from placer.workload.island import Refusal
 
@@ -88,13 +89,14 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 class DataPasses(Struct, frozen=True, kw_only=True):
     """How often a run reads the data of a store, which workers keep it on their disks after the
-    first time, and the samples/s that pass through all of them then and later.
+    first time, and the samples/s that pass through all of them then and later. All other figures
+    are means over the passes.
     """
 
-    passes: float
+    passes: Annotated[float, Meta(ge=1)]
     kept_by: tuple[str, ...]
-    first_samples_per_second: float
-    later_samples_per_second: float
+    first_samples_per_second: Amount
+    later_samples_per_second: Amount
 
 
 class Estimate(Struct, frozen=True, kw_only=True):

@@ -94,25 +94,6 @@ class Warn(Struct, frozen=True, kw_only=True):
     message: str
 
 
-class Verification(Struct, frozen=True, kw_only=True):
-    """What a second solver says of the same problem.
-
-    Notes
-    -----
-    ``verdict`` is ``agree`` (both proved, neither beats the other's bound), ``disagree`` (one has
-    what the other proved impossible) or ``open`` (no contradiction, but one of them proved
-    nothing); ``left_open`` then names the strategies that the second one did not finish.
-    """
-
-    solver: str
-    status: Status
-    value: float | None
-    bound: float | None
-    seconds: float
-    verdict: str
-    left_open: tuple[str, ...] = ()
-
-
 def total_bound(proofs: Iterable[ModeProof], objective: Objective) -> float | None:
     """Bound on all modes together: the best of theirs; None if one is not known, or none holds a
     placement.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from placer.documents.schemas.proofs import Verification
 from placer.errors import PlacerError
 from placer.records import replace
-from placer.solving.answer import SolveOptions, Status, Verification, Warn
+from placer.solving.answer import SolveOptions, Status, Warn
 from placer.solving.result import Result
 from placer.solving.solve import load_solver, solve
 from placer.units import format_plain, format_seconds
@@ -64,7 +65,7 @@ def verified(result: Result, verifier: str, options: SolveOptions) -> Result:
         status=second.status,
         value=second.value,
         bound=second.bound,
-        seconds=second.seconds,
+        seconds=round(second.seconds, 6),
         verdict="disagree"
         if _contradiction(result, second)
         else "agree"

@@ -19,13 +19,13 @@ from placer.documents.result_parts import (
     totals_document,
 )
 from placer.documents.schemas import RESULT_SCHEMA
-from placer.documents.schemas.proofs import BatchProof, BatchRow, BreakEven, ModeProof
+from placer.documents.schemas.proofs import BatchProof, BatchRow, BreakEven, ModeProof, Verification
 from placer.errors import InfeasibleError
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
 from placer.report.shown import Shown
-from placer.solving.answer import SolveOptions, Status, Verification, Warn
+from placer.solving.answer import SolveOptions, Status, Warn
 from placer.solving.confident_plan import ConfidentPlan, confident_document
 from placer.solving.price_risk import PriceRisk, price_risk_document
 from placer.units import SPEED_LEVEL
@@ -199,17 +199,9 @@ class Result(Shown):
                 "break_even": to_builtins(self.own_machines.break_even),
                 "idle": self.own_machines.idle,
             }
-        second = self.verification
-        if second is not None:
-            document["verification"] = {
-                "solver": second.solver,
-                "verdict": second.verdict,
-                "status": str(second.status),
-                "value": second.value,
-                "bound": second.bound,
-                "seconds": round(second.seconds, 6),
-                "left_open": list(second.left_open),
-            }
+        if self.verification is not None:
+            document["verification"] = to_builtins(self.verification)
+            document["verification"]["left_open"] = list(self.verification.left_open)
         return document
 
     def to_saved(self, *, whole: bool = False) -> dict[str, Any]:

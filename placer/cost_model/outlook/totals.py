@@ -6,13 +6,14 @@ from msgspec import Struct
 
 from placer.cost_model.estimate import Estimate
 from placer.problem.requirements import Requirements
+from placer.records import Natural
 from placer.units import SECONDS_PER_HOUR, Interval
 
 
 class Totals(Struct, frozen=True, kw_only=True):
     """What a number of samples, counted at equal progress, takes and costs; seconds and USD."""
 
-    samples: int
+    samples: Natural
     seconds: Interval
     usd: Interval
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from placer.cost_model.convergence import Multiplier
+from placer.cost_model.estimate import DataPasses
 from placer.cost_model.outlook.outlook import MonthOutlook, SpotOutlook
 from placer.cost_model.outlook.risk import Risk
 from placer.market.catalog import MARKETS
@@ -206,18 +207,6 @@ class Move(Part, frozen=True):
     bytes: Amount
     usd: Amount
     seconds: Amount
-
-
-class DataPasses(Part, frozen=True):
-    """Where local disks keep the data of a store after the first pass over it: how many passes
-    there are, who keeps it, and the samples/s in the first and in later ones. All other figures are
-    means over the passes.
-    """
-
-    passes: Annotated[float, Meta(ge=1)]
-    kept_by: list[str]
-    first_samples_per_second: Amount
-    later_samples_per_second: Amount
 
 
 class Estimate(Part, frozen=True):

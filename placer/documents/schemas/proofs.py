@@ -100,3 +100,24 @@ class BreakEven(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rented_usd_per_hour: float
     least_rented_usd_per_hour: float
     rented: str
+
+
+class Verification(Struct, frozen=True, kw_only=True):
+    """What a second solver (--verify) says of the same question.
+
+    Parameters
+    ----------
+    verdict
+        agree: both proved, neither beats the other's bound. disagree: one has what the other proved
+        impossible. open: no contradiction, but one of them proved nothing.
+    left_open
+        Strategies that the second solver did not finish.
+    """
+
+    solver: str
+    verdict: Literal["agree", "disagree", "open"]
+    status: Status
+    value: float | None
+    bound: float | None
+    seconds: float
+    left_open: tuple[str, ...] = ()

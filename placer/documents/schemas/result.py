@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta
 
+from placer.cost_model.outlook.totals import Totals
 from placer.documents.schemas.certificate import Certificate
 from placer.documents.schemas.parts import (
     BookData,
@@ -18,11 +19,17 @@ from placer.documents.schemas.parts import (
     Outlook,
     Part,
     Placement,
-    Range,
     Some,
     every_key,
 )
-from placer.documents.schemas.proofs import BatchProof, BatchRow, BreakEven, ModeProof, Status
+from placer.documents.schemas.proofs import (
+    BatchProof,
+    BatchRow,
+    BreakEven,
+    ModeProof,
+    Status,
+    Verification,
+)
 from placer.documents.schemas.request import Request, Wishes
 from placer.market.checks.outliers import Outlier
 from placer.market.price_interval import PriceInterval
@@ -47,24 +54,6 @@ class Search(Part, frozen=True):
     seconds: Amount
     candidates: Count
     nodes: Maybe[Count] = UNSET
-
-
-class SecondOpinion(Part, frozen=True):
-    """What a second solver (--verify) says; only there if one was asked.
-
-    Parameters
-    ----------
-    left_open
-        Strategies that the second solver did not finish.
-    """
-
-    solver: str
-    verdict: Literal["agree", "disagree", "open"]
-    status: str
-    value: float | None
-    bound: float | None
-    seconds: float
-    left_open: Maybe[list[str]] = UNSET
 
 
 class OwnMachines(Closed, frozen=True):
@@ -139,12 +128,9 @@ class PriceRisk(Part, frozen=True):
     cases: list[PriceCase]
 
 
-class Totals(Part, frozen=True):
+class WholeRun(Totals, frozen=True, kw_only=True):
     """Time and money for all samples of the request; null where it gives none."""
 
-    samples: Natural
-    seconds: Range
-    usd: Range
     tokens: Maybe[Natural] = UNSET
 
 
@@ -246,10 +232,10 @@ class Result(Part, frozen=True, tag_field="schema", tag="placer.result/v1"):
     outlook: Outlook | None
     notes: list[Message]
     speed_interval_level: Maybe[Annotated[Positive, Meta(le=1)]] = UNSET
-    verification: Maybe[SecondOpinion] = UNSET
+    verification: Maybe[Verification] = UNSET
     own_machines: Maybe[OwnMachines] = UNSET
     price_risk: Maybe[PriceRisk | None] = UNSET
-    totals: Maybe[Totals | None] = UNSET
+    totals: Maybe[WholeRun | None] = UNSET
     batch_proof: Maybe[BatchProof | None] = UNSET
     batches: Maybe[list[BatchRow]] = UNSET
     proof: Maybe[list[ModeProof]] = UNSET
