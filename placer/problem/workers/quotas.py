@@ -53,7 +53,7 @@ class WithQuotas(Question, frozen=True, kw_only=True, dict=True):
     def _launch_rows(self) -> tuple[CapacityRow, ...]:
         return tuple(row for row in self.catalog.capacity if row.region and row.share is not None)
 
-    def gpus_together(self, offer: VmOffer, supply: int | None) -> int:
+    def _gpus_together(self, offer: VmOffer, supply: int | None) -> int:
         """Return the GPUs of an offer that count together: those of its supply, which no quota
         covers, else of the quota.
         """
@@ -63,16 +63,12 @@ class WithQuotas(Question, frozen=True, kw_only=True, dict=True):
             return self._other_quota
         return self.quota(offer.place, offer.gpu, offer.market)
 
-    def machines_there(self, offer: VmOffer, gpus: int | None = None) -> int:
-        """Return the machines of an offer that quotas, stock and supply leave, each by itself.
+    def machines_there(self, offer: VmOffer) -> int:
+        """Return the machines of an offer that quotas, stock and supply leave, each by itself."""
+        return self._machines_of(offer, self._gpus_together(offer, self.supply(offer)))
 
-        Parameters
-        ----------
-        gpus
-            What `gpus_together` says; None: it is asked.
-        """
-        if gpus is None:
-            gpus = self.gpus_together(offer, self.supply(offer))
+    def _machines_of(self, offer: VmOffer, gpus: int) -> int:
+        """Return the same, of an offer whose GPUs that count together are known."""
         most = gpus // offer.gpu_count
         if offer.available is not None:
             most = min(most, offer.available)

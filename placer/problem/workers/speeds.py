@@ -166,14 +166,14 @@ class WithSpeeds(WithReading, frozen=True, kw_only=True, dict=True):
             most = self.batch / workers / asked.least_s
             alone, shared = (_at_most(rate, most) for rate in (alone, shared))
         supply = self.supply(offer)
-        gpus = self.gpus_together(offer, supply)
+        gpus = self._gpus_together(offer, supply)
         planned = built is not None and (workers is not None or inner is not None)
         return Pool(
             offer=offer,
             alone=alone,
             shared=shared,
             gpu_quota=gpus,
-            machines_there=self.machines_there(offer, gpus),
+            machines_there=self._machines_of(offer, gpus),
             host=self.averaging_class(offer, machines),
             machines=machines,
             inner=built.plan if built is not None and planned else None,

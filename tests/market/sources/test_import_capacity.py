@@ -576,18 +576,18 @@ def test_wrong_words_are_named(call: Call, words: tuple[str, ...], message: str)
 @pytest.mark.parametrize(
     ("kind", "document", "message"),
     [
-        ("gcp-advice", {"error": {"code": 403}}, "no list 'recommendations'"),
-        ("gcp-advice", {"recommendations": [{}]}, "recommendation 1: no scores"),
+        ("gcp-advice", {"error": {"code": 403}}, "no list of objects under 'rec"),
+        ("gcp-advice", {"recommendations": [{}]}, "answer.json: no scores"),
         (
             "gcp-advice",
             {"recommendations": [{"scores": {"obtainability": 9}}]},
-            "obtainability '9' is not from 0 to 1",
+            "share (their 'scores.obtainability') '9' is not from 0 to 1",
         ),
         (
             "gcp-advice",
             {"recommendations": [{**ADVICE["recommendations"][0], "scores": {
                 "obtainability": 0.5, "estimatedUptime": "soon"}}]},
-            "estimatedUptime 'soon' is no duration",
+            "is no duration: estimatedUptime soon",
         ),
         ("aws-scores", {"SpotPlacementScores": [{"Region": "us-east-1"}]}, "share (their "),
         ("aws-scores", {"SpotPlacementScores": []}, "the answer has no row for a book"),

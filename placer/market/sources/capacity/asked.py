@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -10,8 +11,12 @@ from typing import Any
 from placer.errors import PlacerError, SourceError, unknown
 from placer.files.json_text import parse_json
 from placer.market.catalog import Catalog, VmOffer
-from placer.market.sources.harvest import Origin
+from placer.market.sources.harvest import Origin, Row
 from placer.market.sources.reading.fetch import read_document
+from placer.market.sources.reading.mapped_rows import Found, Known, mapped_rows
+from placer.market.sources.reading.mapping import shipped_mapping
+from placer.market.sources.reading.records import parsed_records
+from placer.market.sources.reading.tally import Tally
 
 MOST_BYTES = 16 * 2**20
 """Largest answer of an interface that is read from a file."""
@@ -78,6 +83,45 @@ def read_json_answer(place: str) -> tuple[Any, Origin]:
         raise PlacerError(
             f"{place}: no JSON: {error}", "give the answer as it was printed"
         ) from None
+
+
+def mapped(
+    name: str,
+    document: Any,
+    where: str,
+    given: Mapping[str, Any],
+    known: Known,
+    tally: Tally | None = None,
+) -> list[Found]:
+    """Read an answer by a mapping that comes with placer."""
+    mapping = shipped_mapping(name)
+    records = parsed_records(document, mapping, where)
+    return list(mapped_rows(records, mapping, tally or Tally(skip_bad=False), given, None, known))
+
+
+def rows_for(
+    asked: Asked, name: str, document: Mapping[str, Any], book: Catalog, origin: Origin
+) -> tuple[list[Row], Counter[str]]:
+    """Read the rows of capacity of an answer by a mapping; count those of regions that no book
+    knows.
+    """
+    given = {
+        "instance_type": asked.offer.instance_type,
+        "device": asked.offer.gpu,
+        "machines": asked.machines,
+        "as_of": asked.as_of.isoformat(),
+        "region": asked.region,
+        "zone": asked.zone,
+    }
+    tally = Tally(skip_bad=False)
+    rows: list[Row] = []
+    for _, row, _ in mapped(name, document, origin.place, given, Known(), tally):
+        place = f"{row['provider']}/{row['region']}"
+        if place in book.regions:
+            rows.append(row)
+        else:
+            tally.leave_out("region that no book knows", place)
+    return rows, Counter(tally.reasons())
 
 
 def rows_under(document: Mapping[str, Any], key: str, where: str) -> list[Mapping[str, Any]]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from placer.market.catalog import Catalog
-from placer.market.sources.capacity.asked import Asked, day_of
+from placer.market.sources.capacity.asked import Asked, day_of, mapped, rows_for
 from placer.market.sources.harvest import Harvest, Origin, Row
-from placer.market.sources.reading.mapped_rows import Found, Known, mapped_rows
-from placer.market.sources.reading.mapping import shipped_mapping
-from placer.market.sources.reading.records import parsed_records
+from placer.market.sources.reading.mapped_rows import Known
 from placer.market.sources.reading.tally import Tally
 
 
@@ -20,18 +17,7 @@ def scores_harvest(
     document: Mapping[str, Any], asked: Asked, book: Catalog, origin: Origin
 ) -> Harvest:
     """Make rows of spot placement scores for the machines that were asked for."""
-    given = {
-        "instance_type": asked.offer.instance_type,
-        "device": asked.offer.gpu,
-        "machines": asked.machines,
-        "as_of": asked.as_of.isoformat(),
-    }
-    rows, left_out = [], Counter[str]()
-    for _, row, _ in _mapped("aws-scores", document, origin.place, given, Known()):
-        if f"aws/{row['region']}" in book.regions:
-            rows.append(row)
-        else:
-            left_out[f"region that no book knows: aws/{row['region']}"] += 1
+    rows, left_out = rows_for(asked, "aws-scores", document, book, origin)
     return Harvest(rows={"capacity.csv": rows}, origins=[origin], left_out=left_out)
 
 
@@ -76,7 +62,7 @@ def block_offers(
     tally = Tally(skip_bad=False)
     known = Known(gpus=book.gpus, machines=machines)
     found = []
-    for place, row, _ in _mapped(kind, document, where, {}, known, tally):
+    for place, row, _ in mapped(kind, document, where, {}, known, tally):
         day_of(row["start"], place)
         if row["place"] in book.regions:
             found.append(OfferedBlock(**row))  # type: ignore[arg-type]
@@ -84,16 +70,3 @@ def block_offers(
             tally.leave_out("region that no book knows", str(row["place"]))
     found.sort(key=lambda block: (block.usd_per_machine_hour, block.start, block.name))
     return found, tally.reasons()
-
-
-def _mapped(
-    name: str,
-    document: Any,
-    where: str,
-    given: Mapping[str, Any],
-    known: Known,
-    tally: Tally | None = None,
-) -> list[Found]:
-    mapping = shipped_mapping(name)
-    records = parsed_records(document, mapping, where)
-    return list(mapped_rows(records, mapping, tally or Tally(skip_bad=False), given, None, known))

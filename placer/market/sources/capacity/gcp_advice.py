@@ -6,8 +6,6 @@ Formats: compute.googleapis.com, advice.capacity and advice.capacityHistory (RES
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Mapping
 from datetime import date
 from typing import Any
@@ -17,18 +15,13 @@ import msgspec
 from placer.errors import PlacerError, SourceError
 from placer.market.capacity_table import ZoneCapacity, zone_capacity
 from placer.market.catalog import Catalog
-from placer.market.sources.capacity.asked import Asked, day_of, figure, rows_under
+from placer.market.sources.capacity.asked import Asked, day_of, figure, rows_for, rows_under
 from placer.market.sources.harvest import Harvest, Origin, Row
-from placer.records import replace
 
-BANDS = ((0.7, 1.0), (0.4, 0.7), (0.0, 0.4))
-"""What a score promises: high from 0.7, medium from 0.4, low below."""
-ADVICE = "Google Cloud advice.capacity"
 HISTORY = "Google Cloud advice.capacityHistory"
 LOW, HIGH = 0.1, 0.9
 """Quantiles of the price over time, as catalogs/columns.csv says."""
-SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
-LONGEST_S = 3600.0
+LONGEST_H = 1.0
 """An estimated uptime of an hour is the longest that the interface says: it bounds nothing."""
 
 
@@ -63,80 +56,33 @@ def history_request(asked: Asked) -> dict[str, Any]:
 def advice_harvest(
     document: Mapping[str, Any], asked: Asked, book: Catalog, origin: Origin
 ) -> Harvest:
-    """Make rows of an answer of advice.capacity.
-
-    Notes
-    -----
-    A score is the share, its band the range. An estimated uptime is the time after which half of
-    the gangs have lost machines, where it is shorter than the longest that the interface says.
+    """Make rows of an answer of advice.capacity, with survival in the shape that is known of the
+    class.
     """
-    left_out: Counter[str] = Counter()
-    rows: list[Row] = []
-    for number, found in enumerate(rows_under(document, "recommendations", origin.place), 1):
-        where = f"{origin.place}: recommendation {number}"
-        scores = found.get("scores")
-        if not isinstance(scores, dict):
-            raise SourceError(f"{where}: no scores", "give the answer as it was")
-        score = figure(scores, "obtainability", 0.0, 1.0, where)
-        shards = rows_under(found, "shards", where) if "shards" in found else []
-        zones = {str(shard.get("zone", "")).rpartition("/")[2] for shard in shards} - {""}
-        if len(zones) > 1:
-            left_out["advice about several zones together: a row is about one"] += 1
-            continue
-        zone = next(iter(zones), asked.zone)
-        region = zone.rpartition("-")[0] if zone else asked.region
-        if f"gcp/{region}" not in book.regions:
-            left_out[f"region that no book knows: gcp/{region[:40]}"] += 1
-            continue
-        low, high = next((low, high) for low, high in BANDS if score >= low)
-        placed = replace(asked, region=region, zone=zone)
-        rows.append(
-            {
-                "provider": "gcp",
-                "region": region,
-                "zone": zone,
-                "device": asked.offer.gpu,
-                "market": "spot",
-                "machines_asked": asked.machines,
-                "machines": asked.machines,
-                "share": score,
-                "share_low": min(low, score),
-                "share_high": max(high, score),
-                "basis": "published",
-                "source": f"{ADVICE} ({asked.offer.instance_type})",
-                "as_of": asked.as_of.isoformat(),
-                **_survival(scores.get("estimatedUptime"), placed, book, where),
-            }
-        )
-    return Harvest(rows={"capacity.csv": rows}, origins=[origin], left_out=left_out)
+    rows, left_out = rows_for(asked, "gcp-advice", document, book, origin)
+    return Harvest(
+        rows={"capacity.csv": [_surviving(row, book) for row in rows]},
+        origins=[origin],
+        left_out=left_out,
+    )
 
 
-def _survival(text: object, asked: Asked, book: Catalog, where: str) -> dict[str, float]:
-    """Return survival with such a median, in the shape that is known of the class; nothing where
-    the uptime bounds nothing.
-    """
-    if text is None:
-        return {}
-    match = SECONDS.fullmatch(str(text))
-    if match is None:
-        raise SourceError(
-            f"{where}: estimatedUptime '{str(text)[:40]}' is no duration",
-            "give the answer as the provider wrote it",
-        )
-    seconds = float(match[1])
-    if not 0 < seconds < LONGEST_S:
-        return {}
+def _surviving(row: Row, book: Catalog) -> Row:
+    """Return a row with survival of such a median; as it is where the uptime bounds nothing."""
+    hours = float(row.get("survival_b_h") or 0)
+    if not 0 < hours < LONGEST_H:
+        return {name: cell for name, cell in row.items() if name != "survival_b_h"}
     known: ZoneCapacity = zone_capacity(
         book.capacity,
         provider="gcp",
-        region=asked.region,
-        zone=asked.zone,
-        device=asked.offer.gpu,
+        region=str(row["region"]),
+        zone=str(row["zone"]),
+        device=str(row["device"]),
         market="spot",
     )
-    shapes = [row.survival_a for row in known.stays if row.survival_a is not None]
+    shapes = [stay.survival_a for stay in known.stays if stay.survival_a is not None]
     a = shapes[-1] if shapes else 1.0
-    return {"survival_a": a, "survival_b_h": seconds / 3600 / (2 ** (1 / a) - 1)}
+    return {**row, "survival_a": a, "survival_b_h": hours / (2 ** (1 / a) - 1)}
 
 
 def history_harvest(
