@@ -158,9 +158,7 @@ class DeviceFacts:
     gpu: str
     device: str
     device_name: str
-    driver: str | None
-    clock_mhz: float | None
-    memory_clock_mhz: float | None
+    driver: GpuDriver
     threads: int
     torch: str
 
@@ -181,18 +179,20 @@ def choose_device(name: str | None) -> Any:
         device = torch.device(name)
     except RuntimeError:
         raise PlacerError(f"unknown device '{name}'", known) from None
-    if device.type not in ("cpu", "cuda", "mps"):
-        raise PlacerError(f"device '{name}' cannot be measured", known)
-    count = torch.cuda.device_count() if cuda else 0
-    if device.type == "cuda" and (device.index or 0) >= count:
-        raise PlacerError(
-            f"there is no device '{name}': PyTorch {torch.__version__} sees {count} CUDA devices",
-            "try --device cpu",
-        )
-    if device.type == "mps" and not mps:
-        raise PlacerError("there is no device 'mps' on this machine", "try --device cpu")
-    words = (device.type, device.index or 0) if device.type == "cuda" else (device.type,)
-    return torch.device(*words)
+    count, index = torch.cuda.device_count() if cuda else 0, device.index or 0
+    match device.type:
+        case "cpu":
+            return torch.device("cpu")
+        case "cuda" if index < count:
+            return torch.device("cuda", index)
+        case "mps" if mps:
+            return torch.device("mps")
+        case "cuda":
+            words = f"PyTorch {torch.__version__} sees {count} CUDA devices"
+            raise PlacerError(f"there is no device '{name}': {words}", "try --device cpu")
+        case "mps":
+            raise PlacerError("there is no device 'mps' on this machine", "try --device cpu")
+    raise PlacerError(f"device '{name}' cannot be measured", known)
 
 
 def facts(device: Any) -> DeviceFacts:
@@ -210,9 +210,7 @@ def facts(device: Any) -> DeviceFacts:
         gpu=gpu,
         device=str(device),
         device_name=name,
-        driver=driver.version,
-        clock_mhz=driver.clock_mhz,
-        memory_clock_mhz=driver.memory_clock_mhz,
+        driver=driver,
         threads=torch.get_num_threads(),
         torch=str(torch.__version__),
     )

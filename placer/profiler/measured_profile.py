@@ -84,9 +84,9 @@ def measurement_of(
         gpu=facts.gpu,
         device=facts.device,
         device_name=facts.device_name,
-        driver=facts.driver,
-        clock_mhz=facts.clock_mhz,
-        memory_clock_mhz=facts.memory_clock_mhz,
+        driver=facts.driver.version,
+        clock_mhz=facts.driver.clock_mhz,
+        memory_clock_mhz=facts.driver.memory_clock_mhz,
         threads=facts.threads,
         precision=findings.precision,
         torch=facts.torch,
@@ -220,9 +220,9 @@ def profile_of(
     """
     frameworks = {row.framework: row for row in (*(old.efficiency if old else ()), *efficiency)}
     main = main_measurement(measurements) if measurements else None
-    memory, host, source = None, None, ""
+    memory = main and main.best.device_memory_bytes
+    host, source = main and main.best.host_memory_bytes, ""
     if main is not None:
-        memory, host = main.best.device_memory_bytes, main.best.host_memory_bytes
         source = (
             f"measured on {main.device_name}, {main.precision}, batch {main.knee_batch_size:,}, "
             f"torch {main.torch}, {main.date}"

@@ -62,16 +62,15 @@ def confident(result: Result, solver: str, options: SolveOptions) -> ConfidentPl
     """
     wish = result.problem.requirements
     found = candidates(result, solver, options)
-    tried = _Scenarios(result.problem, found.placements, SEED, DRAWS)
-    asked = wish.confidence or 0.0
-    floor = wish.floor_samples_per_second or 0.0
+    tried, checked, fresh = (
+        _Scenarios(result.problem, found.placements, seed, draws)
+        for seed, draws in ((SEED, DRAWS), (CHECK_SEED, CHECKED), (FRESH_SEED, CHECKED))
+    )
+    asked, floor = wish.confidence or 0.0, wish.floor_samples_per_second or 0.0
     runs = _tried(_ladders(found.placements, floor, objective_of(wish)), tried)
-    checked = _Scenarios(result.problem, found.placements, CHECK_SEED, CHECKED)
-    fresh = _Scenarios(result.problem, found.placements, FRESH_SEED, CHECKED)
+    best = _undominated(tried, runs)
     kept: dict[tuple[int, ...], Runs] = {}
-    for ladder in sorted(
-        _undominated(tried, runs), key=lambda ladder: tried.rank(runs[ladder], asked, ladder)
-    ):
+    for ladder in sorted(best, key=lambda ladder: tried.rank(runs[ladder], asked, ladder)):
         kept[ladder] = checked.run(ladder)
         if allowance.current().spent:
             break
@@ -150,21 +149,15 @@ def _ladders(
 
     certain = [at for at, each in enumerate(found) if each.certain]
     certain = sorted(certain, key=spent)[:MOST_CERTAIN]
-    seen: set[tuple[int, ...]] = set()
+    ladders: dict[tuple[int, ...], None] = {}
     for faster in speeds(objective):
-        spot = [
-            at
-            for at, each in enumerate(found)
-            if not each.certain and each.speed >= faster * floor * (1 - ROUNDING)
-        ]
+        least = faster * floor * (1 - ROUNDING)
+        spot = [at for at, each in enumerate(found) if not each.certain and each.speed >= least]
         spot.sort(key=spent)
         others = sorted(spot, key=lambda at: found[at].usd_per_sample)
         for first in _begun(spot, others):
-            for last in ((), *((at,) for at in certain)):
-                ladder = (*first, *last)
-                if ladder not in seen:
-                    seen.add(ladder)
-                    yield ladder
+            ladders |= dict.fromkeys([first, *((*first, at) for at in certain)])
+    yield from ladders
     yield from ((at,) for at in certain)
 
 

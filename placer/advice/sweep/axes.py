@@ -62,12 +62,9 @@ def parse_axis(text: str) -> Axis:
             f"over '{text}' gives no values",
             f"write {what or 'WHAT'}=LOW..HIGH or {what or 'WHAT'}=a,b,c",
         )
-    axes = (
-        _spread(what, values, text)
-        if ".." in values
-        else [value.strip() for value in values.split(",") if value.strip()]
-    )
-    words = tuple(dict.fromkeys(f"{what}={value}" for value in axes))
+    listed = [value.strip() for value in values.split(",") if value.strip()]
+    spread = _spread(what, values, text) if ".." in values else listed
+    words = tuple(dict.fromkeys(f"{what}={value}" for value in spread))
     parse_changes(words)
     return Axis(what=what, words=words)
 
