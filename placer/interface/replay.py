@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from placer.advice.policy.job import (
+from placer.advice.policy.replay import Replay
+from placer.advice.policy.replay import replay as replay_trace
+from placer.advice.policy.trace import (
     CHECKPOINT_GIB,
     EFFICIENCY,
     EXCHANGE_GIB_PER_H,
@@ -13,10 +15,8 @@ from placer.advice.policy.job import (
     RESTART_H,
     Job,
     Market,
+    trace_of,
 )
-from placer.advice.policy.replay import Replay
-from placer.advice.policy.replay import replay as replay_trace
-from placer.advice.policy.trace import trace_of
 from placer.advice.policy.zone_prices import (
     ZonePrices,
     catalog_prices,

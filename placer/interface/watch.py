@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from placer.advice.policy.job import (
+from placer.advice.policy.trace import (
     CHECKPOINT_GIB,
     EFFICIENCY,
     EXCHANGE_GIB_PER_H,

@@ -10,11 +10,11 @@ import math
 import numpy as np
 import pytest
 
-from placer.advice.policy.job import Job, Market, Observation, lives_h, steady
 from placer.advice.policy.offline_optimum import offline_bound, offline_optimum
 from placer.advice.policy.policies import POLICIES, fixed, migrate, on_demand, span, step
 from placer.advice.policy.replay import simulate, starts_of, ticks_of
 from placer.advice.policy.state import State, changed, hours_for, ran, start, work_in
+from placer.advice.policy.trace import Job, Market, Observation, lives_h, steady
 from placer.errors import PlacerError
 from placer.records import replace
 

@@ -31,10 +31,10 @@ import numpy.typing as npt
 from ledger import markdown
 
 from placer.cost_model.capacity import forecast as model
+from placer.cost_model.capacity.launch_forecast import best_sets
 from placer.cost_model.capacity.scenarios import RESIDUAL, Likeness, latent, launchable, unlike_day
 from placer.cost_model.capacity.supply import ENDS, chance_of
 from placer.cost_model.capacity.survival import stay_of
-from placer.cost_model.capacity.zone_sets import best_sets
 from placer.market.capacity_table import class_rows, zone_capacity
 from placer.records import replace
 

@@ -25,11 +25,10 @@ from statistics import fmean
 import numpy as np
 from ledger import markdown
 
-from placer.advice.policy.job import Job, Market
 from placer.advice.policy.policies import policy_named, step
 from placer.advice.policy.replay import Replay, replay, starts_of
 from placer.advice.policy.state import start
-from placer.advice.policy.trace import Trace, trace_of
+from placer.advice.policy.trace import Job, Market, Trace, trace_of
 from placer.advice.policy.zone_prices import (
     ZonePrices,
     catalog_prices,

@@ -19,8 +19,7 @@ import torch
 
 from placer.profiler.builtin import builtin
 from placer.profiler.steps.statistics import MedianInterval
-from placer.profiler.steps.stopwatch import Stopwatch, stopwatch
-from placer.profiler.steps.timing import Effort, Timing, measure
+from placer.profiler.steps.timing import Effort, Stopwatch, Timing, measure, stopwatch
 from placer.profiler.steps.training_step import TrainingStep
 from placer.profiler.workload import Workload
 

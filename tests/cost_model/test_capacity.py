@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placer.cost_model.capacity import zone_sets
+from placer.cost_model.capacity import launch_forecast
 from placer.cost_model.capacity.forecast import (
     LEADS_H,
     expected_now,
@@ -19,8 +19,8 @@ from placer.cost_model.capacity.forecast import (
     forecast,
     weights_at,
 )
+from placer.cost_model.capacity.launch_forecast import best_sets
 from placer.cost_model.capacity.scenarios import DAY, Likeness, latent, launchable, unlike_day
-from placer.cost_model.capacity.zone_sets import best_sets
 from placer.errors import PlacerError
 
 USUAL = np.array([0.3, 0.1, 0.1, 0.1, 0.4])
@@ -197,6 +197,6 @@ def test_many_zones_grow_from_the_best_smaller_sets(monkeypatch: pytest.MonkeyPa
     """
     machines = np.random.default_rng(4).integers(0, 5, (200, 10))
     whole = best_sets(machines, 7, 4)
-    monkeypatch.setattr(zone_sets, "MOST_SETS", 5)
+    monkeypatch.setattr(launch_forecast, "MOST_SETS", 5)
     grown = best_sets(machines, 7, 4)
     assert [one.together for one in grown] == pytest.approx([one.together for one in whole])

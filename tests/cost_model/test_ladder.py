@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from placer.cost_model.capacity.ladder import Rung, climb
-from placer.cost_model.capacity.paths import state_paths
+from placer.cost_model.capacity.scenarios import state_paths
 
 
 def rung(there: list[int], rate: float = 1.0, usd: float = 1.0, start_h: float = 0.0) -> Rung:

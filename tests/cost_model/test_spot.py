@@ -18,12 +18,12 @@ from placer.cost_model.outlook.interruptions import (
     rates_per_month,
     together,
 )
-from placer.cost_model.outlook.losses import expected_share
-from placer.cost_model.outlook.spot import (
+from placer.cost_model.outlook.losses import (
     OBSERVED_CORRELATION,
     Correlation,
     chance_all_lost,
     chance_any_lost,
+    expected_share,
 )
 from placer.errors import PlacerError
 from placer.records import replace

@@ -22,14 +22,15 @@ from placer.documents.schemas import schema_text
 from placer.documents.validate import examine_document
 from placer.errors import PlacerError
 from placer.profiler.host.averaging import HostMeasurement, HostPoint
-from placer.profiler.host.cost_fit import fit, student
 from placer.profiler.host.overlay import (
     ALIKE,
     REFERENCE_S_PER_GB,
     REFERENCE_S_PER_TENSOR,
     HostReport,
+    fit,
     host_class,
     host_report,
+    student,
     warnings_of,
 )
 from placer.profiler.host.summing import SumPoint, measure_sums, sum_once

@@ -14,11 +14,9 @@ from placer.errors import PlacerError
 from placer.profiler.devices import choose_device
 from placer.profiler.steps import memory
 from placer.profiler.steps.batch_sizes import Findings
-from placer.profiler.steps.precision import check_precision, products
 from placer.profiler.steps.session import Plan, Session, loading_seconds_per_sample, samples_in
-from placer.profiler.steps.stopwatch import Stopwatch, phases, stopwatch
-from placer.profiler.steps.timing import Effort, Timing, measure
-from placer.profiler.steps.training_step import TrainingStep
+from placer.profiler.steps.timing import Effort, Stopwatch, Timing, measure, phases, stopwatch
+from placer.profiler.steps.training_step import TrainingStep, check_precision, products
 from placer.profiler.torch_import import OutOfMemory, translate_failures
 from placer.profiler.workload import Workload
 from placer.records import replace

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from placer.errors import PlacerError
 from placer.profiler.steps.batch_sizes import Findings, search
 from placer.profiler.steps.statistics import is_flat, knee, median_interval, quartiles, ranks
-from placer.profiler.steps.stopwatch import Stopwatch
-from placer.profiler.steps.timing import Effort, Timing, measure, warm_up
+from placer.profiler.steps.timing import Effort, Stopwatch, Timing, measure, warm_up
 from placer.profiler.torch_import import OutOfMemory
 
 SECONDS = st.floats(min_value=1e-6, max_value=1e3, allow_nan=False)

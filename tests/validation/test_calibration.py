@@ -31,8 +31,7 @@ from placer.validation.calibration.calibrate import calibrate
 from placer.validation.calibration.equations import Equations
 from placer.validation.calibration.least_squares import solve
 from placer.validation.calibration.parameters import overlay_of
-from placer.validation.calibration.quality import left_out_errors
-from placer.validation.calibration.report import CalibrationReport
+from placer.validation.calibration.quality import CalibrationReport, left_out_errors
 from placer.validation.calibration.runs import MeasuredRun, read_runs
 from placer.workload.constants import PUBLISHED, HostConstants
 from placer.workload.overlay import (

@@ -15,8 +15,7 @@ from placer.errors import PlacerError
 from placer.market.catalog import Catalog
 from placer.problem.exchange import STRATEGIES, traits
 from placer.problem.exchange.phase import bytes_by_link
-from placer.validation.simulation.event_loop import Loop, Process
-from placer.validation.simulation.flows import Fluid, Port
+from placer.validation.simulation.flows import Fluid, Loop, Port, Process
 from placer.validation.simulation.replay import EXCHANGES, ROUNDS, Simulation, replay
 from placer.validation.simulation.scene import Noise
 

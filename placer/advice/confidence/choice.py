@@ -17,8 +17,7 @@ import numpy as np
 
 from placer.advice.confidence.candidates import Candidate, candidates, speeds
 from placer.cost_model.capacity.ladder import Rung, Runs, climb
-from placer.cost_model.capacity.paths import state_paths
-from placer.cost_model.capacity.scenarios import launchable
+from placer.cost_model.capacity.scenarios import launchable, state_paths
 from placer.cost_model.capacity.supply import Stock, chances_of, likeness_of
 from placer.cost_model.estimate import Estimate, evaluate
 from placer.cost_model.objective import Objective, objective_of

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from placer.advice.policy.job import Job, Market
+from placer.advice.policy.trace import Job, Market
 
 Array = npt.NDArray[Any]
 MOST_LEVELS = 5_000

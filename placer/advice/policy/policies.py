@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from placer.advice.policy.job import Job, Market, Observation
 from placer.advice.policy.state import (
     EPSILON_H,
     Machines,
@@ -17,6 +16,7 @@ from placer.advice.policy.state import (
     ran,
     work_in,
 )
+from placer.advice.policy.trace import Job, Market, Observation
 from placer.records import replace
 
 Rule = Callable[[State, Observation, float, Job, Market], Machines]

@@ -11,11 +11,10 @@ from itertools import chain, islice
 from statistics import fmean
 from typing import Any
 
-from placer.advice.policy.job import Job, Market, Observation
 from placer.advice.policy.offline_optimum import offline_bound, offline_optimum
 from placer.advice.policy.policies import POLICIES, Policy, Rule, policy_named, step
 from placer.advice.policy.state import State, start
-from placer.advice.policy.trace import Trace
+from placer.advice.policy.trace import Job, Market, Observation, Trace
 from placer.advice.runner.runner import Opener, answers, here
 from placer.errors import PlacerError, unknown
 from placer.records import replace

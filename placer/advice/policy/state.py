@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from placer.advice.policy.job import Job, Market, Observation
+from placer.advice.policy.trace import Job, Market, Observation
 from placer.records import replace
 
 Machines = tuple[int, ...]

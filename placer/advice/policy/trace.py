@@ -1,7 +1,10 @@
-"""Capacity and prices of zones on a grid of ticks."""
+"""One training job with a deadline, the market in which a policy places it, and capacity and prices
+of its zones on a grid of ticks.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,11 +12,192 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from placer.advice.policy.job import Job, Observation, observed
 from placer.errors import PlacerError
 from placer.market.launch_log import LaunchLog
 
 Array = npt.NDArray[Any]
+RESTART_H = 0.2
+"""Hours that new machines are paid before they work: start, image, checkpoint (assumed)."""
+REFORM_H = 0.05
+"""Hours that an island is paid without work when its number of machines changes (assumed)."""
+EFFICIENCY = 0.95
+"""Speed of a job in several places over that in one, with local steps (assumed)."""
+QUORUM = 0.5
+"""Share of the machines below which the job stands still (assumed)."""
+CHECKPOINT_GIB = 50.0
+EXCHANGE_GIB_PER_H = 16.0
+MOST_MACHINES = 4_096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """Work that so many machines together do in ``work_h`` hours, and the deadline.
+
+    Notes
+    -----
+    Half of the machines do half of the work in an hour; below ``quorum`` they do none. In several
+    places the speed is ``efficiency`` times that, and never more than that of all machines.
+    ``checkpoint_gib`` goes to each new place, ``exchange_gib_per_h`` to and from every place but
+    one while there are several.
+    """
+
+    machines: int
+    work_h: float
+    deadline_h: float
+    restart_h: float = RESTART_H
+    reform_h: float = REFORM_H
+    efficiency: float = EFFICIENCY
+    quorum: float = QUORUM
+    checkpoint_gib: float = CHECKPOINT_GIB
+    exchange_gib_per_h: float = EXCHANGE_GIB_PER_H
+
+    def __post_init__(self) -> None:
+        """Refuse a job that not even on-demand machines finish."""
+        if not 1 <= self.machines <= MOST_MACHINES:
+            raise PlacerError(
+                f"a job of {self.machines} machines", f"give 1 to {MOST_MACHINES:,} machines"
+            )
+        for name in ("work_h", "deadline_h"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise PlacerError(
+                    f"{name} {getattr(self, name)} is not a number of hours", "give hours above 0"
+                )
+        for name in ("restart_h", "reform_h", "checkpoint_gib", "exchange_gib_per_h"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise PlacerError(f"{name} {getattr(self, name)} is not possible", "give 0 or more")
+        for name in ("efficiency", "quorum"):
+            if not 0 < getattr(self, name) <= 1:
+                raise PlacerError(
+                    f"{name} {getattr(self, name)} is not a share", "give more than 0, at most 1"
+                )
+        if self.deadline_h < self.work_h + self.restart_h - 1e-9:
+            raise PlacerError(
+                f"{self.work_h:g} h of work and a start of {self.restart_h:g} h do not fit in "
+                f"{self.deadline_h:g} h",
+                "give a later deadline, or more machines",
+            )
+
+    def speed(self, working: float, places: int) -> float:
+        """Return the hours of work done in one hour.
+
+        Parameters
+        ----------
+        working
+            Machines at work.
+        places
+            Places in which machines are held.
+
+        Examples
+        --------
+        >>> job = Job(machines=16, work_h=24, deadline_h=30)
+        >>> job.speed(16, 1), job.speed(16, 2), job.speed(8, 1)
+        (1.0, 0.95, 0.5)
+        """
+        whole = working / self.machines * (self.efficiency if places > 1 else 1.0)
+        return min(1.0, whole)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Market:
+    """Zones with spot machines, and one place with on-demand machines.
+
+    Notes
+    -----
+    Places are the zones in order, and last the on-demand place. ``egress_usd_per_gib`` has the
+    shape (places, places). On-demand machines are taken to be there whenever they are wanted.
+    """
+
+    zones: tuple[str, ...]
+    on_demand_place: str
+    on_demand_usd_per_hour: float
+    egress_usd_per_gib: tuple[tuple[float, ...], ...]
+    source: str = ""
+
+    @property
+    def on_demand(self) -> int:
+        """Number of the on-demand place."""
+        return len(self.zones)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Names of all places."""
+        return (*self.zones, f"{self.on_demand_place} (on-demand)")
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What is known when a tick begins; one entry a zone.
+
+    Notes
+    -----
+    ``launched``: spot machines that there are. ``steady``: the fewest of the last half hour.
+    ``life_h``: how long enough machines have lasted lately. ``usd_per_hour``: price of one.
+    """
+
+    launched: tuple[int, ...]
+    steady: tuple[int, ...]
+    life_h: tuple[float, ...]
+    usd_per_hour: tuple[float, ...]
+
+
+STEADY_TICKS, STEADY_H = 3, 0.5
+"""Ticks and hours over which machines must be there before a job that runs takes them."""
+MEMORY_H = 48.0
+"""Hours over which lives are averaged."""
+PRIOR_H = 3.0
+"""One life of so many hours is assumed before any is seen."""
+
+
+def steady(launched: Array, tick_h: float) -> Array:
+    """Return the fewest machines of the last half hour, at least of three ticks, at each tick;
+    shape (ticks, zones).
+    """
+    built: Array = launched.copy()
+    for back in range(1, max(STEADY_TICKS, round(STEADY_H / tick_h))):
+        built[back:] = np.minimum(built[back:], launched[: len(launched) - back])
+    return built
+
+
+def lives_h(enough: Array, tick_h: float, memory_h: float = MEMORY_H) -> Array:
+    """Return how long enough machines have lasted lately, at each tick; hours.
+
+    Parameters
+    ----------
+    enough
+        Whether there were enough; shape (ticks, zones).
+    tick_h, memory_h
+        Hours of a tick and of the memory.
+
+    Notes
+    -----
+    (hours with enough + 3) / (ends + 1): the mean life with one life of 3 h assumed.
+    """
+    back = max(1, round(memory_h / tick_h))
+    ends = np.zeros(enough.shape, dtype=float)
+    ends[1:] = enough[:-1] & ~enough[1:]
+
+    def recent(values: Array, last: int) -> Array:
+        total = np.cumsum(values, axis=0, dtype=float)
+        built: Array = total.copy()
+        built[last:] -= total[:-last]
+        return built
+
+    built: Array = (recent(enough, back + 1) * tick_h + PRIOR_H) / (recent(ends, back) + 1.0)
+    return built
+
+
+def observed(launched: Array, usd_per_hour: Array, tick_h: float, job: Job) -> list[Observation]:
+    """Return what is known at each tick of some launches; shapes (ticks, zones)."""
+    enough = launched >= min(job.machines, int(launched.max(initial=1)))
+    columns = (launched, steady(launched, tick_h), lives_h(enough, tick_h), usd_per_hour)
+    return [
+        Observation(
+            launched=tuple(there), steady=tuple(held), life_h=tuple(lives), usd_per_hour=tuple(usd)
+        )
+        for there, held, lives, usd in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+
+
 LEAST_TICK_H = 1 / 60
 MOST_TICKS = 200_000
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from placer.advice.policy.job import MEMORY_H, Job, Market, Observation, observed
 from placer.advice.policy.policies import decide, span
 from placer.advice.policy.state import State, after_losses, checkpoint_usd, ran, start
+from placer.advice.policy.trace import MEMORY_H, Job, Market, Observation, observed
 from placer.errors import PlacerError, unknown
 from placer.files.growing_file import Line
 from placer.market.launch_log import observation, zones_of

@@ -14,8 +14,7 @@ from placer.advice.runner.runner import Runner, answers, here, interrupts
 from placer.advice.sweep.answer import Row, Sweep
 from placer.advice.sweep.axes import Axis, points_of
 from placer.advice.sweep.file import SCHEMA, append, open_points, question_digest
-from placer.advice.worlds.scenario import apply
-from placer.advice.worlds.wish_changes import set_wish
+from placer.advice.worlds.scenario import apply, set_wish
 from placer.errors import PlacerError
 from placer.problem.problem import Problem
 from placer.problem.words.changes import parse_changes

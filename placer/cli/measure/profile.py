@@ -165,8 +165,8 @@ def _prepared(typed: str, words: dict[str, Any]) -> tuple[Profiling, str]:
     from placer.profiler.devices import choose_device
     from placer.profiler.efficiency import FRAMEWORKS, published_efficiency
     from placer.profiler.profiling import Profiling
-    from placer.profiler.steps.precision import default_precision
     from placer.profiler.steps.session import Plan
+    from placer.profiler.steps.training_step import default_precision
     from placer.profiler.target import load_target
     from placer.profiler.workload import Workload
     from placer.units import parse_count

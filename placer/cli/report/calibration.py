@@ -11,8 +11,7 @@ from placer.cli.screen.tables import Sheet
 from placer.units import counted, format_plain
 from placer.validation.calibration.outcome import Fitted
 from placer.validation.calibration.parameters import LINK, RATE, Parameter
-from placer.validation.calibration.quality import Check
-from placer.validation.calibration.report import CalibrationReport
+from placer.validation.calibration.quality import CalibrationReport, Check
 
 
 def print_calibration(console: Console, got: CalibrationReport) -> None:

@@ -19,9 +19,15 @@ from placer.cost_model.outlook.interruptions import (
     rates_per_month,
     together,
 )
-from placer.cost_model.outlook.losses import Losses, chance_per_month, expected_share, kept_share
+from placer.cost_model.outlook.losses import (
+    Losses,
+    chance_all_lost,
+    chance_any_lost,
+    chance_per_month,
+    expected_share,
+    kept_share,
+)
 from placer.cost_model.outlook.risk import Gang, Risk, gang_of, machine_groups, risk_of
-from placer.cost_model.outlook.spot import chance_all_lost, chance_any_lost
 from placer.problem.admitted_exchanges import exchanges, server_offer
 from placer.problem.data.datasets import needs_place
 from placer.problem.placement import Placement, WorkerGroup

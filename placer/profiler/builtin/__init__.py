@@ -7,9 +7,13 @@ from types import MappingProxyType
 
 from placer.errors import unknown
 from placer.profiler.builtin.gnn import molecule_network
-from placer.profiler.builtin.lstm import word_language_model
 from placer.profiler.builtin.resnet import cnn_small, resnet50_like
-from placer.profiler.builtin.transformer import bert_base_like, transformer_560m, transformer_small
+from placer.profiler.builtin.transformer import (
+    bert_base_like,
+    transformer_560m,
+    transformer_small,
+    word_language_model,
+)
 from placer.profiler.workload import Workload
 
 BUILTINS: Mapping[str, Callable[[], Workload]] = MappingProxyType(

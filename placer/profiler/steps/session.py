@@ -14,10 +14,13 @@ from typing import Any
 from placer.errors import PlacerError
 from placer.profiler.steps import memory
 from placer.profiler.steps.batch_sizes import LARGEST_BATCH, Findings, search
-from placer.profiler.steps.precision import check_precision, products
-from placer.profiler.steps.stopwatch import stopwatch
-from placer.profiler.steps.timing import Effort, Timing, measure
-from placer.profiler.steps.training_step import FunctionStep, TrainingStep
+from placer.profiler.steps.timing import Effort, Timing, measure, stopwatch
+from placer.profiler.steps.training_step import (
+    FunctionStep,
+    TrainingStep,
+    check_precision,
+    products,
+)
 from placer.profiler.torch_import import OutOfMemory, load_torch, translate_failures
 from placer.profiler.workload import StepFunction, Workload
 from placer.records import replace

@@ -17,8 +17,12 @@ from placer.validation.calibration.least_squares import solve
 from placer.validation.calibration.local_run import local_report
 from placer.validation.calibration.outcome import finished, fitted_figures
 from placer.validation.calibration.parameter_choice import Pair
-from placer.validation.calibration.quality import check_runs, not_fitted, warnings_of
-from placer.validation.calibration.report import CalibrationReport
+from placer.validation.calibration.quality import (
+    CalibrationReport,
+    check_runs,
+    not_fitted,
+    warnings_of,
+)
 from placer.validation.calibration.run_log import read_run
 from placer.validation.calibration.runs import MeasuredRun, read_runs
 

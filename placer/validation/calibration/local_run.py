@@ -17,7 +17,7 @@ from placer.records import replace
 from placer.units import counted
 from placer.validation.calibration.outcome import LEAST_HALF_WIDTH, Fitted
 from placer.validation.calibration.parameters import LINK, RATE, Parameter, scale
-from placer.validation.calibration.report import CalibrationReport
+from placer.validation.calibration.quality import CalibrationReport
 from placer.validation.calibration.run_log import (
     LEAST_ROUNDS,
     gradients_of,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from math import fsum
 
-from placer.validation.simulation.event_loop import Process, Signal
+from placer.validation.simulation.flows import Process, Signal
 from placer.validation.simulation.peers import broadcast, inside
 from placer.validation.simulation.scene import Scene
 

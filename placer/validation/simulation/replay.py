@@ -16,8 +16,8 @@ from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.report.shown import Shown
 from placer.units import format_speed
-from placer.validation.simulation import peers, regions, serverless
-from placer.validation.simulation.event_loop import Process, Signal
+from placer.validation.simulation import peers, regions
+from placer.validation.simulation.flows import Process, Signal
 from placer.validation.simulation.scene import Noise, Scene
 
 SCHEMA = "placer.simulation/v1"
@@ -28,9 +28,9 @@ MOST_WORKERS = 128
 
 ROUNDS: dict[str, Callable[[Scene], Process]] = {
     "region-hub": regions.region_hub,
-    "server": serverless.server,
-    "store": serverless.store,
-    "regional-stores": serverless.regional_stores,
+    "server": peers.server,
+    "store": peers.store,
+    "regional-stores": peers.regional_stores,
 }
 """Transport and its program of a whole round."""
 EXCHANGES: dict[str, Callable[[Scene], Process]] = {

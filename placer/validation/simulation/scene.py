@@ -18,8 +18,7 @@ from placer.cost_model.timing.plain_streams import GOODPUT
 from placer.problem.data.data_shares import shares
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
-from placer.validation.simulation.event_loop import Loop, Process, Signal
-from placer.validation.simulation.flows import Fluid, Port
+from placer.validation.simulation.flows import Fluid, Loop, Port, Process, Signal
 
 
 @dataclass(frozen=True, eq=False, slots=True)
