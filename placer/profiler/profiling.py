@@ -36,7 +36,6 @@ from placer.profiler.measured_profile import (
     worked_out,
 )
 from placer.profiler.steps.session import Plan, Progress, Session
-from placer.profiler.torch_import import is_out_of_memory, load_torch
 from placer.profiler.workload import SAMPLE_SOURCE, StepFunction, Workload
 from placer.workload.measurement import Measurement
 from placer.workload.profile import Efficiency, ModelProfile, Rate
@@ -195,15 +194,9 @@ def _sizes_of_old(subject: StepFunction, old: ModelProfile | None) -> Sizes:
 def _counted(subject: Workload | StepFunction, device: Any) -> Sizes:
     """Count the sizes of a model, with memory from its parameters."""
     if isinstance(subject, Workload):
-        try:
-            gradients = gradient_sizes(subject, device)
-        except PlacerError as error:
-            if error.__cause__ is None or not is_out_of_memory(error.__cause__):
-                raise
-            meta = load_torch().device("meta")  # the search over batch sizes will say what fits
-            gradients = gradient_sizes(subject, meta)
+        gradients = gradient_sizes(subject)
         parameters, tensors, size = gradients.parameters, gradients.tensors, gradients.bytes_fp32
-        source = "; ".join(("counted by hooks in a step: placer profile", *gradients.notes))
+        source = "; ".join(("counted: placer profile", *gradients.notes))
         title, family, sample = subject.title, subject.family, subject.sample(device)
     else:
         assert subject.module is not None

@@ -193,7 +193,7 @@ def test_a_crash_names_the_batch_size_and_leaves_a_valid_file(
             ("mymodel:good", "--estimate", "--framework", "ddp", "--device", "cpu"),
             "--estimate measures nothing",
         ),
-        (("mymodel:vector",), "the loss of mymodel:vector is a tensor of shape (2, 10)"),
+        (("mymodel:vector",), "the loss of mymodel:vector is a tensor of shape (1, 10)"),
         (("mymodel:none_fits",), "one sample does not fit"),
         (("mymodel:hidden_step",), "returns a step function, which shows no parameters"),
         (("mymodel:good", "--device", "cuda:7"), "there is no device 'cuda:7'"),

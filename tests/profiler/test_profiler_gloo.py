@@ -65,7 +65,7 @@ def test_ddp_sends_what_is_counted(ranks: list[Counts], case: str) -> None:
 
     TCP carries up to 1 % more. DistributedDataParallel hands over the same bytes and tensors.
     """
-    sizes = gradient_sizes(CASES[case](), torch.device("cpu"))
+    sizes = gradient_sizes(CASES[case]())
     for rank in ranks:
         counted = rank[case]["by_ddp"]
         assert sizes.bytes_native <= counted["received"] <= sizes.bytes_native * (1 + OVERHEAD)
@@ -113,5 +113,5 @@ BF16 a layer saves 295,680 bytes.
 @pytest.mark.parametrize("case", CASES)
 def test_sizes_by_hand(case: str) -> None:
     """The same sizes from the shapes of the layers."""
-    sizes = gradient_sizes(CASES[case](), torch.device("cpu"))
+    sizes = gradient_sizes(CASES[case]())
     assert {name: getattr(sizes, name) for name in SIZES[case]} == SIZES[case]

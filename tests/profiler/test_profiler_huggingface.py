@@ -95,7 +95,7 @@ def test_shipped_encoders_are_those_of_transformers(
     """
     with META:
         workload = from_config(write(tmp_path, **{**ROBERTA, "architectures": None, **changes}))
-    sizes, shipped = gradient_sizes(workload, META), load_profile(profile)
+    sizes, shipped = gradient_sizes(workload), load_profile(profile)
     assert (sizes.parameters, sizes.trainable, sizes.tensors) == (
         shipped.parameters,
         shipped.parameters,
@@ -115,7 +115,7 @@ def test_whisper_exchanges_all_but_the_encoders_positions(tmp_path: Path) -> Non
     """
     with META:
         workload = from_config(write(tmp_path, "whisper-small.json", **WHISPER))
-    sizes = gradient_sizes(workload, META)
+    sizes = gradient_sizes(workload)
     assert sizes.parameters == 241_734_912
     assert sizes.trainable == 241_734_912 - 1500 * 768
     assert sizes.tensors == 478
@@ -303,7 +303,7 @@ def test_decoders_are_counted_on_the_meta_device(tmp_path: Path, kind: str) -> N
     assert 2 < flops[1] / flops[0] < 3
     assert short.architecture is not None
     assert short.architecture.sequence_length == 16
-    assert short.architecture.parameters == gradient_sizes(short, META).parameters
+    assert short.architecture.parameters == gradient_sizes(short).parameters
 
 
 @needs_transformers

@@ -133,6 +133,11 @@ def _pass(workload: Workload, twin: torch.nn.Module, samples: int, precision: st
             check_loss(workload, loss)
         launched = 1 - fused[0] / max(1, traffic.kernels)
         loss.backward()
+    if all(p.grad is None for p in twin.parameters()):
+        raise PlacerError(
+            f"no parameter of model '{workload.name}' gets a gradient",
+            "its loss must use the module that it is given",
+        )
     names = ("grouped_flops", "blocked_flops", "moved_bytes", "product_bytes", "relaid_bytes")
     return Work(
         samples=samples,

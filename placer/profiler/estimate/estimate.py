@@ -209,7 +209,7 @@ def estimate(
     if samples < 1:
         raise PlacerError(f"microbatch {samples} is below 1", "give a whole number from 1")
     meta = load_torch().device("meta")
-    sizes = gradient_sizes(workload, meta)
+    sizes = gradient_sizes(workload)
     counts = count(workload)
     state = optimizer_state(workload, sizes.trainable, optimizer)
     parts = components(counts, samples, precision, sizes.bytes_native, state)
