@@ -288,7 +288,7 @@ def is_whole(path: Path) -> bool:
                 json.loads(line)
         elif path.suffix == ".pt":
             torch.load(path, weights_only=True)
-        elif path.suffix == ".sqlite":
+        elif path.suffix == ".msgpack":
             return hashlib.sha256(data[:-MARK_BYTES]).digest() == data[-MARK_BYTES:]
         elif path.suffix in (".csv", ".sh", ".md", ".py"):
             return data.endswith(b"\n")

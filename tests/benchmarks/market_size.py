@@ -2,7 +2,7 @@
 
     python tests/benchmarks/market_size.py
 
-Imports a synthetic market from SkyPilot's format, loads it cold (CSV) and warm (SQLite), and asks
+Imports a synthetic market from SkyPilot's format, loads it cold (CSV) and warm (cache), and asks
 for a recommendation. CPU seconds; only ratios within one run compare between machines.
 """
 
@@ -37,7 +37,7 @@ def main() -> None:
             "import of SkyPilot's files",
             [*placer, "catalog", "import", "skypilot", f"{folder}/v8", "--as", "market"],
         )
-        for words in ("cold, from CSV", "warm, from SQLite"):
+        for words in ("cold, from CSV", "warm, from the cache"):
             load = [sys.executable, "-c", LOAD.format(names=[f"{folder}/book"])]
             offers, seconds = subprocess.run(
                 load, check=True, capture_output=True, text=True

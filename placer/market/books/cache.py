@@ -1,5 +1,5 @@
-"""Catalogs that were read and checked before: SQLite files in the cache, named by the digest of
-what they were made from.
+"""Catalogs that were read and checked before: MessagePack files in the cache, named by the digest
+of what they were made from.
 """
 
 from __future__ import annotations
@@ -7,10 +7,9 @@ from __future__ import annotations
 import gc
 import hashlib
 import os
-import sqlite3
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -103,16 +102,15 @@ def read_compiled(digest: str, name: str) -> Catalog | None:
         return None
     path = _path(digest)
     try:
-        if not _own(path) or not _whole(path.read_bytes()):
+        data = path.read_bytes() if _own(path) else b""
+        if not _whole(data):
             return None
-        with (
-            closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as base,
-            _no_collection(),
-        ):
-            rows = {table: _rows(base, table, kind) for table, kind in TABLES.items()}
+        with _no_collection():
+            tables = msgspec.msgpack.decode(data[:-MARK_BYTES])
+            rows = {table: _rows(tables[table], kind) for table, kind in TABLES.items()}
         with suppress(OSError):
             os.utime(path)
-    except (OSError, sqlite3.Error, TypeError, ValueError, KeyError, IndexError):
+    except (OSError, msgspec.DecodeError, TypeError, ValueError, KeyError, IndexError):
         return None
     return Catalog(
         name=name,
@@ -128,19 +126,18 @@ def write_compiled(catalog: Catalog) -> None:
     if not _used.get():
         return
     folder = cache_folder()
-    # An SQLite that was built without it has no serialize.
-    with suppress(OSError, sqlite3.Error, AttributeError):
+    with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with closing(sqlite3.connect(":memory:")) as base:
-            _fill(base, catalog)
-            content = base.serialize()
+        content = msgspec.msgpack.encode(
+            {table: _columns(getattr(catalog, table), kind) for table, kind in TABLES.items()}
+        )
         path = _path(catalog.digest)
         if path.exists() and not _own(path):
             path.unlink()
         with whole_file(path) as stream:
             os.fchmod(stream.fileno(), 0o600)
             stream.write(content + hashlib.sha256(content).digest())
-        for old in sorted(folder.glob("*.sqlite"), key=lambda p: p.stat().st_mtime)[:-MOST_KEPT]:
+        for old in sorted(folder.glob("*.msgpack"), key=lambda p: p.stat().st_mtime)[:-MOST_KEPT]:
             old.unlink(missing_ok=True)
 
 
@@ -157,39 +154,30 @@ def _own(path: Path) -> bool:
 
 
 def _whole(data: bytes) -> bool:
-    """Tell whether a file ends with the digest of the rest, which SQLite passes over: it would not
-    see a price that rotted.
+    """Tell whether a file ends with the digest of the rest: nothing else would see a price that
+    rotted.
     """
     return hashlib.sha256(data[:-MARK_BYTES]).digest() == data[-MARK_BYTES:]
 
 
-def _fill(base: sqlite3.Connection, catalog: Catalog) -> None:
-    """Write every column as its distinct values and the position of each row's among them: a fifth
+def _columns(rows: Any, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return every column as its distinct values and the position of each row's among them: a fifth
     of the bytes and half of the time.
     """
-    with base:
-        base.execute(
-            "CREATE TABLE columns (kind TEXT, name TEXT, content BLOB, PRIMARY KEY (kind, name))"
-        )
-        for table, kind in TABLES.items():
-            rows = getattr(catalog, table)
-            rows = tuple(rows.values()) if isinstance(rows, Mapping) else rows
-            for name in kind.__struct_fields__:
-                values = [getattr(row, name) for row in rows]
-                at = {value: position for position, value in enumerate(dict.fromkeys(values))}
-                content = msgspec.msgpack.encode((list(at), [at[value] for value in values]))
-                base.execute("INSERT INTO columns VALUES (?, ?, ?)", (table, name, content))
-
-
-def _rows(base: sqlite3.Connection, table: str, kind: type[msgspec.Struct]) -> tuple[Any, ...]:
-    content = dict(base.execute("SELECT name, content FROM columns WHERE kind = ?", (table,)))
-    columns = []
+    rows = tuple(rows.values()) if isinstance(rows, Mapping) else rows
+    columns = {}
     for name in kind.__struct_fields__:
-        values, positions = msgspec.msgpack.decode(content[name])
-        columns.append(map(values.__getitem__, positions))
+        values = [getattr(row, name) for row in rows]
+        at = {value: position for position, value in enumerate(dict.fromkeys(values))}
+        columns[name] = list(at), [at[value] for value in values]
+    return columns
+
+
+def _rows(content: Mapping[str, Any], kind: type[msgspec.Struct]) -> tuple[Any, ...]:
+    names = kind.__struct_fields__
+    columns = (map(content[name][0].__getitem__, content[name][1]) for name in names)
     if kind is VmOffer:
         return tuple(map(kind, *columns))
-    names = kind.__struct_fields__
     return tuple(kind(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True))
 
 
@@ -216,4 +204,4 @@ def _path(digest: str) -> Path:
     ).encode()
     files = ("columns.csv", "accelerators.csv", "capacity.csv")
     beside = b"".join((shipped_catalogs() / name).read_bytes() for name in files)
-    return cache_folder() / f"{digest}-{hashlib.sha256(layout + beside).hexdigest()[:8]}.sqlite"
+    return cache_folder() / f"{digest}-{hashlib.sha256(layout + beside).hexdigest()[:8]}.msgpack"
