@@ -10,7 +10,7 @@ from typing import Any
 import placer
 from placer.report.blocks import Chart
 from placer.report.charts.drawing import drawn
-from placer.report.page import contents
+from placer.report.contents import contents
 
 DAY = date(2026, 11, 23)
 """From when ages are counted, so that two builds give the same pages."""

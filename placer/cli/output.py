@@ -6,15 +6,13 @@ import json
 import os
 import re
 import sys
-from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import click
 
-from placer.cli.screen.formats import FORMATS, STDOUT, Collected, keep_table, whole_tables
+from placer.cli.screen.formats import FORMATS, STDOUT, Collected
 from placer.cli.screen.labelled_lines import PIPED_WIDTH
-from placer.cli.screen.tables import Sheet
 from placer.errors import PlacerError, writing_hint
 from placer.files.bounded_file import read_file
 from placer.files.json_text import parse_json
@@ -40,25 +38,7 @@ def console(*, stderr: bool = False) -> Console:
         width=width,
     )
     made.on_broken_pipe = _broken_pipe  # type: ignore[method-assign]
-    if not stderr and whole_tables():
-        _keep_tables(made)
     return made
-
-
-def _keep_tables(made: Console) -> None:
-    """Let a console keep tables for a format, in their order between the texts."""
-    from rich.console import Group
-
-    print_text = made.print
-
-    def print_each(*objects: Any, **words: Any) -> None:
-        for one in objects:
-            if isinstance(one, Group):
-                print_each(*one.renderables, **words)
-            elif not (isinstance(one, Sheet) and keep_table(one)):
-                print_text(one, **words)
-
-    made.print = print_each  # type: ignore[method-assign]
 
 
 class _WithoutTrailingBlanks:
@@ -78,29 +58,6 @@ class _WithoutTrailingBlanks:
 
 def _broken_pipe() -> None:
     raise BrokenPipeError
-
-
-def new_table(
-    headers: Sequence[str],
-    *,
-    right: Collection[str] = (),
-    wrap: Collection[str] | None = None,
-    unseen: Sequence[str] = (),
-) -> Sheet:
-    """Start a plain table.
-
-    Parameters
-    ----------
-    headers
-        Of the columns.
-    right
-        Columns of numbers.
-    wrap
-        Columns that are narrowed first; None: all.
-    unseen
-        Names of the columns without a header, in formats that name every column.
-    """
-    return Sheet(headers, right=right, wrap=wrap, unseen=unseen)
 
 
 def print_json(document: Any) -> None:

@@ -15,6 +15,10 @@ Document = Mapping[str, Any]
 MARKETS = {"on_demand": "on-demand", "spot": "spot", "community": "community"}
 DAYS_PER_YEAR = 365.25
 DAYS_PER_MONTH = 30.44
+MINUTES = 60
+HOURS_PER_DAY = 24
+SHORTEST_H, LONGEST_H = 1.0, 72.0
+"""Below, a time is given in minutes, above in days."""
 COMPRESSIONS = {
     "none": "FP32",
     "fp16": "FP16",
@@ -104,10 +108,14 @@ def tokens_per_sample(estimate: Document) -> float | None:
     )
 
 
+def shown_speed(estimate: Document) -> str:
+    """Write the speed that counts, with as many digits as its basis bears."""
+    return speed_number(speed_of(estimate)[0]["value"], estimate.get("provenance", ()))
+
+
 def format_speed_of(estimate: Document) -> str:
-    """Write the speed with its unit."""
-    speed, unit = speed_of(estimate)
-    return f"{format_number(speed['value'])} {unit}"
+    """Write the speed that counts, with its unit."""
+    return f"{shown_speed(estimate)} {speed_of(estimate)[1]}"
 
 
 def price_of_work(estimate: Document) -> tuple[float | None, str]:
@@ -161,3 +169,17 @@ def age_words(as_of: str, today: date) -> str:
     if days < 2 * DAYS_PER_YEAR:
         return f"{days / DAYS_PER_MONTH:.0f} months"
     return f"{days / DAYS_PER_YEAR:.1f} years"
+
+
+def hours_words(hours: float) -> str:
+    """Write a time, such as ``28 min``, ``4 h`` or ``34 days``."""
+    if hours > LONGEST_H:
+        return f"{hours / HOURS_PER_DAY:,.0f} days"
+    if hours < SHORTEST_H:
+        return f"{hours * MINUTES:.0f} min"
+    return f"{hours:,.0f} h" if hours >= 3 else f"{hours:.1f} h"
+
+
+def chance(share: float) -> str:
+    """Write a chance in whole percent; none is certain."""
+    return "> 99 %" if share > 0.995 else "< 1 %" if share < 0.005 else f"{100 * share:.0f} %"

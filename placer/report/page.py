@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import importlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -25,63 +24,8 @@ from placer.report.charts.drawing import (
     specification,
     vl_convert,
 )
+from placer.report.contents import contents
 from placer.version import __version__
-
-KINDS = {
-    "placer.result/v1": "result",
-    "placer.pareto/v1": "pareto",
-    "placer.estimate/v1": "estimate",
-    "placer.replan/v1": "trials.replan",
-    "placer.run/v1": "trials.run",
-    "placer.explanation/v1": "explanation",
-    "placer.comparison/v1": "comparison",
-    "placer.sweep/v1": "sweep",
-    "placer.robust/v1": "robust",
-    "placer.whatif/v1": "whatif",
-    "placer.diff/v1": "difference",
-    "placer.portfolio/v1": "portfolio",
-    "placer.rehearsal/v1": "trials.rehearsal",
-    "placer.replay/v1": "trials.replay",
-    "placer.reproduction/v1": "trials.reproduction",
-    "placer.simulation/v1": "trials.simulation",
-}
-"""Module of `placer.report.kinds` for each document that can be shown."""
-BROKEN = (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError)
-"""What a document that was edited by hand may raise."""
-
-
-def contents(document: Any, name: str = "the document", today: date | None = None) -> Report:
-    """Build what a page shows of a document, by its kind.
-
-    Parameters
-    ----------
-    document
-        Plain types, as JSON has them.
-    name
-        Of the file, for errors.
-    today
-        From when ages are counted; None: today.
-
-    Raises
-    ------
-    PlacerError
-        If there is no report of such documents, or a part is missing.
-    """
-    schema = document.get("schema") if isinstance(document, Mapping) else None
-    kind = KINDS.get(str(schema))
-    if kind is None:
-        known = ", ".join(sorted(word.removeprefix("placer.").partition("/")[0] for word in KINDS))
-        what = "no document of placer" if schema is None else f"a {str(schema)[:60]} document"
-        raise PlacerError(f"{name}: {what}, of which there is no report", f"known: {known}")
-    module = importlib.import_module(f"placer.report.kinds.{kind}")
-    try:
-        made: Report = module.report(document, today or date.today())
-    except BROKEN as error:
-        raise PlacerError(
-            f"{name}: not a whole {schema} document ({type(error).__name__}: {str(error)[:80]})",
-            "the file was edited, or made by another version",
-        ) from error
-    return made
 
 
 def page(
@@ -206,8 +150,12 @@ def _with_drawings(report: Report, markup: Any) -> dict[str, Any]:
         "tone": report.tone,
         "figures": report.figures,
         "sections": [
-            {"title": part.title, "blocks": [block_for(block) for block in part.blocks]}
-            for part in report.sections
+            {
+                "title": part.title,
+                "number": number,
+                "blocks": [block_for(block) for block in part.blocks],
+            }
+            for number, part in enumerate(report.sections, start=1)
         ],
     }
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from placer.report.blocks import Chart
 from placer.report.charts.drawing import drawn
-from placer.report.page import contents
+from placer.report.contents import contents
 
 
 def plotted(document: Any, ending: str) -> bytes | None:
@@ -15,7 +15,7 @@ def plotted(document: Any, ending: str) -> bytes | None:
     Parameters
     ----------
     document
-        As for `placer.report.page.contents`.
+        As for `placer.report.contents.contents`.
     ending
         ``svg``, ``png`` or ``pdf``.
 

@@ -161,7 +161,8 @@ def _written(key: str, value: Any, request: Document, done: set[str]) -> list[st
         done |= set(PAIRS[key])
         low, high = (request[end] for end in PAIRS[key])
         open_end = key.endswith("regions") and high >= USUAL["max_regions"]
-        return [f"--{PAIRS[key][0].removeprefix('min_')}", f"{low}..{'' if open_end else high}"]
+        ends = str(low) if low == high else f"{low}..{'' if open_end else high}"
+        return [f"--{PAIRS[key][0].removeprefix('min_')}", ends]
     if key in ("objective", "expected"):
         done |= {"objective", "expected"}
         if value == "cost" and request.get("samples") is not None:  # by the hour: no word for it

@@ -424,13 +424,13 @@ def test_command_prints_table_and_knee(run: Run, columns: int) -> None:
     assert done.returncode == 0
     for words in (
         "samples/s",
-        "+USD/M",
+        "marginal",
         "knee",
         "8 x A10",
-        "Knee: ",
+        "returns diminish",
         "each proved to 0.1 %",
     ):
-        assert words in done.stdout
+        assert words in " ".join(done.stdout.split())
     assert "next: 'placer recommend'" in done.stderr
     assert all(len(line.rstrip()) <= columns for line in done.stdout.splitlines())
 

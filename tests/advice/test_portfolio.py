@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from drawn import drawn
 
 import placer
-from placer.cli.report.portfolio import lines
 from placer.documents.many.portfolio_check import wrong_sums
 from placer.errors import PlacerError
 
@@ -215,7 +215,7 @@ def test_fair_shares_say_who_is_held_back_and_by_whom() -> None:
     assert len(answer.left_out) == 0
     assert answer.least_share == min(job.share or 0.0 for job in answer.jobs)
     assert answer.least_share_bound == pytest.approx(answer.least_share)
-    text = " ".join(lines(answer))
+    text = " ".join(drawn(answer).split())
     assert f"held back most: {answer.held_back[0]}" in text
     assert "are left after job-" in text
     assert "weighted samples/s together" in text

@@ -5,12 +5,12 @@ import json
 import jsonschema
 import msgspec
 import pytest
+from drawn import drawn
 
 import placer
 from instances import offer, random_problem, two_places
 from placer.advice.recommendation.recommend import recommend
 from placer.cli.report.recommend.default_screen import answer_lines
-from placer.cli.report.recommend.price_risk import price_risk_words
 from placer.documents.schemas import schema_text
 from placer.market.price_interval import price_interval
 from placer.market.scaled_market import with_one_price, with_scaled_egress
@@ -139,9 +139,9 @@ def test_it_is_printed_and_in_the_document() -> None:
         "roberta-xlm", gpu="T4", budget="0.65/h", places="gcp", market="spot", mixed=True
     )
     assert got.price_risk is not None
-    words = price_risk_words(got, got.price_risk)
-    assert words.startswith("rests on one spot price: T4")
-    assert "it no longer fits, and at $" in words
+    words = drawn(got)
+    assert "The answer rests on one price: T4" in words
+    assert "it no longer holds" in words
     document = got.to_dict()
     part = document["price_risk"]
     assert part["row"]["place"] == got.price_risk.offer.place

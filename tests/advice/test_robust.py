@@ -301,10 +301,10 @@ def test_the_command_names_the_regret_and_the_first_measurement(run: Run) -> Non
         "8 x A10",
         "regret",
         "at worst",
-        "over budget in",
+        "breaks a limit in",
         "fragile",
         "steadier",
-        "Measure first",
+        "What to measure first",
         "placer catalog",
     ):
         assert words in said

@@ -11,19 +11,33 @@ from pathlib import Path
 import pytest
 
 from conftest import Run
-from placer.cli.screen.formats import FORMATS, as_csv, as_html, as_jsonl, as_markdown
-from placer.cli.screen.tables import Sheet, fold
+from placer.cli.screen.formats import FORMATS
+from placer.report.blocks import Report, Table, section, table
+from placer.report.draw.markup import as_html, as_markdown
+from placer.report.draw.rows import as_csv, as_jsonl
+from placer.report.draw.terminal import table_lines
+from placer.report.draw.wrapping import fold
 
 ERBEN = ("--model", "roberta-xlm", "--catalog", "erben-2023")
 HOSTILE = "<script>alert(1)</script>|`x`"
 
 
-def sheet() -> Sheet:
+def made() -> Table:
     """A table with numbers, an estimate, a line break and a hostile name."""
-    made = Sheet(("", "machine", "USD/h", "share"), right=("USD/h", "share"), wrap=("machine",))
-    made.add_row("*", "2 x T4\n1 x A10", "$1,234.50~", "-12 %", style="bold")
-    made.add_row("", HOSTILE, "-")
-    return made
+    rows = [
+        ("*", "2 x T4\n1 x A10", ("$1,234.50~", 1234.5049), ("-12 %", -0.1204)),
+        ("", HOSTILE, ("-", None), ("", None)),
+    ]
+    columns = ("", "machine", "USD/h", "share")
+    shown = table("Prices", columns, rows, numbers=columns[2:], narrowed=("machine",))
+    assert shown is not None
+    return shown
+
+
+def answer() -> Report:
+    """An answer with that table."""
+    sections = section("Prices", made())
+    return Report(title="", subtitle="", verdict=HOSTILE, sections=sections)
 
 
 @pytest.mark.parametrize("columns", [40, 80, 100, 120])
@@ -53,7 +67,7 @@ def test_every_column_fits_every_width(run: Run, words: tuple[str, ...], columns
     seen = sorted("".join(done.stdout.split()))
     table = csv.reader(io.StringIO(run(*words, "--format", "csv", columns=columns).stdout))
     for name in next(table):
-        assert name.startswith("column") or all(c in seen for c in name.replace(" ", ""))
+        assert name in ("Gb/s", "fabric") or all(c in seen for c in name.replace(" ", ""))
 
 
 def test_headers_are_all_there_at_80_columns(run: Run) -> None:
@@ -63,20 +77,28 @@ def test_headers_are_all_there_at_80_columns(run: Run) -> None:
     assert "g4dn.xlarge" in shown
 
 
-def test_csv_and_jsonl_have_plain_numbers() -> None:
-    """Without separators, dollars and marks; a cell of several lines is one."""
-    rows = list(csv.reader(io.StringIO(as_csv([sheet()]))))
+def test_csv_and_jsonl_have_numbers_in_full() -> None:
+    """Not those of the screen; a cell of several lines is one, what is not known is empty."""
+    rows = list(csv.reader(io.StringIO(as_csv([made()]))))
     assert rows[0] == ["column1", "machine", "USD/h", "share"]
-    assert rows[1] == ["*", "2 x T4; 1 x A10", "1234.50", "-12"]
-    one, other = map(json.loads, as_jsonl(["title", sheet()]).splitlines())
-    assert (one["USD/h"], one["share"]) == (1234.5, -12)
-    assert (other["machine"], other["USD/h"], other["share"]) == (HOSTILE, None, "")
-    named = Sheet(("", "USD", ""), unseen=("sign", "within"))
-    named.add_row("~", "$2", "ok")
-    assert as_csv([named]) == "sign,USD,within\n~,2,ok\n"
-    assert json.loads(as_jsonl([named])) == {"sign": "~", "USD": 2, "within": "ok"}
-    numbered = [json.loads(line) for line in as_jsonl([sheet(), sheet()]).splitlines()]
+    assert rows[1] == ["*", "2 x T4; 1 x A10", "1234.5049", "-0.1204"]
+    assert rows[2] == ["", HOSTILE, "", ""]
+    one, other = map(json.loads, as_jsonl([made()]).splitlines())
+    assert (one["USD/h"], one["share"]) == (1234.5049, -0.1204)
+    assert (other["machine"], other["USD/h"], other["share"]) == (HOSTILE, None, None)
+    named = table("", ("", "rtt"), [("~", ("2 s", 2.0))], units={"": "sign", "rtt": "rtt s"})
+    assert named is not None
+    assert as_csv([named]) == "sign,rtt s\n~,2.0\n"
+    numbered = [json.loads(line) for line in as_jsonl([made(), made()]).splitlines()]
     assert [row["table"] for row in numbered] == [1, 1, 2, 2]
+
+
+def test_rows_have_the_figures_of_the_document(run: Run) -> None:
+    """The price that the screen rounds to 1.276 USD/h is 1.27568 in JSON, and in the rows."""
+    words = ("offers", "--gpu", "H100", "--market", "spot", "--limit", "3")
+    document = json.loads(run(*words, "--json").stdout)
+    rows = [json.loads(line) for line in run(*words, "--format", "jsonl").stdout.splitlines()]
+    assert [row["USD/h"] for row in rows] == [row["usd_per_hour"] for row in document["offers"]]
 
 
 def test_names_are_no_markup() -> None:
@@ -87,12 +109,13 @@ def test_names_are_no_markup() -> None:
         def handle_starttag(self, tag: str, attrs: object) -> None:
             tags.append(tag)
 
-    Tags().feed(as_html([HOSTILE, sheet()]))
+    Tags().feed(as_html([HOSTILE, answer()]))
     assert "script" not in tags
-    assert {"table", "th", "td", "pre"} <= set(tags)
-    table = as_markdown([sheet()])
-    assert "<script" not in table
-    assert all(line.replace("\\|", "").count("|") == 5 for line in table.strip().splitlines())
+    assert {"table", "th", "td", "pre", "p", "h2"} <= set(tags)
+    text = as_markdown([answer()])
+    assert "<script" not in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert all(line.replace("\\|", "").count("|") == 5 for line in rows)
 
 
 @pytest.mark.parametrize("name", ["csv", "jsonl", "md", "html"])
@@ -112,14 +135,14 @@ def test_an_answer_has_its_considered_table(run: Run, tmp_path: Path) -> None:
     """`recommend --format csv` writes the table; with `-o -` the document alone is printed."""
     words = ("recommend", *ERBEN, "--budget", "5/h", "--gpu", "A10,T4")
     rows = list(csv.DictReader(io.StringIO(run(*words, "--format", "csv").stdout)))
-    assert rows[0]["workers"] == "8 x A10 on-demand, lambda/us-west-1"
-    assert float(rows[0]["samples/s"]) == 1060
+    assert rows[0]["workers"] == "8 x A10 on-demand in lambda/us-west-1"
+    assert float(rows[0]["samples/s"]) == pytest.approx(1060.0766)
     document = json.loads(run(*words, "-o", "-").stdout)
     assert document["schema"] == "placer.result/v1"
     assert run(*words, "--format", "json").stdout.startswith("{")
     file = tmp_path / "answer.csv"
     assert run(*words, "--format", "csv", "-o", str(file)).returncode == 0
-    assert file.read_text().startswith("mark,workers,")
+    assert file.read_text().startswith("workers,exchange,")
 
 
 @pytest.mark.parametrize(
@@ -132,15 +155,7 @@ def test_an_answer_has_its_considered_table(run: Run, tmp_path: Path) -> None:
         (("offers", "--format", "cvs"), "similar format exists: 'csv'"),
         (("offers", "--format", "csv", "--json"), "--json together with --format csv"),
         (
-            (
-                "estimate",
-                "--simulate",
-                *ERBEN,
-                "--workers",
-                "gcp/us-central1=8xT4:spot",
-                "--format",
-                "md",
-            ),
+            ("catalog", "validate", "default", "--format", "md"),
             "there is no table to print as md",
         ),
         (("offers", "--format", "csv", "-o", "none/there.csv"), "cannot write 'none/there.csv'"),
@@ -173,9 +188,9 @@ def test_a_wide_character_takes_two_columns() -> None:
 
 def test_a_terminal_without_room_gets_records() -> None:
     """A header and its value in a line."""
-    made = Sheet(("figure", "measure with"))
-    made.add_row("x" * 30, "y" * 30)
-    lines = [line for line, _ in made.lines(40)]
+    shown = table("", ("figure", "measure with"), [("x" * 30, "y" * 30)])
+    assert shown is not None
+    lines = [line for ((line, _),) in table_lines(shown, 40)]
     assert lines[0].startswith("figure: xxx")
     assert max(map(len, lines)) <= 40
     assert "table" in FORMATS

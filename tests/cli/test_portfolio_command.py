@@ -57,10 +57,10 @@ def test_a_file_of_two_jobs(run: Run, folder: Path) -> None:
     assert "portfolio: 2 of 2 jobs run" in checked.stdout
     assert sorted(file.name for file in plans.iterdir()) == ["one.json", "two.json"]
     assert run("validate", str(plans / "one.json")).returncode == 0
-    text = run("portfolio", path).stdout
-    assert "would have run on lambda/us-west-1=1xA10:on-demand" in text
+    text = " ".join(run("portfolio", path).stdout.split())
+    assert "would run on lambda/us-west-1=1xA10:on-demand" in text
     assert "+$1.44/h" in text
-    assert "one more A10 on-demand in lambda/us-west-1 is worth $1.44/h" in text
+    assert "A10 on-demand in lambda/us-west-1 $1.44/h" in text
 
 
 def test_a_forged_sum_is_refused(run: Run, folder: Path) -> None:
@@ -80,8 +80,9 @@ def test_jobs_that_do_not_fit_are_named(run: Run, folder: Path) -> None:
     text = HEAD.replace('"on-demand"', '"on-demand"\ngpu = "A10"') + JOB
     done = run("portfolio", written(folder, text + JOB.replace("one", "two")))
     assert done.returncode == 3
-    assert "left out: two: what it needs is held by jobs that come first" in done.stdout
-    assert "1 of 2 jobs run for $0.60/h" in done.stdout
+    text = " ".join(done.stdout.split())
+    assert "what it needs is held by" in text
+    assert "1 of 2 jobs for $0.60/h" in text
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placer.cli.report.recommend.risk_words import hours_words, risk_words
 from placer.cost_model.estimate import Estimate, estimate
 from placer.cost_model.outlook.outlook import SpotOutlook, spot_outlook
 from placer.cost_model.outlook.risk import Risk, gang_of, speed_shares
+from placer.documents.result_parts import spot_document
 from placer.interface.advisor import Advisor
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.records import replace
+from placer.report.figures import hours_words
+from placer.report.kinds.shared.placement import risk_words
 from placer.solving.by_hand import place_by_hand
 from placer.units import Interval
 
@@ -133,8 +135,6 @@ def test_more_than_anybody_asked_for_is_not_observed() -> None:
     assert at.stay == ()
     assert max(speed for _, speed in at.quantiles) < 0.81 * found.expected_samples_per_second.value
     assert found.share.value < outlook(EIGHT).share.value
-    words = risk_words(at, None)
-    assert "whether all 20 launch is not observed (at most 16 were asked for)" in words
 
 
 def test_what_the_user_knows_wins_over_the_table() -> None:
@@ -145,7 +145,6 @@ def test_what_the_user_knows_wins_over_the_table() -> None:
     assert sure.chance_all == Interval(value=1.0, low=1.0, high=1.0)
     assert sure.median_hours is None
     assert dict(sure.stay) == {1.0: 1.0, 6.0: 1.0, 24.0: 1.0}
-    assert "none is ever lost" in risk_words(sure, None)
     full = placed(EIGHT)[1].samples_per_second.value
     assert sure.expected_samples_per_second.value == pytest.approx(full)
     often = risk(EIGHT, interruption="50%")
@@ -159,8 +158,7 @@ def test_a_device_that_nobody_probed_is_assumed() -> None:
     assert found.risk is not None
     assert found.risk.median_hours is None
     assert found.chance_basis == "assumed"
-    words = risk_words(found.risk, None)
-    assert "50 % of the time (17 to 96 %, assumed); how long they stay is not observed" in words
+    assert "all 8 launch 50 % of the time" in risk_words(spot_document(found))
 
 
 def test_islands_are_there_whole_or_not_at_all() -> None:
@@ -184,27 +182,6 @@ def test_a_question_from_before_the_table_has_the_former_figures() -> None:
     assert found is not None
     assert found.risk is None
     assert (found.unavailable, found.chance_per_month) == (0.1, 0.2)
-
-
-@pytest.mark.parametrize(
-    ("workers", "words"),
-    [
-        (
-            EIGHT,
-            "8 H100 spot in gcp/us-central1: all 8 launch 54 % of the time (40 to 68 %); half of "
-            "such gangs lose machines within 4 h; expected ",
-        ),
-        (
-            "gcp/us-central1=1xH100:spot",
-            "1 H100 spot in gcp/us-central1: it launches 71 % of the time (57 to 84 %); half of "
-            "such machines are lost within 5 h; expected ",
-        ),
-        ("gcp/us-central1=2xH100:8:spot", "2 x (8 x H100) spot in gcp/us-central1: both launch "),
-    ],
-)
-def test_the_risk_reads_as_one_sentence(workers: str, words: str) -> None:
-    """Machines, chance with range, time, speed."""
-    assert risk_words(risk(workers), None).startswith(words)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from datetime import date
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,14 @@ from goldens.commands import FIXTURES, folder, laid_out, screen, short_digest
 from goldens.measures import STARTS, modules
 from placer.cli.screen.option_groups import COMMON
 from placer.launch.export import TARGETS
+from placer.report.blocks import in_text
+from placer.report.contents import KINDS, contents
+from placer.report.draw.markup import as_markdown
 from placer.solving.answer import SolveOptions
 
 ASKED = Path(__file__).parent / "asked"
+FROZEN = Path(__file__).parent / "frozen"
+TODAY = date(2026, 11, 28)
 WIDTHS = (80, 100, 120)
 QUICK_CPU_S = 0.15
 """Frozen instances that took less are solved again."""
@@ -44,6 +50,9 @@ def goldens() -> dict[str, Make]:
         makes[f"instances/{name}.txt"] = partial(instances, name)
     for name, (words, file) in documents().items():
         makes[f"documents/{name}.json"] = partial(document, words, file)
+    for name in sorted(path.stem for path in (FROZEN / "documents").glob("*.json")):
+        if viewed(name) is not None:
+            makes[f"pages/{name}.md"] = partial(page, name)
     makes["exports/manifests.txt"] = manifests
     for name in TARGETS:
         makes[f"exports/{name}.txt"] = partial(exported, name)
@@ -158,6 +167,20 @@ def document(words: str, file: str) -> str:
         text = (here.path / file).read_text(encoding="utf-8") if file else done.stdout
         lines = text.splitlines() if file.endswith(".jsonl") else [text]
         return here.plain("".join(laid_out(json.loads(line)) for line in lines))
+
+
+def viewed(name: str) -> Any:
+    """Return a frozen document that has a view; None of others."""
+    try:
+        found = json.loads((FROZEN / f"documents/{name}.json").read_text(encoding="utf-8"))
+    except ValueError:  # JSON lines
+        return None
+    return found if found["schema"] in KINDS else None
+
+
+def page(name: str) -> str:
+    """Say in Markdown what the page of a frozen document does; charts are their tables."""
+    return as_markdown([in_text(contents(viewed(name), name, TODAY), whole=True)])
 
 
 def saved_files() -> str:

@@ -12,16 +12,13 @@ from pathlib import Path
 import pytest
 
 from conftest import Run
-from placer.cli.report.recommend.terminal import context
 from placer.documents.result_parts import data_document
 from placer.market.books.folders import shipped_catalogs
 from placer.market.catalog import Catalog
 from placer.market.checks.coverage import cited, coverage, rows_by_kind, unsure
 from placer.market.checks.provenance import WITHOUT_URL, known_sources, resolve, trail
 from placer.problem.problem import Problem
-from placer.problem.requirements import Requirements
 from placer.problem.words.request import build_problem
-from placer.records import replace
 
 FILES = sorted(
     path
@@ -139,9 +136,9 @@ def test_what_nobody_read_is_counted(default: Catalog) -> None:
 
 def test_show_lists_sources_and_what_nobody_read(run: Run) -> None:
     """In words and as JSON."""
-    words = run("catalog", "show", "default").stdout
+    words = " ".join(run("catalog", "show", "default").stdout.split())
     assert "16 of 817 rows of egress are assumed in part" in words
-    assert "629  tsaol/aws-gpu (mirror)  https://github.com/tsaol/aws-gpu" in words
+    assert "629 tsaol/aws-gpu (mirror) https://github.com/tsaol/aws-gpu" in words
     document = json.loads(run("catalog", "show", "default", "--json").stdout)
     assert {
         "kind": "egress",
@@ -154,24 +151,10 @@ def test_show_lists_sources_and_what_nobody_read(run: Run) -> None:
 
 
 def test_show_fits_eighty_columns(run: Run) -> None:
-    """Nothing is cut short, no line but an address is longer, and each kind of machine has a line
-    of its own.
-    """
+    """Nothing is cut short, and no line but an address is longer."""
     lines = run("catalog", "show", "default", columns=80).stdout.splitlines()
     assert not [
         line for line in lines if "\u2026" in line or (len(line) > 80 and "https://" not in line)
-    ]
-    assert [
-        line
-        for line in lines
-        if line.startswith("provider  device      regions      on  spot  esti-    USD/h of")
-    ]
-    assert [
-        line
-        for line in lines
-        if line.startswith(
-            "azure     H100-NVL         27      54    54     54  2.79-10.12  2026-06-18"
-        )
     ]
 
 
@@ -197,7 +180,7 @@ def test_many_documents_of_a_book_share_a_line(run: Run, tmp_path: Path) -> None
     }
     (book / "origin.json").write_text(json.dumps(origin), encoding="utf-8")
     shown = run("catalog", "show", str(book), columns=200).stdout
-    assert [line.strip() for line in shown.splitlines() if line.startswith("  from ")] == [
+    assert [line[3:] for line in shown.splitlines() if line.startswith(" - from ")] == [
         (
             f"from {interface[0]} and 29 more of AWS price list and EC2 spot price history (30,000 "
             f"bytes in all)"
@@ -218,24 +201,9 @@ def test_a_source_of_the_users_own_is_a_note(run: Run, tmp_path: Path) -> None:
     assert "note:" not in run("catalog", "validate", "default").stdout
 
 
-def words(problem: Problem) -> str:
-    """The line about prices, in one line."""
-    from rich.console import Console
-
-    console = Console(width=300)
-    with console.capture() as capture:
-        console.print(context(problem))
-    return next(line for line in capture.get().splitlines() if line.startswith("prices"))
-
-
 def test_the_age_of_egress_prices_is_shown(xlm: Problem, default: Catalog) -> None:
     """Beside that of the machines, in the header and under keys of their own in JSON."""
-    assert (
-        "catalog erben-2023, machines 2023-04-15 to 2023-05-12, egress 2022-12-04 to 2023-04-15, "
-        in words(xlm)
-    )
     asked = build_problem(xlm.profile, default)
-    assert "machines 2025-03-02 to 2026-11-09, egress 2021-12-01 to 2026-09-25, " in words(asked)
     data = data_document(asked)
     assert (data["oldest"], data["as_of"], data["egress_oldest"], data["egress_as_of"]) == (
         "2025-03-02",
@@ -243,13 +211,3 @@ def test_the_age_of_egress_prices_is_shown(xlm: Problem, default: Catalog) -> No
         "2021-12-01",
         "2026-09-25",
     )
-
-
-def test_young_egress_prices_that_nobody_pays_are_left_out(xlm: Problem) -> None:
-    """One worker beside its data sends nothing, and the egress prices of April 2023 are as old as
-    the machines'.
-    """
-    alone = replace(xlm, requirements=Requirements(max_workers=1))
-    assert "egress" not in words(alone)
-    old = tuple(replace(price, as_of="2021-12-01") for price in xlm.catalog.egress)
-    assert "egress 2021-12-01, " in words(replace(alone, catalog=replace(xlm.catalog, egress=old)))

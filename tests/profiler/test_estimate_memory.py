@@ -7,20 +7,19 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from drawn import drawn
 from estimator_fit import published_works
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import to_builtins
-from rich.console import Console
 
 from conftest import ROOT
-from placer.cli.measure.estimate_table import print_devices, print_estimate
+from placer.cli.measure.estimate_table import estimate_report
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.market.books.book_reader import load_catalog
@@ -401,7 +400,7 @@ def reference_models() -> Any:
 def test_the_document_is_json_and_the_tables_say_the_same(
     small: Estimate, default: Catalog
 ) -> None:
-    """Every GPU in both; nothing but finite numbers; the device table too."""
+    """Every GPU in both; nothing but finite numbers."""
     document = json.loads(json.dumps(small.to_dict(), allow_nan=False))
     assert document["schema"] == "placer.profile-estimate/v1"
     jsonschema.validate(document, json.loads(schema_text("profile-estimate")))
@@ -414,10 +413,7 @@ def test_the_document_is_json_and_the_tables_say_the_same(
     assert document["memory"]["bytes"] == pytest.approx(
         sum(c["bytes"] for c in document["memory"]["components"]), abs=1
     )
-    console = Console(width=120, record=True, file=StringIO())
-    print_estimate(console, small)
-    print_devices(console, default)
-    text = console.export_text()
+    text = drawn(estimate_report(small))
     assert all(gpu in text for gpu in gpus)
     assert "212 parameters" in text
     assert "kernel launches" in text
@@ -450,6 +446,4 @@ def test_known_rates_are_used_and_checked(two_layers: Workload, default: Catalog
     assert found.microbatch == 4
     assert "A10" not in {r.gpu for r in found.rates}
     assert [c.gpu for c in found.checks] == ["A10"]
-    console = Console(width=120, record=True, file=StringIO())
-    print_estimate(console, found)
-    assert "measured" in console.export_text()
+    assert "measured" in drawn(estimate_report(found))

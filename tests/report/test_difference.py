@@ -14,7 +14,7 @@ import placer
 from conftest import Run
 from placer.documents.many.difference import difference_document, parse_condition
 from placer.errors import PlacerError
-from placer.report.page import contents
+from placer.report.contents import contents
 from report_documents import saved
 
 

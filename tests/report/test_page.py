@@ -20,12 +20,13 @@ from placer.cli.report.recommend.default_screen import speed_words
 from placer.cost_model.outlook.shown_speed import speed_between
 from placer.errors import PlacerError
 from placer.interface.by_hand import comparison_document, side_by_side
-from placer.report.blocks import Chart, Report, Table, Text
+from placer.report.blocks import Chart, Facts, Report, Table
 from placer.report.charts.drawing import drawn, fixed_colours
+from placer.report.contents import KINDS, contents
 from placer.report.figures import speed_of
-from placer.report.kinds.parts import PARTS_OF_PRICE, option_cells
-from placer.report.kinds.result import figures_of, spot_facts
-from placer.report.page import KINDS, contents, page
+from placer.report.kinds.shared.parts import PARTS_OF_PRICE, option_cells
+from placer.report.kinds.shared.placement import figures_of, spot_facts
+from placer.report.page import page
 from placer.report.question import command_of, wish_words
 from report_documents import SMALL, saved
 
@@ -71,6 +72,7 @@ def test_a_result_has_every_section() -> None:
         "One step",
         "Considered",
         "Why not something else",
+        "Proof",
         "What may go wrong",
         "What was asked",
         "Every figure and its source",
@@ -260,9 +262,9 @@ def test_a_comparison_says_how_far_the_others_are_from_the_fastest() -> None:
         row["estimate"]["effective_samples_per_second"]["value"] = speed
         row["estimate"]["usd_per_hour"]["total"] = usd
     report = contents(document, today=TODAY)
-    (text,) = next(p.blocks for p in report.sections if p.title == "Against the fastest")
-    assert isinstance(text, Text)
-    assert [line.partition(": ")[2] for line in text.lines] == ["-25 % speed, +50 % cost"]
+    (facts,) = next(p.blocks for p in report.sections if p.title == "Against the fastest")
+    assert isinstance(facts, Facts)
+    assert facts.rows == (("row 1", "-25 % speed, +50 % cost", ""),)
 
 
 def test_emissions_are_said_in_kilograms() -> None:
@@ -292,7 +294,9 @@ def test_kinds_are_modules() -> None:
     import importlib
 
     for kind in KINDS.values():
-        assert callable(importlib.import_module(f"placer.report.kinds.{kind}").report)
+        module, _, view = kind.partition(":")
+        found = importlib.import_module(f"placer.report.kinds.{module}")
+        assert callable(getattr(found, view or "report"))
 
 
 def test_the_command_writes_a_page(tmp_path: Path, command: Run) -> None:

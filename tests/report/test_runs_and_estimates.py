@@ -14,7 +14,8 @@ import pytest
 import placer
 from conftest import Run
 from placer.report.blocks import Chart, Report, Table
-from placer.report.page import contents, page
+from placer.report.contents import contents
+from placer.report.page import page
 from report_documents import saved
 from run_logs import logged, planned
 

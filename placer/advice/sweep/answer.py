@@ -1,13 +1,13 @@
-"""The answer of a sweep: its points, and where the choice changes."""
+"""The answer of a sweep: its points."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from placer.report.shown import Shown
+from placer.report.stretches import breakpoints
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,8 @@ class Sweep(Shown):
             "schema": SCHEMA,
             "complete": len(self.rows) == self.points,
             "breakpoints": [
-                {"from": one["set"], "to": other["set"]} for one, other in breakpoints(self)
+                {"from": one["set"], "to": other["set"]}
+                for one, other in breakpoints(self.header["over"], self.rows)
             ],
             "rows": list(self.rows),
         }
@@ -61,58 +62,3 @@ class Sweep(Shown):
         return pd.DataFrame(
             [{**dict(word.split("=", 1) for word in row["set"]), **row} for row in self.rows]
         )
-
-
-def choice(row: Row) -> tuple[str, ...]:
-    """Return what decides whether two points have the same answer: workers and exchange, or that
-    there is none.
-    """
-    if "workers" not in row:
-        return (str(row["status"]),)
-    return (*row["workers"], str(row["exchange"]), str(row["local_steps"]))
-
-
-def along(sweep: Sweep) -> int:
-    """Return the position of the range that the table goes along: that with the most values, of
-    several the last.
-    """
-    counts = [len(axis["values"]) for axis in sweep.header["over"]]
-    return max(range(len(counts)), key=lambda i: (counts[i], i))
-
-
-def stretches(sweep: Sweep) -> list[list[Row]]:
-    """Return the neighbouring points along one range that have the same choice; the values of the
-    others are the same in a stretch.
-    """
-    groups: list[list[Row]] = []
-    at: tuple[tuple[int, ...], int] | None = None
-    for row in sorted(sweep.rows, key=lambda row: _coordinates(sweep, row)):
-        others, step = _coordinates(sweep, row)
-        if at == (others, step - 1) and choice(row) == choice(groups[-1][-1]):
-            groups[-1].append(row)
-        else:
-            groups.append([row])
-        at = (others, step)
-    return groups
-
-
-def breakpoints(sweep: Sweep) -> list[tuple[Row, Row]]:
-    """Return the neighbours along one range between which the choice changes."""
-    breaks = []
-    for one, other in pairwise(stretches(sweep)):
-        (others, step), (there, after) = _coordinates(sweep, one[-1]), _coordinates(sweep, other[0])
-        if others == there and after == step + 1:
-            breaks.append((one[-1], other[0]))
-    return breaks
-
-
-def _coordinates(sweep: Sweep, row: Row) -> tuple[tuple[int, ...], int]:
-    """Return the positions of a point on the other ranges, and on the one that the table goes
-    along.
-    """
-    rest, positions = int(row["point"]), list[int]()
-    for axis in reversed(sweep.header["over"]):
-        rest, position = divmod(rest, len(axis["values"]))
-        positions.insert(0, position)
-    step = positions.pop(along(sweep))
-    return tuple(positions), step

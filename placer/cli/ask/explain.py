@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from placer.cli.options import json_option, memory_option, output_option
-from placer.cli.output import check_targets, console, print_json, write_json
-from placer.cli.saved_question import Question, question_options, read_question
+from placer.cli.output import check_targets, console, write_json
+from placer.cli.saved_question import question_options, read_question
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.progress import progress
+from placer.cli.screen.show import show
 
 if TYPE_CHECKING:
-    from placer.advice.worlds.whatif import Kept
+    from placer.problem.placement import Placement
 
 EXAMPLE = """\b
 Examples:
@@ -73,10 +74,11 @@ def command(
         explanation = Advisor().explain(question.asked, start=question.answer, **question.words)
     if output:
         write_json(output, explanation.to_dict())
+    document = explanation.to_dict()
     if as_json:
-        print_json(explanation.to_dict())
+        show(document, as_json=True)
     else:
-        _print(explanation, question)
+        show({**document, "saved": _saved_words(explanation, question.answer)})
     question.tell()
     if output:
         console(stderr=True).print(f"wrote explanation to {output}")
@@ -87,43 +89,22 @@ def command(
     )
 
 
-def _saved_words(kept: Kept) -> str:
+def _saved_words(explanation: Any, saved: Placement | None) -> str:
     """Say what the saved answer does in the question as it is now, where another one is better."""
-    from placer.cli.report.explain.explain_text import value_words
-    from placer.cli.report.recommend.sentences import headline
+    from msgspec import to_builtins
 
-    figures = "" if kept.estimate is None else f", {value_words(kept.estimate)}"
-    broken = f"; it cannot be kept: {kept.broken[0]}" if kept.broken else ""
-    return f"{headline(kept.placement)}{figures}{broken}"
-
-
-def _print(explanation: Any, question: Question) -> None:
     from placer.advice.worlds.whatif import keep
-    from placer.cli.report.explain.explain_text import sections, value_words
-    from placer.cli.report.recommend import terminal
-    from placer.cli.report.recommend.risk_words import risk_line
-    from placer.cli.report.recommend.sentences import headline
-    from placer.cost_model.outlook.outlook import spot_outlook
+    from placer.documents.result_parts import estimate_document
+    from placer.report.figures import placement_words
+    from placer.report.kinds.shared.parts import figures_words
 
-    out = console()
-    out.print(terminal.reading(explanation.problem))
-    result, saved = explanation.result, question.answer
-    if saved is not None and (
-        result.placement is None or saved.canonical() != result.placement.canonical()
+    result = explanation.result
+    if saved is None or (
+        result.placement is not None and saved.canonical() == result.placement.canonical()
     ):
-        out.print(f"saved   {_saved_words(keep(saved, result.problem))}")
-    if result.placement is not None:
-        out.print(f"\n{headline(result.placement)}", style="bold green")
-        out.print(value_words(result.estimate))
-        spot = spot_outlook(result.placement, result.estimate, result.problem)
-        words = risk_line(spot, result.placement, result.estimate.tokens_per_sample)
-        out.print(f"risk: {words}")
-    elif str(result.status) != "infeasible":
-        out.print(
-            "\nNo placement was found before the time limit was reached; it is not proved "
-            "that there is none."
-        )
-    for title, lines in sections(explanation):
-        out.print(f"\n{title}", style="bold")
-        for line in lines:
-            out.print(terminal.bullet(line))
+        return ""
+    kept = keep(saved, result.problem)
+    words = placement_words({"workers": to_builtins(kept.placement.groups)})
+    if kept.estimate is not None:
+        words += f": {figures_words(estimate_document(kept.estimate))}"
+    return f"{words}; it cannot be kept: {kept.broken[0]}" if kept.broken else words

@@ -9,11 +9,12 @@ from typing import Any
 import click
 
 from placer.cli.options import json_option, output_option, solve_options
-from placer.cli.output import check_targets, console, print_json, write_bytes, write_json
+from placer.cli.output import check_targets, console, write_bytes, write_json
 from placer.cli.saved_question import question_options, read_question
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.plot import check_plot, plot_option, write_plot
 from placer.cli.screen.progress import progress
+from placer.cli.screen.show import show
 
 EXAMPLE = """\b
 Examples:
@@ -70,10 +71,10 @@ def command(
         frontier = Advisor().pareto(question.asked, on_better=heard.better, **question.words)
     written = _write(frontier, output, table)
     write_plot(plot, frontier.to_dict())
-    if as_json:
-        print_json(frontier.to_dict())
-    elif frontier.points:
-        _print(frontier, written)
+    if as_json or frontier.points:
+        show(frontier.to_dict(), as_json=as_json)
+    if frontier.points and not as_json:
+        _say_more(frontier, written)
     question.tell()
     if frontier.failed is not None:
         from placer.cli.ask.recommend import print_no_placement
@@ -98,19 +99,9 @@ def _write(frontier: Any, output: str | None, table: str | None) -> list[str]:
     return [path for path in (output, table) if path]
 
 
-def _print(frontier: Any, written: list[str]) -> None:
-    """Print the frontier on stdout; warnings, files and the next command on stderr."""
-    from placer.cli.report import frontier_text
-    from placer.cli.report.recommend import terminal
-
-    out, err = console(), console(stderr=True)
-    unit = "samples" if frontier.problem.profile.architecture is None else "tokens"
-    out.print(terminal.reading(frontier.problem, f"the frontier of USD/h against {unit}/s"))
-    out.print()
-    frontier_text.print_frontier(out, frontier)
-    err.print()
-    for line in terminal.warning_lines(frontier_text.shown(frontier.warnings)):
-        err.print(line, style="yellow")
+def _say_more(frontier: Any, written: list[str]) -> None:
+    """Say on stderr which files there are, and the next command."""
+    err = console(stderr=True)
     for path in written:
         err.print(f"wrote {path}")
     at = frontier.knee if frontier.knee is not None else frontier.best_value

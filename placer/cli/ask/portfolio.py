@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from placer.cli.options import json_option, memory_option, output_option
-from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.output import check_targets, console, write_json
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.progress import progress
+from placer.cli.screen.show import show
 from placer.errors import PlacerError
 
 EXAMPLE = """\b
@@ -74,7 +75,6 @@ def command(
     JOBS.TOML has a [[job]] for each job, with the options of 'placer recommend'; docs/manual says
     what else it may have.
     """
-    from placer.cli.report.portfolio import print_portfolio
     from placer.interface.job_file import portfolio_from_file
 
     check_targets(output)
@@ -85,10 +85,8 @@ def command(
     if output:
         write_json(output, answer.to_saved())
     written = _write_manifests(answer, manifests) if manifests else 0
-    if as_json:
-        print_json(answer.to_dict())
-    else:
-        print_portfolio(console(), answer)
+    show(answer.to_dict(), as_json=as_json)
+    if not as_json:
         err = console(stderr=True)
         if output:
             err.print(f"wrote portfolio to {output}")

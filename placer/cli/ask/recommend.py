@@ -17,16 +17,12 @@ from placer.cli.options import (
 )
 from placer.cli.output import check_targets, console, print_json, write_json
 from placer.cli.screen.formats import STDOUT, whole_tables
-from placer.cli.screen.labelled_lines import (
-    labelled,
-    print_labelled,
-    screen_width,
-    styled,
-    wrapped,
-)
+from placer.cli.screen.labelled_lines import print_labelled, screen_width, styled
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.progress import progress
+from placer.cli.screen.show import show
 from placer.errors import PlacerError
+from placer.report.draw.wrapping import labelled, wrapped
 
 EXAMPLE = """\b
 Examples:
@@ -170,7 +166,7 @@ def _print(
             click.echo("no manifest was written: there is no placement", err=True)
         return
     if whole or certificate:
-        _print_all(result, certificate)
+        show(result.to_dict(), whole=True)
     else:
         _print_default(result)
     for path, what in ((output, "result"), (manifest, "launch plan")):
@@ -181,17 +177,6 @@ def _print(
         if not (whole or certificate):
             words = f"-v: everything | {words}"
         print_labelled([("next", words)], stderr=True, column=LABELS)
-
-
-def _print_all(result: Any, certificate: bool) -> None:
-    """Print all that is known of an answer."""
-    from placer.cli.report.recommend import terminal
-
-    terminal.print_result(console(), result, certificate=certificate)
-    err = console(stderr=True)
-    err.print()
-    for line in terminal.warning_lines(result.warnings):
-        err.print(line, style="yellow")
 
 
 def _print_default(result: Any) -> None:
@@ -234,47 +219,46 @@ def _fitting(
 
 def print_no_placement(result: Any, *, whole: bool = True) -> None:
     """Say why there is no placement, and what would fit."""
-    from placer.cli.report.recommend import default_screen, sentences, terminal
+    from placer.cli.report.recommend import default_screen, sentences
+    from placer.solving.cross_check import verification_words
 
     if whole:
-        console().print(terminal.reading(result.problem))
+        show(result.to_dict())
     else:
         print_labelled([("model", default_screen.asked_words(result.problem))], column=LABELS)
-    if str(result.status) in LIMITS:
-        error = PlacerError(
-            f"{LIMITS[str(result.status)]} before any placement was found",
-            f"raise --{str(result.status).replace('_', '-')}, or narrow --gpu and --in",
+    error = _why_none(result)
+    _tell(f"error: {error.message}")
+    if not whole:
+        for option in result.nearest:
+            _tell(sentences.change_words(option), "  ")
+    _tell(f"tip: {error.hint}", "  ")
+    if result.verification is not None:
+        _tell(f"verified: {verification_words(result.verification)}", "  ")
+    for warning in result.warnings:
+        if warning.code in ("disagreement", "unverified", *DEFAULTS) and not whole:
+            _tell(f"warning: {warning.message}")
+
+
+def _why_none(result: Any) -> PlacerError:
+    """Say why there is no placement, and what to do."""
+    status = str(result.status)
+    if status in LIMITS:
+        return PlacerError(
+            f"{LIMITS[status]} before any placement was found",
+            f"raise --{status.replace('_', '-')}, or narrow --gpu and --in",
         )
-    elif str(result.status) == "unknown":
-        error = PlacerError(
+    if status == "unknown":
+        return PlacerError(
             f"the solver {result.solver} found no placement; that is no proof that there is none",
             "ask again with --solver exact",
         )
-    else:
-        error = PlacerError(
-            f"no placement satisfies the request (proved in {result.seconds:.1f} s)"
-        )
-    _tell(f"error: {error.message}")
-    if str(result.status) == "infeasible":
-        for sentence in sentences.infeasible_lines(result):
-            _tell(sentence, "  ")
-        works = [option.note for option in result.nearest]
-        if works:
-            text = f"a change that works: {', or '.join(works)}"
-            _tell(f"tip: {text}; 'placer explain' says what binds", "  ")
-        else:
-            _tell(
-                "tip: 'placer explain' with the same words says which wishes contradict each other",
-                "  ",
-            )
-    elif error.hint:
-        _tell(f"tip: {error.hint}", "  ")
-    if result.verification is not None:
-        _tell(f"verified: {terminal.verified_words(result)}", "  ")
-    for line in terminal.warning_lines(
-        w for w in result.warnings if w.code in ("disagreement", "unverified", *DEFAULTS)
-    ):
-        _tell(line)
+    works = ", or ".join(option.note for option in result.nearest)
+    return PlacerError(
+        f"no placement satisfies the request (proved in {result.seconds:.1f} s)",
+        f"a change that works: {works}; 'placer explain' says what binds"
+        if works
+        else "'placer explain' with the same words says which wishes contradict each other",
+    )
 
 
 DEFAULTS = ("supply", "default-workers", "default-island", "default-batch")

@@ -11,9 +11,10 @@ import click
 
 from placer.cli.book.capacity.replay import job_options, price_options
 from placer.cli.options import catalog_option, solve_options, table_option
-from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.output import check_targets, write_json
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.progress import progress
+from placer.cli.screen.show import show
 from placer.errors import PlacerError
 
 EPILOG = """\b
@@ -182,7 +183,6 @@ def _replan(
     as_json: bool,
     words: dict[str, Any],
 ) -> None:
-    from placer.cli.report.replan import replan_view
     from placer.interface.worlds import replan
     from placer.units import parse_seconds
 
@@ -207,11 +207,8 @@ def _replan(
                 exit_code=3,
             )
         write_json(target, replanned.answer.to_manifest())
-    if as_json:
-        print_json(replanned.to_dict())
-    else:
-        console().print(replan_view(replanned))
-        if target is not None:
-            click.echo(f"wrote the manifest to {target}", err=True)
+    show(replanned.to_dict(), as_json=as_json)
+    if target is not None and not as_json:
+        click.echo(f"wrote the manifest to {target}", err=True)
     if replanned.verdict == "nothing":
         ctx.exit({"infeasible": 3}.get(str(replanned.answer.status), 4))

@@ -13,6 +13,7 @@ from placer.cli.screen.interruption import nothing_kept
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.plot import check_plot, plot_option, write_plot
 from placer.cli.screen.progress import progress
+from placer.cli.screen.show import show
 from placer.errors import PlacerError
 
 EXAMPLE = """\b
@@ -95,9 +96,7 @@ def command(
         err.print(f"error: {error.message}")
         err.print(f"  tip: {error.hint}")
     else:
-        from placer.cli.report.robust import robust_view
-
-        console().print(robust_view(robustness))
+        show(robustness.to_dict())
     question.tell()
     ctx.exit(
         0

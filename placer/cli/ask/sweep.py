@@ -16,9 +16,10 @@ from placer.cli.options import (
     solve_options,
     wish_options,
 )
-from placer.cli.output import check_targets, console, print_json, write_text
+from placer.cli.output import check_targets, console, write_text
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.plot import check_plot, plot_option, write_plot
+from placer.cli.screen.show import show
 from placer.errors import PlacerError
 
 if TYPE_CHECKING:
@@ -95,12 +96,7 @@ def command(
     check_plot(plot)
     sweep = _merged(files, output) if merge else _run(files, model, over, words)
     write_plot(plot, sweep.to_dict())
-    if as_json:
-        print_json(sweep.to_dict())
-    else:
-        from placer.cli.report.sweep import sweep_view
-
-        console().print(sweep_view(sweep))
+    show(sweep.to_dict(), as_json=as_json)
     err = console(stderr=True)
     if sweep.interrupted:
         kept = (

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from placer.cli.options import solve_options, table_option
-from placer.cli.output import console, print_json
 from placer.cli.saved_question import question_options, read_question
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.progress import progress
+from placer.cli.screen.show import show
 from placer.problem.words.wishes import CHANGES
 
 WISH_LINES = textwrap.fill(
@@ -87,12 +87,7 @@ def command(
             on_bound=heard.bound,
             **question.words,
         )
-    if as_json:
-        print_json(answer.to_dict())
-    else:
-        from placer.cli.report.whatif import whatif_view
-
-        console().print(whatif_view(answer))
+    show(answer.to_dict(), as_json=as_json)
     question.tell()
     ctx.exit(
         0

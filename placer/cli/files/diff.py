@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from placer.cli.options import table_option
-from placer.cli.output import console, new_table, print_json, read_json
+from placer.cli.output import read_json
+from placer.cli.screen.show import show
 
 EXAMPLE = """\b
 Examples:
@@ -20,7 +20,6 @@ Examples:
 """
 REFUSED = 6
 """Exit code where a change is not accepted."""
-HEADERS = ("", "what", "before", "after", "change")
 
 
 @click.command("diff", epilog=EXAMPLE)
@@ -47,27 +46,5 @@ def command(
     conditions = [parse_condition(text) for text in fail_on]
     names = (Path(before).name, Path(after).name)
     document = difference_document(read_json(before), read_json(after), names, conditions)
-    if as_json:
-        print_json(document)
-    else:
-        _print(document)
-    for words in document["failed"]:
-        console(stderr=True).print(f"not accepted: {words}", style="yellow")
+    show(document, as_json=as_json)
     ctx.exit(REFUSED if document["failed"] else 0)
-
-
-def _print(document: Any) -> None:
-    """Print the sentence, the rows and the legend."""
-    from placer.report.difference_rows import LEGEND, difference_rows
-    from placer.report.kinds.difference import verdict
-
-    out = console()
-    out.print(verdict(document))
-    out.print()
-    table = new_table(
-        HEADERS, right=HEADERS[2:], wrap=("what", "before", "after"), unseen=("sign",)
-    )
-    for row in difference_rows(document):
-        table.add_row(*row)
-    out.print(table)
-    console(stderr=True).print(LEGEND, style="dim")

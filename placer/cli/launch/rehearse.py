@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from placer.cli.options import json_option
-from placer.cli.output import check_targets, console, new_table, print_json, write_json
+from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.screen.show import show_blocks
 from placer.errors import PlacerError
 from placer.units import format_plain
 from placer.version import install_line
@@ -18,6 +20,7 @@ from placer.version import install_line
 if TYPE_CHECKING:
     from placer.launch.rehearsal.comparison import Line
     from placer.launch.rehearsal.rehearsal import Rehearsal
+    from placer.report.blocks import Cell
 
 EPILOG = """\b
 Examples:
@@ -155,6 +158,7 @@ def _print(rehearsal: Rehearsal, lines: list[Line], folder: Path, workers: int) 
     from rich.markup import escape
 
     from placer.launch.runtime.log.comparison import requests_text
+    from placer.report.blocks import figure, table
     from placer.units import counted, format_bytes, format_number
 
     out, small, plan = console(), rehearsal.small, rehearsal.plan
@@ -169,21 +173,18 @@ def _print(rehearsal: Rehearsal, lines: list[Line], folder: Path, workers: int) 
         f"gradient), links by {rehearsal.method}; "
         "seconds, bytes and requests are those of one round"
     )
-    table = new_table(
-        ("", "predicted", "measured", "difference", ""),
-        right=("predicted", "measured", "difference"),
-        unseen=("figure", "within"),
-    )
-    for line in lines:
-        off = line.difference
-        mark = {True: "ok", False: "OFF", None: ""}[line.within]
-        shown = [
-            "-" if value is None else _figure(value, line)
-            for value in (line.predicted, line.measured)
+    figures = ("predicted", "measured", "difference")
+    rows: list[list[Cell]] = [
+        [
+            requests_text(line.what) if line.kind == "requests" else line.what,
+            figure(line.predicted, partial(_figure, line=line), "-"),
+            figure(line.measured, partial(_figure, line=line), "-"),
+            figure(line.difference, "{:+.1%}".format),
+            {True: "ok", False: "OFF", None: ""}[line.within],
         ]
-        what = requests_text(line.what) if line.kind == "requests" else line.what
-        table.add_row(escape(what), *shown, "" if off is None else f"{off:+.1%}", mark)
-    out.print(table)
+        for line in lines
+    ]
+    show_blocks(table("One round", ("figure", *figures, "within"), rows, numbers=figures))
     if rehearsal.slower:
         links = ", ".join(f"{src} -> {dst}" for src, dst in rehearsal.slower)
         out.print(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from placer.cli.options import Range, json_option
-from placer.cli.output import console, new_table, print_json
+from placer.cli.output import console, print_json
 from placer.cli.screen.option_groups import LargeCommand
 from placer.cost_model.timing.store import POLL_SECONDS
 from placer.errors import PlacerError
@@ -22,6 +22,7 @@ from placer.version import install_line
 if TYPE_CHECKING:
     from placer.launch.runtime.run_plan import RunPlan
     from placer.launch.runtime.training.context import Settings
+    from placer.report.blocks import Cell
 
 LOCAL_JOIN_S = 120.0
 """Processes of one machine have started by then."""
@@ -281,9 +282,9 @@ def _watch(plan: RunPlan, settings: Settings, *, quiet: bool) -> Callable[[dict[
 
 def _print(plan: RunPlan, comparison: dict[str, Any], folder: Path) -> None:
     """Print the predicted figures beside the measured ones."""
-    from rich.markup import escape
-
+    from placer.cli.screen.show import show_blocks
     from placer.launch.runtime.log.comparison import requests_text
+    from placer.report.blocks import table
 
     out = console()
     rounds = counted(comparison["rounds"], "round") + (
@@ -297,21 +298,12 @@ def _print(plan: RunPlan, comparison: dict[str, Any], folder: Path) -> None:
         + (" overlapping the next step" if plan.exchange.overlap else "")
     )
     out.print(f"{plan.name}: {exchange}, {crew}; {rounds} measured")
-    table = new_table(
-        ("", "predicted", "measured", "difference"),
-        right=("predicted", "measured", "difference"),
-        unseen=("figure",),
-    )
-    for row in comparison["seconds"]:
-        predicted, measured, change = _figures(row, f" {row['unit']}")
-        table.add_row(
-            f"{row['what']}", predicted, measured, change if comparison["seconds_compare"] else ""
-        )
-    for row in comparison["bytes"]:
-        table.add_row(escape(f"{row['src']} -> {row['dst']}"), *_figures(row, " B"))
-    for row in comparison["requests"]:
-        table.add_row(escape(requests_text(row["what"])), *_figures(row, ""))
-    out.print(table)
+    compare = comparison["seconds_compare"]
+    rows = [_cells(row["what"], row, f" {row['unit']}", compare) for row in comparison["seconds"]]
+    rows += [_cells(f"{row['src']} -> {row['dst']}", row, " B") for row in comparison["bytes"]]
+    rows += [_cells(requests_text(row["what"]), row, "") for row in comparison["requests"]]
+    figures = ("predicted", "measured", "difference")
+    show_blocks(table("One round", ("figure", *figures), rows, numbers=figures))
     losses = comparison["losses"]
     if losses:
         out.print(
@@ -324,11 +316,13 @@ def _print(plan: RunPlan, comparison: dict[str, Any], folder: Path) -> None:
     sys.stderr.flush()
 
 
-def _figures(row: dict[str, Any], unit: str) -> tuple[str, str, str]:
+def _cells(name: str, row: dict[str, Any], unit: str, compare: bool = True) -> list[Cell]:
+    from placer.report.blocks import figure
+
     predicted, measured = row["predicted"], row["measured"]
-    change = "" if not predicted or measured is None else f"{measured / predicted - 1:+.1%}"
-    shown = ["-" if value is None else f"{_number(value)}{unit}" for value in (predicted, measured)]
-    return shown[0], shown[1], change
+    known = compare and predicted and measured is not None
+    shown = [figure(v, lambda value: f"{_number(value)}{unit}", "-") for v in (predicted, measured)]
+    return [name, *shown, figure(measured / predicted - 1 if known else None, "{:+.1%}".format)]
 
 
 def _number(value: float) -> str:

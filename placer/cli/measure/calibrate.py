@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from placer.cli.options import catalog_option, json_option
-from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.output import check_targets, console, write_json
 from placer.cli.screen.option_groups import GroupedCommand
+from placer.cli.screen.show import show
 
 EPILOG = """\b
 Example:
@@ -48,21 +49,16 @@ def command(
     as_json: bool,
 ) -> None:
     """Fit the timing model to your own measured runs, and report how good the fit is."""
-    from placer.cli.report.calibration import print_calibration
     from placer.validation.calibration.calibrate import calibrate
 
     check_targets(output)
     report = calibrate(runs, catalog, fit_links)
     if output:
         write_json(output, report.to_dict())
+    show(report.to_dict(), as_json=as_json)
     if as_json:
-        print_json(report.to_dict())
         return
-    out, err = console(), console(stderr=True)
-    print_calibration(out, report)
-    err.print()
-    for warning in report.warnings:
-        err.print(f"warning: {warning}", style="yellow")
+    err = console(stderr=True)
     if output:
         err.print(f"wrote calibration to {output}")
     else:

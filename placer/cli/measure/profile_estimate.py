@@ -11,6 +11,7 @@ from typing import Any
 
 from placer.cli.measure.profile_file import OutFile, model_word
 from placer.cli.output import console, print_json, write_json
+from placer.cli.screen.show import show_report
 from placer.errors import PlacerError
 
 
@@ -22,7 +23,7 @@ def estimate(words: dict[str, Any]) -> None:
     PlacerError
         If there are several precisions or batch sizes, or the model cannot run on the meta device.
     """
-    from placer.cli.measure.estimate_table import print_estimate
+    from placer.cli.measure.estimate_table import estimate_report
     from placer.market.books.partial_books import over_default
     from placer.profiler.estimate.estimate import estimate as work_out
     from placer.profiler.measured_profile import USUAL_PRECISION, estimated_profile
@@ -87,7 +88,7 @@ def estimate(words: dict[str, Any]) -> None:
     if words["as_json"]:
         print_json(estimated.to_dict())
     else:
-        print_estimate(console(), estimated)
+        show_report(estimate_report(estimated))
     err = console(stderr=True)
     err.print(f"{'added to' if old else 'wrote'} {place.typed}", soft_wrap=True)
     err.print(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from placer.cli.options import json_option
-from placer.cli.output import check_targets, console, new_table, print_json, write_json
+from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.screen.show import show_report
 from placer.errors import PlacerError
 from placer.records import replace
 from placer.units import format_plain
@@ -17,8 +18,8 @@ from placer.units import format_plain
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from placer.cli.screen.tables import Sheet
     from placer.profiler.host.overlay import HostReport
+    from placer.report.blocks import Report, Table
 
 EPILOG = """\b
 Example:
@@ -94,7 +95,7 @@ def command(
     if as_json:
         print_json(report.to_dict())
         return
-    _print(console(), report, model)
+    show_report(_report(report, model))
     _after(console(stderr=True), report, output)
 
 
@@ -125,138 +126,138 @@ def _bar(words: str) -> Iterator[Callable[[float], None]]:
         yield lambda share: bar.update(task, completed=share)
 
 
-def _print(out: Console, report: HostReport, model: str) -> None:
+def _report(report: HostReport, model: str) -> Report:
+    from placer.report.blocks import Report, section
+
     measured = report.measured
-    out.print(
-        f"{measured.processor}, {measured.logical_cpus} logical CPUs, PyTorch "
-        f"{measured.torch_version}",
-        style="bold",
-    )
-    out.print("\nMeasured: arithmetic of one peer on one core, 90 % intervals", style="bold")
-    out.print(_arithmetic(report))
-    if report.measured.sums:
-        out.print(
-            "\nMeasured: sums of a parameter server; bytes of gradients in FP32, whatever arrives",
-            style="bold",
-        )
-        out.print(_sums(report))
     devices = ", ".join(report.devices)
-    out.print(
-        f"\nAveraging constants of {report.host} hosts under hivemind ({devices})", style="bold"
-    )
-    out.print(_constants(report))
-    out.print(f"\nA step of {model} with {EXAMPLES[report.host]} ({BOOK})", style="bold")
-    out.print(_steps(report, model))
-
-
-def _arithmetic(report: HostReport) -> Sheet:
-    right = ("s/GB", "us/tensor", "serialise", "average", "deserialise")
-    table = new_table(
-        (
-            "messages",
-            "s/GB",
-            "interval",
-            "us/tensor",
-            "interval",
-            "serialise",
-            "average",
-            "deserialise",
+    return Report(
+        title=measured.processor,
+        subtitle="placer profile exchange",
+        verdict=f"{measured.processor}, {measured.logical_cpus} logical CPUs, PyTorch "
+        f"{measured.torch_version}",
+        sections=(
+            *section(
+                "Measured: arithmetic of one peer on one core, 90 % intervals", _arithmetic(report)
+            ),
+            *section(
+                "Measured: sums of a parameter server; bytes of gradients in FP32, whatever "
+                "arrives",
+                _sums(report),
+            ),
+            *section(
+                f"Averaging constants of {report.host} hosts under hivemind ({devices})",
+                _constants(report),
+            ),
+            *section(
+                f"A step of {model} with {EXAMPLES[report.host]} ({BOOK})", _steps(report, model)
+            ),
         ),
-        right=right,
     )
+
+
+def _name(compression: str) -> str:
+    return {"none": "fp32"}.get(compression, compression)
+
+
+def _ends(low: float, high: float) -> str:
+    return f"{format_plain(low)} to {format_plain(high)}"
+
+
+def _arithmetic(report: HostReport) -> Table | None:
+    from placer.report.blocks import Cell, table
+
+    rows: list[list[Cell]] = []
     for name, fit in report.fits.items():
         largest = max(report.measured.of(name), key=lambda p: (p.bytes, -p.tensors))
-        stages = [
-            f"{seconds / largest.total_s:.0%}"
-            for seconds in (largest.serialise_s, largest.average_s, largest.deserialise_s)
-        ]
+        stages = (largest.serialise_s, largest.average_s, largest.deserialise_s)
         a, b = fit.s_per_gb, fit.s_per_tensor
-        per_tensor = (
-            format_plain(b.value * 1e6),
-            f"{format_plain(b.low * 1e6)} to {format_plain(b.high * 1e6)}",
+        rows.append(
+            [
+                _name(name),
+                (format_plain(a.value), a.value),
+                _ends(a.low, a.high),
+                (format_plain(b.value * 1e6), b.value * 1e6),
+                _ends(b.low * 1e6, b.high * 1e6),
+                *((f"{s / largest.total_s:.0%}", s / largest.total_s) for s in stages),
+            ]
         )
-        table.add_row(
-            {"none": "fp32"}.get(name, name),
-            format_plain(a.value),
-            f"{format_plain(a.low)} to {format_plain(a.high)}",
-            *per_tensor,
-            *stages,
-        )
-    return table
+    parts = ("serialise", "average", "deserialise")
+    columns = ("messages", "s/GB", "interval", "us/tensor", "interval", *parts)
+    return table("Arithmetic", columns, rows, numbers=("s/GB", "us/tensor", *parts))
 
 
-def _sums(report: HostReport) -> Sheet:
+def _sums(report: HostReport) -> Table | None:
+    from placer.report.blocks import Cell, figure, table
     from placer.workload.constants import PUBLISHED
 
-    right = ("threads", "GB/s", "each vCPU", "shipped")
-    table = new_table(("messages", *right, "rounds"), right=right)
-    shipped = PUBLISHED.services.server_sum_bytes_per_s or 0.0
+    figures = ("threads", "GB/s", "each vCPU", "shipped")
+    shipped = (PUBLISHED.services.server_sum_bytes_per_s or 0.0) / 1e9
+    rows: list[list[Cell]] = []
     for point in report.measured.sums:
         counts = point is report.server_sum
-        least, most = point.bytes_per_s(point.most_s), point.bytes_per_s(point.least_s)
-        table.add_row(
-            {"none": "fp32"}.get(point.compression, point.compression),
-            str(point.threads),
-            format_plain(point.bytes_per_s() / 1e9),
-            format_plain(point.bytes_per_s() / point.threads / 1e9),
-            format_plain(shipped / 1e9) if counts else "",
-            f"{point.rounds}, from {format_plain(least / 1e9)} to {format_plain(most / 1e9)} GB/s"
-            + (": counts" if counts else ""),
+        least, most, usual = (
+            point.bytes_per_s(s) / 1e9 for s in (point.most_s, point.least_s, point.seconds)
         )
-    return table
+        rows.append(
+            [
+                _name(point.compression),
+                (str(point.threads), point.threads),
+                (format_plain(usual), usual),
+                (format_plain(usual / point.threads), usual / point.threads),
+                figure(shipped if counts else None, format_plain),
+                f"{point.rounds}, from {_ends(least, most)} GB/s" + (": counts" if counts else ""),
+            ]
+        )
+    return table("Sums", ("messages", *figures, "rounds"), rows, numbers=figures)
 
 
-def _constants(report: HostReport) -> Sheet:
+def _constants(report: HostReport) -> Table | None:
+    from placer.report.blocks import Cell, table
     from placer.workload.constants import PUBLISHED
 
     classes = list(PUBLISHED.hosts)
-    right = (*(f"shipped {name}" for name in classes), "here")
-    table = new_table(
-        ("constant", "unit", *right, "interval", "basis"), right=right, wrap=("basis",)
-    )
+    figures = (*(f"shipped {name}" for name in classes), "here")
+    rows: list[list[Cell]] = []
     for term in report.terms:
-        shipped = [f"{format_plain(getattr(PUBLISHED.hosts[name], term.name))}" for name in classes]
-        interval = (
-            f"{format_plain(term.low)} to {format_plain(term.high)}" if term.high > term.low else ""
-        )
-        table.add_row(
-            term.name,
-            term.unit,
-            *shipped,
-            format_plain(term.value),
-            interval,
-            f"{term.basis}: {term.source}",
+        values = [*(getattr(PUBLISHED.hosts[name], term.name) for name in classes), term.value]
+        rows.append(
+            [
+                term.name,
+                term.unit,
+                *((format_plain(value), value) for value in values),
+                _ends(term.low, term.high) if term.high > term.low else "",
+                f"{term.basis}: {term.source}",
+            ]
         )
     _, slow, fast = report.overlay.calibration.spreads[report.host]
-    table.add_row(
-        "averaging time",
-        "x",
-        "",
-        "",
-        "1",
-        f"{fast:.2f} to {slow:.2f}",
-        "assumed: how far the rest of hivemind follows the arithmetic",
-    )
-    return table
+    why = "assumed: how far the rest of hivemind follows the arithmetic"
+    missing: list[Cell] = [("", None)] * len(classes)
+    rows.append(["averaging time", "x", *missing, ("1", 1), f"{fast:.2f} to {slow:.2f}", why])
+    columns = ("constant", "unit", *figures, "interval", "basis")
+    return table("Constants", columns, rows, numbers=figures, narrowed=("basis",))
 
 
-def _steps(report: HostReport, model: str) -> Sheet:
+def _steps(report: HostReport, model: str) -> Table | None:
     import placer
+    from placer.report.blocks import Cell, table
 
-    numbers = ("averaging s", "step s", "samples/s")
-    table = new_table(("constants", *numbers, "interval"), right=numbers)
+    figures = ("averaging s", "step s", "samples/s")
+    rows: list[list[Cell]] = []
     for name, overlay in (("shipped", None), ("here", report.overlay)):
         estimate = placer.estimate(model, EXAMPLES[report.host], catalog=BOOK, calibration=overlay)
         rate = estimate.samples_per_second
         averaging = dict(estimate.step.parts).get("averaging", 0.0)
-        table.add_row(
-            name,
-            f"{averaging:.2f}",
-            f"{estimate.step.total:.2f}",
-            f"{rate.value:,.1f}",
-            f"{rate.low:,.1f} to {rate.high:,.1f}",
+        rows.append(
+            [
+                name,
+                (f"{averaging:.2f}", averaging),
+                (f"{estimate.step.total:.2f}", estimate.step.total),
+                (f"{rate.value:,.1f}", rate.value),
+                f"{rate.low:,.1f} to {rate.high:,.1f}",
+            ]
         )
-    return table
+    return table("Steps", ("constants", *figures, "interval"), rows, numbers=figures)
 
 
 def _after(err: Console, report: HostReport, output: str | None) -> None:

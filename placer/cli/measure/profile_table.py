@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from placer.cli.output import new_table
+from placer.cli.screen.show import show_blocks
+from placer.report.blocks import Cell, figure, table, with_columns
 from placer.units import counted, format_bytes, format_number, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from placer.workload.measurement import Measurement, Point, Seconds
+    from placer.workload.measurement import Measurement, Point
     from placer.workload.profile import Efficiency, ModelProfile
 
 FLOPS = (("GFLOP", 1e9), ("MFLOP", 1e6), ("kFLOP", 1e3))
-NARROW = 100
-"""On less wide terminals the numbers of steps and bytes are left out."""
 HEADERS = (
     "batch",
     "forward",
@@ -61,15 +60,22 @@ def _print(out: Console, m: Measurement) -> None:
     out.print(
         f"{m.device_name}{threads}, {m.precision}, torch {m.torch}", style="bold", soft_wrap=True
     )
-    hidden = {"steps", "memory"} if out.width < NARROW else set()
-    if not any(p.fraction_of_peak for p in m.points):
-        hidden.add("of peak")
-    shown = [i for i, header in enumerate(HEADERS) if header not in hidden]
-    table = new_table([HEADERS[i] for i in shown], right=HEADERS[:-1], wrap=(), unseen=("mark",))
-    for point in m.points:
-        row = _row(point, m)
-        table.add_row(*(row[i] for i in shown), style="bold" if point is m.best else None)
-    out.print(table)
+    listed = table(
+        "Batches",
+        HEADERS,
+        [_row(point, m) for point in m.points],
+        numbers=HEADERS[:-1],
+        optional=("steps", "memory"),
+        units={**{name: f"{name} s" for name in HEADERS[1:5]}, "memory": "memory B", "": "mark"},
+        marked=next((at for at, point in enumerate(m.points) if point is m.best), None),
+    )
+    assert listed is not None
+    show_blocks(
+        with_columns(
+            listed,
+            [name != "of peak" or any(p.fraction_of_peak for p in m.points) for name in HEADERS],
+        )
+    )
     if m.failed_batch_size is not None:
         out.print(
             f"{m.largest_batch_size:,} fit, {m.failed_batch_size:,} do not: {m.failure}",
@@ -88,27 +94,23 @@ def _print(out: Console, m: Measurement) -> None:
         )
 
 
-def _row(point: Point, m: Measurement) -> tuple[str, ...]:
+def _row(point: Point, m: Measurement) -> list[Cell]:
+    size = point.accumulation * point.batch_size
     batch = (
-        f"{point.accumulation:,} x {point.batch_size:,}"
-        if point.accumulation > 1
-        else f"{point.batch_size:,}"
+        f"{point.accumulation:,} x {point.batch_size:,}" if point.accumulation > 1 else f"{size:,}"
     )
     memory = (
         point.host_memory_bytes if point.device_memory_bytes is None else point.device_memory_bytes
     )
     mark = "knee" if point.batch_size == m.knee_batch_size and point.accumulation == 1 else ""
-    return (
-        batch,
-        *(_seconds(part) for part in (point.forward, point.backward, point.optimizer, point.step)),
-        format_number(point.samples_per_second),
-        f"{point.half_width:.1%}",
-        f"{point.steps:,}",
-        "" if memory is None else format_bytes(memory),
-        "" if point.fraction_of_peak is None else f"{point.fraction_of_peak:.0%}",
+    parts = (point.forward, point.backward, point.optimizer, point.step)
+    return [
+        (batch, size),
+        *(figure(None if part is None else part.median, format_seconds) for part in parts),
+        (format_number(point.samples_per_second), point.samples_per_second),
+        (f"{point.half_width:.1%}", point.half_width),
+        (f"{point.steps:,}", point.steps),
+        figure(memory, format_bytes),
+        figure(point.fraction_of_peak, "{:.0%}".format),
         f"{mark} partial".strip() if point.partial else mark,
-    )
-
-
-def _seconds(seconds: Seconds | None) -> str:
-    return "" if seconds is None else format_seconds(seconds.median)
+    ]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from placer.cli.options import table_option
-from placer.cli.output import console, print_json
 from placer.cli.screen.interruption import nothing_kept
 from placer.cli.screen.plot import check_plot, plot_option, write_plot
 from placer.cli.screen.progress import progress
+from placer.cli.screen.show import show
 
 
 @click.command("reproduce", epilog="Example: placer reproduce erben")
@@ -25,12 +25,12 @@ def command(paper: str, all_rows: bool, as_json: bool, plot: str | None) -> None
     """
     check_plot(plot)
     with nothing_kept("a comparison needs every row"), progress("recomputing the paper"):
-        from placer.cli.report.reproduction import print_reproduction
         from placer.reproduction import reproduce
 
         reproduction = reproduce(paper)
     write_plot(plot, reproduction.to_dict())
+    document = reproduction.to_dict()
     if as_json:
-        print_json(reproduction.to_dict())
+        show(document, as_json=True)
     else:
-        print_reproduction(console(), reproduction, all_rows=all_rows)
+        show({**document, "every_row": all_rows}, whole=all_rows)

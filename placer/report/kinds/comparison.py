@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
 
-from placer.report.blocks import Report, Section, Text, section
-from placer.report.figures import Document, percent, placement_words, speed_of
-from placer.report.kinds import parts
-from placer.report.kinds.provenance import sources
+from placer.report.blocks import Pair, Report, Section, facts, section
+from placer.report.figures import Document, percent, speed_of
+from placer.report.kinds.shared import parts
+from placer.report.kinds.shared.placement import risk_words
+from placer.report.kinds.shared.provenance import sources
 from placer.report.places import map_blocks
-from placer.units import counted, format_number, format_usd
+from placer.units import counted
 
 
 def report(document: Document, today: date) -> Report:
@@ -20,14 +22,10 @@ def report(document: Document, today: date) -> Report:
     ]
     allowed = [row for row in rows if not row["violations"]] or rows
     best = max(allowed, key=lambda row: speed_of(row["estimate"])[0]["value"])
-    speed, unit = speed_of(best["estimate"])
     return Report(
         title=f"{counted(len(rows), 'placement')} for {document['request']['model']}",
-        subtitle=f"placer estimate, prices of {document['data']['oldest']} to "
-        f"{document['data']['as_of']} ({document['data']['catalog']})",
-        verdict=f"The fastest is {placement_words(best['placement'])}: "
-        f"{format_number(speed['value'])} {unit} for "
-        f"{format_usd(best['estimate']['usd_per_hour']['total'])}/h.",
+        subtitle=parts.subtitle(document, "estimate"),
+        verdict=f"The fastest is {parts.option_words(best)}.",
         sections=(
             *parts.considered(rows, best["placement"], "Side by side"),
             *_differences(rows, best),
@@ -39,7 +37,9 @@ def report(document: Document, today: date) -> Report:
                     best["estimate"],
                     [row["placement"] for row in rows],
                 ),
+                detail=True,
             ),
+            *section("Risk", facts(*_risks(rows))),
             *parts.dollars(best["estimate"], None),
             *parts.step(best["placement"], best["estimate"]),
             *parts.warnings_of(document),
@@ -47,6 +47,16 @@ def report(document: Document, today: date) -> Report:
             *sources(document, [row["estimate"] for row in rows], today),
         ),
     )
+
+
+def _risks(rows: list[Document]) -> Iterator[Pair]:
+    """Yield the risk of each placement; nothing where all machines are on demand."""
+    spots = [(row.get("outlook") or {}).get("spot") for row in rows]
+    words = [risk_words(spot) for spot in spots]
+    if any(spots) and len(set(words)) == 1:
+        yield "every row", words[0], ""
+    elif any(spots):
+        yield from ((f"row {number}", one, "") for number, one in enumerate(words, start=1))
 
 
 def _words(violation: object) -> str:
@@ -58,11 +68,13 @@ def _differences(rows: list[Document], best: Document) -> tuple[Section, ...]:
     """Say how much slower and cheaper the others are."""
     speed = speed_of(best["estimate"])[0]["value"]
     usd = best["estimate"]["usd_per_hour"]["total"]
-    lines = [
-        f"{placement_words(row['placement'])}: "
-        f"{percent(speed_of(row['estimate'])[0]['value'] / speed - 1, signed=True)} speed, "
-        f"{percent(row['estimate']['usd_per_hour']['total'] / usd - 1, signed=True)} cost"
-        for row in rows
+    pairs = [
+        (
+            f"row {number}",
+            f"{percent(speed_of(row['estimate'])[0]['value'] / speed - 1, signed=True)} speed, "
+            f"{percent(row['estimate']['usd_per_hour']['total'] / usd - 1, signed=True)} cost",
+        )
+        for number, row in enumerate(rows, start=1)
         if row is not best and speed and usd
     ]
-    return section("Against the fastest", Text(lines=tuple(lines)) if lines else None)
+    return section("Against the fastest", facts(*pairs))

@@ -1,32 +1,160 @@
-"""The difference of two results."""
+"""The difference of two results: machines, figures and wishes before and after."""
 
 from __future__ import annotations
 
 from datetime import date
+from typing import NamedTuple
 
-from placer.report.blocks import Report, Text, section, table
-from placer.report.difference_rows import LEGEND, difference_rows, signed_usd
-from placer.report.figures import Document, percent
+from placer.report.blocks import Report, section, table, text
+from placer.report.figures import Document, devices_words, market_words, percent
+from placer.report.question import READABLE
+from placer.units import (
+    SECONDS_PER_HOUR,
+    format_duration,
+    format_number,
+    format_seconds,
+    format_usd,
+)
+
+WORDS = {
+    "cost": "cost",
+    "total": "cost of the run",
+    "hours": "time of the run",
+    "machines": "cost of machines",
+    "egress": "cost of egress",
+    "speed": "speed",
+    "price": "price of a million samples",
+    "step": "one step",
+    "carbon": "emissions",
+}
+LEGEND = "~ changed, + new, - gone; a month has 730 hours"
 
 
 def report(document: Document, today: date) -> Report:
     """Build the report of a ``placer.diff/v1`` document."""
     rows = difference_rows(document)
-    failed = tuple(f"Not accepted: {words}." for words in document["failed"])
-    columns = ("", "what", "before", "after", "change")
+    failed = [f"Not accepted: {words}." for words in document["failed"]]
+    figures = ("before", "after", "change")
     return Report(
         title=f"Difference: {document['before']['name']} and {document['after']['name']}",
         subtitle=f"placer diff, {document['after']['model']}",
         verdict=verdict(document),
         tone="bad" if failed or document["after"]["status"] == "infeasible" else "good",
         sections=(
-            *section("Not accepted", Text(lines=failed, tone="warning") if failed else None),
+            *section("Not accepted", text(*failed, tone="warning")),
             *section(
                 "What changes",
-                table(LEGEND, ("sign", *columns[1:]), rows),
+                table(
+                    LEGEND,
+                    ("", "what", *figures),
+                    rows,
+                    numbers=figures,
+                    narrowed=("what", "before", "after"),
+                    units={"": "sign"},
+                ),
+                text(LEGEND, tone="hint"),
             ),
         ),
     )
+
+
+class DifferenceRow(NamedTuple):
+    """A line: its sign (``~``, ``+``, ``-`` or nothing), what, before, after and the change."""
+
+    sign: str
+    what: str
+    before: str
+    after: str
+    change: str
+
+
+def difference_rows(document: Document) -> list[DifferenceRow]:
+    """Write machines, exchange, figures and wishes of a ``placer.diff/v1`` document."""
+    exchange = document["exchange"]
+    rows = [_machine(row) for row in document["machines"]]
+    if exchange["before"] != exchange["after"]:
+        one, other = (exchange[side] or "" for side in ("before", "after"))
+        rows.append(DifferenceRow("~", "exchange", one, other, ""))
+    rows += [
+        _figure(row)
+        for row in document["figures"]
+        if row["before"] is not None or row["after"] is not None
+    ]
+    month = document["usd_per_month"]
+    if month["change"] is not None:
+        sign = "~" if month["change"] else ""
+        one, other = (format_usd(month[side]) for side in ("before", "after"))
+        rows.append(DifferenceRow(sign, "cost a month", one, other, signed_usd(month["change"])))
+    book = [document[side] for side in ("before", "after")]
+    if book[0]["digest"] != book[1]["digest"]:
+        one, other = (f"{side['catalog']} {side['as_of']}" for side in book)
+        rows.append(DifferenceRow("~", "price book", one, other, ""))
+    return [*rows, *map(_wished, document["wishes"])]
+
+
+def signed_usd(value: float) -> str:
+    """Write a change in dollars with its sign.
+
+    Examples
+    --------
+    >>> signed_usd(-12.5), signed_usd(0.0)
+    ('-$12.50', '$0.00')
+    """
+    sign = "" if not value else "+" if value > 0 else "-"
+    return f"{sign}{format_usd(abs(value))}"
+
+
+def _machine(row: Document) -> DifferenceRow:
+    kind = devices_words({**row, "count": 1}).removeprefix("1 x ").strip("()")
+    one, other = str(row["machines_before"]), str(row["machines_after"])
+    what = f"{kind} {market_words(row)} in {row['place']} ({row['offer']})"
+    change = f"{signed_usd(row['usd_per_month_change'])}/month" if row["sign"] else ""
+    return DifferenceRow(row["sign"], what, one, other, change)
+
+
+def _figure(row: Document) -> DifferenceRow:
+    one, other = (_value(row[side], row["unit"]) for side in ("before", "after"))
+    relative = row["relative_change"]
+    change = "" if relative is None or not row["sign"] else percent(relative, signed=True)
+    return DifferenceRow(row["sign"], WORDS[row["name"]], one, other, change)
+
+
+def _value(value: float | None, unit: str) -> str:
+    if value is None:
+        return ""
+    if unit == "s":
+        return format_seconds(value)
+    if unit == "h":
+        return format_duration(value * SECONDS_PER_HOUR)
+    if unit.startswith("USD"):
+        return f"{format_usd(value)}{'/h' if unit == 'USD/h' else ''}"
+    return f"{format_number(value)} {unit}"
+
+
+def _wished(row: Document) -> DifferenceRow:
+    """Write a wish that changes, with its unit where it has one."""
+    key, name = row["wish"], row["wish"].replace("_", " ")
+    cells = []
+    for value in (row["before"], row["after"]):
+        if key in READABLE and isinstance(value, int | float):
+            name, words = READABLE[key](value)
+        else:
+            words = _wish(value)
+        cells.append(words)
+    return DifferenceRow("~", name, cells[0], cells[1], "")
+
+
+def _wish(value: object) -> str:
+    """Write the value of a wish."""
+    if value is None or value in ([], {}):
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.10g}"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value)
 
 
 def verdict(document: Document) -> str:

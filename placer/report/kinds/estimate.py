@@ -12,30 +12,32 @@ from placer.report.figures import (
     placement_words,
     spec,
 )
-from placer.report.kinds import parts
-from placer.report.kinds.provenance import sources
-from placer.report.kinds.result import facts_of, figures_of, spot_facts
+from placer.report.kinds.shared import parts
+from placer.report.kinds.shared.placement import facts_of, figures_of, spot_facts
+from placer.report.kinds.shared.provenance import sources
 from placer.report.places import map_blocks
 from placer.units import counted, format_usd
 
 
 def report(document: Document, today: date) -> Report:
     """Build the report of a ``placer.estimate/v1`` document."""
-    placement, estimate, data = document["placement"], document["estimate"], document["data"]
+    placement, estimate = document["placement"], document["estimate"]
     broken = tuple(f"{row['message']}." for row in document["violations"])
     limits = Text(lines=broken, tone="warning") if broken else None
     workers = ",".join(spec(group) for group in placement["workers"])
     return Report(
         title=f"{document['request']['model']} on {placement_words(placement)}",
-        subtitle=f"placer estimate, prices of {data['oldest']} to {data['as_of']} "
-        f"({data['catalog']})",
+        subtitle=parts.subtitle(document, "estimate"),
         verdict=_verdict(document, len(broken)),
         tone="bad" if broken else "good",
         figures=tuple(figures_of(estimate)),
         sections=(
             *section("Limits that it breaks", limits),
-            *section("The placement", Facts(rows=tuple(facts_of(placement, estimate)))),
-            *section("Where", *map_blocks(document, placement, estimate)),
+            *section(
+                "The placement",
+                Facts(rows=tuple(facts_of(placement, estimate, document.get("outlook")))),
+            ),
+            *section("Where", *map_blocks(document, placement, estimate), detail=True),
             *parts.dollars(estimate, document["request"].get("budget_usd_per_hour")),
             *parts.step(placement, estimate),
             *parts.warnings_of(document, spot_facts(document)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from placer.report.blocks import Chart, Report, Section, Table, section, table
+from placer.report.blocks import Cell, Chart, Report, Section, Table, figure, section, table, text
 from placer.report.charts.curve import Point, curve_chart
 from placer.report.figures import (
     Document,
@@ -12,16 +12,28 @@ from placer.report.figures import (
     percent,
     placement_words,
     price_of_work,
+    shown_speed,
     speed_of,
     speed_spread,
 )
-from placer.report.kinds import parts
-from placer.report.kinds.provenance import sources
+from placer.report.kinds.shared import parts
+from placer.report.kinds.shared.provenance import sources
 from placer.report.places import map_blocks
-from placer.units import counted, format_number, format_usd
+from placer.units import counted, format_seconds, format_usd
 
 LEAST_USD_PER_HOUR = 1e-4
 """Cheapest point of a logarithmic axis: machines of one's own may cost nothing."""
+MOST_ALIKE = 2
+"""Warnings of one kind that are shown: each point may have its own."""
+ENDINGS = {
+    "complete": "there are no others",
+    "points": "more lie between: raise --points",
+    "open": "no others were found",
+    "time_limit": "stopped by the time limit: raise --time-limit for more",
+    "memory_limit": "stopped by the memory limit: raise --memory-limit for more",
+    "interrupted": "stopped by Ctrl-C",
+}
+"""Why a frontier has no more points."""
 
 
 def report(document: Document, today: date) -> Report:
@@ -32,8 +44,7 @@ def report(document: Document, today: date) -> Report:
     ]
     return Report(
         title=f"What each budget buys for {document['request']['model']}",
-        subtitle=f"placer pareto, prices of {document['data']['oldest']} to "
-        f"{document['data']['as_of']} ({document['data']['catalog']})",
+        subtitle=parts.subtitle(document, "pareto"),
         verdict=_verdict(document),
         tone="bad" if not points else "good" if document["proved"] else "warning",
         figures=tuple(_figures(document)),
@@ -41,12 +52,26 @@ def report(document: Document, today: date) -> Report:
             *frontier(document),
             *_knee_map(document),
             *parts.considered(document["nearest"], None, "What would fit, after one change"),
-            *parts.warnings_of(document),
+            *parts.warnings_of({"warnings": _few(document["warnings"])}),
             *parts.wishes(document),
             *sources(document, estimates, today),
             *parts.reproduce(document, "pareto"),
         ),
     )
+
+
+def _few(warnings: list[Document]) -> list[Document]:
+    """Leave out most of many warnings of one kind."""
+    kinds: dict[str, list[Document]] = {}
+    for warning in warnings:
+        kinds.setdefault(warning["code"], []).append(warning)
+    shown: list[Document] = []
+    for alike in kinds.values():
+        shown += alike[:MOST_ALIKE]
+        if len(alike) > MOST_ALIKE:
+            more = f"and {len(alike) - MOST_ALIKE} more like this one (--json lists all)"
+            shown.append({"message": more})
+    return shown
 
 
 def _verdict(document: Document) -> str:
@@ -71,7 +96,7 @@ def _verdict(document: Document) -> str:
 
 
 def _speed(point: Document) -> str:
-    return format_number(speed_of(point["estimate"])[0]["value"])
+    return shown_speed(point["estimate"])
 
 
 def _figures(document: Document) -> list[tuple[str, str, str]]:
@@ -125,44 +150,67 @@ def frontier(document: Document) -> tuple[Section, ...]:
         "point's speed holds until the next; both axes are logarithmic.",
         table_open=True,
     )
-    return section("The frontier", chart)
+    return section("The frontier", chart, text(_proof(document)))
+
+
+def _proof(document: Document) -> str:
+    """Say what is proved, and why there are no more points."""
+    points, solver = document["points"], document["solver"]
+    gap, number = percent(document["gap"]), counted(len(points), "point")
+    left = sum(point["status"] != "optimal" for point in points)
+    if document["proved"]:
+        proof = (
+            f"each proved to {gap}: no placement as fast is cheaper by more than that, and none "
+            "as cheap is faster"
+        )
+    elif all(point["gap"] is None for point in points):
+        proof = f"not proved (solver {solver['name']}; --solver exact proves)"
+    else:
+        proof = f"{len(points) - left} proved to {gap}, {left} to a wider gap (see the column)"
+    why = ENDINGS.get(document["status"], "")
+    took = f"({solver['solves']} searches, {format_seconds(solver['seconds'])})"
+    return f"{number}, {proof}; {why} {took}."
 
 
 def _table(document: Document, unit: str) -> Table | None:
     """List the points with their figures."""
-    work = price_of_work(document["points"][0]["estimate"])[1].replace("per ", "USD per ")
-    rows = []
-    for at, point in enumerate(document["points"]):
+    points = document["points"]
+    work = price_of_work(points[0]["estimate"])[1].replace("per ", "USD per ")
+    marginal = f"marginal {work}"
+    figures = ("USD/h", unit, work, marginal, "gap")
+    rows: list[list[Cell]] = []
+    for at, point in enumerate(points):
         estimate, more = point["estimate"], point["marginal_usd_per_million_samples"]
         speed, price = speed_of(estimate)[0], price_of_work(estimate)[0]
         each = price / estimate["usd_per_million_samples"] if price else 1.0
-        marks = [
-            word
-            for word, key in (("knee", "knee"), ("cheapest", "best_value"))
-            if document[key] == at
-        ]
         rows.append(
             [
+                _mark(document, at),
+                (format_usd(point["usd_per_hour"]), point["usd_per_hour"]),
+                (shown_speed(estimate), speed["value"]),
+                speed_spread(estimate),
+                figure(price, format_usd),
+                figure(None if more is None else more * each, format_usd),
+                figure(point["gap"], percent),
                 placement_words(point["placement"]),
                 exchange_words(point["placement"]),
-                (format_usd(point["usd_per_hour"]), point["usd_per_hour"]),
-                (format_number(speed["value"]), speed["value"]),
-                speed_spread(estimate),
-                ("", None) if price is None else (format_usd(price), price),
-                ("", None) if more is None else (format_usd(more * each), more * each),
-                "" if point["gap"] is None else percent(point["gap"]),
-                ", ".join(marks),
             ]
         )
-    columns = ("workers", "exchange", "USD/h", unit, "interval", work, "marginal", "gap", "mark")
     return table(
         "Points from the cheapest to the fastest; marginal: of what a point gives over the one "
         "before",
-        columns,
+        ("mark", *figures[:2], "interval", *figures[2:], "workers", "exchange"),
         rows,
-        numbers=("USD/h", unit, work, "marginal", "gap"),
+        numbers=figures,
         marked=document["knee"],
+        narrowed=("workers", "exchange", work, marginal),
+        optional=("interval",),
     )
+
+
+def _mark(document: Document, at: int) -> str:
+    names = (("knee", "knee"), ("best_value", "cheapest"))
+    return ", ".join(word for key, word in names if document[key] == at)
 
 
 def _knee_map(document: Document) -> tuple[Section, ...]:
@@ -175,4 +223,4 @@ def _knee_map(document: Document) -> tuple[Section, ...]:
     others = [one["placement"] for one in points]
     title = "Where the fastest point lies" if at is None else "Where the knee lies"
     blocks = map_blocks(document, point["placement"], point["estimate"], others)
-    return section(title, *blocks)
+    return section(title, *blocks, detail=True)

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import date
-from typing import Any
 
-from placer.report.blocks import Chart, Facts, Report, Section, Text, section, table
+from placer.report.blocks import (
+    Cell,
+    Chart,
+    Facts,
+    Report,
+    Section,
+    figure,
+    section,
+    table,
+    text,
+    without_empty_columns,
+)
 from placer.report.charts.intervals import Dot, interval_chart
 from placer.report.figures import Document, format_speed_of, percent, placement_words
-from placer.report.kinds.provenance import provenance_table
+from placer.report.kinds.shared.provenance import provenance_table
 from placer.units import counted, format_number, format_usd
 
 STATUSES = {
@@ -19,8 +29,8 @@ STATUSES = {
 }
 QUOTA_SCOPES = {"each": "of each place, GPU and market", "together": "of all together"}
 COLUMNS = ("job", "model", "hours", "workers", "speed", "of its speed alone")
-EMPTY = ("", None)
-"""Cell of a figure that is not known."""
+SMALL_USD = 0.005
+"""Differences below are not worth a word."""
 MOST_NAMES = 3
 """Jobs that are named in one sentence."""
 COST: Document = {"name": "cost"}
@@ -42,7 +52,9 @@ def report(document: Document, today: date) -> Report:
             *_gave_way(document),
             *_shared(document),
             *_worth(document),
-            *section("Every figure and its source", provenance_table(estimates, today)),
+            *section(
+                "Every figure and its source", provenance_table(estimates, today), detail=True
+            ),
         ),
     )
 
@@ -136,14 +148,15 @@ def _names(names: Sequence[str]) -> str:
 def _jobs(document: Document) -> tuple[Section, ...]:
     unit = document["unit"]
     alone = f"{unit} alone"
-    columns = [*COLUMNS, unit, alone, "why left out"]
-    rows = [_cells(job, document) for job in document["jobs"]]
-    kept = [at for at in range(len(columns)) if any(row[at] not in ("", EMPTY) for row in rows)]
-    listed = table(
-        "Jobs",
-        [columns[at] for at in kept],
-        [[row[at] for at in kept] for row in rows],
-        numbers=("speed", "of its speed alone", unit, alone),
+    listed = without_empty_columns(
+        table(
+            "Jobs",
+            (*COLUMNS, unit, alone, "why left out"),
+            [_cells(job, document) for job in document["jobs"]],
+            numbers=("speed", "of its speed alone", unit, alone),
+            units={"speed": "samples/s"},
+            data=True,
+        )
     )
     if listed is None:
         return ()
@@ -184,7 +197,7 @@ def _price_dot(job: Document, document: Document) -> Dot:
     )
 
 
-def _cells(job: Document, document: Document) -> list[Any]:
+def _cells(job: Document, document: Document) -> list[Cell]:
     placement, estimate = job["placement"], job["estimate"]
     usd, alone, share = job["usd"], job["alone_usd"], job.get("share")
     speed = estimate["effective_samples_per_second"]["value"] if estimate else None
@@ -193,10 +206,10 @@ def _cells(job: Document, document: Document) -> list[Any]:
         job["model"],
         _hours(job, document["shared"].get("slots")),
         placement_words(placement) if placement else "",
-        (format_speed_of(estimate), speed) if estimate else EMPTY,
-        EMPTY if share is None else (percent(share), share),
-        EMPTY if usd is None else (format_usd(usd), usd),
-        EMPTY if alone is None else (format_usd(alone), alone),
+        (format_speed_of(estimate), speed) if estimate else ("", None),
+        figure(share, percent),
+        figure(usd, format_usd),
+        figure(alone, format_usd),
         job["reason"],
     ]
 
@@ -213,11 +226,21 @@ def _gave_way(document: Document) -> tuple[Section, ...]:
     """Say of each job that is not where it would be alone what was missing, and who has it."""
     lines = [
         f"{job['name']} would run on {' + '.join(job['alone_workers'])} by itself, but "
-        f"{'; '.join(_short(row) for row in job['displaced'])}."
+        f"{'; '.join(_short(row) for row in job['displaced'])}{_extra(job, document)}."
         for job in document["jobs"]
         if job.get("displaced") and job.get("alone_workers")
     ]
-    return section("Who takes what others would have", Text(lines=tuple(lines)) if lines else None)
+    return section("Who takes what others would have", text(*lines))
+
+
+def _extra(job: Document, document: Document) -> str:
+    """Say what a job pays more, or does less, than by itself."""
+    if job.get("share") is not None:
+        return f": {percent(job['share'])} of that speed is left"
+    if job["usd"] is None or job["alone_usd"] is None:
+        return ""
+    extra = job["usd"] - job["alone_usd"]
+    return f": +{_money(extra, document)}" if extra > SMALL_USD else ""
 
 
 def _short(row: Document) -> str:
@@ -271,20 +294,14 @@ def _worth(document: Document) -> tuple[Section, ...]:
         ]
         for row in document["worth"]
     ]
-    per_dollar = _objective(document).get("per_dollar")
-    dollar = (
-        None
-        if per_dollar is None
-        else Text(
-            lines=(
-                f"One more dollar an hour is worth {format_number(per_dollar)} "
-                f"{_objective(document)['unit']}.",
-            )
-        )
-    )
+    per_dollar, unit = _objective(document).get("per_dollar"), _objective(document).get("unit")
     return section(
         "What one more is worth",
-        dollar,
+        text(
+            f"One more dollar an hour is worth {format_number(per_dollar)} {unit}."
+            if per_dollar
+            else ""
+        ),
         table(
             "Prices of the relaxation, in which jobs may be divided: they hold for a small change",
             ("one more", "is worth"),

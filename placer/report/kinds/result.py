@@ -6,32 +6,58 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Literal
 
-from placer.cost_model.outlook.shown_speed import LEVEL_WORDS
 from placer.documents.result_parts import OLDER
-from placer.report.blocks import Block, Facts, Report, Section, Table, Text, section, table
+from placer.report.blocks import (
+    Block,
+    Cell,
+    Facts,
+    Report,
+    Section,
+    Table,
+    Text,
+    facts,
+    figure,
+    section,
+    table,
+    text,
+)
 from placer.report.figures import (
     Document,
-    exchange_words,
+    hours_words,
     market_words,
     percent,
     placement_words,
-    price_of_work,
+    shown_speed,
     speed_of,
     speed_spread,
-    spread_words,
 )
-from placer.report.kinds import parts
-from placer.report.kinds.provenance import sources
+from placer.report.kinds.shared import parts
+from placer.report.kinds.shared.placement import facts_of, figures_of, spot_facts
+from placer.report.kinds.shared.provenance import sources
 from placer.report.places import map_blocks
 from placer.units import (
-    SECONDS_PER_HOUR,
-    format_duration,
     format_number,
     format_seconds,
     format_usd,
     is_wide,
 )
 
+UNITS = {
+    "throughput": "samples/s",
+    "cost": "USD/h",
+    "cost-per-sample": "USD/M",
+    "time": "s",
+    "carbon": "g/h",
+    "total": "USD",
+}
+"""Units of objectives."""
+METHODS = {
+    "alone": "every single machine tried",
+    "root": "ruled out by its bound",
+    "search": "searched",
+    "stopped": "not finished",
+}
+"""How a bound of a strategy was found."""
 NO_ANSWER = {
     "infeasible": "Nothing in the catalog meets all wishes; that is proved.",
     "time_limit": "The search reached its time limit before it found a placement.",
@@ -49,7 +75,7 @@ def report(document: Document, today: date) -> Report:
     budget = document["request"].get("budget_usd_per_hour")
     return Report(
         title=f"Where to train {document['request']['model']}",
-        subtitle=_subtitle(document),
+        subtitle=parts.subtitle(document, "recommend"),
         verdict=_verdict(document),
         tone=_tone(document),
         figures=tuple(figures_of(document["estimate"])),
@@ -59,11 +85,14 @@ def report(document: Document, today: date) -> Report:
                 Facts(rows=tuple(_facts(document))),
                 Text(lines=tuple(document["verdict"])) if document["verdict"] else None,
             ),
-            *section("Where", *map_blocks(document, placement, estimate, others)),
+            *section("Where", *map_blocks(document, placement, estimate, others), detail=True),
             *parts.dollars(estimate, budget),
             *parts.step(placement, estimate),
-            *parts.considered(document["alternatives"], placement),
+            *_plan(document),
+            *_batches(document),
+            *parts.considered(document["alternatives"], placement, data=True),
             *_why_not(document),
+            *_proof(document),
             *parts.warnings_of(document, spot_facts(document), *_price_risk(document)),
             *parts.wishes(document),
             *sources(document, [estimate], today),
@@ -86,23 +115,18 @@ def _without_placement(document: Document, today: date) -> Report:
         )
     return Report(
         title=f"Where to train {document['request']['model']}",
-        subtitle=_subtitle(document),
+        subtitle=parts.subtitle(document, "recommend"),
         verdict=NO_ANSWER.get(status, NO_ANSWER["unknown"]) + first,
         tone="bad",
         sections=(
             *parts.wishes(document),
             *parts.considered(nearest, None, "What would fit, after one change"),
-            *section("Where that would be", *blocks),
+            *section("Where that would be", *blocks, detail=True),
             *parts.warnings_of(document),
             *sources(document, [one["estimate"] for one in nearest], today),
             *parts.reproduce(document),
         ),
     )
-
-
-def _subtitle(document: Document) -> str:
-    data = document["data"]
-    return f"placer recommend, prices of {data['oldest']} to {data['as_of']} ({data['catalog']})"
 
 
 def _tone(document: Document) -> Literal["good", "warning", "bad"]:
@@ -118,13 +142,7 @@ def _doubt(document: Document) -> str:
 
 
 def _verdict(document: Document) -> str:
-    placement, estimate = document["placement"], document["estimate"]
-    speed, unit = speed_of(estimate)
-    return (
-        f"Train on {placement_words(placement)}: {format_number(speed['value'])} {unit} for "
-        f"{format_usd(estimate['usd_per_hour']['total'])}/h. {proof_words(document)}"
-        f"{_doubt(document)}"
-    )
+    return f"Train on {parts.option_words(document)}. {proof_words(document)}{_doubt(document)}"
 
 
 def proof_words(document: Document) -> str:
@@ -142,49 +160,8 @@ def proof_words(document: Document) -> str:
     return f"The search ended early: another placement may be better by up to {percent(gap)}."
 
 
-def figures_of(estimate: Document) -> list[tuple[str, str, str]]:
-    """List the key figures of a placement: value, unit and interval."""
-    speed, unit = speed_of(estimate)
-    price, work = price_of_work(estimate)
-    usd = estimate["usd_per_hour_interval"]
-    carbon = estimate["carbon_g_per_hour"]
-    rows = [
-        (format_number(speed["value"]), unit, f"{speed_spread(estimate)}, {LEVEL_WORDS}"),
-        (format_usd(usd["value"]), "per hour", spread_words(usd, usd=True)),
-    ]
-    if price is not None:
-        rows.append((format_usd(price), work, ""))
-    rows.append((format_seconds(estimate["step_seconds"]["total"]), "a step", ""))
-    if carbon is not None:
-        grams = format_number(carbon["value"] / 1000)
-        spread = spread_words({k: carbon[k] / 1000 for k in ("low", "high")})
-        rows.append((grams, "kg CO2e per hour", spread))
-    return rows
-
-
-def facts_of(placement: Document, estimate: Document) -> list[tuple[str, str, str]]:
-    """List what a placement is: its workers, the plan inside them, and the exchange."""
-    target = estimate["samples_to_target"]
-    rows = [("workers", placement_words(placement), f"{placement['worker_count']} in all")]
-    for group in placement["workers"]:
-        inner = group.get("inner")
-        if inner:
-            plan = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in inner.items())
-            rows.append(("inside a worker", plan, ""))
-    rows.append(("exchange", exchange_words(placement), placement.get("transport", "")))
-    if target["value"] != 1:
-        rows.append(
-            (
-                "samples to target",
-                f"{target['value']:.2f} x those of synchronous steps",
-                f"{target['low']:.2f} to {target['high']:.2f}, {target['basis']}",
-            )
-        )
-    return rows
-
-
 def _facts(document: Document) -> list[tuple[str, str, str]]:
-    rows = facts_of(document["placement"], document["estimate"])
+    rows = facts_of(document["placement"], document["estimate"], document.get("outlook"))
     rows += parts.totals_facts(document["totals"])
     solver = document["solver"]
     took = f"{solver['name']}, {format_seconds(solver['seconds'])}"
@@ -193,6 +170,111 @@ def _facts(document: Document) -> list[tuple[str, str, str]]:
     if second:
         rows.append(("second solver", f"{second['solver']}: {second['verdict']}", second["status"]))
     return rows
+
+
+def _plan(document: Document) -> tuple[Section, ...]:
+    """Show what a plan with fallbacks reaches, and its fallbacks."""
+    plan = document.get("confidence")
+    if not plan:
+        return ()
+    reached, fresh = percent(plan["reached"]), percent(plan["reached_in_fresh_scenarios"])
+    asked = f"; {percent(plan['asked'])} asked for" if plan["asked"] else ""
+    what = "machines are available"
+    if plan["deadline_hours"] is not None:
+        what = f"done within {hours_words(plan['deadline_hours'])}"
+    scenarios = f"{plan['scenarios']:,} scenarios, {fresh} of fresh ones{asked}"
+    rows: list[tuple[str, ...]] = [(what, f"in {reached} of the time", scenarios)]
+    if plan["mean_hours"] is not None:
+        rows.append(("time", hours_words(plan["mean_hours"]), "on average, if finished"))
+    if plan["usd_per_finished_run"] is not None:
+        least = plan["least_usd"]
+        proved = "" if least is None else f"; proved: none costs less than {format_usd(least)}"
+        tail = "" if plan["tail_usd"] is None else f"{format_usd(plan['tail_usd'])} in the tail"
+        words = f"{format_usd(plan['usd_per_finished_run'])} per finished run"
+        rows.append(("cost", words, f"{tail}{proved}"))
+    ranks = [
+        ("if time runs out" if rank["certain"] else f"fallback {number}", rank)
+        for number, rank in enumerate(plan["ranks"])
+        if number
+    ]
+    return section(
+        "The plan and its fallbacks", facts(*rows), parts.option_table("Fallbacks", ranks)
+    )
+
+
+def _batches(document: Document) -> tuple[Section, ...]:
+    """Show the target batch sizes that were tried, and what is proved of the others."""
+    rows, chosen = document.get("batches", ()), document["request"].get("target_batch_size")
+    value = document["objective"]["value"]
+    cells: list[list[Cell]] = [
+        [
+            (f"{row['target_batch_size']:,}", row["target_batch_size"]),
+            figure(value if best else row["value"], format_number, "not better"),
+            figure(row["bound"], format_number, "-"),
+        ]
+        for row in rows
+        for best in (row["target_batch_size"] == chosen,)
+    ]
+    sizes = [row["target_batch_size"] for row in rows]
+    unit = UNITS[document["objective"]["name"]]
+    columns = ("TBS", unit, "at best")
+    return section(
+        "Target batch sizes",
+        table(
+            "Searched from the largest down, each only for what is better",
+            columns,
+            cells,
+            numbers=columns,
+            marked=sizes.index(chosen) if chosen in sizes else None,
+        ),
+        text(_batch_words(document.get("batch_proof"), unit) if rows else ""),
+    )
+
+
+def _batch_words(proof: Document | None, unit: str) -> str:
+    """Say what is proved of the batches that were not solved one by one."""
+    if proof is None:
+        return "Proved for these batches alone, and for none between them."
+    every = f"all batches from {proof['low']:,} to {proof['high']:,}"
+    searches = f"{proof['searches']:,} searches over several at once"
+    if proof["bound"] is None:
+        return f"Nothing is proved of {every} together: the time limit was reached ({searches})."
+    early = "" if proof["finished"] else "; the time limit was reached before the gap was met"
+    bound = f"{format_number(proof['bound'])} {unit} at best"
+    return f"Proved over {every}: {bound} ({searches}{early})."
+
+
+def _proof(document: Document) -> tuple[Section, ...]:
+    """Show what each strategy reaches at best."""
+    objective = document["objective"]["name"]
+    bound = f"{UNITS[objective]} at {'most' if objective == 'throughput' else 'least'}"
+    figures = (bound, "nodes", "priced")
+    rows: list[list[Cell]] = [
+        [
+            "one machine" if row["strategy"] == "none" else row["strategy"],
+            (str(row["local_steps"]), row["local_steps"]),
+            figure(
+                row["bound"],
+                format_number,
+                "not known" if row["method"] == "stopped" else "none fits",
+            ),
+            METHODS.get(row["method"], row["method"]),
+            (f"{row['nodes']:,}", row["nodes"]),
+            (f"{row['priced']:,}", row["priced"]),
+        ]
+        for row in document.get("proof", ())
+    ]
+    columns = ("strategy", "steps", bound, "how", "nodes", "priced")
+    return section(
+        "Proof",
+        table(
+            "No placement of a strategy is better than its bound",
+            columns,
+            rows,
+            numbers=("steps", *figures),
+        ),
+        detail=True,
+    )
 
 
 def _why_not(document: Document) -> tuple[Section, ...]:
@@ -231,61 +313,6 @@ def _own_machines(document: Document) -> Iterator[Block | None]:
     yield Text(lines=kept) if kept else None
 
 
-def spot_facts(document: Document) -> Facts | None:
-    """Show what is known of spot machines that are taken away."""
-    spot = (document.get("outlook") or {}).get("spot")
-    if not spot:
-        return None
-    expected, unit = _in_tokens(spot["expected_samples_per_second"], document["estimate"])
-    rows = [
-        (
-            "spot machines reclaimed",
-            f"{percent(spot['chance_per_month'])} a month",
-            str(spot.get("chance_basis", "")),
-        ),
-        (
-            "speed with interruptions",
-            f"{format_number(expected['value'])} {unit}",
-            speed_spread(document["estimate"], expected),
-        ),
-        (
-            "no spot capacity",
-            f"{percent(spot['unavailable'])} of the time in a zone",
-            f"all places at once {percent(spot['all_lost'])}",
-        ),
-    ]
-    return Facts(rows=(*rows, *_gang(spot.get("risk"), document["estimate"])))
-
-
-def _gang(risk: Document | None, estimate: Document) -> list[tuple[str, str, str]]:
-    """Show how likely all machines launch together, and how long they stay."""
-    if not risk:
-        return []
-    chance, machines = risk["chance_all"], risk["machines"]
-    rows = [
-        (
-            f"all {machines} machines launch",
-            "not observed" if chance is None else f"{percent(chance['value'])} of the time",
-            "" if chance is None else f"{percent(chance['low'])} to {percent(chance['high'])}",
-        )
-    ]
-    if risk["median_hours"] is not None:
-        time = format_duration(risk["median_hours"] * SECONDS_PER_HOUR)
-        rows.append(("half of such gangs lose a machine within", time, risk["stay_basis"]))
-    mean, unit = _in_tokens(risk["expected_samples_per_second"], estimate)
-    words = f"{format_number(mean['value'])} {unit}"
-    return [
-        *rows,
-        ("average speed over scenarios of capacity", words, speed_spread(estimate, mean)),
-    ]
-
-
-def _in_tokens(speed: Document, estimate: Document) -> tuple[Document, str]:
-    """Return a speed of the machines as what counts of it, in the unit of the estimate."""
-    (shown, unit), raw = speed_of(estimate), estimate["samples_per_second"]
-    return {end: speed[end] * shown[end] / raw[end] for end in ("value", "low", "high")}, unit
-
-
 def _price_risk(document: Document) -> list[Text | Table | None]:
     """Show the price that the answer rests on most, and what is best if it is wrong."""
     risk = document.get("price_risk")
@@ -322,4 +349,4 @@ def _price_risk(document: Document) -> list[Text | Table | None]:
 def _case_figures(case: Document) -> list[tuple[str, float]]:
     speed, _ = speed_of(case["estimate"])
     usd = case["estimate"]["usd_per_hour"]["total"]
-    return [(format_number(speed["value"]), speed["value"]), (format_usd(usd), usd)]
+    return [(shown_speed(case["estimate"]), speed["value"]), (format_usd(usd), usd)]

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from datetime import date
 
-from placer.report.blocks import Chart, Facts, Report, Section, section, table
+from placer.report.blocks import Cell, Chart, Report, Section, facts, section, table, text
 from placer.report.charts.intervals import Dot, interval_chart
 from placer.report.figures import Document, percent, placement_words
-from placer.report.kinds import parts
-from placer.report.kinds.provenance import sources
+from placer.report.kinds.shared import parts
+from placer.report.kinds.shared.provenance import sources
 from placer.report.places import map_blocks
+from placer.units import counted, format_plain
 
+KINDS = {"bandwidth": "link", "rate": "speed", "phi": "exchange and its samples to target"}
+"""Kinds of figures in words, where they have others."""
+MOST_ROWS = 8
+"""Figures that are listed; --json has all."""
+LEAST_GAIN = 0.001
+"""Figures that save less of the expected loss are not worth a measurement."""
 NO_ANSWER = "No placement meets the wishes, so that nothing can be lost if a figure is wrong."
 
 
@@ -21,18 +29,17 @@ def report(document: Document, today: date) -> Report:
     estimate = document["estimate"]
     return Report(
         title=f"How sure the answer for {document['request']['model']} is",
-        subtitle=f"placer robust, prices of {document['data']['oldest']} to "
-        f"{document['data']['as_of']} ({document['data']['catalog']})",
+        subtitle=parts.subtitle(document, "robust"),
         verdict=NO_ANSWER if regret is None else _verdict(placement, regret),
         tone="bad" if regret is None else "warning" if regret["fragile"] else "good",
         figures=() if regret is None else tuple(_figures(regret)),
         sections=()
         if regret is None
         else (
+            *_loss(document),
             *factors(document),
-            *section("The worst world", _worst(document["worst"])),
             *_measure(document),
-            *section("Where", *map_blocks(document, placement, estimate)),
+            *section("Where", *map_blocks(document, placement, estimate), detail=True),
             *parts.wishes(document),
             *sources(document, [estimate], today),
             *parts.reproduce(document, "robust"),
@@ -104,32 +111,99 @@ def factors(document: Document) -> tuple[Section, ...]:
         draw=lambda: interval_chart(dots, "factor of the figure", line=1.0, zero=False),
         table=listed,
     )
-    return section("What is uncertain", chart)
+    return section("What is uncertain", text(_unsure(document)), chart)
 
 
-def _worst(worst: Document | None) -> Facts | None:
-    """Show the world in which the answer loses most."""
-    if not worst:
-        return None
-    best = worst["best_placement"]
-    return Facts(
-        rows=(
-            ("figures", ", ".join(worst["set"]), ""),
-            ("loss", percent(worst["relative_regret"]), ""),
-            ("best there", "" if best is None else placement_words(best), ""),
-        )
+def _unsure(document: Document) -> str:
+    """Say how many figures of each kind vary, and how far."""
+    kinds: dict[str, list[Document]] = {}
+    for row in document["factors"]:
+        kinds.setdefault(row["kind"], []).append(row)
+    words = []
+    for kind, rows in kinds.items():
+        low, high = min(row["low"] for row in rows), max(row["high"] for row in rows)
+        ends = format_plain(low, 2), format_plain(high, 2)
+        if ends[0] != ends[1]:
+            words.append(f"{counted(len(rows), KINDS.get(kind, kind))} (x{ends[0]} to x{ends[1]})")
+    if not words:
+        return "Every figure that a candidate rests on is taken as exact."
+    correlation = document.get("spot_price_correlation")
+    together = (
+        "each independently"
+        if correlation is None
+        else f"spot prices of one device of a provider together (correlation {correlation:g}, from "
+        "price lists of Google Cloud), all else independently"
     )
+    return f"{', '.join(words)}; {together}; egress and everything else as in the book."
+
+
+def _loss(document: Document) -> tuple[Section, ...]:
+    """Say what is lost, how that is known, and which candidate loses less."""
+    regret = document["regret"]
+    limits = regret.get("limits", {"regret": 0.05})
+    exact = regret.get("kind") == "exact"
+    candidates = counted(regret["candidates"], "candidate")
+    known = (
+        "exact: each world was solved and proved"
+        if exact
+        else f"at least: against the best of {candidates}; --exact solves each world"
+    )
+    bad = regret.get("share_bad", 0.0) - regret.get("share_broken", 0.0)
+    lost = f"more than {100 * limits['regret']:g} % lost in {percent(bad)} of the worlds"
+    estimate, rows = document["estimate"], [("regret", lost, known)]
+    if estimate is not None:
+        rows.insert(0, ("figures", parts.figures_words(estimate), ""))
+    if document["status"] != "optimal":
+        none = "none: a better placement may exist at the book's own figures; raise --time-limit"
+        rows.append(("proof", none, ""))
+    return section("The loss", facts(*rows, *_steadier(document), *_worst(document["worst"])))
+
+
+def _steadier(document: Document) -> Iterator[tuple[str, str, str]]:
+    """Name a candidate that loses less on average, a broken limit counted as a full loss."""
+    steadiest, regret = document.get("steadiest"), document["regret"]
+    if steadiest is not None and steadiest["placement"] != document["placement"]:
+        loss, now = percent(steadiest["expected_loss"]), percent(regret["expected_loss"])
+        broken = "a broken limit counts as 100 %" if regret.get("share_broken") else ""
+        words = f"{placement_words(steadiest['placement'])}: loses {loss} instead of {now}"
+        yield "steadier", words, broken
+    elif regret["fragile"]:
+        yield "steadier", "nothing: no candidate loses less on average", ""
+
+
+def _worst(worst: Document | None) -> Iterator[tuple[str, str, str]]:
+    """Show the world in which the answer loses most."""
+    if not worst or not worst["relative_regret"]:
+        return
+    best = worst["best_placement"]
+    changes = " ".join(f"--set {shlex.quote(text)}" for text in worst["set"])
+    yield "worst world", f"loses {percent(worst['relative_regret'])}", changes
+    if best is not None:
+        yield "best there", placement_words(best), ""
 
 
 def _measure(document: Document) -> tuple[Section, ...]:
-    rows = [
-        [row["figure"], (percent(saved), saved), row["measure"]]
-        for row in document["worth"]
+    rows: list[list[Cell]] = [
+        [
+            f"{row['figure']} ({row['basis']})",
+            f"x{format_plain(row['low'], 2)} to x{format_plain(row['high'], 2)}",
+            (percent(saved), saved),
+            row["measure"],
+        ]
+        for row in document["worth"][:MOST_ROWS]
         for saved in (row["expected_loss_saved"],)
-        if saved > 0
+        if saved > LEAST_GAIN
     ]
-    columns = ("figure", "loss saved", "command")
+    columns = ("figure", "range", "loss saved", "measure with")
     return section(
         "What to measure first",
-        table("Worth of a measurement", columns, rows, numbers=("loss saved",)),
+        table(
+            "Worth of a measurement",
+            columns,
+            rows,
+            numbers=("loss saved",),
+            narrowed=("figure", "measure with"),
+            data=True,
+        )
+        or text("Nothing: knowing any single figure would not lower the expected loss."),
     )

@@ -3,74 +3,155 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Any
 
-from placer.report.blocks import Chart, Report, Section, Text, section, table
+from placer.report.blocks import Cell, Chart, Report, Section, Table, figure, section, table, text
 from placer.report.charts.curve import Point, curve_chart
 from placer.report.charts.intervals import Dot, interval_chart
 from placer.report.figures import Document
-from placer.report.kinds import parts
-from placer.report.kinds.provenance import sources
+from placer.report.kinds.shared import parts
+from placer.report.kinds.shared.provenance import sources
+from placer.report.stretches import along, choice, stretches
 from placer.units import counted, format_number, format_usd
 
 UNITS = {"/h": "USD/h", "/s": "samples/s"}
 """Units in full."""
-TOKENS = "effective_tokens_per_second"
-"""Speed in the rows of a language model."""
-MOST_BREAKS = 20
-"""Changes that are listed."""
+BRIEF = 3
+"""More groups of workers are counted, not listed."""
+MOST_ROWS = 60
+"""Stretches that are listed; --json has all points."""
+MISSING = {
+    "infeasible": "nothing fits",
+    "time_limit": "stopped before any was found",
+    "memory_limit": "out of memory before any was found",
+}
+"""Words of a point without an answer, by its status."""
 
 
 def report(document: Document, today: date) -> Report:
     """Build the report of a ``placer.sweep/v1`` document."""
-    rows, ranges = document["rows"], document["over"]
-    breaks = document.get("breakpoints", [])
-    axes = " and ".join(axis["what"] for axis in ranges)
-    answered = [row for row in rows if "workers" in row]
-    different = len({(*row["workers"], row["exchange"], row["local_steps"]) for row in answered})
-    missing = (
-        ""
-        if len(rows) == document["points"]
-        else f" {len(rows)} of {document['points']} points are done."
-    )
-    changes = (
-        "The answer is the same everywhere."
-        if not breaks
-        else f"The answer changes {counted(len(breaks), 'time')}."
-    )
+    rows, over, breaks = document["rows"], document["over"], document.get("breakpoints", [])
+    axes = " and ".join(axis["what"] for axis in over)
+    different = len({choice(row) for row in rows if "workers" in row})
+    missing = document["points"] - len(rows)
+    left = f" {counted(missing, 'point')} still to do." if missing else ""
+    refused = [row for row in rows if "message" in row]
     return Report(
         title=f"{document['request']['model']} over {axes}",
-        subtitle=f"placer sweep, prices of {document['data']['oldest']} to "
-        f"{document['data']['as_of']} ({document['data']['catalog']})",
-        verdict=f"{counted(len(rows), 'value')} of {axes} have "
-        f"{counted(different, 'answer')}. {changes}{missing}",
+        subtitle=parts.subtitle(document, "sweep"),
+        verdict=f"{counted(len(rows), 'value')} of {axes} have {counted(different, 'answer')}. "
+        f"{_changes(over, breaks)}{left}"
+        if rows
+        else f"No point is solved:{left}",
         tone="good" if document.get("complete", True) else "warning",
         sections=(
+            *_stretches(over, rows),
             *speeds(document),
-            *_breaks(breaks),
-            *parts.wishes(document),
+            *section(
+                "Refused",
+                text(
+                    f"{counted(len(refused), 'point')}, as {refused[0]['key']}: "
+                    f"{refused[0]['message']}"
+                    if refused
+                    else ""
+                ),
+            ),
+            *parts.wishes(document, detail=True),
             *sources(document, [], today),
         ),
     )
 
 
+def _changes(over: Sequence[Document], breaks: Sequence[Document]) -> str:
+    """Say between which values the answer changes."""
+    if not breaks:
+        return "The answer is the same everywhere."
+    at = along(over)
+    if len(over) > 1:
+        return f"It changes {counted(len(breaks), 'time')} along {over[at]['what']}."
+    between = [f"{_value(one['from'], at)} and {_value(one['to'], at)}" for one in breaks]
+    return f"It changes between {over[at]['what']} = {', '.join(between)}."
+
+
+def _value(words: Sequence[str], axis: int) -> str:
+    return words[axis].split("=", 1)[1]
+
+
+def _stretches(over: Sequence[Document], rows: Sequence[Document]) -> tuple[Section, ...]:
+    """List neighbouring points with the same answer, and how its figures move."""
+    order = sorted(range(len(over)), key=lambda i: (i == along(over), i))
+    tokens = any("usd_per_billion_tokens" in row for row in rows)
+    figures: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+        ("tokens/s", "effective_tokens_per_second", format_number)
+        if tokens
+        else ("samples/s", "samples_per_second", format_number),
+        ("USD/h", "usd_per_hour", format_usd),
+        ("USD/Gtok", "usd_per_billion_tokens", format_usd)
+        if tokens
+        else ("USD/M", "usd_per_million_samples", format_usd),
+    )
+    runs = stretches(over, rows)
+    cells: list[list[Cell]] = []
+    for run in runs[:MOST_ROWS]:
+        first, last = (_value(row["set"], order[-1]) for row in (run[0], run[-1]))
+        cells.append(
+            [
+                *(_value(run[0]["set"], i) for i in order[:-1]),
+                first if first == last else f"{first} .. {last}",
+                _chosen(run[0]),
+                *(_range(run, key, write) for _, key, write in figures),
+            ]
+        )
+    names = [name for name, _, _ in figures]
+    columns = (*(over[i]["what"] for i in order), "chosen", *names)
+    more = len(runs) - MOST_ROWS
+    return section(
+        "What is best where",
+        table("Stretches with one answer", columns, cells, numbers=names, narrowed=("chosen",)),
+        text(f"{counted(more, 'line')} more with --json" if more > 0 else ""),
+    )
+
+
+def _range(run: Sequence[Document], key: str, write: Callable[[float], str]) -> Cell:
+    """Write a figure from the first to the last point of a stretch."""
+    if key not in run[0]:
+        return ("-", None)
+    one, other = write(run[0][key]), write(run[-1][key])
+    return (one if one == other else f"{one} .. {other}", run[0][key])
+
+
+def _chosen(row: Document) -> str:
+    if "workers" not in row:
+        return MISSING.get(row["status"], "refused" if row["status"] == "refused" else "none found")
+    groups, status = row["workers"], row["status"]
+    words = " + ".join(groups)
+    if len(groups) > BRIEF:
+        words = f"{len(groups)} groups in {counted(row['regions'], 'region')}"
+    stopped = " (stopped early)" if status in ("time_limit", "memory_limit") else ""
+    return f"{words}{_exchange(row)}{stopped}"
+
+
+def _exchange(row: Document) -> str:
+    if row["exchange"] == "none":
+        return ""
+    steps = "" if row["local_steps"] == 1 else f" every {row['local_steps']} steps"
+    return f", {row['exchange']}{steps}"
+
+
 def speeds(document: Document) -> tuple[Section, ...]:
     """Show the speed over the range: as a line where its values are numbers, else a row each."""
+    over = document["over"]
     rows = sorted(document["rows"], key=lambda row: int(row["point"]))
     answered = [row for row in rows if "samples_per_second" in row]
-    speed = "tokens/s" if any(TOKENS in row for row in rows) else "samples/s"
-    listed = table(
-        "Every point",
-        ("where", "workers", "exchange", speed, "USD/h", "egress/h", "status"),
-        [_cells(row) for row in rows],
-        numbers=(speed, "USD/h", "egress/h"),
-    )
+    unit = "tokens/s" if any("effective_tokens_per_second" in row for row in rows) else "samples/s"
+    listed = _points(rows, [axis["what"] for axis in over], unit)
     if not answered or listed is None:
-        return section("The answers", listed)
+        return section("The answers", listed, detail=True)
     places = [number_of(row["set"][0]) for row in answered]
-    single = len(document["over"]) == 1 and all(place is not None for place in places)
-    where = document["over"][0]["what"]
+    single = len(over) == 1 and all(place is not None for place in places)
+    where = over[0]["what"]
 
     def draw() -> Any:
         if single:
@@ -79,9 +160,9 @@ def speeds(document: Document) -> tuple[Section, ...]:
                 for place, row in zip(places, answered, strict=True)
                 if place is not None
             ]
-            unit = unit_of(answered[0]["set"][0])
+            x_unit = unit_of(answered[0]["set"][0])
             logs = min(min(p.x, p.y) for p in points) > 0
-            return curve_chart(points, (f"{where} ({unit})" if unit else where, speed), log=logs)
+            return curve_chart(points, (f"{where} ({x_unit})" if x_unit else where, unit), log=logs)
         dots = [
             Dot(
                 name=" ".join(row["set"]),
@@ -90,21 +171,40 @@ def speeds(document: Document) -> tuple[Section, ...]:
             )
             for row in answered
         ]
-        return interval_chart(dots, speed)
+        return interval_chart(dots, unit)
 
     chart = Chart(
         name="sweep",
-        title=f"Speed over {' and '.join(axis['what'] for axis in document['over'])}",
+        title=f"Speed over {' and '.join(axis['what'] for axis in over)}",
         draw=draw,
         table=listed,
-        table_open=True,
     )
-    return section("The answers", chart)
+    return section("The answers", chart, detail=True)
+
+
+def _points(rows: Sequence[Document], axes: Sequence[str], unit: str) -> Table | None:
+    """List every point: what formats for programs have."""
+    figures = (unit, "USD/h", "egress/h")
+    cells: list[list[Cell]] = [
+        [
+            *(_value(row["set"], at) for at in range(len(axes))),
+            " + ".join(row.get("workers", [])),
+            _exchange(row).removeprefix(", ") if "workers" in row else "",
+            figure(speed_of_row(row) if "workers" in row else None, format_number),
+            figure(row.get("usd_per_hour"), format_usd),
+            figure(row.get("egress_usd_per_hour"), format_usd),
+            row["status"],
+        ]
+        for row in rows
+    ]
+    columns = (*axes, "workers", "exchange", *figures, "status")
+    units = {"egress/h": "egress USD/h"}
+    return table("Every point", columns, cells, numbers=figures, units=units, data=True)
 
 
 def speed_of_row(row: Document) -> float:
     """Return the speed of a point: tokens/s of a language model, else samples/s."""
-    return float(row.get(TOKENS, row["samples_per_second"]))
+    return float(row.get("effective_tokens_per_second", row["samples_per_second"]))
 
 
 def number_of(word: str) -> float | None:
@@ -131,28 +231,3 @@ def unit_of(word: str) -> str:
         return "x today's"
     match = re.fullmatch(r"[+-]?[\d.]+(?:Ki|Mi|K|M|B)?(.*)", value)
     return UNITS.get(match[1], match[1]) if match else ""
-
-
-def _cells(row: Document) -> list[Any]:
-    where = " ".join(row["set"])
-    if "workers" not in row:
-        return [where, "", "", ("", None), ("", None), ("", None), row["status"]]
-    steps = "" if row["local_steps"] == 1 else f" every {row['local_steps']} steps"
-    return [
-        (where, row["point"]),
-        " + ".join(row["workers"]),
-        f"{row['exchange']}{steps}",
-        (format_number(speed_of_row(row)), speed_of_row(row)),
-        (format_usd(row["usd_per_hour"]), row["usd_per_hour"]),
-        (format_usd(row["egress_usd_per_hour"]), row["egress_usd_per_hour"]),
-        row["status"],
-    ]
-
-
-def _breaks(breaks: list[Document]) -> tuple[Section, ...]:
-    lines = [
-        f"between {' '.join(one['from'])} and {' '.join(one['to'])}" for one in breaks[:MOST_BREAKS]
-    ]
-    if len(breaks) > MOST_BREAKS:
-        lines.append(f"and {len(breaks) - MOST_BREAKS} more")
-    return section("Where the answer changes", Text(lines=tuple(lines)) if lines else None)

@@ -14,7 +14,7 @@ import jinja2
 from litestar import MediaType, Request, Response, get, post
 
 from placer.errors import PlacerError
-from placer.report.page import contents
+from placer.report.contents import contents
 from placer.service.gate import COOKIE, OPEN
 from placer.service.jobs.desk import Desk
 from placer.service.jobs.store import Job, State

@@ -22,7 +22,7 @@ from conftest import INTERRUPTIBLE, PROCESS_TIMEOUT_S, ROOT, Run, free_port
 from placer.documents.schemas import schema_text
 from placer.errors import PlacerError
 from placer.launch.folder_lock import locked_folder
-from placer.report.page import contents
+from placer.report.contents import contents
 
 torch: Any = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():

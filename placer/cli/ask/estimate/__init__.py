@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from placer.cli.ask.estimate.simulation import chances_of, simulation_lines, simulation_options
+from placer.cli.ask.estimate.simulation import chances_of, simulation_options
 from placer.cli.options import open_request_options, table_option, wish_option
-from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.output import check_targets, write_json
 from placer.cli.saved_question import read_question
 from placer.cli.screen.option_groups import GroupedCommand
 from placer.cli.screen.plot import check_plot, plot_option, write_plot
+from placer.cli.screen.show import show
 from placer.errors import PlacerError
 from placer.problem.words.wishes import WISHES
 
 if TYPE_CHECKING:
-    from placer.cost_model.estimate import Estimate
     from placer.cost_model.limits import Violation
-    from placer.problem.placement import Placement
-    from placer.problem.problem import Problem
+    from placer.solving.answer import Warn
 
 EXAMPLES = """\b
 Examples:
@@ -75,6 +73,7 @@ def command(
     RESULT is a file that 'placer recommend -o' wrote: its answer is the first placement, and its
     question that of all. Words of a request beside it change the question.
     """
+    from placer.advice.recommendation.notes import warnings_of
     from placer.cost_model.estimate import estimate
     from placer.cost_model.limits import violations
     from placer.documents.manifest import build_manifest
@@ -99,15 +98,14 @@ def command(
             "give one placement, in one exchange",
         )
     question.tell()
-    document: Any
-    show: Callable[[], None]
     broken: Sequence[Violation] = ()
+    warnings: Sequence[Warn] = ()
     if several:
-        from placer.cli.ask.estimate.side_by_side import print_options
+        from placer.cli.ask.estimate.side_by_side import warnings_by_row
 
         options = by_hand.side_by_side(problem, placements, every=every)
         document = by_hand.comparison_document(problem, options)
-        show = partial(print_options, options, problem)
+        warnings = warnings_by_row(options, problem)
     else:
         problem, (given,) = by_hand.unlimited(problem), placements
         placement = place_by_hand(given, problem) if isinstance(given, str) else given
@@ -118,17 +116,15 @@ def command(
         if simulate:
             from placer.validation.simulation.replay import replay
 
-            simulation = replay(placement, problem, **chances)
-            document = simulation.to_dict()
-            show = partial(click.echo, "\n".join(simulation_lines(simulation)))
+            document = replay(placement, problem, **chances).to_dict()
         else:
             document = by_hand.estimate_document(problem, placement, figures, broken)
-            show = partial(_print_estimate, problem, placement, figures)
+            warnings = warnings_of(problem, placement, figures)
     write_plot(plot, document)
     if as_json:
-        print_json(document)
+        show(document, as_json=True)
     else:
-        show()
+        show({**document, "warnings": [{"message": warning.message} for warning in warnings]})
     ctx.exit(_say_limits(broken))
 
 
@@ -140,22 +136,6 @@ def _say_limits(broken: Sequence[Violation]) -> int:
         tip = "the estimate above ignores these limits; change --workers or raise --quota FILE"
         click.echo(f"  tip: {tip}", err=True)
     return 2 if broken else 0
-
-
-def _print_estimate(problem: Problem, placement: Placement, figures: Estimate) -> None:
-    from placer.advice.recommendation.notes import notes_of, warnings_of
-    from placer.cli.report.recommend import sentences, terminal
-
-    out, err = console(), console(stderr=True)
-    out.print(terminal.context(problem))
-    out.print(f"\n{sentences.headline(placement)}", style="bold")
-    out.print(
-        terminal.estimate_lines(
-            placement, figures, problem, notes=notes_of(problem, placement, figures)
-        )
-    )
-    for line in terminal.warning_lines(warnings_of(problem, placement, figures)):
-        err.print(line, style="yellow")
 
 
 def _check_workers(workers: Sequence[str], result: str | None) -> None:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from placer.errors import PlacerError
-from placer.units import format_plain, format_speed
-
-if TYPE_CHECKING:
-    from placer.validation.simulation.replay import Simulation
 
 CHANCES = {
     "rounds": (30, "N", "Rounds to replay, from exchange to exchange."),
@@ -51,40 +47,3 @@ def chances_of(ctx: click.Context, words: dict[str, Any]) -> dict[str, Any]:
         raise PlacerError(f"{flag} without --simulate", "add --simulate")
     chances = {name: words.pop(name) for name in CHANCES}
     return {"seed": chances.pop("draw"), **chances}
-
-
-def simulation_lines(simulation: Simulation) -> list[str]:
-    """Write prediction and simulation, the spread, and who waits."""
-    length = simulation.tokens_per_sample
-    slow = (
-        f"{100 * simulation.stragglers:g} % stragglers, {simulation.straggler_factor:g} x slower"
-        if simulation.stragglers
-        else "no stragglers"
-    )
-    chance = f"jitter {100 * simulation.jitter:g} %" if simulation.jitter else "no jitter"
-    lines = [
-        f"{simulation.strategy}: {simulation.rounds} rounds; {chance}; {slow}; "
-        f"seed {simulation.seed}",
-        (
-            f"predicted   {format_speed(simulation.predicted_samples_per_second, length)}   "
-            f"round {format_plain(simulation.predicted_round_seconds)} s"
-        ),
-        (
-            f"simulated   {format_speed(simulation.samples_per_second, length)}   round "
-            f"{format_plain(simulation.mean_round_seconds)} s ({simulation.difference:+.1%})"
-        ),
-        (
-            f"spread      round p5 {format_plain(simulation.p5)} s   "
-            f"p50 {format_plain(simulation.p50)} s   p95 {format_plain(simulation.p95)} s"
-        ),
-    ]
-    waits = [
-        (place, seconds)
-        for place, seconds in simulation.waiting_by_place
-        if seconds >= 0.01 * simulation.mean_round_seconds
-    ]
-    lines += [
-        f"waiting     {place}   {format_plain(seconds)} s of each round"
-        for place, seconds in sorted(waits, key=lambda w: -w[1])
-    ]
-    return lines if waits else [*lines, "waiting     no place waits at barriers for 1 % of a round"]

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from placer.market.catalog import Catalog
     from placer.market.sources.capacity.asked import Asked
-    from placer.market.sources.capacity.aws_capacity import OfferedBlock
     from placer.market.sources.capacity.quotas import Found
     from placer.market.sources.harvest import Harvest, Origin
 
@@ -31,8 +30,6 @@ KINDS = {
     "azure-quotas": "azure",
 }
 """What can be imported, and of which provider."""
-SHOWN = 10
-"""Blocks that are printed; the file has all."""
 EPILOG = """\b
 Examples:
   placer capacity import log --from launches.csv --machine a3-highgpu-8g --provider gcp
@@ -237,7 +234,7 @@ def _blocks(kind: str, book: Catalog, options: dict[str, Any]) -> None:
     import msgspec
 
     from placer.cli.harvest import say_rest
-    from placer.cli.output import print_json
+    from placer.cli.screen.show import show
     from placer.market.sources.capacity.aws_capacity import block_offers
 
     asked = _asked(kind, book, {**options, "machine": options["machine"] or _any_machine(book)})
@@ -246,39 +243,15 @@ def _blocks(kind: str, book: Catalog, options: dict[str, Any]) -> None:
     names = tuple(type(blocks[0]).__dataclass_fields__) if blocks else ()
     lines = [names, *(tuple(getattr(block, name) for name in names) for block in blocks)]
     path = _written(options["output"], lines) if blocks and not options["dry_run"] else None
-    if options["as_json"]:
-        rows = msgspec.to_builtins(blocks)
-        print_json({"schema": "placer.import-blocks/v1", "file": path, "blocks": rows})
-        return
-    _print_blocks(blocks)
-    say_rest(left_out, ())
+    rows = msgspec.to_builtins(blocks)
+    document = {"schema": "placer.import-blocks/v1", "file": path, "blocks": rows}
+    show(document, as_json=options["as_json"])
+    if not options["as_json"]:
+        say_rest(left_out, ())
 
 
 def _any_machine(book: Catalog) -> str:
     return next(offer.instance_type for offer in book.offers if offer.provider == "aws")
-
-
-def _print_blocks(blocks: Sequence[OfferedBlock]) -> None:
-    from placer.cli.output import console, new_table
-
-    out = console()
-    if not blocks:
-        out.print("nothing can be bought")
-        return
-    headers = ("where", "machines", "start", "hours", "USD", "USD/h each")
-    table = new_table(headers, right=("hours", "USD", "USD/h each"))
-    for block in blocks[:SHOWN]:
-        table.add_row(
-            block.place,
-            f"{block.machines:,} x {block.instance_type}",
-            block.start,
-            f"{block.hours:g}",
-            f"{block.usd:,.2f}",
-            f"{block.usd_per_machine_hour:,.2f}",
-        )
-    out.print(table)
-    if len(blocks) > SHOWN:
-        out.print(f"and {len(blocks) - SHOWN:,} more (-o FILE has all)")
 
 
 def _written(output: str | None, lines: Sequence[Sequence[object]]) -> str | None:

@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from placer.cli.options import Range, catalog_option, json_option, output_option, runner_options
-from placer.cli.output import check_targets, console, print_json, write_json
+from placer.cli.output import check_targets, write_json
 from placer.cli.screen.option_groups import GroupedCommand
+from placer.cli.screen.show import show
 
 EPILOG = """\b
 Examples:
@@ -128,14 +129,8 @@ def command(trace: str, output: str | None, as_json: bool, **words: Any) -> None
     from placer.interface.replay import replay
 
     check_targets(output)
-    replayed = replay(trace, **words)
-    document = replayed.to_dict()
+    document = replay(trace, **words).to_dict()
     if output is not None:
         write_json(output, document)
         click.echo(f"wrote the replay to {output}", err=True)
-    if as_json:
-        print_json(document)
-    else:
-        from placer.cli.report.replay import replay_view
-
-        console().print(replay_view(replayed))
+    show(document, as_json=as_json)

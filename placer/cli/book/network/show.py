@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from placer.cli.options import catalog_option, table_option
-from placer.cli.output import console, new_table, print_json
+from placer.cli.screen.show import show
 from placer.errors import PlacerError
 
 
@@ -23,7 +23,6 @@ def command(places: tuple[str, ...], catalog: tuple[str, ...], as_json: bool) ->
     from placer.market.books.book_reader import load_catalog
     from placer.market.network.graph import network_of
     from placer.market.words.selection import match_places
-    from placer.units import format_bandwidth, format_seconds
 
     book = load_catalog(catalog)
     places_of_book = match_places(places, book)
@@ -35,48 +34,26 @@ def command(places: tuple[str, ...], catalog: tuple[str, ...], as_json: bool) ->
     network = network_of(book)
     graph = network.graph(places_of_book)
     edges = sorted(graph.edges(data=True), key=lambda e: (e[0], e[1]))
-    if as_json:
-        links = [
-            {
-                "from": a,
-                "to": b,
-                "bytes_per_second": d["bytes_per_second"],
-                "rtt_seconds": d["rtt_s"],
-                "usd_per_gib": d["usd_per_gib"],
-                "egress_tiers": [
-                    {
-                        "above_gib_per_month": tier.above_gib_per_month,
-                        "usd_per_gib": tier.usd_per_gib,
-                        "source": tier.source,
-                        "as_of": tier.as_of,
-                    }
-                    for tier in network.egress_tiers(a, b)
-                ],
-                "basis": d["basis"],
-                "source": d["source"],
-            }
-            for a, b, d in edges
-        ]
-        print_json({"schema": "placer.network/v1", "catalog": book.name, "links": links})
-        return
-    table = new_table(
-        ("from", "to", "one stream", "rtt", "USD/GiB", "basis"),
-        right=("one stream", "rtt", "USD/GiB"),
-        wrap=("from", "to"),
-    )
-    tiered = {(a, b) for a, b, _ in edges if len(network.egress_tiers(a, b)) > 1}
-    for a, b, d in edges:
-        price = f"{d['usd_per_gib']:.3f}{'*' if (a, b) in tiered else ' ' if tiered else ''}"
-        table.add_row(
-            a,
-            b,
-            format_bandwidth(d["bytes_per_second"]),
-            format_seconds(d["rtt_s"]),
-            price,
-            d["basis"],
-        )
-    console().print(table)
-    if tiered:
-        console().print(
-            "* first paid price of a month; other volumes cost otherwise: --json lists the tiers"
-        )
+    links = [
+        {
+            "from": a,
+            "to": b,
+            "bytes_per_second": d["bytes_per_second"],
+            "rtt_seconds": d["rtt_s"],
+            "usd_per_gib": d["usd_per_gib"],
+            "egress_tiers": [
+                {
+                    "above_gib_per_month": tier.above_gib_per_month,
+                    "usd_per_gib": tier.usd_per_gib,
+                    "source": tier.source,
+                    "as_of": tier.as_of,
+                }
+                for tier in network.egress_tiers(a, b)
+            ],
+            "basis": d["basis"],
+            "source": d["source"],
+        }
+        for a, b, d in edges
+    ]
+    document = {"schema": "placer.network/v1", "catalog": book.name, "links": links}
+    show(document, as_json=as_json)

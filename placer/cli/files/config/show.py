@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from placer.cli.options import json_option
-from placer.cli.output import console, new_table, print_json
+from placer.cli.output import console, print_json
+from placer.cli.screen.show import show_blocks
 from placer.documents.schemas import CONFIG_SCHEMA
 
 
@@ -19,6 +20,7 @@ def command(origin: bool, as_json: bool) -> None:
     placer.toml and the user's win.
     """
     from placer.interface.settings import PREFIX, every_setting, project_file, user_file
+    from placer.report.blocks import table
 
     found = every_setting()
     project = project_file()
@@ -38,12 +40,16 @@ def command(origin: bool, as_json: bool) -> None:
         return
     tables = any(setting.command for setting in found)
     heads = ("option", "value", *(("command",) * tables), *(("origin",) * origin))
-    table = new_table(heads)
-    for setting in found:
-        row = (setting.option, _said(setting.value))
-        only = (setting.command or "all",) if tables else ()
-        table.add_row(*row, *only, *((setting.origin,) if origin else ()))
-    console().print(table)
+    shown = [
+        (
+            setting.option,
+            _said(setting.value),
+            *((setting.command or "all",) if tables else ()),
+            *((setting.origin,) if origin else ()),
+        )
+        for setting in found
+    ]
+    show_blocks(table("Defaults", heads, shown))
 
 
 def _said(value: Any) -> str:

@@ -7,23 +7,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from placer.advice.recommendation.notes import needed_quotas
 from placer.advice.recommendation.price_risk import outlier_prices
 from placer.cli.report.recommend.choices import price_words, rented
-from placer.cli.report.recommend.confidence_words import short_confidence_lines
 from placer.cli.report.recommend.figures import (
     COMPRESSION_NAMES,
     in_time_words,
+    short_inner_words,
+    short_risk_words,
     short_total_words,
+    software_words,
 )
-from placer.cli.report.recommend.inner_words import short_inner_words, software_words
-from placer.cli.report.recommend.proof_words import short_doubt_words, short_proof_words
+from placer.cli.report.recommend.proof_words import (
+    short_confidence_lines,
+    short_doubt_words,
+    short_proof_words,
+)
 from placer.cli.report.recommend.request_words import (
     limits_of,
     model_words,
     objective_words,
     short_batch_words,
 )
-from placer.cli.report.recommend.risk_words import short_risk_words
 from placer.cli.report.recommend.sentences import break_even_words, brief, headline, signed_percent
-from placer.cli.screen.labelled_lines import aligned
 from placer.cost_model.dollars.components import UsdPerHour
 from placer.cost_model.estimate import Estimate
 from placer.cost_model.limits import joint_use
@@ -41,6 +44,7 @@ from placer.market.words.own_places import own_places
 from placer.problem.placement import Placement
 from placer.problem.problem import Problem
 from placer.problem.requirements import Requirements
+from placer.report.draw.wrapping import aligned
 from placer.solving.answer import Warn
 from placer.solving.cross_check import verification_words
 from placer.solving.result import Option, OwnOrRented, Result
@@ -257,7 +261,7 @@ def asked_words(problem: Problem) -> str:
     """Echo the request, so that a misread wish is seen."""
     wish = problem.requirements
     parts = [f"{model_words(problem)}, {short_batch_words(problem)}", objective_words(problem)]
-    parts += limits_of(problem, defaults=False)
+    parts += limits_of(problem)
     if wish.data_store:
         size = "data" if wish.data_bytes is None else f"{format_bytes(wish.data_bytes)} of data"
         parts.append(f"{size} in {wish.data_store}")

@@ -1,17 +1,21 @@
-"""What is proved of an answer, and what is not certain about it."""
+"""What is proved of an answer, what is not certain, and what a plan with fallbacks reaches."""
 
 from __future__ import annotations
 
-from placer.cli.report.recommend.sentences import brief, machines_words
+from collections.abc import Iterator
+
+from placer.cli.report.recommend.sentences import brief, headline, machines_words
 from placer.cost_model.outlook.shown_speed import speed_between, unmeasured
 from placer.records import replace
-from placer.solving.confident_plan import ConfidentPlan
+from placer.report.figures import hours_words
+from placer.solving.confident_plan import ConfidentPlan, Rank, tail_share
 from placer.solving.result import Option, Result
 from placer.units import (
     Interval,
     counted,
     format_plain,
     format_seconds,
+    format_speed,
     format_usd,
     is_wide,
 )
@@ -151,3 +155,49 @@ def _wide(interval: Interval) -> bool:
 
 def _gap(gap: float) -> str:
     return f"{format_plain(100 * gap, 2)} %" if gap < 0.1 else f"{100 * gap:.0f} %"
+
+
+def short_confidence_lines(plan: ConfidentPlan) -> Iterator[tuple[str, str]]:
+    """Yield at most three lines: what the plan reaches, what it costs, and its first fallback."""
+    label = "confidence" if plan.asked else "expected"
+    reached, fresh = (format_plain(100 * share) for share in (plan.reached, plan.fresh))
+    shares = f"in {reached} % of scenarios, {fresh} % of fresh ones"
+    if plan.asked and not plan.holds:
+        shares += f" (not the {100 * plan.asked:g} % asked for)"
+    if plan.deadline_h is not None:
+        yield label, f"done within {hours_words(plan.deadline_h)} {shares}"
+    else:
+        assert plan.samples_per_second is not None
+        speed = format_speed(plan.samples_per_second, plan.ranks[0].estimate.tokens_per_sample)
+        mean = "" if plan.asked else f"{speed} on average; "
+        yield label, f"{mean}machines are available {shares}"
+    if plan.usd is not None and plan.tail_usd is not None:
+        took = "" if plan.hours is None else f"; {hours_words(plan.hours)} if finished"
+        tail = f"{format_usd(plan.tail_usd)} in the most expensive"
+        yield (
+            "run",
+            f"{_cost_words(plan)}, {tail} {format_plain(100 * tail_share(plan.asked))} %{took}",
+        )
+    fallbacks = plan.ranks[1:]
+    if fallbacks:
+        more = f" ({len(fallbacks) - 1} more: -v)" if len(fallbacks) > 1 else ""
+        yield "fallback", f"{_fallback(fallbacks[0], types=False)}{more}"
+
+
+def _cost_words(plan: ConfidentPlan) -> str:
+    """Give the dollars of a run that finishes: those of runs that fail are paid as well."""
+    if plan.usd_per_finished is None:
+        return f"{format_usd(plan.usd or 0.0)} on average, and none finishes"
+    each = "on average" if plan.reached == 1 else "per finished run"
+    return f"{format_usd(plan.usd_per_finished)} {each}"
+
+
+def _fallback(rank: Rank, *, types: bool = True) -> str:
+    when = ", if time runs out" if rank.certain else ""
+    speed = format_speed(
+        rank.estimate.effective_samples_per_second.value, rank.estimate.tokens_per_sample
+    )
+    return (
+        f"{headline(rank.placement, types=types)}{when}: {speed} for "
+        f"{format_usd(rank.estimate.usd_per_hour.total)}/h"
+    )

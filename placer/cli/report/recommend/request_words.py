@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
 
-from placer.cli.report.recommend.figures import COMPRESSION_NAMES
 from placer.market.words.areas import area_words
 from placer.problem.problem import Problem
 from placer.problem.requirements import ALL_REGIONS, MOST_LAUNCHED, Requirements
 from placer.units import (
     counted,
     counted_range,
-    format_bytes,
     format_duration,
     format_number,
     format_parameters,
@@ -21,10 +18,6 @@ from placer.units import (
     format_usd,
 )
 
-OLD_DAYS = 366
-"""Egress prices older than this beside the newest machine price are worth a word although nothing
-is sent.
-"""
 MOST_PLACES = 6
 """Places that a line names one by one."""
 NO_WISH = Requirements()
@@ -39,29 +32,16 @@ OBJECTIVE_WORDS = {
 }
 
 
-def request_lines(problem: Problem, wanted: str = "") -> list[tuple[str, str]]:
-    """Say how the request was understood, so that a misread wish is seen; ``wanted`` stands in
-    place of the objective.
-    """
-    return [
-        *context_lines(problem),
-        ("wanted", f"{wanted or objective_words(problem)}; {', '.join(limits_of(problem))}"),
-        ("quota", _quota_words(problem.requirements)),
-    ]
-
-
-def limits_of(problem: Problem, *, defaults: bool = True) -> list[str]:
-    """Return the limits of a request, a few words each; ``defaults``: those that hold for every
-    request that says nothing else too.
-    """
+def limits_of(problem: Problem) -> list[str]:
+    """Return the limits of a request, a few words each."""
     wish, shape = problem.requirements, problem.profile.architecture
     length = None if shape is None else shape.sequence_length
     limits = []
     if wish.budget_usd_per_hour is not None:
-        limits.append(f"budget {format_usd(wish.budget_usd_per_hour)}/h{_rate(wish, defaults)}")
+        limits.append(f"budget {format_usd(wish.budget_usd_per_hour)}/h{_rate(wish)}")
     if wish.min_samples_per_second is not None:
         limits.append(f"at least {format_speed(wish.min_samples_per_second, length)}")
-    limits += _total_limits(wish, length, defaults)
+    limits += _total_limits(wish, length)
     if wish.gpus:
         limits.append(f"GPUs {', '.join(wish.gpus)}")
     if wish.places_in:
@@ -69,7 +49,7 @@ def limits_of(problem: Problem, *, defaults: bool = True) -> list[str]:
     if wish.places_not_in:
         limits.append(f"not in {_places(wish.places_not_in, problem)}")
     limits += [f"using {rule.spec}" for rule in wish.used]
-    limits += _market_limits(problem, defaults)
+    limits += _market_limits(problem.requirements)
     limits += _inner_limits(wish)
     if wish.min_regions > 1 or wish.max_regions < ALL_REGIONS:
         limits.append(
@@ -92,18 +72,16 @@ def limits_of(problem: Problem, *, defaults: bool = True) -> list[str]:
     return limits
 
 
-def _market_limits(problem: Problem, defaults: bool) -> list[str]:
+def _market_limits(wish: Requirements) -> list[str]:
     """Say on which markets, how many workers and how many spot machines of a type."""
-    wish, limits = problem.requirements, []
+    limits = []
     if wish.market != "any":
         limits.append(f"{wish.market.replace('_', '-')} only")
-    elif defaults:
-        limits.append(_any_market(problem))
     any_number = (NO_WISH.min_workers, NO_WISH.max_workers)
-    if defaults or (wish.min_workers, wish.max_workers) != any_number:
+    if (wish.min_workers, wish.max_workers) != any_number:
         limits.append(counted_range(wish.min_workers, wish.max_workers, "worker"))
     supply = wish.other_supply
-    if supply is not None and (defaults or supply != MOST_LAUNCHED):
+    if supply is not None and supply != MOST_LAUNCHED:
         limits.append(f"at most {counted(supply, 'spot machine')} of a type in a place")
     return limits
 
@@ -112,12 +90,6 @@ def objective_words(problem: Problem) -> str:
     """Say what is best."""
     words = OBJECTIVE_WORDS[problem.requirements.objective]
     return words if problem.profile.architecture is None else words.replace("sample", "token")
-
-
-def _any_market(problem: Problem) -> str:
-    """Name the markets that are chosen among."""
-    known = {offer.market for offer in problem.catalog.offers}
-    return "spot, on-demand and community" if "community" in known else "spot and on-demand"
 
 
 def _inner_limits(wish: Requirements) -> list[str]:
@@ -140,14 +112,6 @@ def _inner_limits(wish: Requirements) -> list[str]:
     return limits + [f"{name} {value}" for name, value in plan if value is not None]
 
 
-def _quota_words(wish: Requirements) -> str:
-    """Say which quotas hold."""
-    each = f"{wish.quota_gpus} GPUs per region, type and market"
-    if wish.quotas:
-        return f"from the quota file, else {'no limit' if wish.quota_gpus is None else each}"
-    return "no limit (set one with --quota N or FILE)" if wish.quota_gpus is None else each
-
-
 def _places(patterns: Sequence[str], problem: Problem) -> str:
     """Name some places; all places of a country or continent by its name."""
     named = area_words(patterns, problem.catalog)
@@ -156,16 +120,14 @@ def _places(patterns: Sequence[str], problem: Problem) -> str:
     return f"{', '.join(named[:3])} and {len(named) - 3} more"
 
 
-def _rate(wish: Requirements, whole: bool) -> str:
-    """Say at which rate a budget in another currency was read, ``whole`` with the source of the
-    rate; empty for one in USD.
-    """
+def _rate(wish: Requirements) -> str:
+    """Say at which rate a budget in another currency was read; empty for one in USD."""
     if wish.budget_rate is None:
         return ""
-    return f" ({wish.budget_rate if whole else wish.budget_rate.partition(' (')[0]})"
+    return f" ({wish.budget_rate.partition(' (')[0]})"
 
 
-def _total_limits(wish: Requirements, length: int | None, whole: bool) -> list[str]:
+def _total_limits(wish: Requirements, length: int | None) -> list[str]:
     """Say how many samples, by when, for how much, and with which emissions."""
     limits = [] if wish.samples is None else [f"{wish.samples:,} samples"]
     if wish.tokens is not None:
@@ -175,42 +137,10 @@ def _total_limits(wish: Requirements, length: int | None, whole: bool) -> list[s
         within = f"within {format_duration(wish.deadline_s)}"
         limits.append(within + floor * (wish.deadline_s > wish.startup_s))
     if wish.budget_usd is not None:
-        limits.append(f"budget {format_usd(wish.budget_usd)} in total{_rate(wish, whole)}")
+        limits.append(f"budget {format_usd(wish.budget_usd)} in total{_rate(wish)}")
     if wish.max_carbon_g_per_hour is not None:
         limits.append(f"at most {format_number(wish.max_carbon_g_per_hour)} g CO2e/h")
     return limits
-
-
-def context_lines(problem: Problem) -> list[tuple[str, str]]:
-    """Say what a placement is estimated for: model, data and prices."""
-    wish, profile = problem.requirements, problem.profile
-    store, size = wish.data_store, wish.data_bytes
-    admitted = len({id(pool.offer) for pool in problem.pools})  # an offer has islands of several k
-    fitting = f"{admitted:,} of {len(problem.catalog.offers):,}"
-    gradients = (
-        f"{COMPRESSION_NAMES[problem.compression]} gradients {format_bytes(problem.gradient_bytes)}"
-    )
-    datasets = ", ".join(
-        f"{d.samples:,} samples in {d.place} that {'may move' if d.may_move else 'stay'}"
-        for d in wish.datasets
-    )
-    return [
-        (
-            "model",
-            (
-                f"{model_words(problem)}: {format_parameters(profile.parameters)} parameters, "
-                f"{gradients}, "
-                f"{batch_words(problem)}"
-            ),
-        ),
-        (
-            "data",
-            f"{'' if size is None else f'{format_bytes(size)} '}read from {store}"
-            if store
-            else datasets or "with the workers (assumed; name its store with --data)",
-        ),
-        ("prices", f"catalog {problem.catalog.name}, {_ages(problem)}, {fitting} offers fit"),
-    ]
 
 
 def short_batch_words(problem: Problem) -> str:
@@ -251,21 +181,3 @@ def batch_words(problem: Problem) -> str:
         return f"{batch:,} samples{step}, {size}"
     length = architecture.sequence_length
     return f"{format_tokens(batch * length)} ({batch:,} sequences of {length:,} tokens){step}"
-
-
-def _ages(problem: Problem) -> str:
-    """Return the dates of the machine prices, and those of egress where bytes may leave a machine's
-    region or the prices are old.
-    """
-    book, wish = problem.catalog, problem.requirements
-    machines = f"machines {_span(*book.as_of)}"
-    if book.egress_as_of is None:
-        return machines
-    oldest, newest = book.egress_as_of
-    used = wish.max_workers > 1 or bool(wish.data_store) or bool(wish.datasets)
-    old = (date.fromisoformat(book.as_of[1]) - date.fromisoformat(oldest)).days > OLD_DAYS
-    return f"{machines}, egress {_span(oldest, newest)}" if used or old else machines
-
-
-def _span(oldest: str, newest: str) -> str:
-    return newest if oldest == newest else f"{oldest} to {newest}"

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import groupby
 
-from placer.cost_model.outlook.totals import totals_of
 from placer.documents.schemas.proofs import BreakEven
 from placer.problem.placement import Placement, WorkerGroup
-from placer.problem.requirements import Requirements
-from placer.solving.result import Option, Result
-from placer.units import format_duration, format_number, format_usd
+from placer.solving.result import Option
+from placer.units import format_number, format_speed, format_usd
 
 OWN = "own machine"
 """Name of the type of machines of one's own, which are of no market."""
 BRIEF_GROUPS = 3
 """More groups are counted, not listed, inside a sentence."""
-DIRECT = ("budget", "throughput", "deadline", "total-budget", "carbon")
-"""Limits whose nearest placement has a sentence of its own."""
 
 
 def headline(placement: Placement, *, types: bool = True) -> str:
@@ -79,81 +74,13 @@ def break_even_words(even: BreakEven, each: str) -> str:
     )
 
 
-def infeasible_lines(result: Result) -> list[str]:
-    """Write sentences that say why nothing fits and what binds."""
-    wish = result.problem.requirements
-    sentences = []
-    for option in result.nearest:
-        speed, usd = (
-            option.estimate.effective_samples_per_second.value,
-            option.estimate.usd_per_hour.total,
-        )
-        unproved = "" if option.proved else " found (not proved)"
-        if option.label == "budget" and wish.budget_usd_per_hour is not None:
-            floor = (
-                f"reaches {format_number(wish.min_samples_per_second)} samples/s"
-                if wish.min_samples_per_second
-                else "meets the other wishes"
-            )
-            sentences.append(
-                f"The budget of {format_usd(wish.budget_usd_per_hour)}/h is too low: the cheapest "
-                f"placement{unproved} that {floor} is {brief(option.placement)} at "
-                f"{format_usd(usd)}/h."
-            )
-        if option.label == "throughput" and wish.min_samples_per_second is not None:
-            limit = (
-                f" within {format_usd(wish.budget_usd_per_hour)}/h"
-                if wish.budget_usd_per_hour is not None
-                else ""
-            )
-            sentences.append(
-                f"The floor of {format_number(wish.min_samples_per_second)} samples/s is too high: "
-                f"the fastest placement{unproved}{limit} is {brief(option.placement)} with "
-                f"{format_number(speed)} samples/s."
-            )
-        sentences += _total_sentences(option, wish, unproved)
-        if (
-            option.label == "carbon"
-            and wish.max_carbon_g_per_hour is not None
-            and option.estimate.carbon_g_per_hour is not None
-        ):
-            sentences.append(
-                f"The limit of {format_number(wish.max_carbon_g_per_hour)} g CO2e/h is too low: "
-                f"the placement{unproved} with the least emissions that meets the other wishes is "
-                f"{brief(option.placement)} at "
-                f"{format_number(option.estimate.carbon_g_per_hour.value)} g CO2e/h."
-            )
-    sentences += [
-        f"With {option.note} {brief(option.placement)} would fit."
-        for option in result.nearest
-        if option.label not in DIRECT
-    ]
-    if not sentences:
-        sentences.append(
-            "More than one wish stands in the way: changing only one of them, as far as was "
-            "tried, is not enough."
-        )
-    return sentences
-
-
-def _total_sentences(option: Option, wish: Requirements, found: str) -> Iterator[str]:
-    """Say why time or money for all samples is too short."""
-    if wish.samples is None or option.label not in ("deadline", "total-budget"):
-        return
-    totals = totals_of(option.estimate, wish)
-    if option.label == "deadline" and wish.deadline_s is not None:
-        yield (
-            f"The deadline of {format_duration(wish.deadline_s)} is too early: the fastest "
-            f"placement{found} that meets the other wishes is {brief(option.placement)}, which "
-            f"takes {format_duration(totals.seconds.value)} for {wish.samples:,} samples."
-        )
-    if option.label == "total-budget" and wish.budget_usd is not None:
-        yield (
-            f"The budget of {format_usd(wish.budget_usd)} in total is too low: the placement"
-            f"{found} with the least dollars in all that meets the other wishes is "
-            f"{brief(option.placement)}, which costs {format_usd(totals.usd.value)} for "
-            f"{wish.samples:,}."
-        )
+def change_words(option: Option) -> str:
+    """Say what fits after one change of a question that nothing meets."""
+    got = option.estimate
+    speed = format_speed(got.effective_samples_per_second.value, got.tokens_per_sample)
+    sure = "" if option.proved else " (not proved)"
+    price = f"{format_usd(got.usd_per_hour.total)}/h"
+    return f"With {option.note}: {brief(option.placement)}, {speed} for {price}{sure}."
 
 
 def signed_percent(share: float) -> str:

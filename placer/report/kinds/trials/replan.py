@@ -6,24 +6,21 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Literal
 
-from placer.report.blocks import Block, Chart, Facts, Report, Section, Text, section, table
+from placer.report.blocks import Block, Chart, Facts, Report, Section, Text, section, table, text
 from placer.report.charts.intervals import Dot, interval_chart
 from placer.report.figures import (
     Document,
-    format_speed_of,
     percent,
-    placement_words,
     tokens_per_sample,
 )
-from placer.report.kinds import parts
-from placer.report.kinds.provenance import sources
+from placer.report.kinds.shared import parts
+from placer.report.kinds.shared.provenance import sources
 from placer.report.places import map_blocks
 from placer.units import (
     counted,
     format_duration,
     format_number,
     format_seconds,
-    format_usd,
 )
 
 MAXIMISED = ("throughput",)
@@ -38,7 +35,7 @@ RUNS = {
 
 def report(document: Document, today: date) -> Report:
     """Build the report of a ``placer.replan/v1`` document."""
-    running, answer, data = document["running"], document["answer"], document["data"]
+    running, answer = document["running"], document["answer"]
     options = [
         (name, side)
         for name, side in (("what runs", running), ("best now", answer))
@@ -48,8 +45,7 @@ def report(document: Document, today: date) -> Report:
     changes = tuple(str(change["text"]) for change in document["changes"])
     return Report(
         title=f"{document['manifest']['name']} after {RUNS[document['observed']['links']]}",
-        subtitle=f"placer replan, prices of {data['oldest']} to {data['as_of']} "
-        f"({data['catalog']})",
+        subtitle=parts.subtitle(document, "replan"),
         verdict=_verdict(document),
         tone=_tone(document),
         sections=(
@@ -71,6 +67,7 @@ def report(document: Document, today: date) -> Report:
                         [side["placement"] for _, side in options],
                     )
                 ),
+                detail=True,
             ),
             *section("What has changed since the plan", Text(lines=changes) if changes else None),
             *section("What may go wrong", *_doubts(document)),
@@ -96,7 +93,7 @@ def _verdict(document: Document) -> str:
         if answer["placement"] is None or gain is None or gain <= 0:
             return "Keep what runs: nothing else is better."
         return f"Keep what runs: the best is {percent(gain)} better, too little for a move."
-    to = f"{placement_words(answer['placement'])}: {_speed_and_price(answer['estimate'])}."
+    to = f"{parts.option_words(answer)}."
     to = f"{MOVES[verdict]}{':' if verdict == 'restore' else ' to'} {to}"
     if gain is None:
         why = (
@@ -118,10 +115,6 @@ def _gain(document: Document) -> float | None:
     if gain is None or document["answer"]["objective"]["name"] not in MAXIMISED:
         return gain
     return gain / (1 - gain)
-
-
-def _speed_and_price(estimate: Document) -> str:
-    return f"{format_speed_of(estimate)} for {format_usd(estimate['usd_per_hour']['total'])}/h"
 
 
 def _tokens_per_sample(document: Document) -> float | None:
@@ -220,14 +213,10 @@ def _move(document: Document) -> Iterator[tuple[str, str, str]]:
         yield "it has paid off after", format_duration(after), "counted from its beginning"
 
 
-def _doubts(document: Document) -> list[Block]:
+def _doubts(document: Document) -> list[Block | None]:
     running = document["running"]
-    broken = () if running is None else tuple(running["violations"])
-    lines = [f"What runs breaks a limit: {words}" for words in broken]
-    notes = tuple(parts.sentence(str(words)) for words in document["notes"])
-    blocks: list[Block] = []
-    if lines:
-        blocks.append(Text(lines=tuple(lines), tone="warning"))
-    if notes:
-        blocks.append(Text(lines=notes))
-    return blocks
+    broken = () if running is None else running["violations"]
+    return [
+        text(*(f"What runs breaks a limit: {words}" for words in broken), tone="warning"),
+        text(*(parts.sentence(str(words)) for words in document["notes"])),
+    ]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
 
-from placer.report.blocks import Chart, Facts, Report, Text, section, table
+from placer.report.blocks import Chart, Report, facts, section, table, text
 from placer.report.charts.intervals import Dot, interval_chart
 from placer.report.figures import Document, percent
 from placer.units import SECONDS_PER_HOUR, counted, format_duration, format_usd
+
+CARRIED = 0.0005
+"""Share of a trace that was carried forward, from which it is worth a word."""
 
 
 def report(document: Document, today: date) -> Report:
@@ -16,25 +20,29 @@ def report(document: Document, today: date) -> Report:
     best = min(policies, key=lambda row: (row["missed"], row["usd"]))
     dearest = max(row["usd"] for row in policies)
     starts = counted(len(document["starts"]), "start")
-    on_demand = format_usd(document["market"]["on_demand_usd_per_hour"])
     saved = 1 - best["usd"] / dearest if dearest else 0.0
+    figures = ("USD", "worst USD", "missed", "moves", "lost", "checkpoints", "exchange")
     listed = table(
         "Policies, on average over all starts",
-        ("policy", "USD", "worst USD", "missed", "moves", "machines lost", "on-demand hours"),
+        ("policy", *figures, "on-demand h"),
         [
             [
                 row["policy"],
-                (format_usd(row["usd"]), row["usd"]),
-                (format_usd(row["worst_usd"]), row["worst_usd"]),
-                str(row["missed"]),
+                (f"{row['usd']:,.0f}", row["usd"]),
+                (f"{row['worst_usd']:,.0f}", row["worst_usd"]),
+                (str(row["missed"]), row["missed"]),
                 (f"{row['moves']:.1f}", row["moves"]),
                 (f"{row['machines_lost']:.1f}", row["machines_lost"]),
+                (f"{row['checkpoint_usd']:,.2f}", row["checkpoint_usd"]),
+                (f"{row['exchange_usd']:,.2f}", row["exchange_usd"]),
                 (f"{row['on_demand_hours']:.1f}", row["on_demand_hours"]),
             ]
             for row in policies
         ],
-        numbers=("USD", "worst USD", "missed", "moves", "machines lost", "on-demand hours"),
+        numbers=(*figures, "on-demand h"),
+        units={"checkpoints": "checkpoints USD", "exchange": "exchange USD"},
         marked=policies.index(best),
+        data=True,
     )
     assert listed is not None
     bound = document["offline"]["bound_usd"]
@@ -71,30 +79,44 @@ def report(document: Document, today: date) -> Report:
                     table_open=True,
                 ),
             ),
-            *section(
-                "The job",
-                Facts(
-                    rows=(
-                        ("work", _hours(job["work_hours"]), ""),
-                        ("deadline", _hours(job["deadline_hours"]), ""),
-                        ("restart", _hours(job["restart_hours"]), ""),
-                        (
-                            "on-demand",
-                            f"{on_demand}/h a machine",
-                            document["market"]["source"],
-                        ),
-                    )
-                ),
-            ),
-            *section(
-                "What may go wrong",
-                Text(
-                    lines=tuple(f"Assumed: {words}." for words in document["assumptions"]),
-                    tone="warning",
-                ),
-            ),
+            *section("The job", facts(*_job(document))),
+            *section("Bounds and changes", facts(*_bounds(document))),
+            *section("What is assumed", text(*document["assumptions"])),
         ),
     )
+
+
+def _job(document: Document) -> Iterator[tuple[str, str, str]]:
+    """Yield the trace, the job, and the price of what is always there."""
+    job, trace, market = document["job"], document["trace"], document["market"]
+    carried = f", {100 * trace['carried']:.1f} % carried forward" * (trace["carried"] > CARRIED)
+    ticks = f"in ticks of {_hours(trace['tick_hours'])}, up to {trace['asked']} machines each"
+    whole = _hours(trace["ticks"] * trace["tick_hours"])
+    zones = counted(len(trace["zones"]), "zone")
+    yield "trace", f"{zones}, {whole} from {trace['first']} {ticks}{carried}", ""
+    machines, starts = (
+        counted(job["machines"], "machine"),
+        counted(len(document["starts"]), "start"),
+    )
+    yield "work", f"{machines} with {_hours(job['work_hours'])}; {starts}", ""
+    yield "deadline", f"after {_hours(job['deadline_hours'])}", ""
+    yield "restart", _hours(job["restart_hours"]), ""
+    price = format_usd(market["on_demand_usd_per_hour"])
+    yield "on-demand", f"{price}/h a machine", market["source"]
+
+
+def _bounds(document: Document) -> Iterator[tuple[str, str, str]]:
+    """Yield what no policy undercuts, and what changes if the job or its machines do."""
+    offline = document["offline"]
+    if offline["optimum_usd"] is not None and offline["bound_usd"] is not None:
+        best = f"{offline['optimum_usd']:,.0f} USD in one place at a time"
+        yield (
+            "who knows the whole trace",
+            best,
+            f"no policy can cost less than {offline['bound_usd']:,.0f} USD",
+        )
+    for row in document["sensitivity"]:
+        yield f"span if {row['change']}", f"{row['span_usd']:,.0f} USD", ""
 
 
 def _hours(hours: float) -> str:

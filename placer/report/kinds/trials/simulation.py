@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
 
-from placer.report.blocks import Chart, Report, section, table
+from placer.report.blocks import Chart, Pair, Report, facts, section, table
 from placer.report.charts.curve import Point, curve_chart
 from placer.report.figures import Document, percent
 from placer.units import counted, format_bytes, format_seconds, format_speed
+
+WAITS = 0.01
+"""Share of a round from which waiting is worth a word."""
 
 
 def report(document: Document, today: date) -> Report:
@@ -50,6 +54,7 @@ def report(document: Document, today: date) -> Report:
             (format_seconds(predicted), "closed form", ""),
         ),
         sections=(
+            *section("The machines", facts(*_waits(document))),
             *section("Round by round", chart),
             *section(
                 "What the places send",
@@ -69,3 +74,29 @@ def report(document: Document, today: date) -> Report:
             ),
         ),
     )
+
+
+def _waits(document: Document) -> Iterator[Pair]:
+    """Yield what chance does, and which places wait at barriers for 1 % of a round or more."""
+    mean = document["p50"]
+    slow = (
+        f"{percent(document['stragglers'])} stragglers, {document['straggler_factor']:g} x slower"
+    )
+    stragglers = slow if document["stragglers"] else "no stragglers"
+    jitter = f"jitter {percent(document['jitter'])}" if document["jitter"] else "no jitter"
+    yield "chance", f"{jitter}; {stragglers}", f"seed {document['seed']}"
+    speed = format_speed(
+        document["predicted_samples_per_second"], document.get("tokens_per_sample")
+    )
+    yield "closed form", speed, ""
+    waits = [
+        row for row in document["waiting_by_place"] if row["seconds_per_round"] >= WAITS * mean
+    ]
+    for row in sorted(waits, key=lambda row: -row["seconds_per_round"]):
+        yield (
+            f"waiting in {row['place']}",
+            f"{format_seconds(row['seconds_per_round'])} a round",
+            "",
+        )
+    if not waits:
+        yield "waiting", "no place waits at barriers for 1 % of a round", ""

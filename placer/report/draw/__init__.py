@@ -1,0 +1,1 @@
+"""Blocks as terminal text, rows of data, Markdown and HTML."""

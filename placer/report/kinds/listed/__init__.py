@@ -1,0 +1,1 @@
+"""What can be rented and trained: offers, books, links, models, capacity."""

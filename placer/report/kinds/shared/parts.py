@@ -1,0 +1,330 @@
+"""Sections that several kinds of documents share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from placer.cost_model.outlook.shown_speed import LEVEL_WORDS
+from placer.report.blocks import (
+    Block,
+    Cell,
+    Chart,
+    Facts,
+    Section,
+    Table,
+    Text,
+    figure,
+    section,
+    table,
+    without_empty_columns,
+)
+from placer.report.charts.intervals import Dot, interval_chart
+from placer.report.charts.spans import dollar_spans, span_chart, step_spans
+from placer.report.figures import (
+    Document,
+    exchange_words,
+    format_speed_of,
+    percent,
+    placement_words,
+    price_of_work,
+    shown_speed,
+    speed_of,
+    speed_spread,
+    spread_words,
+)
+from placer.report.question import command_of, wish_words
+from placer.units import (
+    format_duration,
+    format_number,
+    format_seconds,
+    format_usd,
+)
+
+PARTS_OF_PRICE = (
+    ("compute", "machines"),
+    ("egress", "egress"),
+    ("storage", "storage"),
+    ("functions", "cloud functions"),
+    ("data", "reading the data"),
+)
+GRANULARITY = "seconds of calculation for each second of exchange"
+STEP_PARTS_NOT = ("calculation", "communication", "hidden", "total")
+
+
+def dollars(estimate: Document, budget: float | None) -> tuple[Section, ...]:
+    """Show where each dollar of an hour goes."""
+    usd, spread = estimate["usd_per_hour"], estimate["usd_per_hour_interval"]
+    parts = [(name, float(usd[key])) for key, name in PARTS_OF_PRICE if usd.get(key)]
+    if not parts:
+        return ()
+    spans = dollar_spans(parts, spread["low"], spread["high"])
+    limit = None if budget is None else (f"budget {format_usd(budget)}", budget)
+    price, unit = price_of_work(estimate)
+    rows = [
+        (name, (format_usd(value), value), percent(value / usd["total"]) if usd["total"] else "")
+        for name, value in parts
+    ]
+    rows.append(("total", (format_usd(usd["total"]), usd["total"]), "100 %"))
+    listed = table("USD in an hour", ("part", "USD/h", "share"), rows, numbers=("USD/h", "share"))
+    assert listed is not None
+    return section(
+        "Where each dollar goes",
+        Chart(
+            name="dollars",
+            title=f"{format_usd(usd['total'])}/h by component",
+            draw=lambda: span_chart(
+                spans, "USD/h", low=spread["low"], high=spread["high"], limit=limit
+            ),
+            table=listed,
+            note=""
+            if price is None
+            else f"{format_usd(price)} {unit}. The line across the total is the interval of its "
+            "price.",
+        ),
+        detail=True,
+    )
+
+
+def step(placement: Document, estimate: Document) -> tuple[Section, ...]:
+    """Show what a step consists of on one line of time."""
+    seconds = estimate["step_seconds"]
+    named = [
+        (key.replace("_", " "), float(value))
+        for key, value in seconds.items()
+        if key not in STEP_PARTS_NOT and value
+    ]
+    rest = seconds["communication"] - sum(value for _, value in named)
+    if rest > 1e-9 + 0.005 * seconds["communication"]:
+        named.append(("rest of the exchange", rest))
+    speed = estimate["samples_per_second"]
+    total = seconds["total"]
+    ends = (total * speed["value"] / speed["high"], total * speed["value"] / speed["low"])
+    spans = step_spans(seconds["calculation"], named, seconds["hidden"], ends)
+    steps = placement["local_steps"]
+    what = "step" if steps == 1 else f"round of {steps} steps"
+    rows: list[list[Cell]] = [
+        [
+            span.name,
+            *((format_seconds(x), x) for x in (span.begin, span.end, span.end - span.begin)),
+        ]
+        for span in spans
+    ]
+    listed = table(
+        f"One {what}", ("part", "from", "to", "takes"), rows, numbers=("from", "to", "takes")
+    )
+    assert listed is not None
+    hidden = seconds["hidden"]
+    beside = (
+        f"{format_seconds(hidden)} of the exchange run beside the calculation. " if hidden else ""
+    )
+    grain = estimate["granularity"]
+    ratio = "" if grain is None else f"Granularity {format_number(grain)}: {GRANULARITY}."
+    return section(
+        f"One {what}",
+        Chart(
+            name="step",
+            title=f"One {what}: {format_seconds(total)}",
+            draw=lambda: span_chart(
+                spans, f"seconds from the start of the {what}", low=ends[0], high=ends[1]
+            ),
+            table=listed,
+            note=beside + ratio,
+        ),
+        detail=True,
+    )
+
+
+def considered(
+    options: Sequence[Document],
+    chosen: Document | None,
+    title: str = "Considered",
+    *,
+    data: bool = False,
+) -> tuple[Section, ...]:
+    """Show placements side by side: a table that can be sorted, and their speeds with intervals."""
+    marked = next((at for at, one in enumerate(options) if one["placement"] == chosen), None)
+    rows = [(None, one) for one in options]
+    listed = option_table("Placements with their figures", rows, marked=marked, data=data)
+    if listed is None or len(options) == 1:
+        return section(title, listed)
+    dots = []
+    for at, one in enumerate(options):
+        speed, unit = speed_of(one["estimate"])
+        dots.append(
+            Dot(
+                name=placement_words(one["placement"]),
+                value=speed["value"],
+                low=speed["low"],
+                high=speed["high"],
+                text=shown_speed(one["estimate"]),
+                stands_out=at == marked,
+            )
+        )
+    spread = any(dot.high != dot.low for dot in dots)
+    chart = Chart(
+        name="considered",
+        title=f"Speed of each placement, with its {LEVEL_WORDS}",
+        draw=lambda: interval_chart(dots, unit),
+        table=listed,
+        note="Where intervals overlap, the order is not certain." if spread else "",
+        table_open=True,
+    )
+    return section(title, chart)
+
+
+def option_table(
+    caption: str,
+    options: Sequence[tuple[str | None, Document]],
+    *,
+    marked: int | None = None,
+    data: bool = False,
+) -> Table | None:
+    """List placements with their figures; columns in which nothing stands are left out.
+
+    Parameters
+    ----------
+    caption
+        Of the table.
+    options
+        What a placement is (None: nothing is said), and a document with ``placement``,
+        ``estimate`` and perhaps ``note``.
+    marked
+        Position of the one that stands out.
+    data
+        Formats of rows have it alone.
+    """
+    if not options:
+        return None
+    unit, work = (words(options[0][1]["estimate"])[1] for words in (speed_of, price_of_work))
+    work = work.replace("per ", "USD per ")
+    columns = ("what", "workers", "exchange", unit, "interval", "USD/h", "egress/h", work, "note")
+    rows: list[list[Cell]] = [[what or "", *option_cells(one)] for what, one in options]
+    listed = table(
+        caption,
+        columns,
+        rows,
+        numbers=(unit, "USD/h", "egress/h", work),
+        marked=marked,
+        narrowed=("workers", "exchange", work, "note"),
+        optional=("interval",),
+        units={"egress/h": "egress USD/h"},
+        data=data,
+    )
+    return without_empty_columns(listed)
+
+
+def option_cells(one: Document) -> list[Cell]:
+    """Write the cells of a placement in a table of placements."""
+    estimate, placement = one["estimate"], one["placement"]
+    speed, _ = speed_of(estimate)
+    price, _ = price_of_work(estimate)
+    usd = estimate["usd_per_hour"]
+    return [
+        placement_words(placement),
+        exchange_words(placement),
+        (shown_speed(estimate), speed["value"]),
+        speed_spread(estimate),
+        (format_usd(usd["total"]), usd["total"]),
+        (format_usd(usd["egress"]), usd["egress"]),
+        figure(price, format_usd),
+        one.get("note", ""),
+    ]
+
+
+def warnings_of(document: Document, *more: Block | None) -> tuple[Section, ...]:
+    """Show what may go wrong: warnings, what is known of spot machines, and notes."""
+    lines = tuple(dict.fromkeys(sentence(row["message"]) for row in document.get("warnings", [])))
+    notes = tuple(dict.fromkeys(sentence(row["message"]) for row in document.get("notes", [])))
+    return section(
+        "What may go wrong",
+        Text(lines=lines, tone="warning") if lines else None,
+        *more,
+        Text(lines=notes) if notes else None,
+    )
+
+
+def sentence(words: str) -> str:
+    """Write a remark as a sentence."""
+    text = words[:1].upper() + words[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def subtitle(document: Document, verb: str) -> str:
+    """Say which command made a document, and from prices of when."""
+    data = document["data"]
+    return f"placer {verb}, prices of {data['oldest']} to {data['as_of']} ({data['catalog']})"
+
+
+def figures_words(estimate: Document) -> str:
+    """Write speed and price of a placement."""
+    return f"{format_speed_of(estimate)} for {format_usd(estimate['usd_per_hour']['total'])}/h"
+
+
+def option_words(option: Document) -> str:
+    """Name the workers of a placement, with its speed and price."""
+    return f"{placement_words(option['placement'])}: {figures_words(option['estimate'])}"
+
+
+def wishes(document: Document, *, detail: bool = False) -> tuple[Section, ...]:
+    """Show what was asked."""
+    request = document["request"]
+    rows = [
+        ("model", str(request["model"]), ""),
+        ("1 sample", str(request.get("sample") or "size not stated"), ""),
+        *((a, b, "") for a, b in wish_words(document)),
+    ]
+    return section("What was asked", Facts(rows=tuple(rows)), detail=detail)
+
+
+def reproduce(document: Document, verb: str = "recommend", more: str = "") -> tuple[Section, ...]:
+    """Show the command that asks the question again, and the digests of what it read."""
+    words, left = command_of(document, verb)
+    data, certificate = document["data"], document.get("certificate") or {}
+    facts = [
+        ("price book", f"{data['catalog']}", f"digest {data['digest']}"),
+        *(
+            (f"digest of the {name}", digest, "")
+            for name, digest in certificate.get("inputs", {}).items()
+        ),
+    ]
+    if certificate:
+        gap, seconds, seed = (certificate[key] for key in ("gap", "time_limit_s", "seed"))
+        limits = f"gap {gap:g}, {seconds:g} s, seed {seed}"
+        facts.append(
+            ("search", f"{certificate['solver']}, {limits}", f"placer {certificate['placer']}")
+        )
+    if data.get("changes"):
+        facts.append(("changes to the book", "; ".join(map(str, data["changes"])), ""))
+    if left:
+        facts.append(
+            (
+                "not in the command",
+                ", ".join(key.replace("_", " ") for key in left),
+                "from a file or from Python",
+            )
+        )
+    return section(
+        "How to reproduce it",
+        Text(lines=(words + more,), tone="code"),
+        Text(lines=("placer validate FILE prices a saved result again from the file alone.",))
+        if certificate
+        else None,
+        Facts(rows=tuple(facts)),
+        detail=True,
+    )
+
+
+def totals_facts(totals: Document | None) -> list[tuple[str, str, str]]:
+    """Write time and money of all samples."""
+    if not totals:
+        return []
+    seconds, usd = totals["seconds"], totals["usd"]
+    low, high = format_duration(seconds["low"]), format_duration(seconds["high"])
+    return [
+        (
+            "time in all",
+            format_duration(seconds["value"]),
+            "" if low == high else f"{low} to {high}",
+        ),
+        ("cost in all", format_usd(usd["value"]), spread_words(usd, usd=True)),
+    ]
